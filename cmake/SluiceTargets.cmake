@@ -1,0 +1,73 @@
+# How a target of Sluice is made: one function for libraries, one for programs, so that every target has the same
+# language level, warnings and sanitizers.
+
+set(sluice_warnings "")
+if(PROJECT_IS_TOP_LEVEL)
+  # Warnings are ours to keep clean, and no reason for a consumer's build to fail.
+  set(sluice_warnings -Wall -Wextra -Werror)
+  find_program(CCACHE ccache)
+  if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
+
+function(sluice_configure target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE ${sluice_warnings})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -Wthread-safety)
+  endif()
+  if(SLUICE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${SLUICE_SANITIZE})
+  endif()
+endfunction()
+
+# sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder.
+function(sluice_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(sluice_${name} ${arg_SOURCES})
+  add_library(sluice::${name} ALIAS sluice_${name})
+  set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(sluice_${name}
+    PUBLIC $<BUILD_INTERFACE:${sluice_SOURCE_DIR}/lib/include> $<INSTALL_INTERFACE:include>
+    PRIVATE ${sluice_SOURCE_DIR})
+  target_link_libraries(sluice_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
+  sluice_configure(sluice_${name})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
+endfunction()
+
+# The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once, in sluice_cli and
+# sluice_rpc, and shared.
+function(sluice_precompile target)
+  if(NOT SLUICE_NO_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# sluice_program(sluice-cat SOURCES ... DEPENDS ...)
+function(sluice_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${sluice_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  sluice_configure(${name})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_PROGRAMS ${name})
+endfunction()
+
+# sluice_test(model_plan_test SOURCES ... DEPENDS ...): one GoogleTest program, every case of it one ctest case.
+function(sluice_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${sluice_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  sluice_configure(${name})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "sluice/link_profile.h"
+
+namespace sluice {
+
+// Who may send when. The names are those of flags, configs and metrics.
+//   unscheduled  everything at once: the baseline, and the right choice where the buffer is ample
+//   batches      the source paper's slots: n workers at T~ * i, the next block when the last one has ended
+//   rolling      the next request leaves as soon as its response fits the budget
+enum class Discipline { kUnscheduled, kBatches, kRolling };
+
+std::string_view DisciplineName(Discipline discipline);
+absl::StatusOr<Discipline> ParseDiscipline(std::string_view name);
+
+// Time as the schedule sees it: a point on the caller's monotonic clock. Nothing here reads a clock.
+using TimePoint = std::chrono::steady_clock::time_point;
+
+using BlockId = uint64_t;  // never reused
+struct CallId {
+  uint32_t slot = 0;
+  uint32_t generation = 0;  // tells a call from the one that had its slot before
+  friend bool operator==(CallId, CallId) = default;
+};
+
+// One call that the caller wants made: how large the answer will be on the application's side (SRU and RPC framing),
+// and a word of the caller's own that comes back with every action.
+struct CallRequest {
+  int64_t response_bytes = 0;
+  uint64_t tag = 0;
+};
+
+// What the caller has to do now. Each call ends exactly once: by kExpire or kDrop, or by the caller's OnFinished.
+struct Action {
+  enum class Kind {
+    kSend,    // send the request; report OnFinished when the call has ended, however it ended
+    kExpire,  // ended: the block's deadline passed while the call waited; nothing was sent
+    kDrop,    // ended: cancelled while it waited; nothing was sent
+    kAbort,   // the block was cancelled while the call was in flight: cancel the RPC; OnFinished still follows
+  };
+  Kind kind;
+  CallId call;
+  uint64_t tag;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// How a call in flight ended. What an aborted call had on the way may still arrive, so its share of the budget comes
+// back only after the buffer has had the time to drain.
+enum class CallEnd { kArrived, kAborted };
+
+// What the schedule holds at one moment; submitted = waiting + in_flight + ended.
+struct ScheduleState {
+  int64_t budget_bytes = 0;
+  int64_t in_flight_bytes = 0;  // in units of the budget, aborted calls that still drain included
+  int64_t in_flight_calls = 0;
+  int64_t waiting_calls = 0;
+  int64_t blocks = 0;           // not ended
+  int64_t submitted_calls = 0;
+  int64_t ended_calls = 0;
+};
+
+// The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that
+// follow. One a link, for all fan-outs that come in over it. Not thread-safe: the owner locks. `now` never goes back.
+//
+// Every discipline is the same admission, first block first: a call leaves when its time has come (slots: batches only)
+// and its cost fits what is left of the budget. Nothing is revoked; a smaller budget only drains. A response larger
+// than the budget goes when nothing else is in flight.
+class LinkSchedule {
+ public:
+  struct Options {
+    LinkProfile profile;
+    Discipline discipline = Discipline::kRolling;
+    std::optional<int64_t> budget_bytes;  // default: the buffer of the profile
+    int64_t queue_limit = 65536;          // calls that may wait
+  };
+  // InvalidArgument for a profile or option outside of its bounds.
+  static absl::StatusOr<LinkSchedule> Create(const Options& options);
+
+  LinkSchedule(LinkSchedule&&) noexcept;
+  LinkSchedule& operator=(LinkSchedule&&) noexcept;
+  ~LinkSchedule();
+
+  // Queues a block of calls. ResourceExhausted when the queue has no room for it now, InvalidArgument when it never
+  // will have, or a size is below 0, or there is no call; DeadlineExceeded when the deadline is not after `now`. After
+  // an error nothing has changed.
+  absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
+                                 std::vector<Action>& actions);
+
+  // Adds one call (a retry, a hedge) to a block that has not ended, at that block's place in the queue. Not held to the
+  // queue limit: its block was let in already. NotFound when the block has ended.
+  absl::Status Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
+
+  // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before.
+  void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
+  void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
+
+  // At or after NextTimer(): slots that have come, deadlines that have passed, aborted calls that have drained.
+  void OnTimer(TimePoint now, std::vector<Action>& actions);
+  TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
+
+  // At least 1 byte. Admits at once what a larger budget lets through.
+  absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
+
+  ScheduleState State() const;
+  const Options& options() const;
+
+ private:
+  class Impl;
+  explicit LinkSchedule(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+#include "lib/cli/config_file.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <system_error>
+
+#include <google/protobuf/message.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::streamsize kMaxConfigBytes = 1 << 20;
+
+absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return absl::NotFoundError(absl::StrCat("config file ", path, " does not exist"));
+  }
+  if (status.type() == std::filesystem::file_type::directory) {
+    return absl::FailedPreconditionError(absl::StrCat("config file ", path, " is a folder"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::FailedPreconditionError(absl::StrCat("config file ", path, " cannot be opened for reading"));
+  // One byte more than the bound tells a file that is too large; a pipe has no size to ask for.
+  std::string text(kMaxConfigBytes + 1, '\0');
+  file.read(text.data(), kMaxConfigBytes + 1);
+  if (file.bad()) return absl::FailedPreconditionError(absl::StrCat("config file ", path, " cannot be read"));
+  if (file.gcount() > kMaxConfigBytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("config file ", path, " is larger than ", kMaxConfigBytes, " bytes"));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+}  // namespace
+
+absl::Status LoadConfigFile(const std::string& path, google::protobuf::Message& config) {
+  absl::StatusOr<std::string> text = ReadConfigFile(path);
+  if (!text.ok()) return text.status();
+  const std::unique_ptr<google::protobuf::Message> loaded(config.New());
+  const auto status = google::protobuf::util::JsonStringToMessage(*text, loaded.get());
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("config file ", path, ": ", std::string(status.message())));
+  }
+  config.MergeFrom(*loaded);
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

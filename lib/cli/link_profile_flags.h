@@ -1,0 +1,21 @@
+#pragma once
+
+#include "sluice/link_profile.h"
+#include "sluice/v1/link_profile.pb.h"
+
+#include "absl/status/statusor.h"
+
+namespace CLI {
+class App;
+}
+
+namespace sluice {
+
+// Empty fields keep the defaults of LinkProfile; `mtu` sets packet_payload, frame and ack unless those are given. The
+// result has passed Validate(). InvalidArgument names the field as the config file has it: "link.capacity: ...".
+absl::StatusOr<LinkProfile> ParseLinkProfile(const v1::LinkProfile& config);
+
+// One flag for each field, in a group of --help. Only flags that are given are written; `config` must outlive parsing.
+void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config);
+
+}  // namespace sluice

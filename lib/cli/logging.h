@@ -1,0 +1,45 @@
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+// Structured logs: one logfmt line an event, on stderr, safe to call from every thread.
+//   ts=2024-05-01T12:00:00.123Z level=info msg="worker lost" worker=10.0.0.7:7000 status="UNAVAILABLE: reset"
+namespace sluice {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+struct LogField {
+  LogField(std::string_view key, std::string_view value) : key(key), value(value) {}
+  LogField(std::string_view key, const char* value) : key(key), value(value) {}
+  LogField(std::string_view key, bool value) : key(key), value(value ? "true" : "false") {}
+  LogField(std::string_view key, absl::Duration value) : key(key), value(absl::FormatDuration(value)) {}
+  LogField(std::string_view key, const absl::Status& value) : key(key), value(value.ToString()) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> &&(!std::same_as<T, bool>)LogField(std::string_view key, T value)
+      : key(key), value(absl::StrCat(value)) {}
+
+  std::string_view key;  // a word of [a-z0-9_]; not escaped
+  std::string value;
+};
+
+void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
+
+// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise. Of the whole process.
+absl::Status SetLogLevel(std::string_view name);
+
+// What follows the level in a line: msg=... key=value ... Values are quoted where they have to be, and every byte that
+// would end the line or the value is escaped.
+std::string FormatLogfmt(std::string_view message, std::initializer_list<LogField> fields);
+
+// Called once by RunProgram, before any thread: the format of the lines, and stderr.
+void StartLogging();
+
+}  // namespace sluice

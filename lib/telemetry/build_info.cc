@@ -1,0 +1,12 @@
+#include "lib/telemetry/build_info.h"
+
+namespace sluice {
+
+std::string_view BuildVersion() {
+  return SLUICE_VERSION;
+}
+std::string_view BuildCompiler() {
+  return SLUICE_COMPILER;
+}
+
+}  // namespace sluice

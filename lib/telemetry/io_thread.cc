@@ -1,0 +1,12 @@
+#include "lib/telemetry/io_thread.h"
+
+namespace sluice {
+
+IoThread::IoThread() : work_(boost::asio::make_work_guard(context_)), thread_([this] { context_.run(); }) {}
+
+IoThread::~IoThread() {
+  context_.stop();
+  thread_.join();
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <thread>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+
+namespace sluice {
+
+// The one thread for everything that is not an RPC: timers, signals, the admin server. One a process is enough. The
+// context may be used from every thread; its handlers run on this thread alone, so that they need no lock.
+class IoThread {
+ public:
+  IoThread();
+  ~IoThread();  // stops at once and joins; handlers that have not run are destroyed unrun
+  IoThread(const IoThread&) = delete;
+  IoThread& operator=(const IoThread&) = delete;
+
+  boost::asio::io_context& context() { return context_; }
+
+ private:
+  boost::asio::io_context context_{1};  // a hint: one thread runs it
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::thread thread_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+"""What the kernel counted: the shallow port's queue, the TCP stacks of the workers, processor time."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import threading
+
+from topology import PORT, SWITCH
+
+
+@dataclasses.dataclass(frozen=True)
+class PortState:
+    sent_bytes: int
+    drops: int
+    backlog_bytes: int
+
+
+class PortMonitor:
+    """Watches the shallow port from start to close: one `tc` that answers again and again, on a thread of its own.
+
+    Between two samples the queue may have been longer, so the peak is a lower bound; drops are the kernel's count.
+    """
+
+    def __init__(self, network, interval_s=0.02):
+        self._interval_s = interval_s
+        # Starting a tc for every sample would take a tenth of a core.
+        self._tc = subprocess.Popen(
+            network.command(SWITCH, ["tc", "-s", "-j", "-batch", "-"]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lock = threading.Lock()
+        self._peak_backlog_bytes = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._stopping.set()
+        self._thread.join()
+        self._tc.stdin.close()
+        self._tc.stdout.close()
+        self._tc.wait()
+
+    def state(self):
+        with self._lock:
+            self._tc.stdin.write(f"qdisc show dev {PORT}\n")
+            self._tc.stdin.flush()
+            qdisc = json.loads(self._tc.stdout.readline())[0]
+            self._peak_backlog_bytes = max(self._peak_backlog_bytes, qdisc["backlog"])
+        return PortState(qdisc["bytes"], qdisc["drops"], qdisc["backlog"])
+
+    def take_peak_backlog_bytes(self):
+        with self._lock:
+            peak, self._peak_backlog_bytes = self._peak_backlog_bytes, 0
+        return peak
+
+    def _watch(self):
+        while not self._stopping.wait(self._interval_s):
+            self.state()
+
+
+def tcp_counters(pid):
+    """Of the network namespace of a process: timeouts and retransmitted segments."""
+    net = pathlib.Path("/proc", str(pid), "net")
+    return {
+        "timeouts": _protocol_counter(net / "netstat", "TcpExt:", "TCPTimeouts"),
+        "retransmits": _protocol_counter(net / "snmp", "Tcp:", "RetransSegs"),
+    }
+
+
+def _protocol_counter(path, protocol, name):
+    # Lines come in pairs: names, then values.
+    rows = [line.split() for line in path.read_text().splitlines() if line.startswith(protocol)]
+    return int(dict(zip(*rows))[name])
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def receive_queue_drops():
+    """Packets that this machine itself lost between two namespaces for want of processor time; machine-wide."""
+    return sum(int(line.split()[1], 16) for line in pathlib.Path("/proc/net/softnet_stat").read_text().splitlines())

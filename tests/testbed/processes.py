@@ -1,0 +1,79 @@
+"""Programs that run in hosts of the test network: started, waited for until they serve, ended politely."""
+
+import pathlib
+import signal
+import subprocess
+import time
+
+_READY_S = 60
+_STOP_S = 20
+
+
+class Program:
+    """One running program. Its log is a file; what is in it is told when the program fails."""
+
+    def __init__(self, network, host, argv, log):
+        self.name = f"{pathlib.Path(argv[0]).name} in {host}"
+        self._log = log
+        self._output = open(log, "wb")
+        # `ip netns exec` becomes the program, so this is the program's own process.
+        self._process = subprocess.Popen(
+            network.command(host, [str(word) for word in argv]),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error_type, *_):
+        if error_type is None:
+            self.stop()
+        else:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def wait_until_ready(self, ready_file):
+        wait_until(ready_file.exists, _READY_S, f"{self.name} to serve", [self])
+
+    def check(self):
+        if self._process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log_tail()}")
+
+    def stop(self):
+        """SIGTERM must end it with exit code 0."""
+        self.check()
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise RuntimeError(f"{self.name} did not end within {_STOP_S} s of SIGTERM:\n{self._log_tail()}") from None
+        if code != 0:
+            raise RuntimeError(f"{self.name} ended with {code} on SIGTERM:\n{self._log_tail()}")
+
+    def _log_tail(self):
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+
+
+def wait_until(condition, timeout_s, what, programs=()):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        for program in programs:
+            program.check()
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"waited {timeout_s} s for {what}")
+        time.sleep(0.01)
+
+
+def run_to_end(argv, what):
+    result = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RuntimeError(f"{what} failed with {result.returncode}: {(result.stderr or result.stdout).strip()[-2000:]}")
+    return result.stdout

@@ -1,0 +1,120 @@
+"""A private world for one test network: its own network, mount and process namespaces, and a tmpfs for all files.
+
+The process that the user started stays outside and only waits. Everything else lives in a process namespace whose
+first process is the script again; when that one ends, or the outer one does, however it does, the kernel ends the rest.
+"""
+
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+
+EXIT_UNSUPPORTED = 77  # ctest's SKIP_RETURN_CODE
+_MARKER = "SLUICE_TESTBED_SANDBOX"
+_TOOLS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ss": "iproute2",
+    "ethtool": "ethtool",
+    "sysctl": "procps",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+    "mount": "util-linux",
+}
+
+WORK = pathlib.Path("/run/sluice")  # inside; on the private tmpfs
+
+
+class Unsupported(Exception):
+    """The machine lacks something that the network needs. The text says what, and what to do."""
+
+
+def run_inside(main):
+    """Runs main() in a sandbox and exits with its code. Called by a script first thing after its flags are read."""
+    if os.environ.get(_MARKER) == str(os.getpid()):
+        sys.exit(_inside(main))
+    sys.exit(_outside())
+
+
+def _outside():
+    add_sbin_to_path()
+    try:
+        _check_tools()
+        _probe()
+    except Unsupported as error:
+        return _report_unsupported(error)
+    # setpriv: unshare would outlive a parent that is killed. sh: the marker holds the id of the first process inside,
+    # so that a sandbox started from within a sandbox is told apart.
+    command = ["setpriv", "--pdeathsig", "KILL", *_unshare_command(), "sh", "-c", f'{_MARKER}=$$ exec "$@"', "sh"]
+    command += [sys.executable, *sys.argv]
+    # A session of its own: Ctrl-C reaches only this process, which then ends the others for good.
+    child = subprocess.Popen(command, start_new_session=True)
+
+    def stop(signum, _frame):
+        child.kill()
+        child.wait()
+        print(f"stopped by {signal.Signals(signum).name}; the test network is gone", file=sys.stderr)
+        os._exit(128 + signum)
+
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, stop)
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _inside(main):
+    try:
+        _mount_run()
+        _raise_file_limit()
+        return main()
+    except Unsupported as error:
+        return _report_unsupported(error)
+    except (RuntimeError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _report_unsupported(error):
+    print(f"SKIPPED: {error}", file=sys.stderr)
+    return EXIT_UNSUPPORTED
+
+
+def add_sbin_to_path():
+    # Where Debian keeps ip and tc, which users other than root do not have on their path.
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+
+
+def _check_tools():
+    missing = {tool: package for tool, package in _TOOLS.items() if not shutil.which(tool)}
+    if missing:
+        raise Unsupported(
+            f"missing tools: {', '.join(missing)}; on Debian: apt-get install {' '.join(sorted(set(missing.values())))}"
+        )
+
+
+def _unshare_command():
+    flags = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid() != 0:
+        flags = ["--user", "--map-root-user", *flags]
+    return ["unshare", *flags]
+
+
+def _probe():
+    result = subprocess.run([*_unshare_command(), "true"], stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        hint = "" if os.geteuid() == 0 else "; without root this needs user namespaces (kernel.unprivileged_userns_clone=1)"
+        raise Unsupported(f"cannot make namespaces: {result.stderr.strip()}{hint}")
+
+
+def _mount_run():
+    # `ip netns` keeps its names under /run; on a tmpfs of our own two networks at once do not see each other.
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"], check=True)
+    WORK.mkdir()
+
+
+def _raise_file_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -7,15 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/link_profile.h"
+#include "sluice/plan.h"
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "sluice/link_profile.h"
 
 namespace sluice {
 
 // Who may send when. The names are those of flags, configs and metrics.
-//   unscheduled  everything at once: the baseline, and the right choice where the buffer is ample
+//   unscheduled  everything at once, whatever the budget: the baseline, and the right choice where the buffer is ample
 //   batches      the source paper's slots: n workers at T~ * i, the next block when the last one has ended
 //   rolling      the next request leaves as soon as its response fits the budget
 enum class Discipline { kUnscheduled, kBatches, kRolling };
@@ -33,8 +35,9 @@ struct CallId {
   friend bool operator==(CallId, CallId) = default;
 };
 
-// One call that the caller wants made: how large the answer will be on the application's side (SRU and RPC framing),
-// and a word of the caller's own that comes back with every action.
+// One call that the caller wants made: how large the answer will be on the application's side (SRU and RPC framing), 0
+// to kMaxResponseBytes (of sluice/plan.h), and a word of the caller's own that comes back with every action. An empty
+// answer still costs a packet.
 struct CallRequest {
   int64_t response_bytes = 0;
   uint64_t tag = 0;
@@ -54,34 +57,41 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// How a call in flight ended. What an aborted call had on the way may still arrive, so its share of the budget comes
-// back only after the buffer has had the time to drain.
+// How a call in flight ended: its whole answer is here (or an error that says that there is none), or anything else: an
+// abort, a deadline, a lost connection. What an aborted call had on the way may still arrive, so its share of the
+// budget comes back only after a round trip and the time that a full buffer takes to drain (at once where there is no
+// budget).
 enum class CallEnd { kArrived, kAborted };
 
 // What the schedule holds at one moment; submitted = waiting + in_flight + ended.
 struct ScheduleState {
-  int64_t budget_bytes = 0;
+  int64_t budget_bytes = 0;     // the largest int64_t for unscheduled
   int64_t in_flight_bytes = 0;  // in units of the budget, aborted calls that still drain included
   int64_t in_flight_calls = 0;
   int64_t waiting_calls = 0;
-  int64_t blocks = 0;           // not ended
+  int64_t blocks = 0;  // not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
 };
 
 // The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that
-// follow. One a link, for all fan-outs that come in over it. Not thread-safe: the owner locks. `now` never goes back.
+// follow. One a link, for all fan-outs that come in over it. Not thread-safe: the owner locks.
 //
-// Every discipline is the same admission, first block first: a call leaves when its time has come (slots: batches only)
-// and its cost fits what is left of the budget. Nothing is revoked; a smaller budget only drains. A response larger
-// than the budget goes when nothing else is in flight.
+// Every event first does what was due by its `now`, so a late timer never lets a call leave after its deadline. A `now`
+// before that of the last event counts as that one: threads that read the clock before they take the lock may be
+// overtaken. Only actions of an event that returned OK (or returns nothing) are appended.
+//
+// Every discipline is the same admission, first block first, and in a block first call first (batches deal it into its
+// slots): a call leaves when its time has come (slots: batches only) and its cost fits what is left of the budget. A
+// call that does not fit is not overtaken. Nothing is revoked; a smaller budget only drains. A response larger than the
+// budget goes when nothing else is in flight. See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {
     LinkProfile profile;
     Discipline discipline = Discipline::kRolling;
-    std::optional<int64_t> budget_bytes;  // default: the buffer of the profile
-    int64_t queue_limit = 65536;          // calls that may wait
+    std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
+    int64_t queue_limit = 65536;          // calls that may wait; at least 1
   };
   // InvalidArgument for a profile or option outside of its bounds.
   static absl::StatusOr<LinkSchedule> Create(const Options& options);
@@ -90,17 +100,21 @@ class LinkSchedule {
   LinkSchedule& operator=(LinkSchedule&&) noexcept;
   ~LinkSchedule();
 
-  // Queues a block of calls. ResourceExhausted when the queue has no room for it now, InvalidArgument when it never
-  // will have, or a size is below 0, or there is no call; DeadlineExceeded when the deadline is not after `now`. After
-  // an error nothing has changed.
+  // Queues a block of calls. ResourceExhausted when the queue has no room for all of them now, InvalidArgument when it
+  // never will have, or a size is out of bounds, or there is no call; DeadlineExceeded when the deadline is not after
+  // `now`. After an error nothing has changed. TimePoint::max() is no deadline.
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                  std::vector<Action>& actions);
 
-  // Adds one call (a retry, a hedge) to a block that has not ended, at that block's place in the queue. Not held to the
-  // queue limit: its block was let in already. NotFound when the block has ended.
+  // Adds one call (a retry, a hedge) to a block that has not ended, at that block's place in the queue, behind its own
+  // waiting calls; in batches it gets one more slot. A block ends with its last call, so add a retry before OnFinished
+  // of the call that it replaces. Not held to the queue limit: its block was let in already. NotFound when the block
+  // has ended, Cancelled or DeadlineExceeded when it only waits for its calls in flight, InvalidArgument for a size out
+  // of bounds. After an error nothing has changed.
   absl::Status Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
 
-  // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before.
+  // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before. Cancel
+  // may come twice; each call in flight gets one kAbort.
   void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
 
@@ -108,7 +122,8 @@ class LinkSchedule {
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
 
-  // At least 1 byte. Admits at once what a larger budget lets through.
+  // InvalidArgument below 1 byte. Admits at once what a larger budget lets through. Blocks that batches has dealt keep
+  // their slots. Unscheduled takes note of nothing.
   absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
 
   ScheduleState State() const;

@@ -1,0 +1,61 @@
+#include "lib/scheduling/budget.h"
+
+#include <cassert>
+#include <limits>
+
+#include "sluice/plan.h"
+
+#include "absl/time/time.h"
+#include "lib/scheduling/saturating_add.h"
+
+namespace sluice {
+namespace {
+
+// A worker may know nothing of the abort for half a round trip, what it sends until then is on the way for the other
+// half, and then it may find the buffer full. Rounded up.
+std::chrono::nanoseconds DrainTime(const LinkProfile& profile) {
+  const double seconds = static_cast<double>(BufferBudgetBytes(profile)) / profile.capacity_bytes_per_second;
+  return absl::ToChronoNanoseconds(profile.propagation_rtt + absl::Seconds(seconds) + absl::Nanoseconds(1));
+}
+
+int64_t StartingBytes(const LinkSchedule::Options& options) {
+  if (options.discipline == Discipline::kUnscheduled) return std::numeric_limits<int64_t>::max();
+  return options.budget_bytes.value_or(BufferBudgetBytes(options.profile));
+}
+
+}  // namespace
+
+Budget::Budget(const LinkSchedule::Options& options)
+    : limited_(options.discipline != Discipline::kUnscheduled),
+      bytes_(StartingBytes(options)),
+      drain_time_(DrainTime(options.profile)) {}
+
+bool Budget::Fits(int64_t cost_bytes) const {
+  return cost_bytes <= bytes_ - in_flight_bytes_ || in_flight_bytes_ == 0;
+}
+
+void Budget::Charge(int64_t cost_bytes) {
+  assert(Fits(cost_bytes));
+  in_flight_bytes_ += cost_bytes;
+}
+
+void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes) {
+  if (limited_) {
+    draining_.push_back({SaturatingAdd(now, drain_time_), cost_bytes});
+  } else {
+    Release(cost_bytes);
+  }
+}
+
+void Budget::Drain(TimePoint now) {
+  while (!draining_.empty() && draining_.front().until <= now) {
+    Release(draining_.front().cost_bytes);
+    draining_.pop_front();
+  }
+}
+
+void Budget::Set(int64_t bytes) {
+  if (limited_) bytes_ = bytes;
+}
+
+}  // namespace sluice

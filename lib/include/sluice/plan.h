@@ -2,20 +2,27 @@
 
 #include <cstdint>
 
+#include "sluice/link_profile.h"
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "sluice/link_profile.h"
 
 // The lossless-scheduling model: pure functions of a LinkProfile that has passed Validate(). Symbols and equation
 // numbers are those of Podlesny and Williamson's application-level scheduling paper; docs/model.md derives the rest.
+// Nothing here overflows: PlanSlots refuses sizes beyond the two bounds below, the other functions count what is
+// outside as the nearest size inside.
 namespace sluice {
+
+inline constexpr int64_t kMaxResponseBytes = int64_t{1} << 32;  // of one response, so also of one SRU
+inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;        // that one data block is striped over
 
 // Packets that carry `payload_bytes`, and what they take in the buffer and on the link, frames included.
 int64_t Packets(const LinkProfile& profile, int64_t payload_bytes);
 int64_t WireBytes(const LinkProfile& profile, int64_t payload_bytes);
 
 // wnd_max: the most packets that one worker can have in the buffer while it answers with `sru_packets` packets.
-// Persistent connections: all of them. Fresh ones: the slow-start bound (eq. 9 to 11), generalised to an initial window.
+// Persistent connections: all of them. Fresh ones: the slow-start bound (eq. 9 to 11), generalised to an initial
+// window.
 int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets);
 
 // The buffer as a budget, and what a response takes of it: min(wire bytes, wnd_max full frames). Where the buffer
@@ -23,42 +30,44 @@ int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets);
 int64_t BufferBudgetBytes(const LinkProfile& profile);
 int64_t BufferCostBytes(const LinkProfile& profile, int64_t payload_bytes);
 
-// The largest payload whose cost is at most `cost_bytes`; 0 where not even one packet fits.
+// The largest payload whose cost is at most `cost_bytes`; 0 where not even one byte fits.
 int64_t LargestPayloadWithin(const LinkProfile& profile, int64_t cost_bytes);
 
 // The paper's schedule for one data block: batches of n workers, one batch a slot.
 struct SlotPlan {
-  int64_t sru_packets = 0;       // S_SRU (5)
-  int64_t wnd_max_packets = 0;   // (11)
-  int64_t batch_workers = 0;     // n (14): workers that may answer at once
-  int64_t batches = 0;           // k (21)
-  absl::Duration sru_time;       // T (18)
-  absl::Duration slot;           // T~ (19)
-  absl::Duration block_time;     // t_r (22)
-  double goodput_bps = 0;        // (1), payload bits per second
+  int64_t sru_packets = 0;      // S_SRU (5)
+  int64_t wnd_max_packets = 0;  // (11)
+  int64_t batch_workers = 0;    // n (14): workers that may answer at once
+  int64_t batches = 0;          // k (21)
+  absl::Duration sru_time;      // T (18)
+  absl::Duration slot;          // T~ (19)
+  absl::Duration block_time;    // t_r (22)
+  double goodput_bps = 0;       // (1), payload bits per second
 };
 
 // Where not even one worker fits the buffer (n = 0) the paper's schedule is not applicable: FailedPrecondition that
-// names the bytes wanted and the bytes there are. InvalidArgument for sizes below 1.
+// names the bytes wanted and the bytes there are. InvalidArgument for sizes below 1 or above their bound.
 absl::StatusOr<SlotPlan> PlanSlots(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
 // The same with n taken as 1 where it would be 0: a response larger than the buffer goes alone.
 SlotPlan PlanSlotsAtLeastOne(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// Goodput of the closed loop that keeps the link busy: the share of the wire that is payload, the block's first
-// round trip included. Payload bits per second.
+// Goodput of the closed loop that lets the next response through as one has arrived, payload bits per second. The share
+// of the wire that is payload, the block's first round trip included; less where the buffer holds too few responses to
+// cover the round trips.
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// What happens without scheduling. Qualitative (its authors say so): for telling whether a service has the problem.
+// What happens without scheduling, by the model of "A Comprehensive Understanding of TCP Incast". Qualitative (its
+// authors say so): for telling whether a service has the problem, not how large it is.
 struct CollapseEstimate {
-  double loss_probability = 0;      // of a packet
-  double timeout_probability = 0;   // P_TO: of a full-window loss in a transmission
-  double goodput_bps = 0;
+  double loss_probability = 0;     // of a packet (18 there)
+  double timeout_probability = 0;  // P_TO (17 there): of a full-window loss in a transmission
+  double goodput_bps = 0;          // (5 there), payload bits per second
 };
 struct CollapseOptions {
   absl::Duration rto_min = absl::Milliseconds(200);
-  double window_packets = 0;         // w; 0: the initial window, or the SRU where that is smaller
-  double window_variance = 0;        // σ_w²
+  double window_packets = 0;   // w, at most the SRU; 0: the initial window
+  double window_variance = 0;  // σ_w², packets²
 };
 CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, int64_t workers,
                                  const CollapseOptions& options = {});

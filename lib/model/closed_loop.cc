@@ -1,0 +1,27 @@
+#include <algorithm>
+
+#include "sluice/plan.h"
+
+#include "lib/model/slow_start.h"
+
+namespace sluice {
+
+double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers) {
+  sru_bytes = std::clamp<int64_t>(sru_bytes, 1, kMaxResponseBytes);
+  workers = std::clamp<int64_t>(workers, 1, kMaxWorkers);
+  const bool fresh = profile.connections == Connections::kFresh;
+  const int64_t handshake_rounds = fresh ? 1 : 0;
+  const int64_t rounds = SendingRounds(profile, Packets(profile, sru_bytes)) + handshake_rounds;
+  const double waiting = static_cast<double>(rounds) * absl::ToDoubleSeconds(profile.propagation_rtt);
+  const double sending = static_cast<double>(WireBytes(profile, sru_bytes)) / profile.capacity_bytes_per_second;
+
+  // Either the link is busy after the first response has begun, or the buffer admits so few responses at once that
+  // they come in turns, each as long as one response alone.
+  const int64_t at_once = std::max<int64_t>(1, BufferBudgetBytes(profile) / BufferCostBytes(profile, sru_bytes));
+  const double turns = static_cast<double>((workers - 1) / at_once + 1);
+  const double busy_link = waiting + static_cast<double>(workers) * sending;
+  const double block_seconds = std::max(busy_link, turns * (waiting + sending));
+  return 8.0 * static_cast<double>(sru_bytes * workers) / block_seconds;
+}
+
+}  // namespace sluice

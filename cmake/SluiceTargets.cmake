@@ -58,9 +58,10 @@ function(sluice_program name)
   set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_PROGRAMS ${name})
 endfunction()
 
-# sluice_test(model_plan_test SOURCES ... DEPENDS ...): one GoogleTest program, every case of it one ctest case.
+# sluice_test(slot_plan_test SOURCES ... DEPENDS ... LABELS core): one GoogleTest program, every case of it one ctest
+# case. The label core means no gRPC: ThreadSanitizer runs those.
 function(sluice_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -69,5 +70,5 @@ function(sluice_test name)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   sluice_configure(${name})
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()

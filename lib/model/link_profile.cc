@@ -21,8 +21,7 @@ constexpr int64_t kEthernetHeaderBytes = 14;
 
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value, const absl::AlphaNum& low,
                          const absl::AlphaNum& high) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("link profile: ", field, " is ", value, ", it must be from ", low, " to ", high));
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", it must be from ", low, " to ", high));
 }
 
 absl::Status CheckCount(absl::string_view field, int64_t value, int64_t low, int64_t high) {
@@ -42,8 +41,8 @@ absl::Status CheckCapacity(double value) {
 
 absl::Status CheckBuffer(const LinkProfile& profile) {
   if (profile.buffer_bytes != 0 && profile.buffer_packets != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("link profile: buffer_bytes is ", profile.buffer_bytes,
-                                                   " and buffer_packets is ", profile.buffer_packets,
+    return absl::InvalidArgumentError(absl::StrCat("buffer_bytes is ", profile.buffer_bytes, " and buffer_packets is ",
+                                                   profile.buffer_packets,
                                                    ", exactly one of the two must be above 0 and the other 0"));
   }
   if (profile.buffer_packets != 0) return CheckCount("buffer_packets", profile.buffer_packets, 1, kMaxBufferPackets);
@@ -55,7 +54,7 @@ absl::Status CheckPacket(const LinkProfile& profile) {
     return status;
   }
   if (profile.frame_bytes < profile.packet_payload_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("link profile: frame_bytes is ", profile.frame_bytes,
+    return absl::InvalidArgumentError(absl::StrCat("frame_bytes is ", profile.frame_bytes,
                                                    ", it must be at least packet_payload_bytes, which is ",
                                                    profile.packet_payload_bytes));
   }

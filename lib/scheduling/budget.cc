@@ -15,7 +15,7 @@ namespace {
 // half, and then it may find the buffer full. Rounded up.
 std::chrono::nanoseconds DrainTime(const LinkProfile& profile) {
   const double seconds = static_cast<double>(BufferBudgetBytes(profile)) / profile.capacity_bytes_per_second;
-  return absl::ToChronoNanoseconds(profile.propagation_rtt + absl::Seconds(seconds) + absl::Nanoseconds(1));
+  return absl::ToChronoNanoseconds(absl::Ceil(profile.propagation_rtt + absl::Seconds(seconds), absl::Nanoseconds(1)));
 }
 
 int64_t StartingBytes(const LinkSchedule::Options& options) {

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sluice/link_schedule.h"
+
+#include "gtest/gtest.h"
+
+namespace sluice {
+
+inline TimePoint At(std::chrono::nanoseconds since_start) {
+  return TimePoint(since_start);
+}
+
+// A schedule whose calls have the tags 0, 1, 2 … in the order of their submission, and whose events return their
+// actions in words: "send 0", "expire 1", "drop 2", "abort 3". One thread.
+class ScheduleDriver {
+ public:
+  using Words = std::vector<std::string>;
+
+  explicit ScheduleDriver(const LinkSchedule::Options& options) : schedule_(*LinkSchedule::Create(options)) {}
+
+  Words Submit(TimePoint now, const std::vector<int64_t>& sizes, TimePoint deadline = TimePoint::max()) {
+    std::vector<CallRequest> calls;
+    for (const int64_t size : sizes) calls.push_back({.response_bytes = size, .tag = next_tag_++});
+    std::vector<Action> actions;
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now, calls, deadline, actions);
+    EXPECT_TRUE(block.ok()) << block.status();
+    last_block_ = block.value_or(0);
+    return InWords(actions);
+  }
+
+  Words Add(TimePoint now, BlockId block, int64_t size) {
+    std::vector<Action> actions;
+    const absl::Status status = schedule_.Add(now, block, {.response_bytes = size, .tag = next_tag_++}, actions);
+    EXPECT_TRUE(status.ok()) << status;
+    return InWords(actions);
+  }
+
+  Words Finish(TimePoint now, uint64_t tag, CallEnd end = CallEnd::kArrived) {
+    std::vector<Action> actions;
+    schedule_.OnFinished(now, calls_.at(tag), end, actions);
+    return InWords(actions);
+  }
+
+  Words Cancel(TimePoint now, BlockId block) {
+    std::vector<Action> actions;
+    schedule_.Cancel(now, block, actions);
+    return InWords(actions);
+  }
+
+  Words Timer(TimePoint now) {
+    std::vector<Action> actions;
+    schedule_.OnTimer(now, actions);
+    return InWords(actions);
+  }
+
+  Words SetBudget(TimePoint now, int64_t bytes) {
+    std::vector<Action> actions;
+    const absl::Status status = schedule_.SetBudget(now, bytes, actions);
+    EXPECT_TRUE(status.ok()) << status;
+    return InWords(actions);
+  }
+
+  BlockId last_block() const { return last_block_; }
+  CallId call(uint64_t tag) const { return calls_.at(tag); }
+  TimePoint next_timer() const { return schedule_.NextTimer(); }
+  ScheduleState state() const { return schedule_.State(); }
+  LinkSchedule& schedule() { return schedule_; }
+
+ private:
+  Words InWords(const std::vector<Action>& actions) {
+    Words words;
+    for (const Action& action : actions) {
+      calls_[action.tag] = action.call;
+      words.push_back(Verb(action.kind) + " " + std::to_string(action.tag));
+    }
+    return words;
+  }
+
+  static std::string Verb(Action::Kind kind) {
+    switch (kind) {
+      case Action::Kind::kSend:
+        return "send";
+      case Action::Kind::kExpire:
+        return "expire";
+      case Action::Kind::kDrop:
+        return "drop";
+      case Action::Kind::kAbort:
+        return "abort";
+    }
+    return "?";
+  }
+
+  LinkSchedule schedule_;
+  uint64_t next_tag_ = 0;
+  BlockId last_block_ = 0;
+  std::unordered_map<uint64_t, CallId> calls_;
+};
+
+}  // namespace sluice

@@ -5,8 +5,12 @@ namespace sluice {
 IoThread::IoThread() : work_(boost::asio::make_work_guard(context_)), thread_([this] { context_.run(); }) {}
 
 IoThread::~IoThread() {
+  Stop();
+}
+
+void IoThread::Stop() {
   context_.stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace sluice

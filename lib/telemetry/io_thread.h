@@ -19,6 +19,9 @@ class IoThread {
 
   boost::asio::io_context& context() { return context_; }
 
+  // Stops and joins, for an owner whose timers have to go before the context does. Once is enough; twice is harmless.
+  void Stop();
+
  private:
   boost::asio::io_context context_{1};  // a hint: one thread runs it
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;

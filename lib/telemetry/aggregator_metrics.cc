@@ -1,0 +1,75 @@
+#include "lib/telemetry/aggregator_metrics.h"
+
+#include <utility>
+
+#include "lib/telemetry/metric_families.h"
+
+namespace sluice {
+namespace {
+
+prometheus::MetricFamily Gauge(const char* name, const char* help, double value) {
+  prometheus::MetricFamily family{.name = name, .help = help, .type = prometheus::MetricType::Gauge, .metric = {}};
+  family.metric.emplace_back().gauge.value = value;
+  return family;
+}
+
+prometheus::MetricFamily Gauge(const char* name, const char* help, int64_t value) {
+  return Gauge(name, help, static_cast<double>(value));
+}
+
+}  // namespace
+
+AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
+    : goodput_bytes_(MakeCounters<2>(registry, "sluice_goodput_bytes_total",
+                                     "Payload bytes handed to the application, by the worker they came from.",
+                                     "worker_kind", {"primary", "replica"})),
+      sru_requests_(MakeCounters<6>(registry, "sluice_sru_requests_total", "SRU requests that have ended.", "outcome",
+                                    {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
+      timeouts_(MakeCounters<2>(registry, "sluice_timeouts_total",
+                                "SRU requests that ran into a deadline, of the RPC or while they waited to be sent.",
+                                "kind", {"rpc_deadline", "queue_deadline"})),
+      sru_retries_(MakeCounter(registry, "sluice_sru_retries_total", "SRU requests that were made again.")),
+      blocks_(MakeCounters<6>(registry, "sluice_blocks_total", "Data blocks that have ended.", "outcome",
+                              {"complete", "partial", "failed", "cancelled", "deadline", "refused"})),
+      block_coverage_(MakeHistogram(registry, "sluice_block_coverage_ratio", "Share of a block's bytes that arrived.",
+                                    {0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1})),
+      block_seconds_(MakeHistogram(registry, "sluice_block_seconds", "Time of a block from submission to end.",
+                                   TransferTimeBuckets())),
+      queue_wait_seconds_(MakeHistogram(registry, "sluice_queue_wait_seconds",
+                                        "Time an SRU request waited for the schedule before it was sent.",
+                                        TransferTimeBuckets())),
+      sru_transfer_seconds_(MakeHistogram(registry, "sluice_sru_transfer_seconds",
+                                          "Time of an SRU from its request being sent to its end.",
+                                          TransferTimeBuckets())),
+      timer_lateness_(MakeHistogram(registry, "sluice_timer_lateness_seconds",
+                                    "How late timers of the schedule fired: measured jitter.",
+                                    {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.1})) {
+  MakeBuildInfo(registry);
+}
+
+void AggregatorMetrics::SetGaugeSource(std::function<AggregatorGauges()> source) {
+  absl::MutexLock lock(&mutex_);
+  gauge_source_ = std::move(source);
+}
+
+std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
+  // Held while the source runs, so that SetGaugeSource waits for it.
+  absl::MutexLock lock(&mutex_);
+  if (!gauge_source_) return {};
+  const AggregatorGauges now = gauge_source_();
+  return {
+      Gauge("sluice_queued_calls", "SRU requests that wait to be sent.", now.queued_calls),
+      Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),
+      Gauge("sluice_in_flight_bytes", "Share of the budget that requests in flight take.", now.in_flight_bytes),
+      Gauge("sluice_in_flight_calls", "SRU requests that were sent and have not ended.", now.in_flight_calls),
+      Gauge("sluice_budget_bytes", "Bytes that may be in flight towards this aggregator.", now.budget_bytes),
+      Gauge("sluice_plan_batch_workers", "n: workers that may answer at once.", now.plan_batch_workers),
+      Gauge("sluice_plan_wnd_max_packets", "wnd_max: packets that one worker can have in the buffer.",
+            now.plan_wnd_max_packets),
+      Gauge("sluice_plan_slot_seconds", "T~: length of the slot of one batch.", absl::ToDoubleSeconds(now.plan_slot)),
+      Gauge("sluice_link_capacity_bytes_per_second", "C: capacity of the bottleneck link, frames included.",
+            now.link_capacity_bytes_per_second),
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "prometheus/collectable.h"
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// Label values, in the order of the enumerators: see aggregator_metrics.cc and docs/metrics.md.
+enum class WorkerKind { kPrimary, kReplica };
+enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
+enum class TimeoutKind { kRpcDeadline, kQueueDeadline };
+enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
+
+// What the gauges of an aggregator show: the state of its schedule and the plan in force.
+struct AggregatorGauges {
+  int64_t queued_calls = 0;
+  int64_t queued_blocks = 0;
+  int64_t in_flight_bytes = 0;
+  int64_t in_flight_calls = 0;
+  int64_t budget_bytes = 0;
+  int64_t plan_batch_workers = 0;    // n
+  int64_t plan_wnd_max_packets = 0;  // wnd_max
+  absl::Duration plan_slot;          // T~
+  double link_capacity_bytes_per_second = 0;
+};
+
+// The metrics of the reading side. One for each link, kept beside it. Thread-safe.
+//
+// Counters and histograms live in `registry`, with every handle resolved here: counting is one atomic addition;
+// observing takes the mutex of the histogram, so it is done once a call and not under another lock. A
+// second instance on the same registry adds to the same counters.
+//
+// Gauges mirror the schedule, so they are read from it when somebody looks (Collect) and not pushed at each event:
+// nothing is paid on the hot path, and the values of one scrape are of one moment. They are therefore not in the
+// registry: scrape both, { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
+class AggregatorMetrics : public prometheus::Collectable {
+ public:
+  explicit AggregatorMetrics(prometheus::Registry& registry);
+
+  // Bytes of payload handed to the application, by the worker that they came from.
+  void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
+  void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
+  void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
+  void CountSruRetry() { sru_retries_.Increment(); }
+  void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
+
+  // A block that has ended: from its submission, and the share of it that arrived, 0 to 1.
+  void ObserveBlock(absl::Duration elapsed, double coverage) {
+    block_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
+    block_coverage_.Observe(coverage);
+  }
+  void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
+  void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
+  void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
+
+  // Where the gauges come from; null: there are none. When it returns, the source before has been called for the last
+  // time, so an owner that goes first sets null. The source must not call back into this object.
+  void SetGaugeSource(std::function<AggregatorGauges()> source);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  template <size_t kCount, class Enum>
+  static prometheus::Counter& Get(const std::array<prometheus::Counter*, kCount>& counters, Enum value) {
+    return *counters[static_cast<size_t>(value)];
+  }
+
+  const std::array<prometheus::Counter*, 2> goodput_bytes_;
+  const std::array<prometheus::Counter*, 6> sru_requests_;
+  const std::array<prometheus::Counter*, 2> timeouts_;
+  prometheus::Counter& sru_retries_;
+  const std::array<prometheus::Counter*, 6> blocks_;
+  prometheus::Histogram& block_coverage_;
+  prometheus::Histogram& block_seconds_;
+  prometheus::Histogram& queue_wait_seconds_;
+  prometheus::Histogram& sru_transfer_seconds_;
+  prometheus::Histogram& timer_lateness_;
+
+  mutable absl::Mutex mutex_;
+  std::function<AggregatorGauges()> gauge_source_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+#include "lib/telemetry/metric_families.h"
+
+#include "lib/telemetry/build_info.h"
+#include "prometheus/gauge.h"
+
+namespace sluice {
+
+prometheus::Counter& MakeCounter(prometheus::Registry& registry, const std::string& name, const std::string& help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+prometheus::Histogram& MakeHistogram(prometheus::Registry& registry, const std::string& name, const std::string& help,
+                                     const prometheus::Histogram::BucketBoundaries& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+}
+
+void MakeBuildInfo(prometheus::Registry& registry) {
+  prometheus::BuildGauge()
+      .Name("sluice_build_info")
+      .Help("Always 1; the labels say which build of Sluice this is.")
+      .Register(registry)
+      .Add({{"version", std::string(BuildVersion())}, {"compiler", std::string(BuildCompiler())}})
+      .Set(1);
+}
+
+prometheus::Histogram::BucketBoundaries TransferTimeBuckets() {
+  return {1e-4, 2.5e-4, 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1,
+          0.15, 0.2,    0.25, 0.3,  0.4,    0.5,  0.75, 1,    1.5,    2,    3,     5,    10,   20,   30,    60};
+}
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+// How the metrics of Sluice are made: every handle is resolved once, since finding one by its labels takes a lock and a
+// hash. docs/metrics.md is the catalogue; a test compares the two.
+namespace sluice {
+
+// The counters of one family, one for each value of its only label, in the order of `values`.
+template <size_t kCount>
+std::array<prometheus::Counter*, kCount> MakeCounters(prometheus::Registry& registry, const std::string& name,
+                                                      const std::string& help, const std::string& label,
+                                                      const std::array<const char*, kCount>& values) {
+  auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  std::array<prometheus::Counter*, kCount> counters;
+  for (size_t i = 0; i < kCount; ++i) counters[i] = &family.Add({{label, values[i]}});
+  return counters;
+}
+
+prometheus::Counter& MakeCounter(prometheus::Registry& registry, const std::string& name, const std::string& help);
+prometheus::Histogram& MakeHistogram(prometheus::Registry& registry, const std::string& name, const std::string& help,
+                                     const prometheus::Histogram::BucketBoundaries& buckets);
+
+// sluice_build_info: always 1; its labels say which build this is.
+void MakeBuildInfo(prometheus::Registry& registry);
+
+// Seconds, 100 us to a minute, close together where blocks and SRUs are. The edges at 0.2 and 0.25 set apart what
+// waited for one TCP retransmission timeout (200 ms on Linux).
+prometheus::Histogram::BucketBoundaries TransferTimeBuckets();
+
+}  // namespace sluice

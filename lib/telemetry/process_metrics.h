@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+
+namespace sluice {
+
+// The process metrics that Prometheus' own clients export (process_cpu_seconds_total, process_resident_memory_bytes,
+// process_open_fds, process_start_time_seconds), read from /proc when scraped; prometheus-cpp has none. What cannot be
+// read is left out. Stateless; thread-safe.
+class ProcessMetrics : public prometheus::Collectable {
+ public:
+  // Another folder than /proc: for tests.
+  explicit ProcessMetrics(std::string proc = "/proc") : proc_(std::move(proc)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const std::string proc_;
+};
+
+}  // namespace sluice

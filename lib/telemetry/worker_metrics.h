@@ -1,0 +1,39 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// How a worker answered; label values are in worker_metrics.cc, in this order.
+enum class WorkerOutcome { kOk, kNotFound, kOutOfRange, kInvalid, kCancelled, kError };
+WorkerOutcome OutcomeOf(const absl::Status& status);
+
+// The metrics of a worker. One a process; thread-safe. Counting is one atomic addition; ObserveRead takes the
+// mutex of its histogram. All handles are resolved here, once.
+class WorkerMetrics {
+ public:
+  explicit WorkerMetrics(prometheus::Registry& registry);
+
+  void CountSruRequest(WorkerOutcome outcome) { sru_requests_[static_cast<size_t>(outcome)]->Increment(); }
+  void CountManifestRequest(WorkerOutcome outcome) { manifest_requests_[static_cast<size_t>(outcome)]->Increment(); }
+  // Bytes of SRU payload answered.
+  void AddSentBytes(uint64_t bytes) { sent_bytes_.Increment(static_cast<double>(bytes)); }
+  // The time that reading a range from the disk took.
+  void ObserveRead(absl::Duration elapsed) { read_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+
+ private:
+  const std::array<prometheus::Counter*, 6> sru_requests_;
+  const std::array<prometheus::Counter*, 6> manifest_requests_;
+  prometheus::Counter& sent_bytes_;
+  prometheus::Histogram& read_seconds_;
+};
+
+}  // namespace sluice

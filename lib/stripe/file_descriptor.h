@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// Owns an open file. A move-only value.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }  // the caller closes it
+
+ private:
+  int fd_ = -1;
+};
+
+// errno as a status: "<what>: No space left on device".
+absl::Status ErrnoStatus(int error_number, std::string_view what);
+
+// open(2) relative to a folder (AT_FDCWD: the working directory), close-on-exec.
+absl::StatusOr<FileDescriptor> OpenAt(int folder, const std::string& path, int flags, unsigned mode = 0);
+
+// write(2) until everything is written. `what` is for the error.
+absl::Status WriteAll(int fd, std::string_view data, std::string_view what);
+
+}  // namespace sluice

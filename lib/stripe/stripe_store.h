@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/stripe/file_descriptor.h"
+
+namespace sluice {
+
+// The most that one read returns: with its framing it fits gRPC's default message of 4 MiB.
+inline constexpr uint32_t kMaxReadBytes = (4 << 20) - (64 << 10);
+
+// The striped files under one folder, as a worker reads them. One a process. Thread-safe: it keeps no state but the
+// open folder, so files that are striped while it runs are found. No name leads out of the folder: names are validated
+// and no symbolic link below it is followed. Blocks for as long as the disk does.
+class StripeStore {
+ public:
+  static absl::StatusOr<StripeStore> Open(const std::string& root);
+
+  // What is there now, in ascending order.
+  absl::StatusOr<std::vector<uint32_t>> Workers() const;
+  absl::StatusOr<std::vector<std::string>> Files(uint32_t worker) const;
+
+  // Bytes [offset, offset + length) of a stripe. InvalidArgument: a bad name, length 0 or above kMaxReadBytes;
+  // NotFound: no such worker, file or replica, or it is not a regular file; OutOfRange: the stripe ends before the
+  // range does.
+  absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
+                    std::string* out) const;
+  absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const;
+
+  // At most `length` bytes from `offset` of the manifest as stored; returns how many it has. The errors of Read;
+  // OutOfRange only for an offset after its end.
+  absl::StatusOr<uint64_t> ReadManifest(uint32_t worker, std::string_view file, uint64_t offset, uint32_t length,
+                                        std::string* out) const;
+
+ private:
+  explicit StripeStore(FileDescriptor root);
+  absl::StatusOr<FileDescriptor> OpenWorker(uint32_t worker) const;
+  struct RegularFile {
+    FileDescriptor fd;
+    uint64_t bytes = 0;
+  };
+  absl::StatusOr<RegularFile> OpenFile(uint32_t worker, std::string_view file, const std::string& part) const;
+
+  FileDescriptor root_;
+};
+
+}  // namespace sluice

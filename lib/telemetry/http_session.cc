@@ -1,0 +1,121 @@
+#include "lib/telemetry/http_session.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+
+namespace sluice {
+namespace {
+
+namespace http = boost::beast::http;
+
+// Between requests; longer than the usual scrape interval, so that Prometheus keeps its connection.
+constexpr std::chrono::seconds kIdleTimeout{75};
+constexpr std::chrono::seconds kLingerTimeout{1};
+constexpr uint32_t kMaxHeaderBytes = 8192;
+constexpr size_t kMaxBufferBytes = 2 * kMaxHeaderBytes;
+
+HttpReply ErrorReply(http::status status) {
+  return {.status = status, .body = std::string(http::obsolete_reason(status)) + "\n"};
+}
+
+http::status StatusOfBadRequest(boost::beast::error_code error) {
+  // header_limit is the parser's bound, buffer_overflow that of what may be pipelined behind it.
+  const bool too_large = error == http::error::header_limit || error == http::error::buffer_overflow;
+  return too_large ? http::status::request_header_fields_too_large : http::status::bad_request;
+}
+
+// Errors of the parser are the client's; all the others (closed, reset, timed out) leave nobody to answer to.
+bool IsParseError(boost::beast::error_code error) {
+  return error.category() == make_error_code(http::error::bad_method).category() &&
+         error != http::error::end_of_stream && error != http::error::partial_message;
+}
+
+}  // namespace
+
+HttpSession::HttpSession(boost::asio::ip::tcp::socket socket, std::chrono::milliseconds timeout, Handler handler,
+                         std::function<void()> on_end)
+    : stream_(std::move(socket)),
+      timeout_(timeout),
+      handler_(std::move(handler)),
+      on_end_(std::move(on_end)),
+      buffer_(kMaxBufferBytes) {}
+
+void HttpSession::Close() {
+  on_end_ = nullptr;
+  stream_.close();
+}
+
+void HttpSession::ReadHeader(std::chrono::milliseconds timeout) {
+  parser_.emplace();
+  parser_->header_limit(kMaxHeaderBytes);
+  stream_.expires_after(timeout);
+  http::async_read_header(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](boost::beast::error_code error, size_t) { self->OnHeader(error); });
+}
+
+void HttpSession::OnHeader(boost::beast::error_code error) {
+  if (!on_end_) return;
+  if (IsParseError(error)) return Write(ErrorReply(StatusOfBadRequest(error)), {http::verb::get, "/", 11}, false);
+  if (error) return End();
+  const Request& request = parser_->get();
+  // A body would have to be read before the next request; nobody who may ask here sends one.
+  Write(Answer(request), request, request.keep_alive() && parser_->is_done());
+}
+
+HttpReply HttpSession::Answer(const Request& request) const {
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    return ErrorReply(http::status::method_not_allowed);
+  }
+  const auto target = request.target();
+  return handler_(std::string(target.substr(0, target.find('?'))));
+}
+
+void HttpSession::Write(HttpReply reply, const Request& request, bool keep_alive) {
+  response_ = Response(reply.status, request.version());
+  response_.set(http::field::content_type, reply.content_type);
+  response_.set(http::field::cache_control, "no-store");
+  if (reply.status == http::status::method_not_allowed) response_.set(http::field::allow, "GET, HEAD");
+  response_.keep_alive(keep_alive);
+  response_.content_length(reply.body.size());
+  if (request.method() != http::verb::head) response_.body() = std::move(reply.body);
+  stream_.expires_after(timeout_);
+  http::async_write(stream_, response_,
+                    [self = shared_from_this(), keep_alive](boost::beast::error_code error, size_t) {
+                      if (!self->on_end_) return;
+                      if (error) return self->End();
+                      keep_alive ? self->ReadHeader(kIdleTimeout) : self->Linger();
+                    });
+}
+
+// Closing a socket that has unread input resets the connection, and the client may lose the answer. So what it still
+// sends is thrown away until it closes, for a second at most.
+void HttpSession::Linger() {
+  boost::beast::error_code ignored;
+  stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  stream_.expires_after(kLingerTimeout);
+  buffer_.clear();
+  DiscardInput();
+}
+
+void HttpSession::DiscardInput() {
+  stream_.async_read_some(buffer_.prepare(kMaxHeaderBytes),
+                          [self = shared_from_this()](boost::beast::error_code error, size_t) {
+                            if (!self->on_end_) return;
+                            error ? self->End() : self->DiscardInput();
+                          });
+}
+
+void HttpSession::End() {
+  const std::function<void()> on_end = std::exchange(on_end_, nullptr);
+  stream_.close();
+  on_end();
+}
+
+}  // namespace sluice

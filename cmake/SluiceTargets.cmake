@@ -4,10 +4,13 @@
 set(sluice_warnings "")
 if(PROJECT_IS_TOP_LEVEL)
   # Warnings are ours to keep clean, and no reason for a consumer's build to fail.
-  set(sluice_warnings -Wall -Wextra -Werror)
+  # A designated initializer leaves the other fields to their defaults; that is what it is for.
+  set(sluice_warnings -Wall -Wextra -Werror -Wno-missing-field-initializers)
   find_program(CCACHE ccache)
   if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+    # Precompiled headers are cached only with this sloppiness; it is about macros that we do not define that way.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
   endif()
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 endif()
@@ -44,6 +47,9 @@ endfunction()
 function(sluice_precompile target)
   if(NOT SLUICE_NO_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} PRIVATE ${ARGN})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE -fpch-preprocess)
+    endif()
   endif()
 endfunction()
 

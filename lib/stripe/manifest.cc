@@ -61,7 +61,7 @@ absl::StatusOr<std::string_view> UnwrapManifest(std::string_view stored) {
 
 absl::Status ValidateStripeShape(uint32_t sru_bytes, uint32_t workers, uint32_t replicas) {
   if (sru_bytes < 1 || sru_bytes > kMaxSruBytes) return OutOfBounds("sru_bytes", sru_bytes, 1, kMaxSruBytes);
-  if (workers < 1 || workers > kMaxWorkers) return OutOfBounds("workers", workers, 1, kMaxWorkers);
+  if (workers < 1 || workers > kMaxStripeWorkers) return OutOfBounds("workers", workers, 1, kMaxStripeWorkers);
   if (replicas < 1 || replicas > workers) return OutOfBounds("replicas", replicas, 1, workers);
   const uint64_t block_bytes = uint64_t{workers} * sru_bytes;
   if (block_bytes > kMaxDataBlockBytes) return OutOfBounds("workers * sru_bytes", block_bytes, 1, kMaxDataBlockBytes);

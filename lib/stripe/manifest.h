@@ -21,7 +21,7 @@
 namespace sluice {
 
 inline constexpr uint32_t kMaxSruBytes = 64 << 20;
-inline constexpr uint32_t kMaxWorkers = 65536;
+inline constexpr uint32_t kMaxStripeWorkers = 65536;
 inline constexpr uint64_t kMaxSrus = uint64_t{1} << 24;            // 64 MiB of checksums
 inline constexpr uint64_t kMaxDataBlockBytes = uint64_t{1} << 40;  // workers * sru_bytes
 

@@ -44,7 +44,7 @@ std::optional<uint32_t> ParseWorkerFolderName(std::string_view name) {
   uint32_t worker = 0;
   absl::string_view text(name.data(), name.size());
   if (text.substr(0, kWorkerPrefix.size()) != kWorkerPrefix) return std::nullopt;
-  if (!absl::SimpleAtoi(text.substr(kWorkerPrefix.size()), &worker) || worker >= kMaxWorkers) return std::nullopt;
+  if (!absl::SimpleAtoi(text.substr(kWorkerPrefix.size()), &worker) || worker >= kMaxStripeWorkers) return std::nullopt;
   if (WorkerFolderName(worker) != name) return std::nullopt;  // "worker-3", "worker-+003"
   return worker;
 }

@@ -1,0 +1,57 @@
+#include <utility>
+
+#include "aggregator/aggregator_server.h"
+#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/units.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
+  if (!config.policy().empty()) {
+    absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
+    if (!discipline.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("schedule.policy: ", discipline.status().message()));
+    }
+    options.discipline = *discipline;
+  }
+  if (!config.budget().empty()) {
+    int64_t budget_bytes = 0;
+    absl::Status parsed = ParseField("schedule.budget", config.budget(), ParseByteSize, budget_bytes);
+    if (!parsed.ok()) return parsed;
+    options.budget_bytes = budget_bytes;
+  }
+  if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
+  return LinkSchedule::Create(options).status();
+}
+
+}  // namespace
+
+absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config) {
+  AggregatorOptions options;
+  if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
+  options.listen = config.listen();
+  options.admin = config.admin();
+  options.reflection = config.reflection();
+
+  absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
+  if (!profile.ok()) return profile.status();
+  options.link.schedule.profile = *profile;
+  absl::Status status = ParseSchedule(config.schedule(), options.link.schedule);
+
+  BlockReader::Options& reader = options.reader;
+  reader.workers.assign(config.workers().begin(), config.workers().end());
+  status.Update(ParseField("sru_timeout", config.sru_timeout(), ParseDuration, reader.sru_timeout));
+  status.Update(ParseField("block_timeout", config.block_timeout(), ParseDuration, reader.block_timeout));
+  status.Update(ParseField("connect_timeout", config.connect_timeout(), ParseDuration, reader.connect_timeout));
+  status.Update(ParseField("segment_bytes", config.segment_bytes(), ParseByteSize, reader.segment_bytes));
+  status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
+  if (config.has_attempts()) reader.attempts = config.attempts();
+  status.Update(BlockReader::Validate(reader));
+  if (!status.ok()) return status;
+  return options;
+}
+
+}  // namespace sluice

@@ -1,0 +1,164 @@
+#include "lib/rpc/fan_out.h"
+
+#include <grpc/support/time.h>
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "lib/telemetry/aggregator_metrics.h"
+
+namespace sluice {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+// A deadline on the monotonic clock, whatever the wall clock does meanwhile.
+gpr_timespec After(TimePoint::duration span) {
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(span).count();
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN));
+}
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// Whether the answer may still be on its way although the call has ended.
+CallEnd HowEnded(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::UNAVAILABLE:
+      return CallEnd::kAborted;
+    default:
+      return CallEnd::kArrived;
+  }
+}
+
+SruOutcome OutcomeOf(const grpc::Status& status, const absl::Status& verdict) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      return verdict.ok() ? SruOutcome::kOk : SruOutcome::kCorrupt;
+    case grpc::StatusCode::CANCELLED:
+      return SruOutcome::kCancelled;
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return SruOutcome::kRpcDeadline;
+    default:
+      return SruOutcome::kRpcError;
+  }
+}
+
+}  // namespace
+
+// One call: scheduled, sent, answered. Owned by its FanOut.
+class FanOut::Call final : public ScheduledCall, public Completion {
+ public:
+  Call(FanOut& fan_out, FanOutCall spec) : fan_out_(fan_out), spec_(std::move(spec)), submitted_(Now()) {}
+
+  CallRequest Request() {
+    return {.response_bytes = spec_.response_bytes + kRpcOverheadBytes, .tag = ScheduledCall::tag()};
+  }
+
+  void Send(CallId id) override {
+    id_ = id;
+    sent_ = Now();
+    metrics().ObserveQueueWait(absl::FromChrono(sent_ - submitted_));
+    const auto timeout = absl::ToChronoNanoseconds(spec_.timeout);
+    context_.set_deadline(After(std::min<TimePoint::duration>(timeout, fan_out_.deadline_ - sent_)));
+    rpc_ = spec_.stub->PrepareUnaryCall(&context_, spec_.method, spec_.request, &fan_out_.link_.completion_queue());
+    rpc_->StartCall();
+    rpc_->Finish(&response_, &status_, Completion::tag());
+  }
+
+  void EndUnsent(absl::Status reason) override {
+    const bool expired = absl::IsDeadlineExceeded(reason);
+    metrics().CountSruRequest(expired ? SruOutcome::kExpired : SruOutcome::kCancelled);
+    if (expired) metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+    // The verdict is on an answer; there is none.
+    fan_out_.handlers_.on_answer(fan_out_, spec_.tag, std::move(reason)).IgnoreError();
+    fan_out_.OnCallEnded();
+  }
+
+  void Abort() override { context_.TryCancel(); }
+
+  // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
+  // in the queue, alive.
+  void OnCompletion(bool /*ok*/) override {
+    metrics().ObserveSruTransfer(absl::FromChrono(Now() - sent_));
+    absl::StatusOr<grpc::ByteBuffer> answer = std::move(response_);
+    if (!status_.ok()) answer = ToAbsl(status_);
+    const absl::Status verdict = fan_out_.handlers_.on_answer(fan_out_, spec_.tag, std::move(answer));
+    const SruOutcome outcome = OutcomeOf(status_, verdict);
+    metrics().CountSruRequest(outcome);
+    if (outcome == SruOutcome::kRpcDeadline) metrics().CountTimeout(TimeoutKind::kRpcDeadline);
+    fan_out_.link_.Finish(id_, HowEnded(status_));
+    fan_out_.OnCallEnded();
+  }
+
+ private:
+  AggregatorMetrics& metrics() { return fan_out_.link_.metrics(); }
+
+  FanOut& fan_out_;
+  FanOutCall spec_;
+  const TimePoint submitted_;
+  TimePoint sent_;
+  CallId id_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> rpc_;
+  grpc::ByteBuffer response_;
+  grpc::Status status_;
+};
+
+FanOut::FanOut(LinkDriver& link, TimePoint deadline, Handlers handlers)
+    : link_(link), deadline_(deadline), handlers_(std::move(handlers)) {}
+
+FanOut::~FanOut() = default;
+
+absl::StatusOr<std::shared_ptr<FanOut>> FanOut::Start(LinkDriver& link, std::vector<FanOutCall> calls,
+                                                      TimePoint deadline, Handlers handlers) {
+  std::shared_ptr<FanOut> fan_out(new FanOut(link, deadline, std::move(handlers)));
+  std::vector<CallRequest> requests;
+  requests.reserve(calls.size());
+  for (FanOutCall& call : calls) requests.push_back(fan_out->Append(std::move(call)).Request());
+  {
+    absl::MutexLock lock(&fan_out->mutex_);
+    fan_out->self_ = fan_out;
+  }
+  absl::Status submitted = link.Submit(requests, deadline, fan_out->block_);
+  if (!submitted.ok()) {
+    absl::MutexLock lock(&fan_out->mutex_);
+    fan_out->self_.reset();
+    return submitted;
+  }
+  return fan_out;
+}
+
+FanOut::Call& FanOut::Append(FanOutCall call) {
+  absl::MutexLock lock(&mutex_);
+  ++open_calls_;
+  calls_.push_back(std::make_unique<Call>(*this, std::move(call)));
+  return *calls_.back();
+}
+
+void FanOut::Add(FanOutCall call) {
+  Call& added = Append(std::move(call));
+  link_.metrics().CountSruRetry();
+  absl::Status status = link_.Add(block_, added.Request());
+  // Its block has been cancelled meanwhile.
+  if (!status.ok()) added.EndUnsent(std::move(status));
+}
+
+void FanOut::Cancel() { link_.Cancel(block_); }
+
+void FanOut::OnCallEnded() {
+  std::shared_ptr<FanOut> last_reference;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (--open_calls_ > 0) return;
+    last_reference = std::move(self_);
+  }
+  handlers_.on_end();
+}
+
+}  // namespace sluice

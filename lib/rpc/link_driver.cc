@@ -1,0 +1,181 @@
+#include "lib/rpc/link_driver.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <boost/asio/post.hpp>
+
+namespace sluice {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads)
+    : options_(schedule.options()), metrics_(metrics), schedule_(std::move(schedule)), timer_(io_thread_.context()) {
+  for (int i = 0; i < completion_threads; ++i) pollers_.emplace_back([this] { PollCompletions(); });
+}
+
+LinkDriver::~LinkDriver() {
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &LinkDriver::Idle));
+  }
+  // The timer's thread ends first, so that nothing adds work to a completion queue that has shut down.
+  io_thread_.Stop();
+  queue_.Shutdown();
+  for (std::thread& poller : pollers_) poller.join();
+}
+
+bool LinkDriver::Idle() const {
+  const ScheduleState state = schedule_.State();
+  return state.submitted_calls == state.ended_calls;
+}
+
+absl::Status LinkDriver::Drive(Event event) {
+  std::vector<Action> actions;
+  absl::Status status;
+  bool rearm = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = event(schedule_, Now(), actions);
+    rearm = WakeNoLaterThan(schedule_.NextTimer());
+  }
+  if (rearm) boost::asio::post(io_thread_.context(), [this] { ArmTimer(); });
+  Apply(actions);
+  return status;
+}
+
+absl::Status LinkDriver::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block) {
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::StatusOr<BlockId> submitted = schedule.Submit(now, calls, deadline, actions);
+    if (!submitted.ok()) return submitted.status();
+    block = *submitted;
+    RememberForPlan(calls);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status LinkDriver::Add(BlockId block, CallRequest call) {
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.Add(now, block, call, actions);
+  });
+}
+
+void LinkDriver::Finish(CallId call, CallEnd end) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnFinished(now, call, end, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void LinkDriver::Cancel(BlockId block) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.Cancel(now, block, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+absl::Status LinkDriver::SetBudget(int64_t budget_bytes) {
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.SetBudget(now, budget_bytes, actions);
+  });
+}
+
+ScheduleState LinkDriver::State() const {
+  absl::MutexLock lock(&mutex_);
+  return schedule_.State();
+}
+
+void LinkDriver::RememberForPlan(absl::Span<const CallRequest> calls) {
+  const auto smaller = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
+  last_block_calls_ = static_cast<int64_t>(calls.size());
+  last_block_response_bytes_ = std::max_element(calls.begin(), calls.end(), smaller)->response_bytes;
+}
+
+AggregatorGauges LinkDriver::Gauges() const {
+  ScheduleState state;
+  int64_t calls = 0;
+  int64_t response_bytes = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    state = schedule_.State();
+    calls = last_block_calls_;
+    response_bytes = last_block_response_bytes_;
+  }
+  AggregatorGauges gauges{.queued_calls = state.waiting_calls,
+                          .queued_blocks = state.blocks,
+                          .in_flight_bytes = state.in_flight_bytes,
+                          .in_flight_calls = state.in_flight_calls,
+                          .budget_bytes = state.budget_bytes,
+                          .link_capacity_bytes_per_second = options_.profile.capacity_bytes_per_second};
+  if (calls == 0) return gauges;
+  const SlotPlan plan = PlanSlotsAtLeastOne(options_.profile, response_bytes, calls);
+  gauges.plan_batch_workers = plan.batch_workers;
+  gauges.plan_wnd_max_packets = plan.wnd_max_packets;
+  gauges.plan_slot = plan.slot;
+  return gauges;
+}
+
+void LinkDriver::Apply(const std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    auto* call = reinterpret_cast<ScheduledCall*>(static_cast<uintptr_t>(action.tag));
+    switch (action.kind) {
+      case Action::Kind::kSend:
+        call->Send(action.call);
+        break;
+      case Action::Kind::kExpire:
+        call->EndUnsent(absl::DeadlineExceededError("the deadline passed while the request waited; it was not sent"));
+        break;
+      case Action::Kind::kDrop:
+        call->EndUnsent(absl::CancelledError("cancelled while the request waited; it was not sent"));
+        break;
+      case Action::Kind::kAbort:
+        call->Abort();
+        break;
+    }
+  }
+}
+
+// True when the timer has to be set anew. A timer that is too early is left alone: it fires, finds nothing, and is set
+// for what is next; so the common case, later deadlines behind earlier ones, never touches the other thread.
+bool LinkDriver::WakeNoLaterThan(TimePoint time) {
+  if (time >= armed_for_) return false;
+  armed_for_ = time;
+  return true;
+}
+
+void LinkDriver::ArmTimer() {
+  TimePoint time;
+  {
+    absl::MutexLock lock(&mutex_);
+    time = armed_for_;
+  }
+  if (time == TimePoint::max()) return;
+  timer_.expires_at(time);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) OnTimer();
+  });
+}
+
+void LinkDriver::OnTimer() {
+  const auto lateness = std::max(Now() - timer_.expiry(), TimePoint::duration::zero());
+  metrics_.ObserveTimerLateness(absl::FromChrono(lateness));
+  {
+    absl::MutexLock lock(&mutex_);
+    armed_for_ = TimePoint::max();
+  }
+  Drive([](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnTimer(now, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void LinkDriver::PollCompletions() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) static_cast<Completion*>(tag)->OnCompletion(ok);
+}
+
+}  // namespace sluice

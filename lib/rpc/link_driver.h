@@ -1,0 +1,96 @@
+#pragma once
+
+#include <grpcpp/completion_queue.h>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/io_thread.h"
+#include "sluice/link_schedule.h"
+
+namespace sluice {
+
+// A call that the schedule lets go. Its address is the tag of its CallRequest. It lives until it has ended; after an
+// Abort it still ends, through LinkDriver::Finish.
+class ScheduledCall {
+ public:
+  virtual ~ScheduledCall() = default;
+  virtual void Send(CallId id) = 0;
+  virtual void EndUnsent(absl::Status reason) = 0;  // ended; Finish must not follow
+  virtual void Abort() = 0;
+
+  uint64_t tag() { return reinterpret_cast<uintptr_t>(this); }
+};
+
+// What gRPC's completion queue hands back.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  virtual void OnCompletion(bool ok) = 0;
+
+  void* tag() { return this; }
+};
+
+// Drives one LinkSchedule: the only lock around it, its clock, its timer, and the threads that poll gRPC. One a Link.
+// Thread-safe. Actions are applied after the lock is released, on the thread that brought the event: a completion
+// sends the next request without a thread hop. Two threads may therefore apply their actions in either order; a call
+// that is aborted before it is sent is sent cancelled, which gRPC ends at once.
+class LinkDriver {
+ public:
+  LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads);
+  ~LinkDriver();  // waits until every call has ended
+
+  LinkDriver(const LinkDriver&) = delete;
+  LinkDriver& operator=(const LinkDriver&) = delete;
+
+  // As LinkSchedule's. `block` is set before the first action is applied, since a call may end before Submit returns.
+  absl::Status Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block);
+  absl::Status Add(BlockId block, CallRequest call);
+  void Finish(CallId call, CallEnd end);
+  void Cancel(BlockId block);
+  absl::Status SetBudget(int64_t budget_bytes);
+
+  ScheduleState State() const;
+  AggregatorGauges Gauges() const;  // the plan is that of the block that was submitted last
+  const LinkSchedule::Options& options() const { return options_; }
+  AggregatorMetrics& metrics() { return metrics_; }
+  grpc::CompletionQueue& completion_queue() { return queue_; }
+
+ private:
+  using Event = absl::FunctionRef<absl::Status(LinkSchedule&, TimePoint now, std::vector<Action>&)>;
+
+  absl::Status Drive(Event event);
+  void RememberForPlan(absl::Span<const CallRequest> calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Apply(const std::vector<Action>& actions);
+  bool WakeNoLaterThan(TimePoint time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ArmTimer();
+  void OnTimer();
+  void PollCompletions();
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const LinkSchedule::Options options_;
+  AggregatorMetrics& metrics_;
+
+  mutable absl::Mutex mutex_;
+  LinkSchedule schedule_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_block_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_block_response_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of its largest response
+  TimePoint armed_for_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
+
+  IoThread io_thread_;
+  boost::asio::steady_timer timer_;  // used on the io thread only
+
+  grpc::CompletionQueue queue_;
+  std::vector<std::thread> pollers_;
+};
+
+}  // namespace sluice

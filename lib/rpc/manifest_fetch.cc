@@ -1,0 +1,142 @@
+#include "lib/rpc/manifest_fetch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/rpc/messages.h"
+#include "lib/rpc/sru_ranges.h"
+#include "lib/stripe/manifest.h"
+#include "sluice/v1/sru_service.pb.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kFirstRangeBytes = 8 << 10;
+// A worker that has lost its disk must not hide a file that the others have.
+constexpr uint32_t kWorkersAsked = 3;
+
+}  // namespace
+
+void ManifestFetch::Start(ReaderCore& core, std::string file, TimePoint deadline, Callback callback) {
+  std::shared_ptr<ManifestFetch>(new ManifestFetch(core, std::move(file), deadline, std::move(callback)))->AskWorker();
+}
+
+ManifestFetch::ManifestFetch(ReaderCore& core, std::string file, TimePoint deadline, Callback callback)
+    : core_(core),
+      file_(std::move(file)),
+      deadline_(deadline),
+      callback_(std::move(callback)),
+      range_bytes_(core.RangeBytesFor(kMaxRangeBytes)) {}
+
+void ManifestFetch::AskWorker() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stored_.clear();
+    size_known_ = false;
+    first_range_ = true;
+    status_ = absl::OkStatus();
+  }
+  AskRanges(0, std::min(range_bytes_, kFirstRangeBytes));
+}
+
+void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
+  std::vector<FanOutCall> calls;
+  for (uint64_t offset = begin; offset < end; offset += range_bytes_) {
+    v1::ReadManifestRequest request;
+    request.set_file(file_);
+    request.set_worker(worker_);
+    request.set_offset(offset);
+    request.set_length(static_cast<uint32_t>(std::min(range_bytes_, end - offset)));
+    calls.push_back({.stub = &core_.channels().stub(worker_),
+                     .method = "/sluice.v1.SruService/ReadManifest",
+                     .request = Serialize(request),
+                     .response_bytes = request.length(),
+                     .timeout = core_.options().sru_timeout,
+                     .tag = offset});
+  }
+  auto self = shared_from_this();
+  FanOut::Handlers handlers{.on_answer = [self](FanOut&, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer)
+                            { return self->OnAnswer(tag, std::move(answer)); },
+                            .on_end = [self] { self->OnEnd(); }};
+  auto started = core_.StartFanOut(std::move(calls), deadline_, std::move(handlers));
+  if (!started.ok()) callback_(started.status());
+}
+
+absl::Status ManifestFetch::OnAnswer(size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+  v1::ReadManifestResponse response;
+  absl::Status status = answer.ok() ? Parse(*answer, response) : answer.status();
+  absl::MutexLock lock(&mutex_);
+  if (status.ok()) status = Store(tag, response.data(), response.total_bytes());
+  status_.Update(status);
+  return status;
+}
+
+absl::Status ManifestFetch::Store(uint64_t offset, const std::string& data, uint64_t total_bytes) {
+  if (!size_known_) {
+    if (total_bytes > kMaxStoredManifestBytes) {
+      return absl::DataLossError(
+          absl::StrCat("its manifest has ", total_bytes, " bytes; at most ", kMaxStoredManifestBytes, " are read"));
+    }
+    stored_.resize(total_bytes);
+    size_known_ = true;
+  }
+  const uint64_t asked = offset == 0 ? std::min(range_bytes_, kFirstRangeBytes) : range_bytes_;
+  if (total_bytes != stored_.size() || offset > total_bytes || data.size() != std::min(asked, total_bytes - offset)) {
+    return absl::DataLossError(absl::StrCat("answered with ", data.size(), " of ", total_bytes,
+                                            " manifest bytes at offset ", offset, "; that is not what was asked for"));
+  }
+  std::memcpy(stored_.data() + offset, data.data(), data.size());
+  return absl::OkStatus();
+}
+
+void ManifestFetch::OnEnd() {
+  absl::Status status;
+  uint64_t have = 0;
+  uint64_t total = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = status_;
+    total = stored_.size();
+    have = std::exchange(first_range_, false) ? std::min({range_bytes_, kFirstRangeBytes, total}) : total;
+  }
+  if (!status.ok()) return OnWorkerFailed(std::move(status));
+  if (have < total) return AskRanges(have, total);
+  auto layout = Decode();
+  if (!layout.ok()) return OnWorkerFailed(layout.status());
+  core_.KeepLayout(file_, *layout);
+  callback_(std::move(layout));
+}
+
+void ManifestFetch::OnWorkerFailed(absl::Status why) {
+  const bool another = worker_ + 1 < std::min<size_t>(kWorkersAsked, core_.channels().size());
+  if (another && !absl::IsCancelled(why) && !absl::IsFailedPrecondition(why)) {
+    ++worker_;
+    return AskWorker();
+  }
+  if (absl::IsNotFound(why)) {
+    return callback_(absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
+  }
+  const absl::StatusCode code = absl::IsFailedPrecondition(why) ? why.code() : ReaderCode(why.code());
+  callback_(absl::Status(code, absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
+                                                  core_.channels().address(worker_), "): ", why.message())));
+}
+
+absl::StatusOr<std::shared_ptr<const StripeLayout>> ManifestFetch::Decode() {
+  absl::StatusOr<v1::Manifest> manifest = absl::UnknownError("");
+  {
+    absl::MutexLock lock(&mutex_);
+    manifest = DecodeManifest(stored_);
+  }
+  if (!manifest.ok()) return absl::DataLossError(manifest.status().message());
+  auto layout = StripeLayout::Create(*std::move(manifest));
+  if (!layout.ok()) return absl::DataLossError(layout.status().message());
+  if (layout->Workers() > core_.channels().size()) {
+    return absl::FailedPreconditionError(absl::StrCat("the file is striped over ", layout->Workers(),
+                                                      " workers; this reader has ", core_.channels().size()));
+  }
+  return std::make_shared<const StripeLayout>(*std::move(layout));
+}
+
+}  // namespace sluice

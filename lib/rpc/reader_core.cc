@@ -1,0 +1,101 @@
+#include "lib/rpc/reader_core.h"
+
+#include <utility>
+
+#include "lib/rpc/sru_ranges.h"
+
+namespace sluice {
+namespace {
+
+// A manifest takes 4 bytes for each SRU of its file.
+constexpr size_t kMaxLayouts = 256;
+
+}  // namespace
+
+absl::StatusCode ReaderCode(absl::StatusCode worker_code) {
+  switch (worker_code) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kDataLoss:
+      return worker_code;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+      return absl::StatusCode::kDataLoss;
+    default:
+      return absl::StatusCode::kUnavailable;
+  }
+}
+
+ReaderCore::ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options)
+    : link_(std::move(link)), channels_(std::move(channels)), options_(std::move(options)) {}
+
+ReaderCore::~ReaderCore() {
+  std::vector<std::weak_ptr<FanOut>> under_way;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    for (const auto& [id, fan_out] : fan_outs_) under_way.push_back(fan_out);
+  }
+  for (const std::weak_ptr<FanOut>& weak : under_way) {
+    if (auto fan_out = weak.lock()) fan_out->Cancel();
+  }
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &ReaderCore::Idle));
+}
+
+int64_t ReaderCore::RangeBytesFor(int64_t sru_bytes) {
+  return RangeBytes(link().options(), link().State().budget_bytes, sru_bytes);
+}
+
+std::shared_ptr<const StripeLayout> ReaderCore::FindLayout(const std::string& file) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = layouts_.find(file);
+  return found == layouts_.end() ? nullptr : found->second;
+}
+
+void ReaderCore::KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout) {
+  absl::MutexLock lock(&mutex_);
+  if (layouts_.size() >= kMaxLayouts) layouts_.clear();
+  layouts_[file] = std::move(layout);
+}
+
+void ReaderCore::ForgetLayout(const std::string& file) {
+  absl::MutexLock lock(&mutex_);
+  layouts_.erase(file);
+}
+
+absl::StatusOr<std::shared_ptr<FanOut>> ReaderCore::StartFanOut(std::vector<FanOutCall> calls, TimePoint deadline,
+                                                                FanOut::Handlers handlers) {
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closing_) return absl::CancelledError("the reader is closing");
+    id = next_fan_out_++;
+    fan_outs_[id];
+  }
+  handlers.on_end = [this, id, on_end = std::move(handlers.on_end)] {
+    on_end();
+    OnFanOutEnded(id);
+  };
+  auto fan_out = FanOut::Start(link(), std::move(calls), deadline, std::move(handlers));
+  if (!fan_out.ok()) {
+    OnFanOutEnded(id);
+    return fan_out;
+  }
+  bool closing = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing = closing_;
+    // It may have ended already.
+    if (const auto found = fan_outs_.find(id); found != fan_outs_.end()) found->second = *fan_out;
+  }
+  if (closing) (*fan_out)->Cancel();
+  return fan_out;
+}
+
+void ReaderCore::OnFanOutEnded(uint64_t id) {
+  absl::MutexLock lock(&mutex_);
+  fan_outs_.erase(id);
+}
+
+}  // namespace sluice

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "lib/rpc/fan_out.h"
+#include "lib/rpc/reader_core.h"
+#include "lib/stripe/stripe_layout.h"
+#include "sluice/read_stream.h"
+
+namespace sluice {
+
+// A run of SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large to
+// be held at once. Asks the next replica when a worker fails, checks every SRU against the manifest, and hands the bytes
+// out in order while later ones still arrive. Lives until its last call has ended. Thread-safe; one consumer.
+class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
+ public:
+  struct Spec {
+    std::string file;
+    std::shared_ptr<const StripeLayout> layout;
+    uint64_t first_sru = 0;
+    uint64_t srus = 0;  // 1 or more
+    bool allow_partial = false;
+    TimePoint deadline;
+  };
+
+  // The errors of FanOut::Start. `on_progress`, on any thread: Take may have something new.
+  static absl::StatusOr<std::shared_ptr<SegmentFetch>> Start(ReaderCore& core, Spec spec,
+                                                             std::function<void()> on_progress);
+
+  // The next bytes or gap, nothing where they are still on their way, or the error that ended the fetch.
+  absl::StatusOr<std::optional<ReadPart>> Take();
+  bool Drained() const;  // everything has been taken
+
+  void Cancel();
+
+ private:
+  enum class SruState { kPending, kVerified, kMissing };
+  struct Sru {
+    SruState state = SruState::kPending;
+    int open_ranges = 0;
+    bool from_replica = false;
+    std::string missing_reason;
+  };
+  // A part of an SRU, asked of one replica.
+  struct Range {
+    uint64_t sru = 0;     // counted from the first of the segment
+    uint64_t offset = 0;  // in the SRU
+    uint32_t length = 0;
+    int attempt = 0;
+  };
+
+  SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on_progress);
+  std::vector<FanOutCall> PlanCalls() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<Range> RangesOf(uint64_t sru, int attempt) const;
+  FanOutCall CallFor(Range range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t ReplicaFor(const Range& range) const;
+  uint32_t WorkerFor(const Range& range) const;
+  uint64_t SruLength(uint64_t sru) const;
+  uint64_t OffsetInSegment(uint64_t sru) const;
+
+  absl::Status OnAnswer(FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
+  absl::Status Store(const Range& range, grpc::ByteBuffer& answer);
+  absl::Status CheckSru(uint64_t sru) const;
+  absl::Status OnRangeStored(const Range& range);
+  void OnRangeFailed(FanOut& fan_out, const Range& range, const absl::Status& why, bool whole_sru);
+  bool MayRetry(const Range& range, const absl::Status& why) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUp(const Range& range, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Describe(const Range& range, const absl::Status& why) const;
+  void OnEnd();
+
+  uint64_t ReadySrus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ReadPart TakeMissing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceTo(uint64_t offset_in_segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  ReaderCore& core_;
+  const Spec spec_;
+  const std::function<void()> on_progress_;
+  const TimePoint started_;
+  const int64_t range_bytes_;
+
+  // Ranges of different SRUs, and of one, never overlap, so their bytes are written without the lock; a range is read
+  // only after its SRU was verified under it.
+  std::string data_;
+
+  mutable absl::Mutex mutex_;
+  std::vector<Sru> srus_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by tag of their calls
+  std::shared_ptr<FanOut> fan_out_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t taken_srus_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t taken_of_sru_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the SRU that follows them
+};
+
+}  // namespace sluice

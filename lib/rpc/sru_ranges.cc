@@ -1,0 +1,25 @@
+#include "lib/rpc/sru_ranges.h"
+
+#include <algorithm>
+
+#include "lib/rpc/fan_out.h"
+#include "sluice/plan.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kAnswersInFlight = 3;
+
+}  // namespace
+
+int64_t RangeBytes(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t sru_bytes) {
+  const int64_t whole = std::min(sru_bytes, kMaxRangeBytes);
+  if (options.discipline == Discipline::kUnscheduled) return whole;
+  const LinkProfile& profile = options.profile;
+  const int64_t share = budget_bytes / kAnswersInFlight;
+  if (BufferCostBytes(profile, whole + kRpcOverheadBytes) <= share) return whole;
+  const int64_t full_packets = std::max<int64_t>(share / profile.frame_bytes, 1);
+  return std::clamp<int64_t>(full_packets * profile.packet_payload_bytes - kRpcOverheadBytes, 1, whole);
+}
+
+}  // namespace sluice

@@ -1,0 +1,142 @@
+#include "lib/rpc/sru_server.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+// The numbers of absl's codes are those of gRPC's.
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+}  // namespace
+
+// A share of the memory for answers, from the request until the last byte of its answer has left.
+class SruServer::AnswerBytes {
+ public:
+  explicit AnswerBytes(SruServer& server) : server_(server) {}
+  ~AnswerBytes() { server_.answer_bytes_.fetch_sub(bytes_); }
+  AnswerBytes(const AnswerBytes&) = delete;
+  AnswerBytes& operator=(const AnswerBytes&) = delete;
+
+  // Once.
+  absl::Status Take(uint32_t bytes) {
+    if (bytes > kMaxReadBytes) return absl::OkStatus();  // nothing is held for it: the store refuses it
+    bytes_ = bytes;
+    const uint64_t before = server_.answer_bytes_.fetch_add(bytes);
+    if (before + bytes <= server_.options_.max_answer_bytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("answers of ", before, " bytes wait to be sent; at most ",
+                                                     server_.options_.max_answer_bytes, " may; try again later"));
+  }
+
+ private:
+  SruServer& server_;
+  uint64_t bytes_ = 0;
+};
+
+// One ReadSru. Owns itself from construction to OnDone.
+class SruServer::SruCall final : public grpc::ServerUnaryReactor {
+ public:
+  SruCall(SruServer& server, const v1::ReadSruRequest& request, v1::ReadSruResponse& response)
+      : server_(server), answer_bytes_(server) {
+    status_ = answer_bytes_.Take(request.length());
+    if (status_.ok()) status_ = Read(request, response);
+    if (status_.ok()) sent_bytes_ = request.length();
+    if (server_.options_.think_time > absl::ZeroDuration()) {
+      Think();
+    } else {
+      Finish(ToGrpc(status_));
+    }
+  }
+
+  // The timer belongs to the thread of the context. This call may be gone when the cancel runs there; the timer is not.
+  void OnCancel() override {
+    cancelled_ = true;
+    if (timer_) boost::asio::post(server_.context_, [timer = timer_] { timer->cancel(); });
+  }
+
+  void OnDone() override {
+    server_.metrics_.CountSruRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    if (!cancelled_) server_.metrics_.AddSentBytes(sent_bytes_);
+    delete this;
+  }
+
+ private:
+  // Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC has more threads.
+  absl::Status Read(const v1::ReadSruRequest& request, v1::ReadSruResponse& response) {
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = server_.store_.Read(request.worker(), request.file(), request.replica(),
+                                                    request.offset(), request.length(), response.mutable_data());
+    server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
+    return status;
+  }
+
+  void Think() {
+    timer_ = std::make_shared<boost::asio::steady_timer>(server_.context_);
+    timer_->expires_after(absl::ToChronoNanoseconds(server_.options_.think_time));
+    timer_->async_wait([this](const boost::system::error_code& error) {
+      Finish(error ? grpc::Status(grpc::StatusCode::CANCELLED, "cancelled") : ToGrpc(status_));
+    });
+  }
+
+  SruServer& server_;
+  AnswerBytes answer_bytes_;
+  absl::Status status_;
+  uint64_t sent_bytes_ = 0;
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<boost::asio::steady_timer> timer_;  // null: no think time
+};
+
+// One ReadManifest. Owns itself from construction to OnDone.
+class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
+ public:
+  ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
+      : server_(server), answer_bytes_(server) {
+    status_ = answer_bytes_.Take(request.length());
+    if (status_.ok()) status_ = Read(request, response);
+    Finish(ToGrpc(status_));
+  }
+
+  void OnCancel() override { cancelled_ = true; }
+
+  void OnDone() override {
+    server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    delete this;
+  }
+
+ private:
+  absl::Status Read(const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response) {
+    const absl::StatusOr<uint64_t> total = server_.store_.ReadManifest(
+        request.worker(), request.file(), request.offset(), request.length(), response.mutable_data());
+    if (total.ok()) response.set_total_bytes(*total);
+    return total.status();
+  }
+
+  SruServer& server_;
+  AnswerBytes answer_bytes_;
+  absl::Status status_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+grpc::ServerUnaryReactor* SruServer::ReadSru(grpc::CallbackServerContext*, const v1::ReadSruRequest* request,
+                                             v1::ReadSruResponse* response) {
+  return new SruCall(*this, *request, *response);
+}
+
+grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,
+                                                  v1::ReadManifestResponse* response) {
+  return new ManifestCall(*this, *request, *response);
+}
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sluice/v1/sru_service.grpc.pb.h"
+
+#include "absl/time/time.h"
+#include "lib/stripe/stripe_store.h"
+#include "lib/telemetry/worker_metrics.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice {
+
+// The SruService over the stripes of one store. One a process, for all of its workers; thread-safe. The store, the
+// metrics and the context outlive the grpc::Server that it is registered with, and the context runs until then.
+class SruServer : public v1::SruService::CallbackService {
+ public:
+  struct Options {
+    // An answer with an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
+    absl::Duration think_time;
+    // Bytes of answers that are held in memory, also for clients that do not read them. What comes on top is refused as
+    // RESOURCE_EXHAUSTED: gRPC's own quota does not count them.
+    uint64_t max_answer_bytes = 256 << 20;
+  };
+  SruServer(const StripeStore& store, WorkerMetrics& metrics, boost::asio::io_context& context, const Options& options)
+      : store_(store), metrics_(metrics), context_(context), options_(options) {}
+
+  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
+                                    v1::ReadSruResponse* response) override;
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
+                                         v1::ReadManifestResponse* response) override;
+
+ private:
+  class AnswerBytes;
+  class SruCall;
+  class ManifestCall;
+
+  const StripeStore& store_;
+  WorkerMetrics& metrics_;
+  boost::asio::io_context& context_;
+  const Options options_;
+  std::atomic<uint64_t> answer_bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,96 @@
+#include "lib/rpc/worker_channels.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "lib/stripe/manifest.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kHandshakesAtOnce = 16;
+
+absl::Status ValidateAddress(absl::string_view address) {
+  for (absl::string_view scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:"}) {
+    if (address.substr(0, scheme.size()) == scheme && address.size() > scheme.size()) return absl::OkStatus();
+  }
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port < 1 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker address \"", address, "\" is not host:port with a port between 1 and 65535"));
+  }
+  return absl::OkStatus();
+}
+
+grpc::ChannelArguments WorkerArguments() {
+  grpc::ChannelArguments arguments;
+  // Retries go through the schedule; one that gRPC makes by itself would add its answer to what is in flight.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // Each probe of the bandwidth-delay product is one more packet through the bottleneck; the window is set instead, to
+  // the largest answer that is ever asked for.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20);
+  // A worker that is back is used again within seconds, not after gRPC's two minutes.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+// Until the channel is ready or has failed once.
+void AwaitHandshake(grpc::Channel& channel, std::chrono::system_clock::time_point deadline) {
+  while (true) {
+    const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_TRANSIENT_FAILURE) return;
+    if (!channel.WaitForStateChange(state, deadline)) return;
+  }
+}
+
+}  // namespace
+
+absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses) {
+  if (addresses.empty() || addresses.size() > kMaxStripeWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers lists ", addresses.size(), " addresses; it must list 1 to ", kMaxStripeWorkers));
+  }
+  for (const std::string& address : addresses) {
+    if (absl::Status status = ValidateAddress(address); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), WorkerArguments());
+    auto stub = std::make_unique<grpc::GenericStub>(channel);
+    workers_.push_back({address, std::move(channel), std::move(stub)});
+  }
+}
+
+std::vector<size_t> WorkerChannels::Connect(absl::Duration timeout) const {
+  // gRPC waits on the wall clock here; a jump of it makes this wait shorter or longer, and loses nothing.
+  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
+  for (size_t first = 0; first < size(); first += kHandshakesAtOnce) {
+    const size_t end = std::min(first + kHandshakesAtOnce, size());
+    for (size_t i = first; i < end; ++i) workers_[i].channel->GetState(/*try_to_connect=*/true);
+    for (size_t i = first; i < end; ++i) AwaitHandshake(*workers_[i].channel, deadline);
+  }
+  std::vector<size_t> unconnected;
+  for (size_t i = 0; i < size(); ++i) {
+    if (workers_[i].channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) unconnected.push_back(i);
+  }
+  return unconnected;
+}
+
+}  // namespace sluice

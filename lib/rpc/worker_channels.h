@@ -1,0 +1,44 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+// One channel to each worker, in the order of the stripe. One a BlockReader. Thread-safe after creation.
+class WorkerChannels {
+ public:
+  // InvalidArgument for no worker, too many, or an address that is not host:port or a gRPC target such as unix:PATH.
+  static absl::Status Validate(const std::vector<std::string>& addresses);
+
+  // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first call.
+  explicit WorkerChannels(const std::vector<std::string>& addresses);
+
+  size_t size() const { return workers_.size(); }
+  const std::string& address(size_t worker) const { return workers_[worker].address; }
+  grpc::GenericStub& stub(size_t worker) const { return *workers_[worker].stub; }
+
+  // Connects to all of them, a few at a time: the handshakes of a thousand workers at once would overflow the very
+  // buffer that the schedule protects. Returns the workers that are not connected when the time is over; those are
+  // connected when they are first called.
+  std::vector<size_t> Connect(absl::Duration timeout) const;
+
+ private:
+  struct Worker {
+    std::string address;
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<grpc::GenericStub> stub;
+  };
+
+  std::vector<Worker> workers_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,120 @@
+#include "tools/block_client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <chrono>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "lib/stripe/crc32c.h"
+
+namespace sluice {
+namespace {
+
+// Follows one read: what came so far, and whether the next part fits behind it.
+class ReadCheck {
+ public:
+  explicit ReadCheck(const BlockClient::Sink& sink) : sink_(sink) {}
+
+  absl::Status Accept(const v1::ReadResponse& response) {
+    if (summary_) return absl::DataLossError("the aggregator sent more after its summary");
+    if (!header_ && !response.has_header()) return absl::DataLossError("the aggregator did not send a header first");
+    switch (response.part_case()) {
+      case v1::ReadResponse::kHeader:
+        return Begin(response.header());
+      case v1::ReadResponse::kChunk:
+        return Data(response.chunk());
+      case v1::ReadResponse::kMissing:
+        if (absl::Status status = Advance(response.missing().offset(), response.missing().length()); !status.ok()) {
+          return status;
+        }
+        return sink_.on_missing(response.missing());
+      case v1::ReadResponse::kSummary:
+        return End(response.summary());
+      default:
+        return absl::DataLossError("the aggregator sent a part that this client does not know");
+    }
+  }
+
+  absl::StatusOr<v1::ReadSummary> Summary() const {
+    if (!summary_) return absl::DataLossError("the aggregator ended without a summary");
+    return *summary_;
+  }
+
+ private:
+  absl::Status Begin(const v1::ReadHeader& header) {
+    if (header_) return absl::DataLossError("the aggregator sent two headers");
+    header_ = header;
+    next_ = header.offset();
+    return sink_.on_header(header);
+  }
+
+  absl::Status Data(const v1::ReadChunk& chunk) {
+    if (Crc32c(chunk.data()) != chunk.crc32c()) {
+      return absl::DataLossError(absl::StrCat("CRC32C does not match for the chunk at offset ", chunk.offset()));
+    }
+    if (absl::Status status = Advance(chunk.offset(), chunk.data().size()); !status.ok()) return status;
+    read_ += chunk.data().size();
+    return sink_.on_data(chunk.offset(), chunk.data());
+  }
+
+  absl::Status Advance(uint64_t offset, uint64_t length) {
+    const uint64_t left = header_->offset() + header_->length() - next_;
+    if (offset != next_ || length > left) {
+      return absl::DataLossError(absl::StrCat("the aggregator sent offset ", offset, " and ", length,
+                                              " bytes; expected offset ", next_, " and at most ", left));
+    }
+    next_ += length;
+    return absl::OkStatus();
+  }
+
+  absl::Status End(const v1::ReadSummary& summary) {
+    if (next_ != header_->offset() + header_->length() || summary.bytes_read() != read_) {
+      return absl::DataLossError(absl::StrCat("the aggregator ended at offset ", next_, " after ", read_,
+                                              " bytes; expected offset ", header_->offset() + header_->length(),
+                                              " after ", summary.bytes_read()));
+    }
+    summary_ = summary;
+    return absl::OkStatus();
+  }
+
+  const BlockClient::Sink& sink_;
+  std::optional<v1::ReadHeader> header_;
+  std::optional<v1::ReadSummary> summary_;
+  uint64_t next_ = 0;
+  uint64_t read_ = 0;
+};
+
+std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  // A read that has begun to write its output cannot be repeated behind its back.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+BlockClient::BlockClient(const std::string& address) : stub_(v1::BlockService::NewStub(ConnectTo(address))) {}
+
+absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request, absl::Duration timeout,
+                                                  const Sink& sink) {
+  grpc::ClientContext context;
+  if (timeout < absl::InfiniteDuration()) {
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  }
+  const auto reader = stub_->Read(&context, request);
+  ReadCheck check(sink);
+  absl::Status status;
+  v1::ReadResponse response;
+  while (status.ok() && reader->Read(&response)) status = check.Accept(response);
+  if (!status.ok()) context.TryCancel();
+  const grpc::Status ended = reader->Finish();
+  if (!status.ok()) return status;
+  if (!ended.ok()) return absl::Status(static_cast<absl::StatusCode>(ended.error_code()), ended.error_message());
+  return check.Summary();
+}
+
+}  // namespace sluice

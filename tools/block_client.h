@@ -1,0 +1,36 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "sluice/v1/block_service.grpc.pb.h"
+
+namespace sluice {
+
+// Reads through an aggregator's BlockService, and checks what it is given: parts in order without gaps or overlaps,
+// checksums, a summary at the end. Thread-safe.
+class BlockClient {
+ public:
+  // What to do with the parts, in the order of the file. An error ends the read with it.
+  struct Sink {
+    std::function<absl::Status(const v1::ReadHeader&)> on_header;
+    std::function<absl::Status(uint64_t offset, std::string_view data)> on_data;
+    std::function<absl::Status(const v1::MissingRange&)> on_missing;
+  };
+
+  explicit BlockClient(const std::string& address);
+
+  // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound.
+  absl::StatusOr<v1::ReadSummary> Read(const v1::ReadRequest& request, absl::Duration timeout, const Sink& sink);
+
+ private:
+  std::unique_ptr<v1::BlockService::Stub> stub_;
+};
+
+}  // namespace sluice

@@ -93,6 +93,7 @@ void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config) {
   const auto add_number = [&app, &config](const char* name, void (v1::LinkProfile::*set)(int64_t), const char* help) {
     app.add_option_function<int64_t>(
            name, [&config, set](int64_t number) { (config.*set)(number); }, help)
+        ->check(CLI::PositiveNumber)  // 0 would mean "not given" further on
         ->group("Bottleneck link");
   };
   const auto set = &v1::LinkProfile::set_mtu;

@@ -65,6 +65,14 @@ TEST(CollapseTest, LossAndTimeoutsGrowWithTheWorkers) {
   }
 }
 
+TEST(CollapseTest, GrowingWindowsOfFreshConnectionsAreSeen) {
+  EXPECT_EQ(PredictCollapse(PaperProfile(), 10'000, 16, {.window_packets = 1}).timeout_probability, 0);
+  const CollapseEstimate worst = PredictCollapse(PaperProfile(), 10'000, 16);
+  const CollapseEstimate at_four = PredictCollapse(PaperProfile(), 10'000, 16, {.window_packets = 4});
+  EXPECT_GT(worst.timeout_probability, 0.01);
+  EXPECT_EQ(worst.timeout_probability, at_four.timeout_probability);
+}
+
 TEST(CollapseTest, WindowIsNeverMoreThanTheSru) {
   const CollapseEstimate whole = PredictCollapse(TestNetwork(), 2896, 64, {.window_packets = 2});
   const CollapseEstimate large = PredictCollapse(TestNetwork(), 2896, 64, {.window_packets = 1e30});

@@ -66,7 +66,7 @@ struct CollapseEstimate {
 };
 struct CollapseOptions {
   absl::Duration rto_min = absl::Milliseconds(200);
-  double window_packets = 0;   // w, at most the SRU; 0: the initial window
+  double window_packets = 0;   // w, at most the SRU; 0: the worst of IW, 2 IW, 4 IW … up to wnd_max
   double window_variance = 0;  // σ_w², packets²
 };
 CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, int64_t workers,

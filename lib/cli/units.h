@@ -33,7 +33,7 @@ absl::StatusOr<BufferSize> ParseBufferSize(std::string_view text);
 // For people: three significant digits and a unit ("32 KiB", "92.3 Mbit/s", "1.87 ms").
 std::string FormatByteSize(int64_t bytes);
 std::string FormatBitRate(double bits_per_second);
-std::string FormatDuration(absl::Duration duration);
+std::string FormatDuration(absl::Duration duration);  // call it as sluice::FormatDuration: absl has one, too
 
 // Reads a text field of a config with one of the parsers above. An empty field keeps `value`; an error names the field.
 template <class T, class Parser>

@@ -1,0 +1,112 @@
+#include "lib/telemetry/aggregator_metrics.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/telemetry/scrape.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class AggregatorMetricsTest : public ::testing::Test {
+ protected:
+  std::string Text() const { return ScrapeText({&registry_, &metrics_}); }
+
+  prometheus::Registry registry_;
+  AggregatorMetrics metrics_{registry_};
+};
+
+TEST_F(AggregatorMetricsTest, EveryCounterStartsAtZero) {
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_sru_requests_total{outcome=\"corrupt\"} 0\n"),
+                            HasSubstr("\nsluice_blocks_total{outcome=\"refused\"} 0\n"),
+                            HasSubstr("\nsluice_sru_retries_total 0\n")));
+}
+
+TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
+  metrics_.AddGoodput(10240, WorkerKind::kPrimary);
+  metrics_.AddGoodput(5, WorkerKind::kReplica);
+  int count = 0;
+  for (const SruOutcome outcome : {SruOutcome::kOk, SruOutcome::kRpcError, SruOutcome::kRpcDeadline,
+                                   SruOutcome::kCancelled, SruOutcome::kCorrupt, SruOutcome::kExpired}) {
+    ++count;
+    for (int i = 0; i < count; ++i) metrics_.CountSruRequest(outcome);
+  }
+  for (const BlockOutcome outcome : {BlockOutcome::kComplete, BlockOutcome::kPartial, BlockOutcome::kFailed,
+                                     BlockOutcome::kCancelled, BlockOutcome::kDeadline, BlockOutcome::kRefused}) {
+    ++count;
+    for (int i = 0; i < count; ++i) metrics_.CountBlock(outcome);
+  }
+  metrics_.CountTimeout(TimeoutKind::kRpcDeadline);
+  for (int i = 0; i < 2; ++i) metrics_.CountTimeout(TimeoutKind::kQueueDeadline);
+  metrics_.CountSruRetry();
+  const std::string text = Text();
+  for (const char* line :
+       {"sluice_goodput_bytes_total{worker_kind=\"primary\"} 10240",
+        "sluice_goodput_bytes_total{worker_kind=\"replica\"} 5", "sluice_sru_requests_total{outcome=\"ok\"} 1",
+        "sluice_sru_requests_total{outcome=\"rpc_error\"} 2", "sluice_sru_requests_total{outcome=\"rpc_deadline\"} 3",
+        "sluice_sru_requests_total{outcome=\"cancelled\"} 4", "sluice_sru_requests_total{outcome=\"corrupt\"} 5",
+        "sluice_sru_requests_total{outcome=\"expired\"} 6", "sluice_blocks_total{outcome=\"complete\"} 7",
+        "sluice_blocks_total{outcome=\"partial\"} 8", "sluice_blocks_total{outcome=\"failed\"} 9",
+        "sluice_blocks_total{outcome=\"cancelled\"} 10", "sluice_blocks_total{outcome=\"deadline\"} 11",
+        "sluice_blocks_total{outcome=\"refused\"} 12", "sluice_timeouts_total{kind=\"rpc_deadline\"} 1",
+        "sluice_timeouts_total{kind=\"queue_deadline\"} 2", "sluice_sru_retries_total 1"}) {
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
+  }
+}
+
+TEST_F(AggregatorMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart) {
+  metrics_.ObserveSruTransfer(absl::Milliseconds(199));
+  metrics_.ObserveSruTransfer(absl::Milliseconds(210));
+  metrics_.ObserveBlock(absl::Milliseconds(1500), 0.5);
+  metrics_.ObserveQueueWait(absl::Microseconds(50));
+  metrics_.ObserveTimerLateness(absl::Microseconds(70));
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_sru_transfer_seconds_bucket{le=\"0.2\"} 1\n"),
+                            HasSubstr("\nsluice_sru_transfer_seconds_bucket{le=\"0.25\"} 2\n"),
+                            HasSubstr("\nsluice_block_seconds_sum 1.5\n"),
+                            HasSubstr("\nsluice_block_coverage_ratio_bucket{le=\"0.25\"} 0\n"),
+                            HasSubstr("\nsluice_block_coverage_ratio_bucket{le=\"0.5\"} 1\n"),
+                            HasSubstr("\nsluice_queue_wait_seconds_bucket{le=\"0.0001\"} 1\n"),
+                            HasSubstr("\nsluice_timer_lateness_seconds_bucket{le=\"0.0001\"} 1\n"),
+                            HasSubstr("\nsluice_timer_lateness_seconds_count 1\n")));
+}
+
+TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
+  EXPECT_THAT(metrics_.Collect(), IsEmpty());
+  AggregatorGauges now{.queued_calls = 1,
+                       .queued_blocks = 2,
+                       .in_flight_bytes = 3,
+                       .in_flight_calls = 4,
+                       .budget_bytes = 5,
+                       .plan_batch_workers = 6,
+                       .plan_wnd_max_packets = 7,
+                       .plan_slot = absl::Milliseconds(8),
+                       .link_capacity_bytes_per_second = 12.5e6};
+  metrics_.SetGaugeSource([&now] { return now; });
+  EXPECT_THAT(Text(),
+              AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
+                    HasSubstr("\nsluice_in_flight_bytes 3\n"), HasSubstr("\nsluice_in_flight_calls 4\n"),
+                    HasSubstr("\nsluice_budget_bytes 5\n"), HasSubstr("\nsluice_plan_batch_workers 6\n"),
+                    HasSubstr("\nsluice_plan_wnd_max_packets 7\n"), HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
+                    HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n")));
+  now.queued_calls = 9;
+  EXPECT_THAT(Text(), HasSubstr("\nsluice_queued_calls 9\n"));
+  metrics_.SetGaugeSource(nullptr);
+  EXPECT_THAT(Text(), Not(HasSubstr("sluice_queued_calls")));
+}
+
+TEST_F(AggregatorMetricsTest, ASecondInstanceOnARegistryAddsToTheSameCounters) {
+  AggregatorMetrics other(registry_);
+  metrics_.CountSruRetry();
+  other.CountSruRetry();
+  EXPECT_THAT(Text(), HasSubstr("\nsluice_sru_retries_total 2\n"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -53,16 +53,29 @@ def _outside():
     # A session of its own: Ctrl-C reaches only this process, which then ends the others for good.
     child = subprocess.Popen(command, start_new_session=True)
 
-    def stop(signum, _frame):
+    try:
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, _raise_stopped)
+        code = child.wait()
+        return code if code >= 0 else 128 - code
+    except _Stopped as stopped:
+        print(f"stopped by {stopped.signal.name}; the test network is gone", file=sys.stderr)
+        return 128 + stopped.signal
+    finally:
         child.kill()
         child.wait()
-        print(f"stopped by {signal.Signals(signum).name}; the test network is gone", file=sys.stderr)
-        os._exit(128 + signum)
 
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, stop)
-    code = child.wait()
-    return code if code >= 0 else 128 - code
+
+class _Stopped(Exception):
+    def __init__(self, signum):
+        super().__init__()
+        self.signal = signal.Signals(signum)
+
+
+def _raise_stopped(signum, _frame):
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)  # one is enough: what is left takes milliseconds
+    raise _Stopped(signum)
 
 
 def _inside(main):

@@ -1,0 +1,104 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sluice/link_schedule.h"
+
+#include "benchmark/benchmark.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kSruBytes = 10'240;
+
+LinkSchedule MakeSchedule(Discipline discipline) {
+  LinkSchedule::Options options;
+  options.discipline = discipline;
+  return *LinkSchedule::Create(options);
+}
+
+// A client that answers every request at once: the time that is left is the schedule's own.
+class InstantWorkers {
+ public:
+  InstantWorkers(benchmark::State& state, LinkSchedule schedule) : state_(state), schedule_(std::move(schedule)) {}
+
+  BlockId Submit(const std::vector<CallRequest>& calls, TimePoint deadline = TimePoint::max()) {
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now_, calls, deadline, actions_);
+    if (!block.ok()) state_.SkipWithError(block.status().ToString().c_str());
+    return block.value_or(0);
+  }
+
+  // Until nothing is in flight and no slot is due.
+  void Drain() {
+    while (true) {
+      while (!actions_.empty()) FinishAll();
+      if (schedule_.State().waiting_calls == 0) return;
+      now_ = schedule_.NextTimer();
+      schedule_.OnTimer(now_, actions_);
+    }
+  }
+
+  // The one call in flight arrives; what leaves then is the next.
+  void FinishOne() {
+    const CallId call = actions_.back().call;
+    actions_.clear();
+    schedule_.OnFinished(++now_, call, CallEnd::kArrived, actions_);
+    if (actions_.size() != 1) state_.SkipWithError("not one call in flight");
+  }
+
+  TimePoint now() const { return now_; }
+  LinkSchedule& schedule() { return schedule_; }
+
+ private:
+  void FinishAll() {
+    finished_.swap(actions_);
+    for (const Action& action : finished_) schedule_.OnFinished(++now_, action.call, CallEnd::kArrived, actions_);
+    finished_.clear();
+  }
+
+  benchmark::State& state_;
+  LinkSchedule schedule_;
+  TimePoint now_;
+  std::vector<Action> actions_;
+  std::vector<Action> finished_;
+};
+
+// One block of N SRUs from submit to the last answer. What counts is the time of one item.
+void BM_Block(benchmark::State& state, Discipline discipline) {
+  InstantWorkers link(state, MakeSchedule(discipline));
+  const std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
+  for (auto _ : state) {
+    link.Submit(calls);
+    link.Drain();
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK_CAPTURE(BM_Block, unscheduled, Discipline::kUnscheduled)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, batches, Discipline::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, rolling, Discipline::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
+
+// Many clients with one call each: blocks of one call, each with a deadline of its own, wait all the time. An item is a
+// block submitted, another one finished.
+void BM_WaitingBlocks(benchmark::State& state) {
+  LinkSchedule::Options options;
+  options.budget_bytes = 1;  // every call is alone
+  InstantWorkers link(state, *LinkSchedule::Create(options));
+  uint64_t random = 1;
+  const auto submit = [&] {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    link.Submit({{.response_bytes = kSruBytes}}, link.now() + std::chrono::hours(1 + (random >> 54)));
+  };
+  for (int64_t i = 0; i <= state.range(0); ++i) submit();
+  for (auto _ : state) {
+    link.FinishOne();
+    submit();
+    benchmark::DoNotOptimize(link.schedule().NextTimer());
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_WaitingBlocks)->RangeMultiplier(10)->Range(10, 10'000);
+
+}  // namespace
+}  // namespace sluice
+
+BENCHMARK_MAIN();

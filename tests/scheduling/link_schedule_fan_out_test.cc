@@ -17,8 +17,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr int64_t kSruBytes = 10'240;
-constexpr int64_t kPort = 80;   // ns a byte: 100 Mbps
-constexpr int64_t kAccess = 8;  // ns a byte: 1 Gbps
+constexpr nanoseconds kPortByteTime{80};   // 100 Mbps
+constexpr nanoseconds kAccessByteTime{8};  // 1 Gbps
 constexpr nanoseconds kRto = std::chrono::milliseconds(200);
 
 // The port of the project's test network: 100 Mbps, 32 KB.

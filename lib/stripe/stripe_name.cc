@@ -17,7 +17,7 @@ bool IsAllowed(char c) {
 }
 
 absl::Status BadName(absl::string_view name, absl::string_view reason) {
-  return absl::InvalidArgumentError(absl::StrCat("file name \"", absl::CHexEscape(name), "\" ", reason));
+  return absl::InvalidArgumentError(absl::StrCat("file name \"", absl::CEscape(name), "\" ", reason));
 }
 
 }  // namespace

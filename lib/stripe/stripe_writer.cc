@@ -49,6 +49,12 @@ class StripeInput {
     return absl::OkStatus();
   }
 
+  // Of a regular file, from where it stands; 0: not known.
+  uint64_t ExpectedBytes() const {
+    if (!S_ISREG(before_.st_mode)) return 0;
+    return static_cast<uint64_t>(std::max<off_t>(0, before_.st_size - lseek(fd_, 0, SEEK_CUR)));
+  }
+
   absl::Status CheckUnchanged() const {
     if (!S_ISREG(before_.st_mode)) return absl::OkStatus();
     const struct stat after = Stat();
@@ -162,11 +168,14 @@ absl::Status CheckSpec(const StripeSpec& spec) {
       absl::StrCat("workers * replicas is ", stripes, "; it must be at most ", kMaxStripes));
 }
 
-absl::Status StripeBuffer(std::string_view data, StripeFiles& files, ManifestBuilder& builder) {
+absl::Status TooManySrus(const StripeSpec& spec) {
+  return absl::OutOfRangeError(absl::StrCat("the input has more than ", spec.max_srus, " SRUs of ", spec.sru_bytes,
+                                            " bytes; give a larger SRU"));
+}
+
+absl::Status StripeBuffer(std::string_view data, const StripeSpec& spec, StripeFiles& files, ManifestBuilder& builder) {
   while (!data.empty()) {
-    if (builder.sru() >= kMaxSrus)
-      return absl::OutOfRangeError(absl::StrCat("the input has more than ", kMaxSrus, " SRUs of ",
-                                                builder.manifest().sru_bytes(), " bytes; give a larger SRU"));
+    if (builder.sru() >= spec.max_srus) return TooManySrus(spec);
     const std::string_view part = data.substr(0, builder.room());
     const absl::Status written = files.AppendToAllReplicas(builder.sru(), part);
     if (!written.ok()) return written;
@@ -181,7 +190,7 @@ absl::Status StripeInputToFiles(const StripeInput& input, const StripeSpec& spec
   std::string buffer;
   do {
     absl::Status status = input.Fill(buffer);
-    if (status.ok()) status = StripeBuffer(buffer, files, builder);
+    if (status.ok()) status = StripeBuffer(buffer, spec, files, builder);
     if (!status.ok()) return status;
     if (spec.on_progress) spec.on_progress(builder.manifest().file_bytes());
   } while (!buffer.empty());
@@ -205,11 +214,13 @@ absl::Status WriteManifests(const StripeStaging& staging, const v1::Manifest& ma
 absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   absl::Status status = CheckSpec(spec);
   if (!status.ok()) return status;
+  if (fcntl(input_fd, F_GETFD) < 0) return ErrnoStatus(errno, "cannot read the input");  // poll would wait for ever
+  const StripeInput input(input_fd, spec.stop_fd);
+  if (input.ExpectedBytes() > spec.max_srus * spec.sru_bytes) return TooManySrus(spec);  // before hours of writing
   absl::StatusOr<std::unique_ptr<StripeStaging>> staging =
       StripeStaging::Create(spec.root, spec.file, spec.workers, spec.replace);
   if (!staging.ok()) return staging.status();
 
-  const StripeInput input(input_fd, spec.stop_fd);
   StripeFiles files(**staging, spec.workers, spec.replicas);
   ManifestBuilder builder(spec);
   status = files.Make();

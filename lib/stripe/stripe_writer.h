@@ -7,6 +7,7 @@
 #include "sluice/v1/manifest.pb.h"
 
 #include "absl/status/statusor.h"
+#include "lib/stripe/manifest.h"
 
 namespace sluice {
 
@@ -16,7 +17,8 @@ struct StripeSpec {
   uint32_t workers = 0;
   uint32_t sru_bytes = 0;
   uint32_t replicas = 1;
-  bool replace = false;  // an older file of the same name
+  bool replace = false;          // an older file of the same name
+  uint64_t max_srus = kMaxSrus;  // tests lower it
 
   // The run ends as Cancelled when this becomes readable: a signalfd, an eventfd. -1: never.
   int stop_fd = -1;

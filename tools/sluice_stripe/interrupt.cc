@@ -1,0 +1,22 @@
+#include "tools/sluice_stripe/interrupt.h"
+
+#include <cerrno>
+#include <csignal>
+
+#include <sys/signalfd.h>
+
+namespace sluice {
+
+absl::StatusOr<FileDescriptor> CatchInterrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  // Blocked, so that a signal between two looks at the descriptor is not lost, as it would be with a handler and a
+  // flag.
+  if (sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) return ErrnoStatus(errno, "cannot block signals");
+  FileDescriptor fd(signalfd(-1, &signals, SFD_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, "cannot wait for signals");
+  return fd;
+}
+
+}  // namespace sluice

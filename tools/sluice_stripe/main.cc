@@ -1,0 +1,168 @@
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <google/protobuf/util/json_util.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lib/cli/program.h"
+#include "lib/cli/units.h"
+#include "lib/stripe/file_descriptor.h"
+#include "lib/stripe/manifest.h"
+#include "lib/stripe/stripe_name.h"
+#include "lib/stripe/stripe_verifier.h"
+#include "lib/stripe/stripe_writer.h"
+#include "tools/sluice_stripe/interrupt.h"
+#include "tools/sluice_stripe/progress.h"
+
+namespace sluice {
+namespace {
+
+// The flags as they were given, and what is made of them. Exactly one of the three modes: stripe, show, verify.
+struct Flags {
+  std::string input;  // a path, or "-"
+  std::string out;
+  std::string name;
+  std::string sru = "10kb";
+  int64_t workers = 0;
+  int64_t replicas = 1;
+  bool force = false;
+  std::string show;
+  std::string verify;
+  bool partial = false;
+  StripeSpec spec;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("file", flags.input, "The file to stripe, or - for stdin, which takes a --name");
+  app.add_option("--out", flags.out, "Folder for the worker-NNNN folders")->type_name("DIR");
+  app.add_option("--workers", flags.workers, "Workers to stripe over")->type_name("N");
+  app.add_option("--sru", flags.sru, "Bytes of one SRU, as in 10kb. Default 10kb")->type_name("SIZE");
+  app.add_option("--replicas", flags.replicas, "Copies of every SRU, each at another worker. Default 1")
+      ->type_name("R");
+  app.add_option("--name", flags.name, "The name that readers ask for. Default: that of the file")->type_name("NAME");
+  app.add_flag("--force", flags.force, "Replace an older file of this name");
+  app.add_option("--show", flags.show, "Print a manifest as JSON")->type_name("MANIFEST");
+  app.add_option("--verify", flags.verify, "Read all stripes in a folder and check every checksum")->type_name("DIR");
+  app.add_flag("--partial", flags.partial, "With --verify: folders of some workers are not on this machine");
+}
+
+// A number that came as int64, so that -1 and 2^40 are told as they were written.
+absl::Status CheckRange(const char* flag, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be 1 to ", most));
+}
+
+absl::Status ConfigureStriping(Flags& flags) {
+  StripeSpec& spec = flags.spec;
+  if (flags.out.empty()) return absl::InvalidArgumentError("--out is missing: the folder for the worker-NNNN folders");
+  if (flags.input == "-" && flags.name.empty())
+    return absl::InvalidArgumentError("--name is missing: stdin has no name");
+  spec.root = flags.out;
+  spec.file = flags.name.empty() ? std::filesystem::path(flags.input).filename().string() : flags.name;
+  spec.replace = flags.force;
+  int64_t sru_bytes = 0;
+  absl::Status status = ParseField("--sru", flags.sru, ParseByteSize, sru_bytes);
+  if (status.ok()) status = CheckRange("--sru", sru_bytes, kMaxSruBytes);
+  status.Update(CheckRange("--workers", flags.workers, kMaxStripeWorkers));
+  if (status.ok()) status = CheckRange("--replicas", flags.replicas, flags.workers);
+  status.Update(ValidateFileName(spec.file));
+  spec.sru_bytes = static_cast<uint32_t>(sru_bytes);
+  spec.workers = static_cast<uint32_t>(flags.workers);
+  spec.replicas = static_cast<uint32_t>(flags.replicas);
+  return status;
+}
+
+absl::Status Configure(Flags& flags) {
+  const int modes = !flags.input.empty() + !flags.show.empty() + !flags.verify.empty();
+  if (modes != 1) return absl::InvalidArgumentError("give one of: a file to stripe, --show MANIFEST, --verify DIR");
+  return flags.input.empty() ? absl::OkStatus() : ConfigureStriping(flags);
+}
+
+absl::StatusOr<FileDescriptor> OpenInput(const std::string& path) {
+  if (path != "-") return OpenAt(AT_FDCWD, path, O_RDONLY);
+  FileDescriptor input(dup(STDIN_FILENO));  // not /dev/stdin, which no socket can be opened by
+  if (!input.valid()) return ErrnoStatus(errno, "cannot read stdin");
+  return input;
+}
+
+uint64_t RegularFileBytes(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+absl::Status Stripe(StripeSpec spec, const std::string& path) {
+  const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();
+  if (!interrupts.ok()) return interrupts.status();
+  const absl::StatusOr<FileDescriptor> input = OpenInput(path);
+  if (!input.ok()) return input.status();
+  absl::StatusOr<v1::Manifest> manifest;
+  {
+    Progress progress(RegularFileBytes(input->get()));
+    spec.stop_fd = interrupts->get();
+    spec.on_progress = [&](uint64_t bytes) { progress.Show(bytes); };
+    manifest = StripeFile(input->get(), spec);
+  }
+  if (!manifest.ok()) return manifest.status();
+  std::cout << absl::StreamFormat("%s: %d bytes in %d SRUs of %d over %d workers, replicas %d, CRC32C %08x\n",
+                                  spec.file, manifest->file_bytes(), manifest->sru_crc32c_size(), manifest->sru_bytes(),
+                                  manifest->workers(), manifest->replicas(), manifest->file_crc32c());
+  return absl::OkStatus();
+}
+
+absl::Status Show(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string stored(kMaxStoredManifestBytes + 1, '\0');
+  file.read(stored.data(), static_cast<std::streamsize>(stored.size()));
+  stored.resize(static_cast<size_t>(file.gcount()));
+  if (!file.is_open() || file.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  const absl::StatusOr<v1::Manifest> manifest = DecodeManifest(stored);
+  if (!manifest.ok())
+    return absl::Status(manifest.status().code(), absl::StrCat(path, ": ", manifest.status().message()));
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto printed = google::protobuf::util::MessageToJsonString(*manifest, &json, options);
+  if (!printed.ok()) return absl::InternalError(absl::StrCat(path, ": ", printed.ToString()));
+  std::cout << json;
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const std::string& root, bool partial) {
+  const absl::StatusOr<VerifyReport> report = VerifyStripes(
+      root, {.partial = partial, .on_problem = [](const std::string& problem) { std::cerr << problem << std::endl; }});
+  if (!report.ok()) return report.status();
+  std::cout << absl::StreamFormat("%s: %d files, %d stripes, %d SRUs, %d bytes, %d problems\n", root, report->files,
+                                  report->stripes, report->srus, report->bytes, report->problems);
+  if (report->problems == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(report->problems, " problems in ", root));
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::Flags flags;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "sluice-stripe",
+                             .description = "Stripes a file over the folders of workers; shows and verifies stripes.",
+                             .add_flags = [&](CLI::App& app) { sluice::AddFlags(app, flags); },
+                             .config = nullptr,
+                             .configure = [&] { return sluice::Configure(flags); },
+                             .run =
+                                 [&] {
+                                   if (!flags.show.empty()) return sluice::Show(flags.show);
+                                   if (!flags.verify.empty()) return sluice::Verify(flags.verify, flags.partial);
+                                   return sluice::Stripe(flags.spec, flags.input);
+                                 }});
+}

@@ -1,6 +1,7 @@
+#include "aggregator/aggregator_config.h"
+
 #include <utility>
 
-#include "aggregator/aggregator_server.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/units.h"
 
@@ -32,9 +33,9 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Optio
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config) {
   AggregatorOptions options;
   if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
-  options.listen = config.listen();
   options.admin = config.admin();
-  options.reflection = config.reflection();
+  options.rpc_server.listen = {config.listen()};
+  options.rpc_server.reflection = config.reflection();
 
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
   if (!profile.ok()) return profile.status();
@@ -47,7 +48,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseField("block_timeout", config.block_timeout(), ParseDuration, reader.block_timeout));
   status.Update(ParseField("connect_timeout", config.connect_timeout(), ParseDuration, reader.connect_timeout));
   status.Update(ParseField("segment_bytes", config.segment_bytes(), ParseByteSize, reader.segment_bytes));
-  status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
+  status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
   if (config.has_attempts()) reader.attempts = config.attempts();
   status.Update(BlockReader::Validate(reader));
   if (!status.ok()) return status;

@@ -75,10 +75,10 @@ class Aggregator {
          {"policy", DisciplineName(schedule.discipline)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
-    absl::Status ready = WriteReadyFile(ready_file_, {(*server)->address(), (*server)->admin_address()});
+    const absl::Status ready = WriteReadyFile(ready_file_, {(*server)->address(), (*server)->admin_address()});
     if (!ready.ok()) return ready;
     const int signal = termination.Wait();
-    Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.drain_timeout}});
+    Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.rpc_server.drain_timeout}});
     (*server)->Drain();
     Log(LogLevel::kInfo, "stopped");
     return absl::OkStatus();

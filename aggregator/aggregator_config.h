@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lib/rpc/rpc_server.h"
+#include "sluice/block_reader.h"
+#include "sluice/v1/config.pb.h"
+
+namespace sluice {
+
+// The options of an aggregator, checked as far as that is possible without starting anything.
+struct AggregatorOptions {
+  std::string admin;  // host:port; empty: none
+  RpcServer::Options rpc_server;
+  Link::Options link;
+  BlockReader::Options reader;
+};
+
+// InvalidArgument that names the field of the config.
+absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config);
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#include "lib/rpc/rpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+std::string WithPort(const std::string& address, int port) {
+  if (absl::StartsWith(address, "unix:")) return address;
+  return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options, grpc::Service& service) {
+  grpc::EnableDefaultHealthCheckService(true);
+  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
+  builder.SetMaxReceiveMessageSize(options.max_request_bytes);
+  // By default two servers share a port, each with half of the connections, and nobody is told.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  std::vector<int> ports(options.listen.size(), 0);
+  for (size_t i = 0; i < ports.size(); ++i) {
+    builder.AddListeningPort(options.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  std::unique_ptr<RpcServer> server(new RpcServer(options.drain_timeout));
+  server->server_ = builder.BuildAndStart();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i] == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen[i],
+                                                 ": the port is in use, or the address is not one of this machine"));
+    }
+    server->addresses_.push_back(WithPort(options.listen[i], ports[i]));
+  }
+  if (!server->server_) return absl::UnavailableError("gRPC cannot start a server");
+  return server;
+}
+
+RpcServer::~RpcServer() { Drain(); }
+
+void RpcServer::Drain() {
+  if (!server_) return;
+  // Also ends the streams of those who watch the health, which would hold up the drain.
+  if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(drain_timeout_));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+#include "tools/json_report.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+google::protobuf::Value ToValue(const JsonValue& value) {
+  google::protobuf::Value out;
+  if (const auto* number = std::get_if<double>(&value)) {
+    out.set_number_value(*number);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    out.set_string_value(*text);
+  } else {
+    auto& list = *out.mutable_list_value();
+    for (const double number : std::get<std::vector<double>>(value)) list.add_values()->set_number_value(number);
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::Status WriteJsonReport(const std::string& path,
+                             std::initializer_list<std::pair<const char*, JsonValue>> fields) {
+  google::protobuf::Struct report;
+  for (const auto& [name, value] : fields) (*report.mutable_fields())[name] = ToValue(value);
+  std::string json;
+  const auto written = google::protobuf::util::MessageToJsonString(report, &json);
+  if (!written.ok()) return absl::InternalError(absl::StrCat("JSON report: ", written.ToString()));
+  std::ofstream file;
+  if (path != "-") file.open(path);
+  std::ostream& out = path == "-" ? std::cout : file;
+  out << json << std::endl;
+  if (!out) return absl::FailedPreconditionError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

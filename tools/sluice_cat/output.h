@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// Where the bytes go: stdout, or a file that appears under its name only when it is complete. Not thread-safe.
+class Output {
+ public:
+  // "-" or empty: stdout. FailedPrecondition: the file cannot be made.
+  static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
+  ~Output();  // removes a file that was not committed
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // DataLoss: the disk is full, or nobody reads the pipe any more.
+  absl::Status Write(std::string_view data);
+  absl::Status WriteZeros(uint64_t bytes);
+  absl::Status Commit();
+
+ private:
+  Output(std::string path, std::string partial_path, std::FILE* file);
+
+  const std::string path_;          // empty: stdout
+  const std::string partial_path_;
+  std::FILE* file_;
+};
+
+}  // namespace sluice

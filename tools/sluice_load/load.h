@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+struct LoadOptions {
+  std::string aggregator;
+  std::string file;
+  int blocks = 10;  // of each client
+  int clients = 1;
+  int warmup_blocks = 0;
+  std::string compare_with;  // empty: nothing is compared
+  std::string start_file;    // empty: starts after the warm-up
+  absl::Duration timeout = absl::Seconds(600);
+};
+
+struct LoadResult {
+  uint64_t bytes = 0;
+  uint64_t bad_bytes = 0;         // that differ from the source
+  double seconds = 0;             // from the first request to the last answer
+  std::vector<double> block_ms;   // of the blocks that were read
+  uint64_t errors = 0;
+  std::string error_sample;
+};
+
+// Closed loop: every client reads data blocks of the file round robin and asks for the next one when it has the last
+// one. Blocks until all have ended. A block that cannot be read is counted and the load goes on; NotFound,
+// FailedPrecondition: the source or the file cannot be opened.
+absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options);
+
+}  // namespace sluice

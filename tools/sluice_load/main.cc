@@ -1,0 +1,68 @@
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "lib/cli/program.h"
+#include "lib/cli/units.h"
+#include "tools/json_report.h"
+#include "tools/percentile.h"
+#include "tools/sluice_load/load.h"
+
+namespace sluice {
+namespace {
+
+class LoadProgram {
+ public:
+  void AddFlags(CLI::App& app) {
+    app.add_option("--aggregator", options_.aggregator, "host:port or unix:PATH of the aggregator")->required();
+    app.add_option("--file", options_.file, "Name of the striped file")->required();
+    app.add_option("--blocks", options_.blocks, "Data blocks that each client reads. Default 10")
+        ->check(CLI::Range(1, 1000000));
+    app.add_option("--clients", options_.clients, "Readers at the same time; each asks for its next block when it has the last one")
+        ->check(CLI::Range(1, 1000));
+    app.add_option("--warmup", options_.warmup_blocks, "Data blocks that each client reads first, not counted. Default 0")
+        ->check(CLI::Range(0, 1000000));
+    app.add_option("--compare", options_.compare_with, "Compare every byte with this file, the one that was striped");
+    app.add_option("--start_file", options_.start_file, "After the warm-up say \"warm\" on stderr, and wait until this file exists");
+    app.add_option("--timeout", timeout_text_, "For each block. Default 600s");
+    app.add_option("--json", json_, "Where the report goes. Default -: stdout");
+  }
+
+  absl::Status Configure() { return ParseField("timeout", timeout_text_, ParseDuration, options_.timeout); }
+
+  absl::Status Run() {
+    const auto result = RunLoad(options_);
+    if (!result.ok()) return result.status();
+    absl::Status written = WriteJsonReport(
+        json_, {{"blocks", static_cast<double>(result->block_ms.size())},
+                {"bytes", static_cast<double>(result->bytes)},
+                {"bad_bytes", static_cast<double>(result->bad_bytes)},
+                {"seconds", result->seconds},
+                {"goodput_bps", result->seconds > 0 ? 8.0 * static_cast<double>(result->bytes) / result->seconds : 0},
+                {"block_ms", result->block_ms},
+                {"block_p50_ms", Percentile(result->block_ms, 0.5)},
+                {"block_p99_ms", Percentile(result->block_ms, 0.99)},
+                {"errors", static_cast<double>(result->errors)},
+                {"error_sample", result->error_sample}});
+    return written;
+  }
+
+ private:
+  LoadOptions options_;
+  std::string timeout_text_;
+  std::string json_ = "-";
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::LoadProgram load;
+  return sluice::RunProgram(
+      argc, argv,
+      {.name = "sluice-load",
+       .description = "Reads data blocks through an aggregator, one after the other, and reports how long each took.",
+       .add_flags = [&](CLI::App& app) { load.AddFlags(app); },
+       .configure = [&] { return load.Configure(); },
+       .run = [&] { return load.Run(); }});
+}

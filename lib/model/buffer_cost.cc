@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <ranges>
 
 #include "sluice/plan.h"
 
@@ -31,10 +30,14 @@ int64_t BufferCostBytes(const LinkProfile& profile, int64_t payload_bytes) {
 }
 
 int64_t LargestPayloadWithin(const LinkProfile& profile, int64_t cost_bytes) {
-  // The cost never falls as the payload grows, and it is flat in places, so it is searched and not inverted.
-  const auto payloads = std::views::iota(int64_t{1}, kMaxResponseBytes + 1);
-  const auto fits = [&](int64_t payload) { return BufferCostBytes(profile, payload) <= cost_bytes; };
-  return *std::ranges::partition_point(payloads, fits) - 1;
+  // The cost never falls as the payload grows, and it is flat in places, so it is bisected and not inverted.
+  int64_t fits = 0;
+  int64_t too_large = kMaxResponseBytes + 1;
+  while (too_large - fits > 1) {
+    const int64_t middle = fits + (too_large - fits) / 2;
+    (BufferCostBytes(profile, middle) <= cost_bytes ? fits : too_large) = middle;
+  }
+  return fits;
 }
 
 }  // namespace sluice

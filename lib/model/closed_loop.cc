@@ -18,9 +18,9 @@ double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes
   // Either the link is busy after the first response has begun, or the buffer admits so few responses at once that
   // they come in turns, each as long as one response alone.
   const int64_t at_once = std::max<int64_t>(1, BufferBudgetBytes(profile) / BufferCostBytes(profile, sru_bytes));
-  const double turns = static_cast<double>((workers - 1) / at_once + 1);
+  const int64_t turns = (workers - 1) / at_once + 1;
   const double busy_link = waiting + static_cast<double>(workers) * sending;
-  const double block_seconds = std::max(busy_link, turns * (waiting + sending));
+  const double block_seconds = std::max(busy_link, static_cast<double>(turns) * (waiting + sending));
   return 8.0 * static_cast<double>(sru_bytes * workers) / block_seconds;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/sluice_plan/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "absl/strings/str_format.h"
@@ -39,7 +40,7 @@ const char* Mark(Tooth tooth) {
 }
 
 std::string Bar(double goodput_bps, double full_bps) {
-  const int columns = full_bps > 0 ? static_cast<int>(kBarColumns * goodput_bps / full_bps + 0.5) : 0;
+  const long columns = full_bps > 0 ? std::lround(kBarColumns * goodput_bps / full_bps) : 0;
   return std::string(static_cast<size_t>(columns), '#');
 }
 

@@ -19,7 +19,7 @@ struct LinkProfile {
 
   // B. Exactly one of the two is set, the other is 0: most switches count bytes, some count packets. At most 2^40
   // bytes or 2^24 packets.
-  int64_t buffer_bytes = 32 * 1024;
+  int64_t buffer_bytes = int64_t{32} * 1024;
   int64_t buffer_packets = 0;
 
   // R. Without queueing; request out, first byte back. Above 0, at most 10 s.

@@ -1,0 +1,34 @@
+# What `cmake --install` puts where: the layers as targets sluice::model, sluice::scheduling, sluice::rpc,
+# sluice::telemetry and sluice::sluice, the public headers, the generated messages, and the programs.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+get_property(sluice_targets GLOBAL PROPERTY SLUICE_INSTALLED_TARGETS)
+get_property(sluice_programs GLOBAL PROPERTY SLUICE_INSTALLED_PROGRAMS)
+set(sluice_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+
+install(TARGETS ${sluice_targets} EXPORT sluice
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT development)
+install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${sluice_package_dir} FILE sluiceTargets.cmake
+  COMPONENT development)
+install(DIRECTORY ${sluice_SOURCE_DIR}/lib/include/sluice DESTINATION include COMPONENT development)
+install(DIRECTORY ${sluice_BINARY_DIR}/proto/generated/sluice DESTINATION include COMPONENT development
+  FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${sluice_SOURCE_DIR}/proto/sluice DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/proto
+  COMPONENT development FILES_MATCHING PATTERN "*.proto")
+if(sluice_programs)
+  install(TARGETS ${sluice_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+endif()
+
+configure_package_config_file(${sluice_SOURCE_DIR}/cmake/sluiceConfig.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/sluiceConfig.cmake INSTALL_DESTINATION ${sluice_package_dir})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/sluiceConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${CMAKE_CURRENT_BINARY_DIR}/sluiceConfig.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/sluiceConfigVersion.cmake
+  ${sluice_SOURCE_DIR}/cmake/SluiceDependencies.cmake
+  DESTINATION ${sluice_package_dir} COMPONENT development)

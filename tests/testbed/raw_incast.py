@@ -1,7 +1,9 @@
 """Synchronized reads over plain TCP sockets, without any of Sluice: shows what the network itself does.
 
     raw_incast.py serve SRU_BYTES READY_FILE HOST:PORT...        answers every byte with SRU_BYTES bytes
-    raw_incast.py read SRU_BYTES BLOCKS IN_FLIGHT HOST:PORT...   reads blocks, at most IN_FLIGHT answers at a time
+    raw_incast.py read SRU_BYTES BLOCKS IN_FLIGHT SECONDS HOST:PORT...
+        reads blocks with at most IN_FLIGHT answers under way, and gives up after SECONDS: many flows that time out
+        together double their timeouts together, so that one block can take a quarter of an hour
 """
 
 import json
@@ -44,42 +46,61 @@ def serve(sru_bytes, ready_file, addresses):
             key.data(key.fileobj)
 
 
-def read_block(selector, connections, sru_bytes, in_flight):
-    waiting = list(reversed(connections))
-    left = {}
+class Reader:
+    """Reads blocks over one connection to each sender until it has them or the time is up."""
 
-    def request_next():
-        connection = waiting.pop()
-        left[connection] = sru_bytes
+    def __init__(self, sru_bytes, in_flight, deadline, addresses):
+        self._sru_bytes = sru_bytes
+        self._in_flight = in_flight
+        self._deadline = deadline
+        self._selector = selectors.DefaultSelector()
+        self._connections = [socket.create_connection(_endpoint(address), timeout=60) for address in addresses]
+        for connection in self._connections:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(connection, selectors.EVENT_READ)
+        self._waiting = []
+        self._left = {}
+        self.bytes_read = 0
+
+    def read_block(self):
+        """False when the time is up."""
+        self._waiting = list(reversed(self._connections))
+        for _ in range(min(self._in_flight, len(self._waiting))):
+            self._request_next()
+        while self._left:
+            ready = self._selector.select(max(0, self._deadline - time.monotonic()))
+            if not ready:
+                return False
+            for key, _ in ready:
+                self._receive(key.fileobj)
+        return True
+
+    def _request_next(self):
+        connection = self._waiting.pop()
+        self._left[connection] = self._sru_bytes
         connection.send(b"?")
 
-    while waiting and len(left) < in_flight:
-        request_next()
-    while left:
-        for key, _ in selector.select():
-            got = len(key.fileobj.recv(min(1 << 20, left[key.fileobj])))
-            if got == 0:
-                raise ConnectionError("a sender went away")
-            left[key.fileobj] -= got
-            if left[key.fileobj] == 0:
-                del left[key.fileobj]
-                if waiting:
-                    request_next()
+    def _receive(self, connection):
+        got = len(connection.recv(1 << 20))
+        if got == 0 or got > self._left.get(connection, 0):
+            raise ConnectionError(f"{got} bytes arrived where {self._left.get(connection, 0)} were due")
+        self.bytes_read += got
+        self._left[connection] -= got
+        if self._left[connection] == 0:
+            del self._left[connection]
+            if self._waiting:
+                self._request_next()
 
 
-def read(sru_bytes, blocks, in_flight, addresses):
-    connections = [socket.create_connection(_endpoint(address), timeout=60) for address in addresses]
-    selector = selectors.DefaultSelector()
-    for connection in connections:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(connection, selectors.EVENT_READ)
-    block_s = []
-    for _ in range(blocks):
-        start = time.monotonic()
-        read_block(selector, connections, sru_bytes, in_flight)
-        block_s.append(time.monotonic() - start)
-    goodput_bps = 8 * sru_bytes * len(connections) * blocks / sum(block_s)
-    print(json.dumps({"goodput_bps": goodput_bps, "block_s": block_s}))
+def read(sru_bytes, blocks, in_flight, seconds, addresses):
+    start = time.monotonic()
+    reader = Reader(sru_bytes, in_flight, start + seconds, addresses)
+    start = time.monotonic()
+    blocks_read = 0
+    while blocks_read < blocks and reader.read_block():
+        blocks_read += 1
+    goodput_bps = 8 * reader.bytes_read / (time.monotonic() - start)
+    print(json.dumps({"goodput_bps": goodput_bps, "blocks": blocks_read}))
 
 
 if __name__ == "__main__":
@@ -87,4 +108,4 @@ if __name__ == "__main__":
     if role == "serve":
         serve(int(size), rest[0], rest[1:])
     else:
-        read(int(size), int(rest[0]), int(rest[1]), rest[2:])
+        read(int(size), int(rest[0]), int(rest[1]), float(rest[2]), rest[3:])

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
+#   tests/install-packages.sh [build] [network] [checks]     default: build network
+set -eu
+
+# To configure and build everything, tests and benchmarks included.
+build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
+  libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libgtest-dev libgmock-dev
+  libbenchmark-dev python3"
+# For the test network.
+network="iproute2 ethtool procps util-linux"
+# For .ci/run.
+checks="clang-14 clang-tidy-14 clang-format-14 git"
+# promtool checks our metrics. Its package brings a server, which must not start on somebody's machine.
+if [ ! -d /run/systemd/system ]; then
+  checks="$checks prometheus"
+fi
+
+[ $# -gt 0 ] || set -- build network
+wanted=""
+for group in "$@"; do
+  case $group in
+    build) wanted="$wanted $build" ;;
+    network) wanted="$wanted $network" ;;
+    checks) wanted="$wanted $checks" ;;
+    *) echo "$0: unknown group '$group'; there are build, network and checks" >&2; exit 2 ;;
+  esac
+done
+
+missing=""
+for package in $wanted; do
+  # Where a package has another name or was built by hand, apt decides; this only spares a run of apt.
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+if [ -z "$missing" ]; then
+  exit 0
+fi
+
+echo "Installing:$missing"
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "These packages are missing, and installing them needs root:$missing" >&2
+    exit 1
+  fi
+  sudo="sudo"
+fi
+export DEBIAN_FRONTEND=noninteractive
+# Package lists may be absent (containers) or old; try without a network first.
+# shellcheck disable=SC2086
+if ! $sudo apt-get install -y --no-install-recommends $missing &&
+   ! { $sudo apt-get update && $sudo apt-get install -y --no-install-recommends $missing; }; then
+  echo "Could not install:$missing" >&2
+  echo "Without a network, install them from a Debian 12 mirror or medium and start again." >&2
+  exit 1
+fi

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Lists the tests that ctest skipped, with their reasons, from its JUnit report. Exit code 0: there are some; 1: none."""
+
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+
+def reason(output):
+    # Our scripts say "SKIPPED: reason"; GoogleTest puts the reason on the line after "file:line: Skipped".
+    match = re.search(r"^SKIPPED: (.+)$|: Skipped\n(.+)$", output, re.MULTILINE)
+    return (match[1] or match[2]) if match else output.strip()[-300:] or "no reason given"
+
+
+def main(report):
+    if not pathlib.Path(report).exists():
+        return 1
+    cases = xml.etree.ElementTree.parse(report).getroot().iter("testcase")
+    skipped = [case for case in cases if case.find("skipped") is not None or case.get("status") == "disabled"]
+    if not skipped:
+        return 1
+    print(f"\n*** {len(skipped)} TESTS WERE SKIPPED: what they check is NOT checked on this machine ***")
+    for case in skipped:
+        print(f"  {case.get('name')}: {reason(case.findtext('system-out') or '')}")
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,30 @@
+"""One line that tells what a run is doing; on a terminal it is drawn over itself."""
+
+import time
+
+
+class Progress:
+    def __init__(self, stream, enabled=True):
+        self._stream = stream
+        self._enabled = enabled
+        self._live = enabled and stream.isatty()
+        self._next_draw_s = 0.0
+
+    def step(self, text):
+        """A stage begins: a line that stays."""
+        if self._enabled:
+            self._clear()
+            print(text, file=self._stream, flush=True)
+
+    def update(self, text):
+        """How far it is: on a terminal only, five times a second at most."""
+        if self._live and time.monotonic() >= self._next_draw_s:
+            self._next_draw_s = time.monotonic() + 0.2
+            print(f"\r{text}\x1b[K", end="", file=self._stream, flush=True)
+
+    def done(self):
+        self._clear()
+
+    def _clear(self):
+        if self._live:
+            print("\r\x1b[K", end="", file=self._stream)

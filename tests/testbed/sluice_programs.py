@@ -1,0 +1,113 @@
+"""The programs of Sluice in a test network: where they are, and a striped file served by workers and an aggregator."""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+
+from processes import Program, run_to_end
+from scenario import MTU_BYTES
+from topology import AGGREGATOR
+
+_NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat")
+
+AGGREGATOR_LISTEN = "127.0.0.1:7000"
+_ADMIN = "127.0.0.1:9100"
+_SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=10).read().decode())"
+
+
+def programs_in(build):
+    """Paths by name. ValueError where one has not been built."""
+    folder = pathlib.Path(build).resolve() / "bin"
+    programs = {name: folder / name for name in _NAMES}
+    missing = [name for name, path in programs.items() if not os.access(path, os.X_OK)]
+    if missing:
+        raise ValueError(
+            f"not built in {folder}: {', '.join(missing)}; build with: cmake --preset release && "
+            f"cmake --build --preset release, or name another folder with --build"
+        )
+    return programs
+
+
+def stripe(programs, source, workers, sru_bytes, out):
+    run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
+
+
+class Service:
+    """Workers on every machine of a network and the aggregator that reads from them, until the `with` block ends."""
+
+    def __init__(self, programs, network, scenario, data, folder):
+        self._network = network
+        self._stack = contextlib.ExitStack()
+        with self._stack:
+            self.workers = [
+                self._start(programs["sluice-worker"], host, _worker_config(network, machine, scenario, data), folder)
+                for machine, host in enumerate(network.machines)
+            ]
+            self.aggregator = self._start(
+                programs["sluice-aggregator"], AGGREGATOR, _aggregator_config(network, scenario), folder
+            )
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._stack.__exit__(*error)
+
+    def check(self):
+        """RuntimeError with the log of a program that has ended."""
+        for program in (*self.workers, self.aggregator):
+            program.check()
+
+    def metrics(self):
+        """What /metrics of the aggregator shows, as text."""
+        return run_to_end(
+            self._network.command(AGGREGATOR, [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]), "scraping"
+        )
+
+    def _start(self, program, host, config, folder):
+        config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
+        ready.unlink(missing_ok=True)
+        config_file.write_text(json.dumps(config))
+        argv = [program, "--config", config_file, "--ready-file", ready]
+        started = self._stack.enter_context(Program(self._network, host, argv, log))
+        started.wait_until_ready(ready)
+        return started
+
+
+def _worker_config(network, machine, scenario, data):
+    config = {"listen": network.machine_listens(machine), "data": str(data)}
+    if scenario.think_ms:
+        config["think_time"] = f"{scenario.think_ms}ms"
+    return config
+
+
+def _aggregator_config(network, scenario):
+    link = scenario.link
+    return {
+        "listen": AGGREGATOR_LISTEN,
+        "admin": _ADMIN,
+        "workers": network.worker_addresses(),
+        "link": {
+            "capacity": f"{link.rate_bps}bit",
+            "buffer": f"{link.buffer_bytes}",
+            "rtt": f"{link.rtt_us}us",
+            "mtu": MTU_BYTES,
+            "connections": "persistent",
+        },
+        "schedule": {"policy": scenario.policy, "queue_limit": max(65536, 2 * scenario.clients * link.workers)},
+        # Long: a collapse must show as TCP's timeouts, and not be cut short by ours.
+        "sru_timeout": "120s",
+        "block_timeout": "600s",
+        "connect_timeout": "60s",
+    }
+
+
+def sum_of_metric(metrics, name):
+    """Over all labels, from the text of a scrape. KeyError where there is no such metric."""
+    values = [float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name]
+    if not values:
+        raise KeyError(f"the aggregator shows no {name}")
+    return sum(values)

@@ -53,7 +53,7 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
     status_ = answer_bytes_.Take(request.length());
     if (status_.ok()) status_ = Read(request, response);
     if (status_.ok()) sent_bytes_ = request.length();
-    if (server_.options_.think_time > absl::ZeroDuration()) {
+    if (status_.ok() && server_.options_.think_time > absl::ZeroDuration()) {
       Think();
     } else {
       Finish(ToGrpc(status_));

@@ -100,10 +100,10 @@ uint64_t RegularFileBytes(int fd) {
 }
 
 absl::Status Stripe(StripeSpec spec, const std::string& path) {
-  const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();
-  if (!interrupts.ok()) return interrupts.status();
   const absl::StatusOr<FileDescriptor> input = OpenInput(path);
   if (!input.ok()) return input.status();
+  const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();  // not before: a FIFO opens when it has a writer
+  if (!interrupts.ok()) return interrupts.status();
   absl::StatusOr<v1::Manifest> manifest;
   {
     Progress progress(RegularFileBytes(input->get()));

@@ -1,0 +1,110 @@
+#include "sluice/link.h"
+
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/rpc/test_cluster.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using ::testing::HasSubstr;
+using testing::Slow;
+using testing::TestCluster;
+
+void ExpectRefused(const Link::Options& options, const std::string& field) {
+  const auto link = Link::Create(options);
+  EXPECT_THAT(link.status(), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(std::string(link.status().message()), HasSubstr(field));
+}
+
+TEST(LinkTest, CreateNamesTheFieldThatIsOutsideOfItsBound) {
+  ExpectRefused({.completion_threads = 0}, "completion_threads is 0");
+  ExpectRefused({.completion_threads = 65}, "completion_threads is 65");
+  ExpectRefused({.schedule = {.budget_bytes = 0}}, "budget_bytes");
+  ExpectRefused({.schedule = {.queue_limit = 0}}, "queue_limit");
+  ExpectRefused({.schedule = {.profile = {.capacity_bytes_per_second = 0}}}, "capacity");
+}
+
+TEST(LinkTest, StartsIdleWithTheBufferAsItsBudget) {
+  const auto link = Link::Create(LinkProfile{.buffer_bytes = 12345});
+  ASSERT_TRUE(link.ok());
+  const ScheduleState state = (*link)->State();
+  EXPECT_EQ(state.budget_bytes, 12345);
+  EXPECT_EQ(state.in_flight_bytes, 0);
+  EXPECT_EQ(state.submitted_calls, 0);
+}
+
+TEST(LinkTest, SetBudgetTakesEffectOrSaysWhyNot) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  EXPECT_TRUE((*link)->SetBudget(1).ok());
+  EXPECT_EQ((*link)->State().budget_bytes, 1);
+  const absl::Status status = (*link)->SetBudget(0);
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("budget_bytes"));
+  EXPECT_EQ((*link)->State().budget_bytes, 1);
+}
+
+TEST(LinkTest, GaugesShowTheScheduleAndGoWithTheLink) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  auto link = Link::Create({.registry = registry});
+  ASSERT_TRUE(link.ok());
+  EXPECT_EQ(&(*link)->registry(), registry.get());
+  EXPECT_FALSE((*link)->gauges().Collect().empty());
+  link->reset();
+  EXPECT_FALSE(registry->Collect().empty()) << "the counters stay in the registry of the application";
+}
+
+// Five answers at once would take more than the budget; all readers together get no more than it.
+TEST(LinkTest, TwoReadersOnOneLinkShareItsBudget) {
+  TestCluster cluster({.workers = 8, .file_bytes = 8 * 4096 * 4, .schedule = {.budget_bytes = 12000}});
+  cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(2)); });
+  auto other = BlockReader::Create(cluster.shared_link(), cluster.reader_options());
+  ASSERT_TRUE(other.ok());
+  std::atomic<int64_t> most_bytes = 0;
+  std::atomic<bool> done = false;
+  std::thread watcher([&] {
+    while (!done) {
+      most_bytes = std::max(most_bytes.load(), cluster.link().State().in_flight_bytes);
+      std::this_thread::yield();
+    }
+  });
+  std::vector<std::thread> readers;
+  for (BlockReader* reader : {&cluster.reader(), other->get()}) {
+    readers.emplace_back([&, reader] {
+      const auto result = testing::Drain(*reader->Open("data", std::nullopt));
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.data, cluster.source());
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  done = true;
+  watcher.join();
+  EXPECT_GT(most_bytes, 4096);
+  EXPECT_LE(most_bytes, 12000);
+}
+
+TEST(LinkTest, ABudgetThatShrinksAndGrowsDuringAReadLosesNothing) {
+  TestCluster cluster({.workers = 4, .file_bytes = 400000});
+  cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(1)); });
+  const auto stream = cluster.reader().Open("data", std::nullopt);
+  std::atomic<bool> done = false;
+  std::thread changer([&] {
+    for (int64_t budget = 1; !done; budget = budget * 3 % 65537) {
+      EXPECT_TRUE(cluster.link().SetBudget(budget).ok());
+      std::this_thread::yield();
+    }
+  });
+  const auto result = testing::Drain(*stream);
+  done = true;
+  changer.join();
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.data, cluster.source());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,166 @@
+#include "tests/rpc/test_worker.h"
+
+#include <algorithm>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "gtest/gtest.h"
+#include "lib/rpc/messages.h"
+
+namespace sluice::testing {
+namespace {
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+using RawMethods = v1::SruService::WithRawCallbackMethod_ReadSru<
+    v1::SruService::WithRawCallbackMethod_ReadManifest<v1::SruService::Service>>;
+
+}  // namespace
+
+// Raw bytes out, so that an answer can be no message at all.
+class TestWorker::Service final : public RawMethods {
+ public:
+  explicit Service(const std::string& root) : store_(*StripeStore::Open(root)) {}
+
+  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* response) override {
+    v1::ReadSruRequest asked;
+    grpc::ByteBuffer bytes = *request;
+    EXPECT_TRUE(Parse(bytes, asked).ok());
+    const Fault fault = Decide(sru_fault_, asked);
+    v1::ReadSruResponse answer;
+    const absl::Status read = store_.Read(asked.worker(), asked.file(), asked.replica(), asked.offset(), asked.length(),
+                                          answer.mutable_data());
+    if (read.ok() && fault.edit) fault.edit(*answer.mutable_data());
+    *response = fault.kind == Fault::Kind::kGarbage ? GarbageBytes() : Serialize(answer);
+    return new Call(*this, fault, fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(read));
+  }
+
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override {
+    v1::ReadManifestRequest asked;
+    grpc::ByteBuffer bytes = *request;
+    EXPECT_TRUE(Parse(bytes, asked).ok());
+    const Fault fault = Decide(manifest_fault_, asked);
+    v1::ReadManifestResponse answer;
+    const auto total =
+        store_.ReadManifest(asked.worker(), asked.file(), asked.offset(), asked.length(), answer.mutable_data());
+    if (total.ok() && fault.edit) fault.edit(*answer.mutable_data());
+    if (total.ok()) answer.set_total_bytes(fault.manifest_bytes.value_or(*total));
+    *response = fault.kind == Fault::Kind::kGarbage ? GarbageBytes() : Serialize(answer);
+    return new Call(*this, fault, fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(total.status()));
+  }
+
+  void SpoilSrus(SruFault fault) {
+    absl::MutexLock lock(&mutex_);
+    sru_fault_ = std::move(fault);
+  }
+
+  void SpoilManifests(ManifestFault fault) {
+    absl::MutexLock lock(&mutex_);
+    manifest_fault_ = std::move(fault);
+  }
+
+  Counts counts() const {
+    absl::MutexLock lock(&mutex_);
+    return counts_;
+  }
+
+  bool Await(const std::function<bool(const Counts&)>& condition) const {
+    const auto met = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(counts_); };
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&met), kPatience);
+  }
+
+ private:
+  // Owns itself from construction to OnDone.
+  class Call final : public grpc::ServerUnaryReactor {
+   public:
+    Call(Service& service, const Fault& fault, grpc::Status status) : service_(service), hangs_(fault.kind == Fault::Kind::kHang), status_(std::move(status)) {
+      if (fault.kind == Fault::Kind::kError) status_ = grpc::Status(fault.code, "spoilt by the test");
+      service_.CountBegin();
+      if (hangs_) return;
+      if (fault.delay <= absl::ZeroDuration()) return Finish(status_);
+      timer_.emplace(service_.io_thread_.context());
+      timer_->expires_after(absl::ToChronoNanoseconds(fault.delay));
+      timer_->async_wait([this](const boost::system::error_code&) { Finish(status_); });
+    }
+
+    void OnCancel() override {
+      service_.CountCancel();
+      if (hangs_) Finish(grpc::Status::CANCELLED);
+    }
+
+    void OnDone() override {
+      service_.CountEnd();
+      delete this;
+    }
+
+   private:
+    Service& service_;
+    const bool hangs_;
+    grpc::Status status_;
+    std::optional<boost::asio::steady_timer> timer_;
+  };
+
+  // A field of length 100 in a message of three bytes.
+  static grpc::ByteBuffer GarbageBytes() {
+    grpc::Slice slice("\x0a\x64!");
+    return grpc::ByteBuffer(&slice, 1);
+  }
+
+  template <class Decision, class Request>
+  Fault Decide(const Decision& decision, const Request& request) {
+    Decision decide;
+    {
+      absl::MutexLock lock(&mutex_);
+      decide = decision;
+    }
+    return decide ? decide(request) : Healthy();
+  }
+
+  void CountBegin() {
+    absl::MutexLock lock(&mutex_);
+    ++counts_.requests;
+    counts_.most_open = std::max(counts_.most_open, ++counts_.open);
+  }
+
+  void CountCancel() {
+    absl::MutexLock lock(&mutex_);
+    ++counts_.cancelled;
+  }
+
+  void CountEnd() {
+    absl::MutexLock lock(&mutex_);
+    --counts_.open;
+  }
+
+  const StripeStore store_;
+  IoThread io_thread_;
+  mutable absl::Mutex mutex_;
+  SruFault sru_fault_;
+  ManifestFault manifest_fault_;
+  Counts counts_ ABSL_GUARDED_BY(mutex_);
+};
+
+TestWorker::TestWorker(const std::string& root) : service_(std::make_unique<Service>(root)) { Start(); }
+TestWorker::~TestWorker() { Stop(); }
+
+void TestWorker::SpoilSrus(SruFault fault) { service_->SpoilSrus(std::move(fault)); }
+void TestWorker::SpoilManifests(ManifestFault fault) { service_->SpoilManifests(std::move(fault)); }
+TestWorker::Counts TestWorker::counts() const { return service_->counts(); }
+bool TestWorker::Await(const std::function<bool(const Counts&)>& condition) const { return service_->Await(condition); }
+
+void TestWorker::Stop() { server_.reset(); }
+
+void TestWorker::Start() {
+  auto server = RpcServer::Start({.listen = {address_}, .drain_timeout = absl::ZeroDuration()}, *service_);
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  address_ = server_->addresses().front();
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,99 @@
+#include "lib/rpc/worker_channels.h"
+
+#include <chrono>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/rpc/listener.h"
+#include "tests/rpc/test_cluster.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::HasCode;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::SilentListener;
+using testing::TestWorker;
+
+TEST(WorkerChannelsTest, AcceptsAddressesOfEveryForm) {
+  for (const char* address : {"10.0.0.1:1", "worker-7.example.org:65535", "localhost:50051", "[::1]:80", "unix:/run/w",
+                              "unix-abstract:w", "dns:///w:1", "ipv4:127.0.0.1:1", "ipv6:[::1]:1"}) {
+    EXPECT_TRUE(WorkerChannels::Validate({address}).ok()) << address;
+  }
+}
+
+TEST(WorkerChannelsTest, RefusesWhatIsNotAnAddressAndQuotesIt) {
+  for (const char* address : {"", ":", ":80", "host", "host:", "host:0", "host:65536", "host:-1", "host:http",
+                              "host:80x", "host:99999999999999", "host: 80", "host:+80", " host:80", "host:80 ",
+                              "a b:80", "unix:", "dns:"}) {
+    const absl::Status status = WorkerChannels::Validate({"good:1", address});
+    EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument)) << address;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("\"", address, "\"")));
+  }
+}
+
+TEST(WorkerChannelsTest, RefusesNoWorkerAndMoreThanAStripeCanHave) {
+  EXPECT_THAT(WorkerChannels::Validate({}), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(WorkerChannels::Validate(std::vector<std::string>(65536, "w:1")).ok());
+  const absl::Status status = WorkerChannels::Validate(std::vector<std::string>(65537, "w:1"));
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("65537"));
+}
+
+class ConnectTest : public ::testing::Test {
+ protected:
+  ConnectTest() {
+    EXPECT_TRUE(testing::StripeBytes("x", {.root = folder_.path(), .file = "f", .workers = 1, .sru_bytes = 1}).ok());
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ConnectTest, ConnectsToAllWorkersThatAreThere) {
+  TestWorker a(folder_.path());
+  TestWorker b(folder_.path());
+  EXPECT_THAT(WorkerChannels({a.address(), b.address()}).Connect(testing::kPatience), IsEmpty());
+}
+
+TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
+  TestWorker there(folder_.path());
+  SilentListener gone;
+  gone.Close();
+  const auto started = std::chrono::steady_clock::now();
+  const WorkerChannels channels({gone.address(), there.address(), gone.address()});
+  EXPECT_THAT(channels.Connect(testing::kPatience), ElementsAre(0, 2));
+  EXPECT_LT(std::chrono::steady_clock::now() - started, absl::ToChronoMilliseconds(testing::kPatience / 2));
+}
+
+TEST_F(ConnectTest, GivesUpOnAListenerThatNeverAnswersTheHandshakeWhenTheTimeIsOver) {
+  TestWorker there(folder_.path());
+  SilentListener silent;
+  const auto started = std::chrono::steady_clock::now();
+  const WorkerChannels channels({silent.address(), there.address()});
+  EXPECT_THAT(channels.Connect(absl::Milliseconds(500)), ElementsAre(0));
+  const auto elapsed = std::chrono::steady_clock::now() - started;
+  EXPECT_GE(elapsed, std::chrono::milliseconds(500));
+  EXPECT_LT(elapsed, absl::ToChronoMilliseconds(testing::kPatience / 2));
+}
+
+TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
+  SilentListener silent;
+  SilentListener last;
+  std::vector<std::string> addresses(16, silent.address());
+  addresses.push_back(last.address());
+  const WorkerChannels channels(addresses);
+  EXPECT_EQ(channels.Connect(absl::Milliseconds(300)).size(), addresses.size());
+  EXPECT_TRUE(silent.HasConnection());
+  EXPECT_FALSE(last.HasConnection());
+}
+
+TEST_F(ConnectTest, TakesATimeWithoutEnd) {
+  TestWorker there(folder_.path());
+  EXPECT_THAT(WorkerChannels({there.address()}).Connect(absl::InfiniteDuration()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sluice

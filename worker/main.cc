@@ -1,0 +1,108 @@
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "sluice/v1/config.pb.h"
+
+#include "absl/strings/str_join.h"
+#include "lib/cli/logging.h"
+#include "lib/cli/program.h"
+#include "lib/cli/ready_file.h"
+#include "lib/cli/termination_signal.h"
+#include "lib/telemetry/io_thread.h"
+#include "worker/worker_config.h"
+#include "worker/worker_server.h"
+
+namespace sluice {
+namespace {
+
+class Worker {
+ public:
+  google::protobuf::Message& config() { return config_; }
+
+  void AddFlags(CLI::App& app) {
+    AddListFlag(
+        app, "--listen", "host:port to serve on, one or more; port 0 is a free one",
+        [this](const std::vector<std::string>& list) { config_.mutable_listen()->Assign(list.begin(), list.end()); });
+    const auto text = [&app](const char* name, std::function<void(const std::string&)> set, const char* help) {
+      app.add_option_function<std::string>(name, std::move(set), help);
+    };
+    text(
+        "--data", [this](const auto& value) { config_.set_data(value); }, "Folder that holds worker-NNNN folders");
+    text(
+        "--admin", [this](const auto& value) { config_.set_admin(value); }, "host:port of /metrics; default: none");
+    text(
+        "--think_time", [this](const auto& value) { config_.set_think_time(value); },
+        "Answer this much later, to test slow workers. Default 0");
+    text(
+        "--drain_timeout", [this](const auto& value) { config_.set_drain_timeout(value); },
+        "How long SIGTERM waits for calls under way. Default 10s");
+    text(
+        "--log_level", [this](const auto& value) { config_.set_log_level(value); },
+        "debug, info, warning or error. Default info");
+    app.add_flag_function(
+        "--reflection", [this](int64_t count) { config_.set_reflection(count > 0); }, "Serve gRPC reflection");
+    app.add_option("--ready_file", ready_file_, "Write the bound addresses here once serving, one a line");
+  }
+
+  absl::Status Configure() {
+    absl::Status status = SetLogLevel(config_.log_level());
+    if (!status.ok()) return status;
+    absl::StatusOr<WorkerOptions> options = ParseWorkerConfig(config_);
+    if (options.ok()) options_ = *std::move(options);
+    return options.status();
+  }
+
+  absl::Status Run() {
+    IoThread io_thread;
+    TerminationSignal termination(io_thread.context());
+    const absl::StatusOr<std::unique_ptr<WorkerServer>> server = WorkerServer::Start(options_, io_thread);
+    if (!server.ok()) return server.status();
+    const absl::Status announced = Announce(**server);
+    if (!announced.ok()) return announced;
+    const int signal = termination.Wait();
+    Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.rpc_server.drain_timeout}});
+    (*server)->Drain();
+    Log(LogLevel::kInfo, "stopped");
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Announce(const WorkerServer& server) const {
+    const absl::StatusOr<std::vector<uint32_t>> workers = server.store().Workers();
+    if (!workers.ok()) return workers.status();
+    if (workers->empty())
+      Log(LogLevel::kWarning, "no worker-NNNN folder is there yet; every read is NOT_FOUND", {{"data", options_.data}});
+    std::vector<std::string> addresses = server.addresses();
+    const std::string admin = server.admin_address();
+    Log(LogLevel::kInfo, "serving",
+        {{"listen", absl::StrJoin(addresses, ",")},
+         {"admin", admin},
+         {"data", options_.data},
+         {"workers", workers->size()}});
+    if (!admin.empty()) addresses.push_back(admin);
+    return WriteReadyFile(ready_file_, addresses);
+  }
+
+  v1::WorkerConfig config_;
+  std::string ready_file_;
+  WorkerOptions options_;
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::Worker worker;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "sluice-worker",
+                             .description = "Serves the SRUs of striped files, from a folder that sluice-stripe made.",
+                             .add_flags = [&](CLI::App& app) { worker.AddFlags(app); },
+                             .config = &worker.config(),
+                             .configure = [&] { return worker.Configure(); },
+                             .run = [&] { return worker.Run(); }});
+}

@@ -1,0 +1,62 @@
+#include "worker/worker_config.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/cli/units.h"
+#include "lib/telemetry/host_port.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kMaxTime = absl::Hours(1);  // what is above is a slip of the unit
+
+// What gRPC understands: it knows no "*:9100".
+absl::StatusOr<std::string> ListenAddress(const std::string& text) {
+  if (text.starts_with("unix:")) return text;
+  const absl::StatusOr<HostPort> address = ParseHostPort(text);
+  if (!address.ok()) return absl::InvalidArgumentError(absl::StrCat("listen: ", address.status().message()));
+  if (address->host.empty()) return absl::StrCat("[::]:", address->port);
+  return text;
+}
+
+absl::Status ParseListen(const v1::WorkerConfig& config, WorkerOptions& options) {
+  if (config.listen().empty()) return absl::InvalidArgumentError("listen: no address is given; give host:port");
+  for (const std::string& text : config.listen()) {
+    absl::StatusOr<std::string> address = ListenAddress(text);
+    if (!address.ok()) return address.status();
+    options.rpc_server.listen.push_back(*std::move(address));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseTimes(const v1::WorkerConfig& config, WorkerOptions& options) {
+  absl::Status status = ParseField("think_time", config.think_time(), ParseDuration, options.think_time);
+  status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
+  if (options.think_time > kMaxTime || options.rpc_server.drain_timeout > kMaxTime)
+    status.Update(absl::InvalidArgumentError(absl::StrCat("think_time ", config.think_time(), ", drain_timeout ",
+                                                          config.drain_timeout(), ": each must be at most ",
+                                                          absl::FormatDuration(kMaxTime))));
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) {
+  WorkerOptions options;
+  options.data = config.data();
+  options.admin = config.admin();
+  options.rpc_server.reflection = config.reflection();
+  absl::Status status = ParseListen(config, options);
+  status.Update(ParseTimes(config, options));
+  if (options.data.empty())
+    status.Update(absl::InvalidArgumentError("data: no folder is given; give the one with the worker-NNNN folders"));
+  if (!options.admin.empty()) {
+    const absl::Status admin = ParseHostPort(options.admin).status();
+    if (!admin.ok()) status.Update(absl::InvalidArgumentError(absl::StrCat("admin: ", admin.message())));
+  }
+  if (!status.ok()) return status;
+  return options;
+}
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "sluice/v1/config.pb.h"
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/rpc/rpc_server.h"
+
+namespace sluice {
+
+// The options of a worker, checked as far as that is possible without starting anything.
+struct WorkerOptions {
+  RpcServer::Options rpc_server;
+  std::string data;   // the folder that holds worker-NNNN folders
+  std::string admin;  // host:port; empty: none
+  absl::Duration think_time;
+};
+
+// InvalidArgument names the field of the config, its value and what it should be.
+absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config);
+
+}  // namespace sluice

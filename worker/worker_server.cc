@@ -1,0 +1,45 @@
+#include "worker/worker_server.h"
+
+#include <utility>
+
+namespace sluice {
+
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options, IoThread& io_thread) {
+  absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
+  if (!store.ok()) return store.status();
+  std::unique_ptr<WorkerServer> server(new WorkerServer(options, *std::move(store), io_thread));
+  const absl::Status admin = server->StartAdmin(options.admin, io_thread);
+  if (!admin.ok()) return admin;
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(options.rpc_server, server->service_);
+  if (!rpc_server.ok()) return rpc_server.status();
+  server->rpc_server_ = *std::move(rpc_server);
+  return server;
+}
+
+WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread)
+    : store_(std::move(store)),
+      metrics_(registry_),
+      service_(store_, metrics_, io_thread.context(), {.think_time = options.think_time}) {}
+
+absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
+  if (listen.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
+      io_thread.context(),
+      {.listen = listen, .name = "sluice-worker", .collectables = {&registry_, &process_metrics_}, .health = [this] {
+         return Health();
+       }});
+  if (!admin.ok()) return admin.status();
+  admin_ = *std::move(admin);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerServer::Health() const {
+  return draining_ ? absl::UnavailableError("draining") : absl::OkStatus();
+}
+
+void WorkerServer::Drain() {
+  draining_ = true;
+  rpc_server_->Drain();
+}
+
+}  // namespace sluice

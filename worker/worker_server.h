@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/rpc/rpc_server.h"
+#include "lib/rpc/sru_server.h"
+#include "lib/stripe/stripe_store.h"
+#include "lib/telemetry/admin_server.h"
+#include "lib/telemetry/io_thread.h"
+#include "lib/telemetry/process_metrics.h"
+#include "lib/telemetry/worker_metrics.h"
+#include "prometheus/registry.h"
+#include "worker/worker_config.h"
+
+namespace sluice {
+
+// A running worker: the stripes, the gRPC server on all of its addresses, and the admin server. One a process;
+// thread-safe. The IoThread outlives it.
+class WorkerServer {
+ public:
+  // Serves when it returns. The errors of StripeStore::Open, RpcServer::Start and AdminServer::Start.
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options, IoThread& io_thread);
+
+  // As they were given, with the port that was found for port 0.
+  const std::vector<std::string>& addresses() const { return rpc_server_->addresses(); }
+  std::string admin_address() const { return admin_ ? admin_->address() : ""; }
+  const StripeStore& store() const { return store_; }
+
+  // Takes no more calls and lets those under way finish, for at most the drain timeout; /healthz says "draining". After
+  // it nothing is under way.
+  void Drain();
+
+ private:
+  WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
+  absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
+  absl::Status Health() const;
+
+  const StripeStore store_;
+  prometheus::Registry registry_;
+  const ProcessMetrics process_metrics_;
+  WorkerMetrics metrics_;
+  SruServer service_;
+  std::atomic<bool> draining_ = false;
+  std::unique_ptr<AdminServer> admin_;
+  std::unique_ptr<RpcServer> rpc_server_;  // the last: its calls end before what they use
+};
+
+}  // namespace sluice

@@ -133,6 +133,7 @@ class Simulation {
   }
 
   nanoseconds Lateness() {
+    if (Chance(30)) return nanoseconds(0);
     if (Chance(5)) return RandomTime(4);  // a hiccup of the host
     return nanoseconds(Between(0, absl::ToInt64Nanoseconds(options_.profile.timer_jitter)));
   }
@@ -232,12 +233,13 @@ class Simulation {
   void Finish(uint64_t tag, CallEnd end) {
     if (std::exchange(answers_.at(tag).ended, true)) return;
     const CallId id = oracle_.call(tag).id;
-    const auto finish = [&](TimePoint now, std::vector<Action>& actions) {
+    const auto finish = [this, id, end](TimePoint now, std::vector<Action>& actions) {
       schedule_.OnFinished(now, id, end, actions);
       return true;
     };
     Do(finish, [&] { oracle_.Finished(tag, end); });
-    if (Chance(5)) Do(finish);  // a second time changes nothing
+    if (Chance(5)) Do(finish);  // a second time changes nothing, now or later
+    if (Chance(5)) Later(RandomTime(10), [this, finish] { Do(finish); });
   }
 
   void Later(nanoseconds delay, std::function<void()> run) {

@@ -18,6 +18,7 @@ int64_t BufferOf(const LinkProfile& profile) {
 ScheduleOracle::ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time)
     : options_(options),
       byte_time_(byte_time),
+      jitter_(absl::ToChronoNanoseconds(options.profile.timer_jitter)),
       buffer_(BufferOf(options.profile)),
       budget_(options.budget_bytes.value_or(buffer_)) {}
 
@@ -121,10 +122,14 @@ void ScheduleOracle::Send(uint64_t tag, CallId id) {
 
 void ScheduleOracle::CheckBatch(const Call& call, Block& block) {
   Expect(in_flight_calls() == block.in_flight, "two blocks were on the link");
-  Expect(call.batch == block.last_batch || now_ >= block.earliest_slot, "two batches met");
+  const bool opens_slot = call.batch != block.last_batch;
+  Expect(!opens_slot || now_ >= block.earliest_slot, "two batches met");
+  // Lateness within the jitter does not move the slots; more does. When the first of them began is not known here, only
+  // that it was not later than now.
+  block.earliest_slot = now_ - jitter_ + block.slot;
+  if (opens_slot) block.latest_slot = (block.last_batch < 0 ? now_ : block.latest_slot) + block.slot;
+  block.latest_slot = std::max(block.latest_slot, block.earliest_slot);
   block.last_batch = call.batch;
-  block.earliest_slot = now_ + block.slot - absl::ToChronoNanoseconds(options_.profile.timer_jitter);
-  block.latest_slot = now_ + block.slot;
 }
 
 void ScheduleOracle::EndWaiting(uint64_t tag) {
@@ -145,6 +150,10 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
 
 // What still waits has a reason to.
 void ScheduleOracle::CheckIdle() {
+  for (const Call& call : calls_) {
+    if (call.phase != Call::kInFlight) continue;
+    Expect(call.aborted == blocks_.at(call.block).cancelled, "a cancelled call was not aborted");
+  }
   bool first = true;
   for (const auto& [id, block] : blocks_) {
     if (block.waiting.empty()) continue;
@@ -177,8 +186,22 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
     if (!block.waiting.empty()) latest = std::min(latest, block.deadline);
   }
   Expect(next_timer <= latest, "the timer misses a deadline or a drained call");
-  const bool may_have_slots = options_.discipline == Discipline::kBatches;
-  Expect(next_timer == latest || may_have_slots, "a timer for nothing");
+  const Block* block = WaitsForSlot();
+  Expect(next_timer == latest || block != nullptr, "a timer for nothing");
+  // A call that does not fit may have had its slot, and then waits without a timer.
+  if (block == nullptr || !Fits(calls_.at(block->waiting.front()).cost)) return;
+  Expect(next_timer <= block->latest_slot, "the timer misses a slot");
+}
+
+// The block whose next batch may still wait for its slot; null when there is none.
+const ScheduleOracle::Block* ScheduleOracle::WaitsForSlot() const {
+  const auto waits = [](const auto& entry) { return !entry.second.waiting.empty(); };
+  const auto first = std::find_if(blocks_.begin(), blocks_.end(), waits);
+  if (options_.discipline != Discipline::kBatches || first == blocks_.end()) return nullptr;
+  const Block& block = first->second;
+  const bool its_turn = in_flight_calls() == block.in_flight && block.last_batch >= 0;
+  const bool opens_slot = calls_.at(block.waiting.front()).batch != block.last_batch;
+  return its_turn && opens_slot && block.latest_slot > now_ ? &block : nullptr;
 }
 
 void ScheduleOracle::Fail(const std::string& what) {
@@ -224,7 +247,7 @@ std::chrono::nanoseconds ScheduleOracle::SlotOf(int64_t payload_bytes) const {
   const auto round = absl::ToChronoNanoseconds(profile.propagation_rtt) + buffer_ * byte_time_;
   const auto transmission = (profile.frame_bytes + profile.ack_frame_bytes) * Packets(payload_bytes) * byte_time_;
   const auto step = absl::ToChronoNanoseconds(profile.timer_granularity);
-  const auto time = transmission + 2 * round + absl::ToChronoNanoseconds(profile.timer_jitter);
+  const auto time = transmission + 2 * round + jitter_;
   return (time + step - std::chrono::nanoseconds(1)) / step * step;
 }
 

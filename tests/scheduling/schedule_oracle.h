@@ -28,7 +28,7 @@ class ScheduleOracle {
     std::deque<uint64_t> waiting;  // tags, in the order in which they have to leave
     int64_t in_flight = 0;
     bool cancelled = false;
-    int64_t last_batch = -1;  // of the calls sent, and of the calls queued
+    int64_t last_batch = -1;  // of the calls sent
     int64_t queued_batches = 0;
     std::chrono::nanoseconds slot{0};
     TimePoint earliest_slot = TimePoint::min();  // two batches would meet before it
@@ -65,6 +65,7 @@ class ScheduleOracle {
   void CheckIdle();
   void CheckState(const ScheduleState& state);
   void CheckTimer(TimePoint next_timer);
+  const Block* WaitsForSlot() const;
   int64_t InFlightBytes() const;
   bool Fits(int64_t cost) const;
   int64_t Packets(int64_t payload_bytes) const;
@@ -72,6 +73,7 @@ class ScheduleOracle {
 
   const LinkSchedule::Options options_;
   const std::chrono::nanoseconds byte_time_;
+  const std::chrono::nanoseconds jitter_;
   const int64_t buffer_;
   int64_t budget_;
   TimePoint now_ = TimePoint::min();

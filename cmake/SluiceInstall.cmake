@@ -8,9 +8,8 @@ get_property(sluice_programs GLOBAL PROPERTY SLUICE_INSTALLED_PROGRAMS)
 set(sluice_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
 install(TARGETS ${sluice_targets} EXPORT sluice
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  COMPONENT development)
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${sluice_package_dir} FILE sluiceTargets.cmake
   COMPONENT development)
 install(DIRECTORY ${sluice_SOURCE_DIR}/lib/include/sluice DESTINATION include COMPONENT development)

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
 class App;
 }
 

@@ -4,7 +4,6 @@
 #include <exception>
 #include <iostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -93,10 +92,8 @@ int RunProgram(int argc, const char* const* argv, const Program& program) {
 }
 
 void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 std::function<void(const std::vector<std::string>&)> set) {
-  app.add_option_function<std::vector<std::string>>(name, std::move(set), help)
-      ->delimiter(',')
-      ->allow_extra_args(false);
+                 const std::function<void(const std::vector<std::string>&)>& set) {
+  app.add_option_function<std::vector<std::string>>(name, set, help)->delimiter(',')->allow_extra_args(false);
 }
 
 }  // namespace sluice

@@ -2,10 +2,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
 class App;
 }
 namespace google::protobuf {
@@ -37,6 +38,6 @@ int RunProgram(int argc, const char* const* argv, const Program& program);
 // A flag that may be given several times, or once with commas, and that replaces the list in the config file:
 // AddListFlag(app, "--workers", "...", [&](const std::vector<std::string>& list) {...clear, add...}).
 void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 std::function<void(const std::vector<std::string>&)> set);
+                 const std::function<void(const std::vector<std::string>&)>& set);
 
 }  // namespace sluice

@@ -18,7 +18,7 @@ namespace http = boost::beast::http;
 constexpr std::chrono::seconds kIdleTimeout{75};
 constexpr std::chrono::seconds kLingerTimeout{1};
 constexpr uint32_t kMaxHeaderBytes = 8192;
-constexpr size_t kMaxBufferBytes = 2 * kMaxHeaderBytes;
+constexpr size_t kMaxBufferBytes = size_t{2} * kMaxHeaderBytes;
 
 HttpReply ErrorReply(http::status status) {
   return {.status = status, .body = std::string(http::obsolete_reason(status)) + "\n"};

@@ -46,7 +46,7 @@ class HttpClient {
     while (input_.size() < header_bytes + body_bytes) {
       if (!ReceiveSome()) break;
     }
-    const std::string response = input_.substr(0, header_bytes + body_bytes);
+    std::string response = input_.substr(0, header_bytes + body_bytes);
     input_.erase(0, response.size());
     return response;
   }

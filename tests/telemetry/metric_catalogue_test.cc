@@ -45,16 +45,18 @@ MetricCatalogue Documented(const std::string& program) {
   return catalogue;
 }
 
-const std::set<std::string> kFreeLabels = {"version", "compiler"};
+std::set<std::string> FreeLabels() {
+  return {"version", "compiler"};
+}
 
 TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {
   const auto scraped = Scrape({&aggregator_registry_, &aggregator_metrics_, &process_metrics_});
-  EXPECT_EQ(CatalogueOf(scraped, kFreeLabels), Documented("Aggregator"));
+  EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Aggregator"));
 }
 
 TEST_F(MetricCatalogueTest, TheWorkerShowsWhatIsDocumented) {
   const auto scraped = Scrape({&worker_registry_, &process_metrics_});
-  EXPECT_EQ(CatalogueOf(scraped, kFreeLabels), Documented("Worker"));
+  EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Worker"));
 }
 
 // The text as a file, for promtool reads standard input only.

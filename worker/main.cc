@@ -28,8 +28,8 @@ class Worker {
     AddListFlag(
         app, "--listen", "host:port to serve on, one or more; port 0 is a free one",
         [this](const std::vector<std::string>& list) { config_.mutable_listen()->Assign(list.begin(), list.end()); });
-    const auto text = [&app](const char* name, std::function<void(const std::string&)> set, const char* help) {
-      app.add_option_function<std::string>(name, std::move(set), help);
+    const auto text = [&app](const char* name, const std::function<void(const std::string&)>& set, const char* help) {
+      app.add_option_function<std::string>(name, set, help);
     };
     text(
         "--data", [this](const auto& value) { config_.set_data(value); }, "Folder that holds worker-NNNN folders");
@@ -53,8 +53,9 @@ class Worker {
     absl::Status status = SetLogLevel(config_.log_level());
     if (!status.ok()) return status;
     absl::StatusOr<WorkerOptions> options = ParseWorkerConfig(config_);
-    if (options.ok()) options_ = *std::move(options);
-    return options.status();
+    if (!options.ok()) return options.status();
+    options_ = *std::move(options);
+    return absl::OkStatus();
   }
 
   absl::Status Run() {
@@ -62,7 +63,7 @@ class Worker {
     TerminationSignal termination(io_thread.context());
     const absl::StatusOr<std::unique_ptr<WorkerServer>> server = WorkerServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
-    const absl::Status announced = Announce(**server);
+    absl::Status announced = Announce(**server);
     if (!announced.ok()) return announced;
     const int signal = termination.Wait();
     Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.rpc_server.drain_timeout}});

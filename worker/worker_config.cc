@@ -52,7 +52,7 @@ absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) 
   if (options.data.empty())
     status.Update(absl::InvalidArgumentError("data: no folder is given; give the one with the worker-NNNN folders"));
   if (!options.admin.empty()) {
-    const absl::Status admin = ParseHostPort(options.admin).status();
+    absl::Status admin = ParseHostPort(options.admin).status();
     if (!admin.ok()) status.Update(absl::InvalidArgumentError(absl::StrCat("admin: ", admin.message())));
   }
   if (!status.ok()) return status;

@@ -8,7 +8,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
   if (!store.ok()) return store.status();
   std::unique_ptr<WorkerServer> server(new WorkerServer(options, *std::move(store), io_thread));
-  const absl::Status admin = server->StartAdmin(options.admin, io_thread);
+  absl::Status admin = server->StartAdmin(options.admin, io_thread);
   if (!admin.ok()) return admin;
   absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(options.rpc_server, server->service_);
   if (!rpc_server.ok()) return rpc_server.status();

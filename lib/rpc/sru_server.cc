@@ -76,8 +76,8 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
   // Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC has more threads.
   absl::Status Read(const v1::ReadSruRequest& request, v1::ReadSruResponse& response) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = server_.store_.Read(request.worker(), request.file(), request.replica(),
-                                                    request.offset(), request.length(), response.mutable_data());
+    absl::Status status = server_.store_.Read(request.worker(), request.file(), request.replica(), request.offset(),
+                                              request.length(), response.mutable_data());
     server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
     return status;
   }

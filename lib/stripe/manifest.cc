@@ -69,7 +69,7 @@ absl::Status ValidateStripeShape(uint32_t sru_bytes, uint32_t workers, uint32_t 
 }
 
 absl::Status ValidateManifest(const v1::Manifest& manifest) {
-  const absl::Status shape = ValidateStripeShape(manifest.sru_bytes(), manifest.workers(), manifest.replicas());
+  absl::Status shape = ValidateStripeShape(manifest.sru_bytes(), manifest.workers(), manifest.replicas());
   if (!shape.ok()) return shape;
   const uint64_t max_file_bytes = kMaxSrus * manifest.sru_bytes();
   if (manifest.file_bytes() > max_file_bytes)
@@ -98,7 +98,7 @@ absl::StatusOr<v1::Manifest> DecodeManifest(std::string_view stored) {
   v1::Manifest manifest;
   if (!manifest.ParseFromArray(message->data(), static_cast<int>(message->size())))
     return absl::DataLossError("manifest is corrupted: its checksum is right, but it is not a Manifest message");
-  const absl::Status status = ValidateManifest(manifest);
+  absl::Status status = ValidateManifest(manifest);
   if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("manifest: ", status.message()));
   return manifest;
 }

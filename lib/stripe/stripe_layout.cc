@@ -8,7 +8,7 @@
 namespace sluice {
 
 absl::StatusOr<StripeLayout> StripeLayout::Create(v1::Manifest manifest) {
-  const absl::Status status = ValidateManifest(manifest);
+  absl::Status status = ValidateManifest(manifest);
   if (!status.ok()) return status;
   return StripeLayout(std::move(manifest));
 }

@@ -31,15 +31,15 @@ void RemoveTree(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<StripeStaging>> StripeStaging::Create(const std::string& root, std::string_view file,
                                                                      uint32_t workers, bool replace) {
-  const absl::Status valid = ValidateFileName(file);
+  absl::Status valid = ValidateFileName(file);
   if (!valid.ok()) return valid;
   std::unique_ptr<StripeStaging> staging(new StripeStaging(root, file, workers));
-  const absl::Status opened = staging->OpenRoot();
+  absl::Status opened = staging->OpenRoot();
   if (!opened.ok()) return opened;
-  const absl::Status inspected = staging->InspectWorkers(replace);
+  absl::Status inspected = staging->InspectWorkers(replace);
   if (!inspected.ok()) return inspected;
   for (uint32_t worker = 0; worker < workers; ++worker) {
-    const absl::Status made = staging->MakeWorker(worker);
+    absl::Status made = staging->MakeWorker(worker);
     if (!made.ok()) return made;
   }
   return staging;

@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<std::string>> StripeStore::Files(uint32_t worker) con
 
 absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                                uint32_t length, std::string* out) const {
-  const absl::Status checked = CheckLength(length);
+  absl::Status checked = CheckLength(length);
   if (!checked.ok()) return checked;
   const absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
   if (!stripe.ok()) return stripe.status();
@@ -111,7 +111,7 @@ absl::StatusOr<uint64_t> StripeStore::StripeBytes(uint32_t worker, std::string_v
 
 absl::StatusOr<uint64_t> StripeStore::ReadManifest(uint32_t worker, std::string_view file, uint64_t offset,
                                                    uint32_t length, std::string* out) const {
-  const absl::Status checked = CheckLength(length);
+  absl::Status checked = CheckLength(length);
   if (!checked.ok()) return checked;
   const absl::StatusOr<RegularFile> manifest = OpenFile(worker, file, std::string(kManifestFileName));
   if (!manifest.ok()) return manifest.status();
@@ -119,7 +119,7 @@ absl::StatusOr<uint64_t> StripeStore::ReadManifest(uint32_t worker, std::string_
     return absl::OutOfRangeError(
         absl::StrCat("the manifest has ", manifest->bytes, " bytes; wanted some from ", offset));
   const auto there = static_cast<uint32_t>(std::min<uint64_t>(length, manifest->bytes - offset));
-  const absl::Status read = ReadAt(manifest->fd.get(), offset, there, out);
+  absl::Status read = ReadAt(manifest->fd.get(), offset, there, out);
   if (!read.ok()) return read;
   return manifest->bytes;
 }
@@ -130,7 +130,7 @@ absl::StatusOr<FileDescriptor> StripeStore::OpenWorker(uint32_t worker) const {
 
 absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenFile(uint32_t worker, std::string_view file,
                                                                const std::string& part) const {
-  const absl::Status valid = ValidateFileName(file);
+  absl::Status valid = ValidateFileName(file);
   if (!valid.ok()) return valid;
   const absl::StatusOr<FileDescriptor> worker_folder = OpenWorker(worker);
   if (!worker_folder.ok()) return worker_folder.status();

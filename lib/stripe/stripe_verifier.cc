@@ -75,7 +75,7 @@ class FileVerifier {
       return;
     }
     std::string ignored;
-    const absl::Status manifest = store_.ReadManifest(worker, file_, 0, 1, &ignored).status();
+    absl::Status manifest = store_.ReadManifest(worker, file_, 0, 1, &ignored).status();
     if (absl::IsNotFound(manifest)) Problem(worker, manifest.message());
     for (uint32_t replica = 0; replica < layout_->Replicas(); ++replica) VerifyStripe(worker, replica);
   }
@@ -99,8 +99,8 @@ class FileVerifier {
     std::string part;
     const uint32_t length = layout_->SruLength(sru);
     for (uint32_t done = 0; done < length; done += static_cast<uint32_t>(part.size())) {
-      const absl::Status read = store_.Read(worker, file_, replica, layout_->OffsetInStripe(sru) + done,
-                                            std::min(length - done, kMaxReadBytes), &part);
+      absl::Status read = store_.Read(worker, file_, replica, layout_->OffsetInStripe(sru) + done,
+                                      std::min(length - done, kMaxReadBytes), &part);
       if (!read.ok()) return Problem(worker, absl::StrCat("SRU ", sru, ": ", read.message()));
       found = Crc32c(part, found);
     }

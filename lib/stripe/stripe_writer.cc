@@ -37,7 +37,7 @@ class StripeInput {
     buffer.resize(kBufferBytes);
     size_t done = 0;
     while (done < buffer.size()) {
-      const absl::Status ready = WaitForInput();
+      absl::Status ready = WaitForInput();
       if (!ready.ok()) return ready;
       const ssize_t got = read(fd_, buffer.data() + done, buffer.size() - done);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -106,7 +106,7 @@ class StripeFiles {
 
   absl::Status AppendToAllReplicas(uint64_t sru, std::string_view data) {
     for (uint32_t replica = 0; replica < replicas_; ++replica) {
-      const absl::Status status = Append(StripeWorker(sru, replica, workers_), replica, data);
+      absl::Status status = Append(StripeWorker(sru, replica, workers_), replica, data);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -160,7 +160,7 @@ class ManifestBuilder {
 };
 
 absl::Status CheckSpec(const StripeSpec& spec) {
-  const absl::Status shape = ValidateStripeShape(spec.sru_bytes, spec.workers, spec.replicas);
+  absl::Status shape = ValidateStripeShape(spec.sru_bytes, spec.workers, spec.replicas);
   if (!shape.ok()) return shape;
   const uint64_t stripes = uint64_t{spec.workers} * spec.replicas;
   if (stripes <= kMaxStripes) return absl::OkStatus();
@@ -177,7 +177,7 @@ absl::Status StripeBuffer(std::string_view data, const StripeSpec& spec, StripeF
   while (!data.empty()) {
     if (builder.sru() >= spec.max_srus) return TooManySrus(spec);
     const std::string_view part = data.substr(0, builder.room());
-    const absl::Status written = files.AppendToAllReplicas(builder.sru(), part);
+    absl::Status written = files.AppendToAllReplicas(builder.sru(), part);
     if (!written.ok()) return written;
     builder.Add(part);
     data.remove_prefix(part.size());
@@ -203,7 +203,7 @@ absl::Status WriteManifests(const StripeStaging& staging, const v1::Manifest& ma
   for (uint32_t worker = 0; worker < manifest.workers(); ++worker) {
     const absl::StatusOr<FileDescriptor> file = staging.Open(worker, name, O_WRONLY | O_CREAT | O_EXCL);
     if (!file.ok()) return file.status();
-    const absl::Status written = WriteAll(file->get(), stored, staging.Describe(worker, name));
+    absl::Status written = WriteAll(file->get(), stored, staging.Describe(worker, name));
     if (!written.ok()) return written;
   }
   return absl::OkStatus();

@@ -154,6 +154,7 @@ TEST(BatchesTest, LargerAddedCallMakesLongerSlots) {
   link.Add(At(10ms), link.last_block(), 3000);
   FinishAll(link, At(20ms), {0, 2});
   EXPECT_THAT(link.Timer(At(kSlot)), ElementsAre("send 1", "send 3"));
+  EXPECT_EQ(link.next_timer(), At(kSlot + 28ms));
   FinishAll(link, At(30ms), {1, 3});
   EXPECT_THAT(link.Timer(At(kSlot + 28ms)), ElementsAre("send 4"));
   FinishAll(link, At(60ms), {4});

@@ -67,7 +67,7 @@ class InstantWorkers {
 void BM_Block(benchmark::State& state, Discipline discipline) {
   InstantWorkers link(state, MakeSchedule(discipline));
   const std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     link.Submit(calls);
     link.Drain();
   }
@@ -89,7 +89,7 @@ void BM_WaitingBlocks(benchmark::State& state) {
     link.Submit({{.response_bytes = kSruBytes}}, link.now() + std::chrono::hours(1 + (random >> 54)));
   };
   for (int64_t i = 0; i <= state.range(0); ++i) submit();
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     link.FinishOne();
     submit();
     benchmark::DoNotOptimize(link.schedule().NextTimer());

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <queue>
 #include <random>
 #include <string>
@@ -162,7 +163,7 @@ class Simulation {
 
   void CancelSome() {
     if (oracle_.blocks().empty()) return;
-    const auto block = std::next(oracle_.blocks().begin(), Between(0, oracle_.blocks().size() - 1));
+    const auto block = std::next(oracle_.blocks().begin(), Between(0, std::ssize(oracle_.blocks()) - 1));
     const BlockId id = block->first;
     Do(
         [&](TimePoint now, std::vector<Action>& actions) {
@@ -248,7 +249,7 @@ class Simulation {
 
   int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_() % (high - low + 1)); }
   bool Chance(int64_t percent) { return Between(1, 100) <= percent; }
-  int64_t Pick(std::initializer_list<int64_t> values) { return *(values.begin() + Between(0, values.size() - 1)); }
+  int64_t Pick(std::initializer_list<int64_t> values) { return *(values.begin() + Between(0, std::ssize(values) - 1)); }
   // Up to so many times what a full buffer takes to drain.
   nanoseconds RandomTime(int64_t buffers) {
     return nanoseconds(Between(0, buffers * buffer_bytes_ * byte_time_.count()));

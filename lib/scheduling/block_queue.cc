@@ -5,31 +5,31 @@
 
 namespace sluice {
 
-Block& BlockQueue::Add(TimePoint deadline) {
-  Block& block = blocks_[++last_id_];
+QueuedBlock& BlockQueue::Add(TimePoint deadline) {
+  QueuedBlock& block = blocks_[++last_id_];
   block.id = last_id_;
   block.deadline = deadline;
   return block;
 }
 
-void BlockQueue::Remove(Block& block) {
+void BlockQueue::Remove(QueuedBlock& block) {
   assert(block.ended());
   blocks_.erase(block.id);
 }
 
-Block* BlockQueue::Find(BlockId id) {
+QueuedBlock* BlockQueue::Find(BlockId id) {
   const auto found = blocks_.find(id);
   return found == blocks_.end() ? nullptr : &found->second;
 }
 
-void BlockQueue::PushWaiting(Block& block, Call& call) {
+void BlockQueue::PushWaiting(QueuedBlock& block, Call& call) {
   if (block.waiting.empty()) Link(block);
   call.phase = Call::Phase::kWaiting;
   call.block = &block;
   block.waiting.push_back(call);
 }
 
-Call& BlockQueue::PopWaiting(Block& block) {
+Call& BlockQueue::PopWaiting(QueuedBlock& block) {
   Call& call = block.waiting.front();
   block.waiting.pop_front();
   if (block.waiting.empty()) {
@@ -39,13 +39,13 @@ Call& BlockQueue::PopWaiting(Block& block) {
   return call;
 }
 
-void BlockQueue::Link(Block& block) {
+void BlockQueue::Link(QueuedBlock& block) {
   // A new block goes to the end. One that comes back with a retry belongs near the front: calls leave oldest block
   // first, so only blocks that came back as well can be before it.
-  const auto younger =
-      !waiting_.empty() && waiting_.back().id < block.id
-          ? waiting_.end()
-          : std::find_if(waiting_.begin(), waiting_.end(), [&](const Block& other) { return other.id > block.id; });
+  const auto younger = !waiting_.empty() && waiting_.back().id < block.id
+                           ? waiting_.end()
+                           : std::find_if(waiting_.begin(), waiting_.end(),
+                                          [&](const QueuedBlock& other) { return other.id > block.id; });
   waiting_.insert(younger, block);
   deadlines_.insert(block);
 }

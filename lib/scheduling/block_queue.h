@@ -16,8 +16,8 @@ namespace sluice {
 
 using SetHook = boost::intrusive::set_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// One block that has not ended, and its calls by phase.
-struct Block : ListHook, SetHook {
+// One block that has not ended, and its calls by phase. Not called Block: that is what readers get, in block_reader.h.
+struct QueuedBlock : ListHook, SetHook {
   BlockId id = 0;
   TimePoint deadline;
   CallList waiting;    // in the order in which they leave
@@ -35,36 +35,37 @@ struct Block : ListHook, SetHook {
 // thread-safe. Addresses hold until Remove.
 class BlockQueue {
  public:
-  Block& Add(TimePoint deadline);
-  void Remove(Block& block);  // has ended
-  Block* Find(BlockId id);    // null when the block has ended
+  QueuedBlock& Add(TimePoint deadline);
+  void Remove(QueuedBlock& block);  // has ended
+  QueuedBlock* Find(BlockId id);    // null when the block has ended
 
   // Queues a call behind the waiting ones of the block.
-  void PushWaiting(Block& block, Call& call);
+  void PushWaiting(QueuedBlock& block, Call& call);
   // Takes the first of them; there is one.
-  Call& PopWaiting(Block& block);
+  Call& PopWaiting(QueuedBlock& block);
 
   // Of the blocks with waiting calls: the oldest, and the one with the earliest deadline. Null when there is none.
-  Block* first_waiting() { return waiting_.empty() ? nullptr : &waiting_.front(); }
-  Block* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
-  const Block* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
+  QueuedBlock* first_waiting() { return waiting_.empty() ? nullptr : &waiting_.front(); }
+  QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
+  const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
 
  private:
   struct DeadlineKey {
     using type = std::pair<TimePoint, BlockId>;
-    type operator()(const Block& block) const { return {block.deadline, block.id}; }
+    type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
 
-  void Link(Block& block);
+  void Link(QueuedBlock& block);
 
   BlockId last_id_ = 0;
-  absl::node_hash_map<BlockId, Block> blocks_;
+  absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
   // Only blocks with waiting calls are linked here: nothing else can leave or expire.
-  boost::intrusive::list<Block, boost::intrusive::constant_time_size<false>> waiting_;
-  boost::intrusive::set<Block, boost::intrusive::key_of_value<DeadlineKey>, boost::intrusive::constant_time_size<false>>
+  boost::intrusive::list<QueuedBlock, boost::intrusive::constant_time_size<false>> waiting_;
+  boost::intrusive::set<QueuedBlock, boost::intrusive::key_of_value<DeadlineKey>,
+                        boost::intrusive::constant_time_size<false>>
       deadlines_;
 };
 

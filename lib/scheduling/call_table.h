@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-struct Block;
+struct QueuedBlock;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
@@ -23,7 +23,7 @@ struct Call : ListHook {
   bool opens_slot = false;  // batches: the first call of its batch
   int64_t cost_bytes = 0;   // of the budget
   uint64_t tag = 0;
-  Block* block = nullptr;
+  QueuedBlock* block = nullptr;
 };
 
 using CallList = boost::intrusive::list<Call, boost::intrusive::constant_time_size<false>>;

@@ -56,13 +56,13 @@ class LinkSchedule::Impl {
   void Enter(TimePoint now, std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);
 
-  bool MayLeave(Block& block);
-  void Queue(Block& block, const CallRequest& request, bool opens_slot);
-  void QueueInBatches(Block& block, absl::Span<const CallRequest> calls);
-  void Send(Block& block, std::vector<Action>& actions);
-  void EndWaiting(Block& block, Action::Kind kind, std::vector<Action>& actions);
+  bool MayLeave(QueuedBlock& block);
+  void Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot);
+  void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls);
+  void Send(QueuedBlock& block, std::vector<Action>& actions);
+  void EndWaiting(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
   void EndInFlight(Call& call, CallEnd end);
-  void RemoveIfEnded(Block& block);
+  void RemoveIfEnded(QueuedBlock& block);
   void Check() const;
 
   const Options options_;
@@ -73,7 +73,7 @@ class LinkSchedule::Impl {
   Budget budget_;
   CallTable calls_;
   BlockQueue blocks_;
-  Block* turn_ = nullptr;  // batches: the one block that may send until it ends
+  QueuedBlock* turn_ = nullptr;  // batches: the one block that may send until it ends
 
   int64_t in_flight_calls_ = 0;
   int64_t waiting_calls_ = 0;
@@ -85,7 +85,7 @@ absl::StatusOr<BlockId> LinkSchedule::Impl::Submit(TimePoint now, absl::Span<con
                                                    TimePoint deadline, std::vector<Action>& actions) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  Block& block = blocks_.Add(deadline);
+  QueuedBlock& block = blocks_.Add(deadline);
   const BlockId id = block.id;
   if (batched_) {
     QueueInBatches(block, calls);
@@ -117,7 +117,7 @@ absl::Status LinkSchedule::Impl::CheckSubmit(TimePoint now, absl::Span<const Cal
 
 absl::Status LinkSchedule::Impl::Add(TimePoint now, BlockId id, CallRequest request, std::vector<Action>& actions) {
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
-  Block* const block = blocks_.Find(id);
+  QueuedBlock* const block = blocks_.Find(id);
   if (block == nullptr) return absl::NotFoundError(absl::StrCat("block ", id, " has ended"));
   if (block->cancelled) return absl::CancelledError(absl::StrCat("block ", id, " was cancelled"));
   if (block->deadline <= std::max(now, now_)) {
@@ -142,7 +142,7 @@ void LinkSchedule::Impl::OnFinished(TimePoint now, CallId id, CallEnd end, std::
 
 void LinkSchedule::Impl::Cancel(TimePoint now, BlockId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Block* const block = blocks_.Find(id); block != nullptr && !block->cancelled) {
+  if (QueuedBlock* const block = blocks_.Find(id); block != nullptr && !block->cancelled) {
     block->cancelled = true;
     for (const Call& call : block->in_flight) actions.push_back({Action::Kind::kAbort, call.id, call.tag});
     EndWaiting(*block, Action::Kind::kDrop, actions);
@@ -157,7 +157,7 @@ void LinkSchedule::Impl::OnTimer(TimePoint now, std::vector<Action>& actions) {
 
 TimePoint LinkSchedule::Impl::NextTimer() const {
   TimePoint next = budget_.next_drain();
-  if (const Block* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
+  if (const QueuedBlock* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
   // A slot that has come and still holds its call back waits for room, not for time.
   if (turn_ != nullptr && !turn_->waiting.empty() && turn_->waiting.front().opens_slot && turn_->next_slot > now_) {
     next = std::min(next, turn_->next_slot);
@@ -186,7 +186,7 @@ ScheduleState LinkSchedule::Impl::State() const {
 void LinkSchedule::Impl::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
   budget_.Drain(now_);
-  for (Block* block = blocks_.first_to_expire(); block != nullptr && block->deadline <= now_;
+  for (QueuedBlock* block = blocks_.first_to_expire(); block != nullptr && block->deadline <= now_;
        block = blocks_.first_to_expire()) {
     EndWaiting(*block, Action::Kind::kExpire, actions);
   }
@@ -194,13 +194,14 @@ void LinkSchedule::Impl::Enter(TimePoint now, std::vector<Action>& actions) {
 
 // Strictly first in, first out: a smaller call further back would fit more often, and starve the large one in front.
 void LinkSchedule::Impl::Admit(std::vector<Action>& actions) {
-  for (Block* block = blocks_.first_waiting(); block != nullptr && MayLeave(*block); block = blocks_.first_waiting()) {
+  for (QueuedBlock* block = blocks_.first_waiting(); block != nullptr && MayLeave(*block);
+       block = blocks_.first_waiting()) {
     Send(*block, actions);
   }
   Check();
 }
 
-bool LinkSchedule::Impl::MayLeave(Block& block) {
+bool LinkSchedule::Impl::MayLeave(QueuedBlock& block) {
   const Call& call = block.waiting.front();
   if (batched_) {
     if (turn_ == nullptr) {
@@ -212,7 +213,7 @@ bool LinkSchedule::Impl::MayLeave(Block& block) {
   return budget_.Fits(call.cost_bytes);
 }
 
-void LinkSchedule::Impl::Queue(Block& block, const CallRequest& request, bool opens_slot) {
+void LinkSchedule::Impl::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot) {
   Call& call = calls_.Acquire();
   call.tag = request.tag;
   call.cost_bytes = BufferCostBytes(options_.profile, std::max<int64_t>(request.response_bytes, 1));
@@ -223,7 +224,7 @@ void LinkSchedule::Impl::Queue(Block& block, const CallRequest& request, bool op
 }
 
 // Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be.
-void LinkSchedule::Impl::QueueInBatches(Block& block, absl::Span<const CallRequest> calls) {
+void LinkSchedule::Impl::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
   const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
   const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
   const BatchPlan plan = PlanBatches(options_.profile, budget_.bytes(), largest, static_cast<int64_t>(calls.size()));
@@ -234,7 +235,7 @@ void LinkSchedule::Impl::QueueInBatches(Block& block, absl::Span<const CallReque
   }
 }
 
-void LinkSchedule::Impl::Send(Block& block, std::vector<Action>& actions) {
+void LinkSchedule::Impl::Send(QueuedBlock& block, std::vector<Action>& actions) {
   Call& call = blocks_.PopWaiting(block);
   call.phase = Call::Phase::kInFlight;
   block.in_flight.push_back(call);
@@ -252,7 +253,7 @@ void LinkSchedule::Impl::Send(Block& block, std::vector<Action>& actions) {
   actions.push_back({Action::Kind::kSend, call.id, call.tag});
 }
 
-void LinkSchedule::Impl::EndWaiting(Block& block, Action::Kind kind, std::vector<Action>& actions) {
+void LinkSchedule::Impl::EndWaiting(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
   while (!block.waiting.empty()) {
     Call& call = blocks_.PopWaiting(block);
     actions.push_back({kind, call.id, call.tag});
@@ -264,7 +265,7 @@ void LinkSchedule::Impl::EndWaiting(Block& block, Action::Kind kind, std::vector
 }
 
 void LinkSchedule::Impl::EndInFlight(Call& call, CallEnd end) {
-  Block& block = *call.block;
+  QueuedBlock& block = *call.block;
   block.in_flight.erase(block.in_flight.iterator_to(call));
   if (end == CallEnd::kAborted) {
     budget_.ReleaseAborted(now_, call.cost_bytes);
@@ -277,7 +278,7 @@ void LinkSchedule::Impl::EndInFlight(Call& call, CallEnd end) {
   RemoveIfEnded(block);
 }
 
-void LinkSchedule::Impl::RemoveIfEnded(Block& block) {
+void LinkSchedule::Impl::RemoveIfEnded(QueuedBlock& block) {
   if (!block.ended()) return;
   if (turn_ == &block) turn_ = nullptr;
   blocks_.Remove(block);

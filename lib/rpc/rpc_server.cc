@@ -1,5 +1,6 @@
 #include "lib/rpc/rpc_server.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -14,8 +15,10 @@
 namespace sluice {
 namespace {
 
+constexpr absl::Duration kLongestDrain = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
+
 std::string WithPort(const std::string& address, int port) {
-  if (absl::StartsWith(address, "unix:")) return address;
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return address;
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
 }
 
@@ -30,6 +33,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   // By default two servers share a port, each with half of the connections, and nobody is told.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Requests are small and their window never has to grow. A probe of the bandwidth-delay product would send a ping with
+  // each answer, and an acknowledgement of its echo: two packets in ten through the bottleneck, and nobody's budget.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   std::vector<int> ports(options.listen.size(), 0);
   for (size_t i = 0; i < ports.size(); ++i) {
     builder.AddListeningPort(options.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
@@ -56,7 +62,8 @@ void RpcServer::Drain() {
   // Tells those who watch the health. gRPC 1.51 does not end their streams: with a watcher, a drain takes all of its
   // time.
   if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(drain_timeout_));
+  server_->Shutdown(std::chrono::system_clock::now() +
+                    absl::ToChronoMilliseconds(std::min(drain_timeout_, kLongestDrain)));
   server_->Wait();
   server_.reset();
 }

@@ -1,23 +1,32 @@
 #include "lib/rpc/fan_out.h"
 
-#include <grpc/support/time.h>
-#include <grpcpp/client_context.h>
-
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
+
+#include <grpc/support/time.h>
+#include <grpcpp/client_context.h>
 
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
 // A deadline on the monotonic clock, whatever the wall clock does meanwhile.
 gpr_timespec After(TimePoint::duration span) {
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(span).count();
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN));
+}
+
+// A worker that says CANCELLED, though nobody here has cancelled, has failed: it may be shutting down.
+grpc::Status WorkerStatus(const grpc::Status& status, bool aborted) {
+  if (status.error_code() != grpc::StatusCode::CANCELLED || aborted) return status;
+  return {grpc::StatusCode::UNAVAILABLE, "the worker cancelled the call: " + status.error_message()};
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {
@@ -80,12 +89,16 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     fan_out_.OnCallEnded();
   }
 
-  void Abort() override { context_.TryCancel(); }
+  void Abort() override {
+    aborted_ = true;
+    context_.TryCancel();
+  }
 
   // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
   // in the queue, alive.
   void OnCompletion(bool /*ok*/) override {
     metrics().ObserveSruTransfer(absl::FromChrono(Now() - sent_));
+    status_ = WorkerStatus(status_, aborted_);
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(response_);
     if (!status_.ok()) answer = ToAbsl(status_);
     const absl::Status verdict = fan_out_.handlers_.on_answer(fan_out_, spec_.tag, std::move(answer));
@@ -104,6 +117,7 @@ class FanOut::Call final : public ScheduledCall, public Completion {
   const TimePoint submitted_;
   TimePoint sent_;
   CallId id_;
+  std::atomic<bool> aborted_ = false;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> rpc_;
   grpc::ByteBuffer response_;
@@ -149,7 +163,9 @@ void FanOut::Add(FanOutCall call) {
   if (!status.ok()) added.EndUnsent(std::move(status));
 }
 
-void FanOut::Cancel() { link_.Cancel(block_); }
+void FanOut::Cancel() {
+  link_.Cancel(block_);
+}
 
 void FanOut::OnCallEnded() {
   std::shared_ptr<FanOut> last_reference;

@@ -4,11 +4,12 @@
 #include <cstring>
 #include <utility>
 
+#include "sluice/v1/sru_service.pb.h"
+
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/messages.h"
 #include "lib/rpc/sru_ranges.h"
 #include "lib/stripe/manifest.h"
-#include "sluice/v1/sru_service.pb.h"
 
 namespace sluice {
 namespace {
@@ -19,8 +20,11 @@ constexpr uint32_t kWorkersAsked = 3;
 
 }  // namespace
 
-void ManifestFetch::Start(ReaderCore& core, std::string file, TimePoint deadline, Callback callback) {
-  std::shared_ptr<ManifestFetch>(new ManifestFetch(core, std::move(file), deadline, std::move(callback)))->AskWorker();
+std::shared_ptr<ManifestFetch> ManifestFetch::Start(ReaderCore& core, std::string file, TimePoint deadline,
+                                                    Callback callback) {
+  std::shared_ptr<ManifestFetch> fetch(new ManifestFetch(core, std::move(file), deadline, std::move(callback)));
+  fetch->AskWorker();
+  return fetch;
 }
 
 ManifestFetch::ManifestFetch(ReaderCore& core, std::string file, TimePoint deadline, Callback callback)
@@ -56,12 +60,36 @@ void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
                      .timeout = core_.options().sru_timeout,
                      .tag = offset});
   }
+  int round = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    round = ++round_;
+  }
   auto self = shared_from_this();
-  FanOut::Handlers handlers{.on_answer = [self](FanOut&, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer)
-                            { return self->OnAnswer(tag, std::move(answer)); },
-                            .on_end = [self] { self->OnEnd(); }};
+  FanOut::Handlers handlers{
+      .on_answer = [self](FanOut&, size_t tag,
+                          absl::StatusOr<grpc::ByteBuffer> answer) { return self->OnAnswer(tag, std::move(answer)); },
+      .on_end = [self] { self->OnEnd(); }};
   auto started = core_.StartFanOut(std::move(calls), deadline_, std::move(handlers));
-  if (!started.ok()) callback_(started.status());
+  if (!started.ok()) return callback_(started.status());
+  bool cancelled = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    cancelled = cancelled_;
+    // It may have ended already, and the next one begun.
+    if (round == round_) fan_out_ = *started;
+  }
+  if (cancelled) (*started)->Cancel();
+}
+
+void ManifestFetch::Cancel() {
+  std::shared_ptr<FanOut> fan_out;
+  {
+    absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
+    fan_out = fan_out_.lock();
+  }
+  if (fan_out) fan_out->Cancel();
 }
 
 absl::Status ManifestFetch::OnAnswer(size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
@@ -105,22 +133,29 @@ void ManifestFetch::OnEnd() {
   if (have < total) return AskRanges(have, total);
   auto layout = Decode();
   if (!layout.ok()) return OnWorkerFailed(layout.status());
+  if ((*layout)->Workers() > core_.channels().size()) return callback_(TooManyWorkers((*layout)->Workers()));
   core_.KeepLayout(file_, *layout);
   callback_(std::move(layout));
 }
 
 void ManifestFetch::OnWorkerFailed(absl::Status why) {
   const bool another = worker_ + 1 < std::min<size_t>(kWorkersAsked, core_.channels().size());
-  if (another && !absl::IsCancelled(why) && !absl::IsFailedPrecondition(why)) {
+  if (another && !absl::IsCancelled(why)) {
     ++worker_;
     return AskWorker();
   }
   if (absl::IsNotFound(why)) {
-    return callback_(absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
+    return callback_(
+        absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
   }
-  const absl::StatusCode code = absl::IsFailedPrecondition(why) ? why.code() : ReaderCode(why.code());
-  callback_(absl::Status(code, absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
-                                                  core_.channels().address(worker_), "): ", why.message())));
+  callback_(
+      absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
+                                                        core_.channels().address(worker_), "): ", why.message())));
+}
+
+absl::Status ManifestFetch::TooManyWorkers(uint32_t workers) const {
+  return absl::FailedPreconditionError(absl::StrCat("file \"", file_, "\" is striped over ", workers,
+                                                    " workers; this reader has ", core_.channels().size()));
 }
 
 absl::StatusOr<std::shared_ptr<const StripeLayout>> ManifestFetch::Decode() {
@@ -132,10 +167,6 @@ absl::StatusOr<std::shared_ptr<const StripeLayout>> ManifestFetch::Decode() {
   if (!manifest.ok()) return absl::DataLossError(manifest.status().message());
   auto layout = StripeLayout::Create(*std::move(manifest));
   if (!layout.ok()) return absl::DataLossError(layout.status().message());
-  if (layout->Workers() > core_.channels().size()) {
-    return absl::FailedPreconditionError(absl::StrCat("the file is striped over ", layout->Workers(),
-                                                      " workers; this reader has ", core_.channels().size()));
-  }
   return std::make_shared<const StripeLayout>(*std::move(layout));
 }
 

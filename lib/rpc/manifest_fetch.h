@@ -19,7 +19,11 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
 
   // Calls back once, on any thread. NotFound: no worker asked knows the file. FailedPrecondition: it is striped over
   // more workers than the reader has.
-  static void Start(ReaderCore& core, std::string file, TimePoint deadline, Callback callback);
+  static std::shared_ptr<ManifestFetch> Start(ReaderCore& core, std::string file, TimePoint deadline,
+                                              Callback callback);
+
+  // Calls back with Cancelled, unless it has called back before. Thread-safe.
+  void Cancel();
 
  private:
   ManifestFetch(ReaderCore& core, std::string file, TimePoint deadline, Callback callback);
@@ -30,6 +34,7 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnEnd();
   void OnWorkerFailed(absl::Status why);
+  absl::Status TooManyWorkers(uint32_t workers) const;
   absl::StatusOr<std::shared_ptr<const StripeLayout>> Decode();
 
   ReaderCore& core_;
@@ -44,6 +49,9 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
   bool size_known_ ABSL_GUARDED_BY(mutex_) = false;
   bool first_range_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  int round_ ABSL_GUARDED_BY(mutex_) = 0;  // of requests
+  std::weak_ptr<FanOut> fan_out_ ABSL_GUARDED_BY(mutex_);  // the one under way
 };
 
 }  // namespace sluice

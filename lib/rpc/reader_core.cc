@@ -26,10 +26,29 @@ absl::StatusCode ReaderCode(absl::StatusCode worker_code) {
   }
 }
 
+void ReaderGate::Close() {
+  absl::MutexLock lock(&mutex_);
+  closed_ = true;
+  mutex_.Await(absl::Condition(this, &ReaderGate::Empty));
+}
+
+bool ReaderGate::Enter() {
+  absl::MutexLock lock(&mutex_);
+  if (closed_) return false;
+  ++passes_;
+  return true;
+}
+
+void ReaderGate::Leave() {
+  absl::MutexLock lock(&mutex_);
+  --passes_;
+}
+
 ReaderCore::ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options)
     : link_(std::move(link)), channels_(std::move(channels)), options_(std::move(options)) {}
 
 ReaderCore::~ReaderCore() {
+  gate_->Close();
   std::vector<std::weak_ptr<FanOut>> under_way;
   {
     absl::MutexLock lock(&mutex_);

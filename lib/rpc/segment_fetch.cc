@@ -5,11 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "sluice/v1/sru_service.pb.h"
+
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/messages.h"
 #include "lib/stripe/crc32c.h"
 #include "lib/telemetry/aggregator_metrics.h"
-#include "sluice/v1/sru_service.pb.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +20,9 @@ namespace {
 constexpr uint64_t kMinChunkBytes = 64 << 10;
 constexpr uint64_t kMaxChunkBytes = 1 << 20;
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
 // Asking the same worker again may help. Another replica is always worth the question.
 bool IsTransient(const absl::Status& status) {
@@ -39,15 +42,13 @@ BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
 absl::StatusOr<std::shared_ptr<SegmentFetch>> SegmentFetch::Start(ReaderCore& core, Spec spec,
                                                                   std::function<void()> on_progress) {
   std::shared_ptr<SegmentFetch> fetch(new SegmentFetch(core, std::move(spec), std::move(on_progress)));
-  FanOut::Handlers handlers{
-      .on_answer = [fetch](FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer)
-      { return fetch->OnAnswer(fan_out, tag, std::move(answer)); },
-      .on_end = [fetch] { fetch->OnEnd(); }};
+  FanOut::Handlers handlers{.on_answer =
+                                [fetch](FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+                                  return fetch->OnAnswer(fan_out, tag, std::move(answer));
+                                },
+                            .on_end = [fetch] { fetch->OnEnd(); }};
   auto fan_out = core.StartFanOut(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
-  if (!fan_out.ok()) {
-    if (absl::IsResourceExhausted(fan_out.status())) core.metrics().CountBlock(BlockOutcome::kRefused);
-    return fan_out.status();
-  }
+  if (!fan_out.ok()) return fan_out.status();
   absl::MutexLock lock(&fetch->mutex_);
   // The two hold each other until the fan-out has ended, which may have been before this line.
   if (!fetch->ended_) fetch->fan_out_ = *std::move(fan_out);
@@ -109,7 +110,9 @@ uint32_t SegmentFetch::WorkerFor(const Range& range) const {
   return spec_.layout->Worker(spec_.first_sru + range.sru, ReplicaFor(range));
 }
 
-uint64_t SegmentFetch::SruLength(uint64_t sru) const { return spec_.layout->SruLength(spec_.first_sru + sru); }
+uint64_t SegmentFetch::SruLength(uint64_t sru) const {
+  return spec_.layout->SruLength(spec_.first_sru + sru);
+}
 
 uint64_t SegmentFetch::OffsetInSegment(uint64_t sru) const {
   const StripeLayout& layout = *spec_.layout;
@@ -136,8 +139,8 @@ absl::Status SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer) {
   v1::ReadSruResponse response;
   if (absl::Status parsed = Parse(answer, response); !parsed.ok()) return parsed;
   if (response.data().size() != range.length) {
-    return absl::DataLossError(absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length,
-                                            " were asked for"));
+    return absl::DataLossError(
+        absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length, " were asked for"));
   }
   std::memcpy(data_.data() + OffsetInSegment(range.sru) + range.offset, response.data().data(), range.length);
   return absl::OkStatus();
@@ -168,17 +171,19 @@ absl::Status SegmentFetch::OnRangeStored(const Range& range) {
   return absl::OkStatus();
 }
 
-void SegmentFetch::OnRangeFailed(FanOut& fan_out, const Range& range, const absl::Status& why, bool whole_sru) {
+// Ranges of an SRU that does not match may come from different replicas, since each was tried again by itself. Then the
+// attempt is that of the SRU, so that no replica is left out.
+void SegmentFetch::OnRangeFailed(FanOut& fan_out, Range range, const absl::Status& why, bool whole_sru) {
   std::vector<FanOutCall> retries;
   bool failed = false;
   {
     absl::MutexLock lock(&mutex_);
     if (srus_[range.sru].state != SruState::kPending) return;
+    if (whole_sru) range.attempt = srus_[range.sru].attempt;
     if (MayRetry(range, why)) {
-      Range next = range;
-      ++next.attempt;
-      const std::vector<Range> again = whole_sru ? RangesOf(range.sru, next.attempt) : std::vector<Range>{next};
-      if (whole_sru) srus_[range.sru].open_ranges = static_cast<int>(again.size());
+      ++range.attempt;
+      const std::vector<Range> again = whole_sru ? RangesOf(range.sru, range.attempt) : std::vector<Range>{range};
+      if (whole_sru) srus_[range.sru] = {.open_ranges = static_cast<int>(again.size()), .attempt = range.attempt};
       for (const Range& retry : again) retries.push_back(CallFor(retry));
     } else {
       GiveUp(range, why);
@@ -210,9 +215,9 @@ void SegmentFetch::GiveUp(const Range& range, const absl::Status& why) {
 absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why) const {
   const uint32_t worker = WorkerFor(range);
   return absl::Status(ReaderCode(why.code()),
-                      absl::StrCat("SRU ", spec_.first_sru + range.sru, " of file \"", spec_.file, "\": worker ", worker,
-                                   " (", core_.channels().address(worker), "), attempt ", range.attempt + 1, ": ",
-                                   absl::StatusCodeToString(why.code()), ": ", why.message()));
+                      absl::StrCat("SRU ", spec_.first_sru + range.sru, " of file \"", spec_.file, "\": worker ",
+                                   worker, " (", core_.channels().address(worker), "), attempt ", range.attempt + 1,
+                                   ": ", absl::StatusCodeToString(why.code()), ": ", why.message()));
 }
 
 void SegmentFetch::OnEnd() {

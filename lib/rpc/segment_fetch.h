@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/read_stream.h"
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,13 +16,12 @@
 #include "lib/rpc/fan_out.h"
 #include "lib/rpc/reader_core.h"
 #include "lib/stripe/stripe_layout.h"
-#include "sluice/read_stream.h"
 
 namespace sluice {
 
 // A run of SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large to
-// be held at once. Asks the next replica when a worker fails, checks every SRU against the manifest, and hands the bytes
-// out in order while later ones still arrive. Lives until its last call has ended. Thread-safe; one consumer.
+// be held at once. Asks the next replica when a worker fails, checks every SRU against the manifest, and hands the
+// bytes out in order while later ones still arrive. Lives until its last call has ended. Thread-safe; one consumer.
 class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
  public:
   struct Spec {
@@ -47,6 +48,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   struct Sru {
     SruState state = SruState::kPending;
     int open_ranges = 0;
+    int attempt = 0;  // of the SRU as a whole; its ranges may have been tried more often
     bool from_replica = false;
     std::string missing_reason;
   };
@@ -71,7 +73,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   absl::Status Store(const Range& range, grpc::ByteBuffer& answer);
   absl::Status CheckSru(uint64_t sru) const;
   absl::Status OnRangeStored(const Range& range);
-  void OnRangeFailed(FanOut& fan_out, const Range& range, const absl::Status& why, bool whole_sru);
+  void OnRangeFailed(FanOut& fan_out, Range range, const absl::Status& why, bool whole_sru);
   bool MayRetry(const Range& range, const absl::Status& why) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(const Range& range, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Describe(const Range& range, const absl::Status& why) const;

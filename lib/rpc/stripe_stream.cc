@@ -6,15 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "lib/rpc/manifest_fetch.h"
 #include "lib/stripe/stripe_name.h"
+#include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kSegmentsInMemory = 2;
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
 // The point `timeout` from now; the end of time for an infinite one.
 TimePoint After(absl::Duration timeout) {
@@ -37,11 +39,17 @@ absl::StatusOr<ReadPart> ReadStream::Next() {
 
 StripeStream::StripeStream(ReaderCore& core, std::string file, std::optional<uint64_t> block,
                            const ReadOptions& options)
-    : core_(core), file_(std::move(file)), block_(block), options_(options), deadline_(After(options.timeout)) {}
+    : core_(core),
+      gate_(core.gate()),
+      file_(std::move(file)),
+      block_(block),
+      options_(options),
+      deadline_(After(options.timeout)) {}
 
 // Nobody can call any more: progress reaches the stream through weak pointers only.
 StripeStream::~StripeStream() {
-  for (const auto& fetch : fetches_) fetch->Cancel();
+  if (const ReaderGate::Pass pass(*gate_); pass) StopFetching();
+  if (waiter_) waiter_(absl::CancelledError("the read was dropped"));
 }
 
 void StripeStream::Next(Callback callback) {
@@ -90,19 +98,16 @@ void StripeStream::Pump() {
 
 void StripeStream::Step() {
   bool cancelled = false;
+  bool waiting = false;
   {
     absl::MutexLock lock(&mutex_);
     cancelled = cancelled_;
-    if (!waiter_ && !(cancelled && !ended_)) return;
+    waiting = waiter_ != nullptr;
   }
-  absl::StatusOr<std::optional<ReadPart>> part = absl::CancelledError("the read was cancelled");
-  if (!cancelled) part = Produce();
-  if (part.ok() && !part->has_value()) return;
-  if (!part.ok()) {
-    ended_ = true;
-    for (const auto& fetch : fetches_) fetch->Cancel();
-    fetches_.clear();
-  }
+  if (!waiting && !cancelled) return;
+  auto part = Advance(cancelled);
+  if (!waiting || (part.ok() && !part->has_value())) return;
+  ended_ |= !part.ok();
   Callback waiter;
   {
     absl::MutexLock lock(&mutex_);
@@ -116,8 +121,24 @@ void StripeStream::Step() {
   }
 }
 
-absl::StatusOr<std::optional<ReadPart>> StripeStream::Produce() {
+absl::StatusOr<std::optional<ReadPart>> StripeStream::Advance(bool cancelled) {
   if (ended_) return absl::FailedPreconditionError("the read has ended");
+  const ReaderGate::Pass pass(*gate_);
+  if (!pass) return absl::CancelledError("the reader is gone");
+  absl::StatusOr<std::optional<ReadPart>> part = absl::CancelledError("the read was cancelled");
+  if (!cancelled) part = Produce();
+  if (!part.ok()) StopFetching();
+  if (absl::IsResourceExhausted(part.status())) core_.metrics().CountBlock(BlockOutcome::kRefused);
+  return part;
+}
+
+void StripeStream::StopFetching() {
+  if (manifest_) manifest_->Cancel();
+  for (const auto& fetch : fetches_) fetch->Cancel();
+  fetches_.clear();
+}
+
+absl::StatusOr<std::optional<ReadPart>> StripeStream::Produce() {
   if (!layout_) return Begin();
   if (absl::Status started = StartFetches(); !started.ok()) return started;
   if (!fetches_.empty()) return TakeFromFront();
@@ -157,20 +178,23 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Begin() {
 }
 
 void StripeStream::AskForLayout() {
-  if (std::exchange(asked_, true)) return;
-  ManifestFetch::Start(core_, file_, BlockDeadline(),
-                       [weak = weak_from_this()](absl::StatusOr<std::shared_ptr<const StripeLayout>> found) {
-                         const auto self = weak.lock();
-                         if (!self) return;
-                         {
-                           absl::MutexLock lock(&self->mutex_);
-                           self->found_ = std::move(found);
-                         }
-                         self->Pump();
-                       });
+  if (manifest_) return;
+  manifest_ =
+      ManifestFetch::Start(core_, file_, BlockDeadline(),
+                           [weak = weak_from_this()](absl::StatusOr<std::shared_ptr<const StripeLayout>> found) {
+                             const auto self = weak.lock();
+                             if (!self) return;
+                             {
+                               absl::MutexLock lock(&self->mutex_);
+                               self->found_ = std::move(found);
+                             }
+                             self->Pump();
+                           });
 }
 
-TimePoint StripeStream::BlockDeadline() const { return std::min(deadline_, After(core_.options().block_timeout)); }
+TimePoint StripeStream::BlockDeadline() const {
+  return std::min(deadline_, After(core_.options().block_timeout));
+}
 
 absl::Status StripeStream::StartFetches() {
   while (next_sru_ < end_sru_ && fetches_.size() < kSegmentsInMemory) {

@@ -5,11 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "sluice/read_stream.h"
+
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "lib/rpc/manifest_fetch.h"
 #include "lib/rpc/reader_core.h"
 #include "lib/rpc/segment_fetch.h"
-#include "sluice/read_stream.h"
 
 namespace sluice {
 
@@ -31,6 +33,8 @@ class StripeStream final : public ReadStream, public std::enable_shared_from_thi
  private:
   void Pump();
   void Step();
+  absl::StatusOr<std::optional<ReadPart>> Advance(bool cancelled);
+  void StopFetching();
   absl::StatusOr<std::optional<ReadPart>> Produce();
   absl::StatusOr<std::optional<ReadPart>> Begin();
   void AskForLayout();
@@ -40,7 +44,8 @@ class StripeStream final : public ReadStream, public std::enable_shared_from_thi
   TimePoint BlockDeadline() const;
   std::function<void()> PumpLater();
 
-  ReaderCore& core_;
+  ReaderCore& core_;  // touched with a pass of the gate only
+  const std::shared_ptr<ReaderGate> gate_;
   const std::string file_;
   const std::optional<uint64_t> block_;
   const ReadOptions options_;
@@ -54,13 +59,13 @@ class StripeStream final : public ReadStream, public std::enable_shared_from_thi
   std::optional<absl::StatusOr<std::shared_ptr<const StripeLayout>>> found_ ABSL_GUARDED_BY(mutex_);
 
   // Touched by the steps only.
-  bool asked_ = false;
+  std::shared_ptr<ManifestFetch> manifest_;
   std::shared_ptr<const StripeLayout> layout_;
   uint64_t next_sru_ = 0;
   uint64_t end_sru_ = 0;
   std::deque<std::shared_ptr<SegmentFetch>> fetches_;  // in the order of the file
   ReadSummary summary_;
-  bool ended_ = false;
+  bool ended_ = false;  // and the consumer knows
 };
 
 }  // namespace sluice

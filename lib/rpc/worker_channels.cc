@@ -1,31 +1,30 @@
 #include "lib/rpc/worker_channels.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "lib/stripe/manifest.h"
+#include "lib/telemetry/host_port.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kHandshakesAtOnce = 16;
+constexpr absl::Duration kLongest = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
 
 absl::Status ValidateAddress(absl::string_view address) {
   for (absl::string_view scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:"}) {
     if (address.substr(0, scheme.size()) == scheme && address.size() > scheme.size()) return absl::OkStatus();
   }
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == absl::string_view::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 1 || port > 65535) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(std::string_view(address.data(), address.size()));
+  if (!parsed.ok() || parsed->host.empty() || parsed->port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker address \"", address, "\" is not host:port with a port between 1 and 65535"));
   }
@@ -80,8 +79,8 @@ WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses) {
 
 std::vector<size_t> WorkerChannels::Connect(absl::Duration timeout) const {
   // gRPC waits on the wall clock here; a jump of it makes this wait shorter or longer, and loses nothing.
-  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
-  for (size_t first = 0; first < size(); first += kHandshakesAtOnce) {
+  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(std::min(timeout, kLongest));
+  for (size_t first = 0; first < size() && std::chrono::system_clock::now() < deadline; first += kHandshakesAtOnce) {
     const size_t end = std::min(first + kHandshakesAtOnce, size());
     for (size_t i = first; i < end; ++i) workers_[i].channel->GetState(/*try_to_connect=*/true);
     for (size_t i = first; i < end; ++i) AwaitHandshake(*workers_[i].channel, deadline);

@@ -73,7 +73,8 @@ TEST_F(RpcServerTest, TakesAFreePortForPortZero) {
 TEST_F(RpcServerTest, ServesOnUnixSocketsAndNamesThemAsGiven) {
   service_.let_go.Notify();
   testing::TemporaryFolder folder;
-  for (const std::string& address : {"unix:" + (folder.path() / "socket").string(), std::string("unix-abstract:s-test")}) {
+  for (const std::string& address :
+       {"unix:" + (folder.path() / "socket").string(), std::string("unix-abstract:s-test")}) {
     const auto server = RpcServer::Start({.listen = {address}}, service_);
     ASSERT_TRUE(server.ok()) << server.status();
     EXPECT_EQ((*server)->addresses()[0], address);

@@ -36,7 +36,9 @@ TestCluster::TestCluster(Options options) : options_(std::move(options)), source
 }
 
 TestCluster::~TestCluster() {
-  if (reader_) EXPECT_TRUE(AwaitIdle());
+  if (reader_) {
+    EXPECT_TRUE(AwaitIdle());
+  }
 }
 
 void TestCluster::MakeReader() {
@@ -69,7 +71,7 @@ double TestCluster::Metric(const std::string& name, const std::string& label_val
       const std::string value = metric.label.empty() ? "" : metric.label.front().value;
       if (value != label_value) continue;
       return family.type == prometheus::MetricType::Histogram ? static_cast<double>(metric.histogram.sample_count)
-                                                               : metric.counter.value;
+                                                              : metric.counter.value;
     }
   }
   ADD_FAILURE() << "no metric " << name << " with label " << label_value;

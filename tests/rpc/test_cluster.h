@@ -82,7 +82,7 @@ class TestCluster {
 struct ReadResult {
   absl::Status status;  // OK: it ended with its summary
   ReadHeader header;
-  std::string data;     // zeros where bytes are missing
+  std::string data;  // zeros where bytes are missing
   std::vector<ReadChunk> chunks;
   std::vector<MissingBytes> missing;
   ReadSummary summary;

@@ -25,16 +25,26 @@ inline constexpr absl::Duration kPatience = absl::Seconds(30);
 struct Fault {
   enum class Kind { kNone, kHang, kError, kGarbage };
   Kind kind = Kind::kNone;
-  grpc::StatusCode code = grpc::StatusCode::OK;      // kError
-  absl::Duration delay;                              // before whatever is answered
-  std::function<void(std::string& data)> edit;       // of the answer's bytes
-  std::optional<uint64_t> manifest_bytes;            // said to be the size of the whole manifest
+  grpc::StatusCode code = grpc::StatusCode::OK;  // kError
+  absl::Duration delay;                          // before whatever is answered
+  std::function<void(std::string& data)> edit;   // of the answer's bytes
+  std::optional<uint64_t> manifest_bytes;        // said to be the size of the whole manifest
 };
-inline Fault Healthy() { return {}; }
-inline Fault Hang() { return {.kind = Fault::Kind::kHang}; }
-inline Fault Error(grpc::StatusCode code) { return {.kind = Fault::Kind::kError, .code = code}; }
-inline Fault Garbage() { return {.kind = Fault::Kind::kGarbage}; }
-inline Fault Slow(absl::Duration delay) { return {.delay = delay}; }
+inline Fault Healthy() {
+  return {};
+}
+inline Fault Hang() {
+  return {.kind = Fault::Kind::kHang};
+}
+inline Fault Error(grpc::StatusCode code) {
+  return {.kind = Fault::Kind::kError, .code = code};
+}
+inline Fault Garbage() {
+  return {.kind = Fault::Kind::kGarbage};
+}
+inline Fault Slow(absl::Duration delay) {
+  return {.delay = delay};
+}
 inline Fault FlipByte() {
   return {.edit = [](std::string& data) { data.at(data.size() / 2) ^= 1; }};
 }

@@ -26,9 +26,9 @@ TEST(WorkerChannelsTest, AcceptsAddressesOfEveryForm) {
 }
 
 TEST(WorkerChannelsTest, RefusesWhatIsNotAnAddressAndQuotesIt) {
-  for (const char* address : {"", ":", ":80", "host", "host:", "host:0", "host:65536", "host:-1", "host:http",
-                              "host:80x", "host:99999999999999", "host: 80", "host:+80", " host:80", "host:80 ",
-                              "a b:80", "unix:", "dns:"}) {
+  for (const char* address :
+       {"", ":", ":80", "host", "host:", "host:0", "host:65536", "host:-1", "host:http", "host:80x",
+        "host:99999999999999", "host: 80", "host:+80", " host:80", "host:80 ", "a b:80", "unix:", "dns:"}) {
     const absl::Status status = WorkerChannels::Validate({"good:1", address});
     EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument)) << address;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("\"", address, "\"")));

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "sluice/link.h"
+#include "sluice/read_stream.h"
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "sluice/link.h"
-#include "sluice/read_stream.h"
 
 namespace sluice {
 
@@ -18,8 +19,8 @@ class ReaderCore;
 
 // One data block, or a whole file, in memory.
 struct Block {
-  std::string data;                    // zeros where bytes are missing
-  std::vector<MissingBytes> missing;   // only when partial results were allowed
+  std::string data;                   // zeros where bytes are missing
+  std::vector<MissingBytes> missing;  // only when partial results were allowed
   ReadSummary summary;
 };
 
@@ -28,15 +29,16 @@ struct Block {
 // them; do not call it from a callback.
 //
 // Errors of every read: NotFound (no such file), OutOfRange (no such block), InvalidArgument (a bad name, more calls
-// than the queue can ever hold), ResourceExhausted (the queue is full; nothing was sent), DeadlineExceeded, Cancelled,
+// than the queue can ever hold), ResourceExhausted (the queue is full; of a read that has begun, the rest was not sent),
+// FailedPrecondition (the file is striped over more workers than the reader has), DeadlineExceeded, Cancelled,
 // Unavailable (a worker failed and no replica is left), DataLoss (a checksum does not match and no replica is left).
 class BlockReader {
  public:
   struct Options {
-    std::vector<std::string> workers;                 // host:port, in the order of the stripe
-    absl::Duration sru_timeout = absl::Seconds(10);   // for one answer of one worker
-    absl::Duration block_timeout = absl::Seconds(60); // for one block, with waiting and retries
-    int attempts = 2;                                 // for one SRU; the next one asks the next replica
+    std::vector<std::string> workers;                  // host:port, in the order of the stripe
+    absl::Duration sru_timeout = absl::Seconds(10);    // for one answer of one worker
+    absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
+    int attempts = 2;                                  // for one SRU; the next one asks the next replica
     // A stream reads a data block larger than this in several goes, and holds at most two goes in memory.
     int64_t segment_bytes = 16 << 20;
     absl::Duration connect_timeout = absl::Seconds(5);  // for Connect

@@ -1,0 +1,302 @@
+#include "lib/rpc/fan_out.h"
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+#include "lib/rpc/messages.h"
+#include "lib/rpc/worker_channels.h"
+#include "tests/rpc/listener.h"
+#include "tests/rpc/test_cluster.h"
+
+namespace sluice {
+namespace {
+
+using testing::Error;
+using testing::Hang;
+using testing::HasCode;
+using testing::kPatience;
+using testing::Slow;
+using testing::TestCluster;
+
+// What the handlers of one fan-out were told, in order.
+class Record {
+ public:
+  FanOut::Handlers Handlers() {
+    return {.on_answer =
+                [this](FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+                  return OnAnswer(fan_out, tag, answer.status());
+                },
+            .on_end = [this] { OnEnd(); }};
+  }
+
+  absl::Status OnAnswer(FanOut& fan_out, size_t tag, const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      EXPECT_FALSE(ended_.HasBeenNotified()) << "an answer after the end";
+      answers_[tag].push_back(status);
+      ++answer_count_;
+    }
+    return then ? then(fan_out, tag, status) : absl::OkStatus();
+  }
+
+  void OnEnd() { ended_.Notify(); }  // a second time would be fatal
+
+  bool AwaitEnd() { return ended_.WaitForNotificationWithTimeout(kPatience); }
+  bool ended() const { return ended_.HasBeenNotified(); }
+  bool AwaitAnswers(size_t count) {
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return answer_count_ >= count; };
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&there), kPatience);
+  }
+  std::map<size_t, std::vector<absl::Status>> answers() {
+    absl::MutexLock lock(&mutex_);
+    return answers_;
+  }
+
+  std::function<absl::Status(FanOut&, size_t, const absl::Status&)> then;
+
+ private:
+  absl::Mutex mutex_;
+  absl::Notification ended_;
+  size_t answer_count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<size_t, std::vector<absl::Status>> answers_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FanOutTest : public ::testing::Test {
+ protected:
+  // The budget holds one answer of kBytes at a time.
+  static constexpr uint32_t kBytes = 1000;
+  FanOutTest()
+      : cluster_({.workers = 4, .file_bytes = 100000, .sru_bytes = kBytes, .schedule = {.budget_bytes = 1500}}) {
+    std::vector<std::string> addresses;
+    for (size_t i = 0; i < cluster_.size(); ++i) addresses.push_back(cluster_.worker(i).address());
+    channels_ = std::make_unique<WorkerChannels>(addresses);
+  }
+
+  LinkDriver& link() { return cluster_.link().driver(); }
+
+  FanOutCall Call(size_t worker, size_t tag, absl::Duration timeout = kPatience) {
+    v1::ReadSruRequest request;
+    request.set_file("data");
+    request.set_worker(static_cast<uint32_t>(worker));
+    request.set_length(kBytes);
+    return {.stub = &channels_->stub(worker),
+            .method = "/sluice.v1.SruService/ReadSru",
+            .request = Serialize(request),
+            .response_bytes = kBytes,
+            .timeout = timeout,
+            .tag = tag};
+  }
+
+  std::vector<FanOutCall> CallEach() {
+    std::vector<FanOutCall> calls;
+    for (size_t i = 0; i < cluster_.size(); ++i) calls.push_back(Call(i, i));
+    return calls;
+  }
+
+  static TimePoint In(absl::Duration time) {
+    return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(time);
+  }
+
+  absl::StatusOr<std::shared_ptr<FanOut>> Start(std::vector<FanOutCall> calls, TimePoint deadline = TimePoint::max()) {
+    return FanOut::Start(link(), std::move(calls), deadline, record_.Handlers());
+  }
+
+  TestCluster cluster_;
+  std::unique_ptr<WorkerChannels> channels_;
+  Record record_;
+};
+
+TEST_F(FanOutTest, EveryCallIsAnsweredOnceAndThenItEnds) {
+  ASSERT_TRUE(Start(CallEach()).ok());  // nobody holds it
+  ASSERT_TRUE(record_.AwaitEnd());
+  const auto answers = record_.answers();
+  ASSERT_EQ(answers.size(), 4u);
+  for (const auto& [tag, statuses] : answers) {
+    ASSERT_EQ(statuses.size(), 1u) << tag;
+    EXPECT_TRUE(statuses.front().ok()) << statuses.front();
+  }
+  EXPECT_EQ(cluster_.Requests(), 4);
+}
+
+TEST_F(FanOutTest, RefusesToStartWithTheErrorsOfTheSchedule) {
+  EXPECT_THAT(Start({}).status(), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Start(CallEach(), In(-absl::Seconds(1))).status(), HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_FALSE(record_.ended());
+  EXPECT_EQ(cluster_.Requests(), 0);
+}
+
+TEST_F(FanOutTest, OneCallAtATimeWhereTheBudgetHoldsOne) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
+  const auto fan_out = Start({Call(0, 0), Call(0, 1), Call(1, 2)});
+  ASSERT_TRUE(fan_out.ok());
+  ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  EXPECT_EQ(cluster_.link().State().in_flight_calls, 1);
+  EXPECT_EQ(cluster_.link().State().waiting_calls, 2);
+  (*fan_out)->Cancel();
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_EQ(cluster_.worker(0).counts().most_open, 1);
+  EXPECT_EQ(cluster_.worker(1).counts().requests, 0);
+}
+
+TEST_F(FanOutTest, AddFromOnAnswerKeepsItOpenUntilTheLastRetry) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::UNAVAILABLE); });
+  int retries = 0;
+  record_.then = [&](FanOut& fan_out, size_t tag, const absl::Status& status) {
+    if (!status.ok()) fan_out.Add(++retries < 5 ? Call(0, tag) : Call(1, tag));
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Start({Call(0, 7)}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  const auto answers = record_.answers();
+  ASSERT_EQ(answers.at(7).size(), 6u);
+  EXPECT_TRUE(answers.at(7).back().ok());
+  EXPECT_EQ(cluster_.worker(0).counts().requests, 5);
+}
+
+TEST_F(FanOutTest, CancelEndsWhatWaitsAtOnceAndWhatIsInFlightAtTheWorker) {
+  cluster_.SpoilSrus([](const auto&) { return Hang(); });
+  const auto fan_out = Start(CallEach());
+  ASSERT_TRUE(fan_out.ok());
+  ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  (*fan_out)->Cancel();
+  (*fan_out)->Cancel();
+  ASSERT_TRUE(record_.AwaitEnd());
+  for (const auto& [tag, statuses] : record_.answers()) {
+    ASSERT_EQ(statuses.size(), 1u) << tag;
+    EXPECT_THAT(statuses.front(), HasCode(absl::StatusCode::kCancelled)) << tag;
+  }
+  EXPECT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.cancelled == 1 && counts.open == 0; }));
+  EXPECT_EQ(cluster_.Requests(), 1);
+}
+
+TEST_F(FanOutTest, CancelAfterTheEndDoesNothing) {
+  const auto fan_out = Start(CallEach());
+  ASSERT_TRUE(fan_out.ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  (*fan_out)->Cancel();
+  EXPECT_EQ(record_.answers().size(), 4u);
+}
+
+TEST_F(FanOutTest, CancelFromOnAnswerEndsTheOthers) {
+  record_.then = [](FanOut& fan_out, size_t, const absl::Status&) {
+    fan_out.Cancel();
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Start(CallEach()).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_EQ(record_.answers().size(), 4u);
+  EXPECT_EQ(cluster_.Requests(), 1);
+}
+
+TEST_F(FanOutTest, ARetryOfACancelledBlockIsNotSent) {
+  cluster_.SpoilSrus([](const auto&) { return Hang(); });
+  record_.then = [&](FanOut& fan_out, size_t tag, const absl::Status&) {
+    if (tag < 100) fan_out.Add(Call(tag, tag + 100));
+    return absl::OkStatus();
+  };
+  const auto fan_out = Start(CallEach());
+  ASSERT_TRUE(fan_out.ok());
+  ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  (*fan_out)->Cancel();
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_EQ(record_.answers().size(), 8u);
+  EXPECT_EQ(cluster_.Requests(), 1);
+}
+
+TEST_F(FanOutTest, CancelRacesWithRetriesOfFailingCalls) {
+  cluster_.SpoilSrus([](const auto&) { return Error(grpc::StatusCode::UNAVAILABLE); });
+  ASSERT_TRUE(cluster_.link().SetBudget(100000).ok());
+  for (int round = 0; round < 50; ++round) {
+    Record record;
+    std::atomic<int> added = 0;
+    record.then = [&](FanOut& fan_out, size_t tag, const absl::Status& status) {
+      if (!absl::IsCancelled(status)) {
+        ++added;
+        fan_out.Add(Call(tag % 4, tag));
+      }
+      return status;
+    };
+    const auto fan_out = FanOut::Start(link(), CallEach(), TimePoint::max(), record.Handlers());
+    ASSERT_TRUE(fan_out.ok());
+    ASSERT_TRUE(record.AwaitAnswers(static_cast<size_t>(round % 8)));
+    (*fan_out)->Cancel();
+    ASSERT_TRUE(record.AwaitEnd());
+    size_t answers = 0;
+    for (const auto& [tag, statuses] : record.answers()) answers += statuses.size();
+    EXPECT_EQ(answers, 4u + static_cast<size_t>(added)) << "every call one answer";
+  }
+}
+
+TEST_F(FanOutTest, ADeadlineThatPassesWhileACallWaitsSendsNothing) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
+  const auto started = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Start({Call(0, 0), Call(1, 1), Call(2, 2)}, In(absl::Milliseconds(300))).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_GE(std::chrono::steady_clock::now() - started, std::chrono::milliseconds(300));
+  for (const auto& [tag, statuses] : record_.answers()) {
+    EXPECT_THAT(statuses.front(), HasCode(absl::StatusCode::kDeadlineExceeded)) << tag;
+  }
+  EXPECT_EQ(cluster_.worker(1).counts().requests, 0);
+  EXPECT_EQ(cluster_.worker(2).counts().requests, 0);
+  EXPECT_EQ(cluster_.Metric("sluice_timeouts_total", "queue_deadline"), 2);
+  EXPECT_EQ(cluster_.Metric("sluice_timeouts_total", "rpc_deadline"), 1);
+  EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "expired"), 2);
+}
+
+// The timer is set for the earliest deadline, whatever the order in which they came.
+TEST_F(FanOutTest, DeadlinesPassInTheirOwnOrder) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
+  const auto holder = Start({Call(0, 0)});
+  ASSERT_TRUE(holder.ok());
+  Record late;
+  Record early;
+  ASSERT_TRUE(FanOut::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(900)), late.Handlers()).ok());
+  ASSERT_TRUE(FanOut::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(100)), early.Handlers()).ok());
+  ASSERT_TRUE(early.AwaitEnd());
+  EXPECT_FALSE(late.ended());
+  ASSERT_TRUE(late.AwaitEnd());
+  (*holder)->Cancel();
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_EQ(cluster_.worker(1).counts().requests, 0);
+}
+
+TEST_F(FanOutTest, TheTimeoutOfACallCountsFromItsSending) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(300)); });
+  // The second waits for longer than its own timeout, and is answered.
+  ASSERT_TRUE(Start({Call(0, 0), Call(1, 1, absl::Milliseconds(250))}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_TRUE(record_.answers().at(1).front().ok()) << record_.answers().at(1).front();
+}
+
+TEST_F(FanOutTest, TimesWithoutEndAreTimes) {
+  ASSERT_TRUE(Start({Call(0, 0, absl::InfiniteDuration())}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_TRUE(record_.answers().at(0).front().ok()) << record_.answers().at(0).front();
+}
+
+TEST_F(FanOutTest, AWorkerThatCancelsIsAWorkerThatFailed) {
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
+  ASSERT_TRUE(Start({Call(0, 0)}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_THAT(record_.answers().at(0).front(), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "rpc_error"), 1);
+  EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "cancelled"), 0);
+}
+
+TEST_F(FanOutTest, CountsAnAnswerThatIsWorthNothingAsCorrupt) {
+  record_.then = [](FanOut&, size_t, const absl::Status&) { return absl::DataLossError("of no use"); };
+  ASSERT_TRUE(Start({Call(0, 0)}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  ASSERT_TRUE(cluster_.AwaitIdle());
+  EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "corrupt"), 1);
+  EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "ok"), 0);
+}
+
+}  // namespace
+}  // namespace sluice

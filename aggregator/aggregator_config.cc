@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/units.h"
-
-#include "absl/strings/str_cat.h"
+#include "lib/telemetry/host_port.h"
 
 namespace sluice {
 namespace {
@@ -28,11 +28,25 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Optio
   return LinkSchedule::Create(options).status();
 }
 
+absl::Status CheckAddress(absl::string_view field, const std::string& address) {
+  const absl::Status parsed = ParseHostPort(address).status();
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", parsed.message()));
+}
+
+absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
+  if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
+  absl::Status status;
+  if (config.listen().rfind("unix:", 0) != 0) status.Update(CheckAddress("listen", config.listen()));
+  if (!config.admin().empty()) status.Update(CheckAddress("admin", config.admin()));
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config) {
   AggregatorOptions options;
-  if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
+  absl::Status status = CheckAddresses(config);
   options.admin = config.admin();
   options.rpc_server.listen = {config.listen()};
   options.rpc_server.reflection = config.reflection();
@@ -40,7 +54,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
   if (!profile.ok()) return profile.status();
   options.link.schedule.profile = *profile;
-  absl::Status status = ParseSchedule(config.schedule(), options.link.schedule);
+  status.Update(ParseSchedule(config.schedule(), options.link.schedule));
 
   BlockReader::Options& reader = options.reader;
   reader.workers.assign(config.workers().begin(), config.workers().end());
@@ -49,7 +63,13 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseField("connect_timeout", config.connect_timeout(), ParseDuration, reader.connect_timeout));
   status.Update(ParseField("segment_bytes", config.segment_bytes(), ParseByteSize, reader.segment_bytes));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
-  if (config.has_attempts()) reader.attempts = config.attempts();
+  if (config.has_attempts()) {
+    reader.attempts = static_cast<int>(config.attempts());
+    if (reader.attempts != config.attempts()) {
+      status.Update(
+          absl::InvalidArgumentError(absl::StrCat("attempts is ", config.attempts(), "; it is far too large")));
+    }
+  }
   status.Update(BlockReader::Validate(reader));
   if (!status.ok()) return status;
   return options;

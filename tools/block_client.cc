@@ -1,12 +1,12 @@
 #include "tools/block_client.h"
 
+#include <chrono>
+#include <optional>
+
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
-
-#include <chrono>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "lib/stripe/crc32c.h"
@@ -47,6 +47,12 @@ class ReadCheck {
  private:
   absl::Status Begin(const v1::ReadHeader& header) {
     if (header_) return absl::DataLossError("the aggregator sent two headers");
+    if (header.block_bytes() == 0 || header.offset() > header.file_bytes() ||
+        header.length() > header.file_bytes() - header.offset()) {
+      return absl::DataLossError(absl::StrCat("the aggregator sent a header that is not sound: ", header.length(),
+                                              " bytes from ", header.offset(), " of ", header.file_bytes(),
+                                              ", in blocks of ", header.block_bytes()));
+    }
     header_ = header;
     next_ = header.offset();
     return sink_.on_header(header);
@@ -102,7 +108,8 @@ BlockClient::BlockClient(const std::string& address) : stub_(v1::BlockService::N
 absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request, absl::Duration timeout,
                                                   const Sink& sink) {
   grpc::ClientContext context;
-  if (timeout < absl::InfiniteDuration()) {
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);  // the wall clock of a deadline does not go much further
+  if (timeout < kForever) {
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
   }
   const auto reader = stub_->Read(&context, request);

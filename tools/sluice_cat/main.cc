@@ -23,7 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Milliseconds(Clock::duration span) { return std::chrono::duration<double, std::milli>(span).count(); }
+double Milliseconds(Clock::duration span) {
+  return std::chrono::duration<double, std::milli>(span).count();
+}
 
 // Follows the data blocks of a read: when each was complete. The time of a block is that since the one before it.
 class BlockTimes {
@@ -64,12 +66,14 @@ class Cat {
  public:
   void AddFlags(CLI::App& app) {
     app.add_option("--aggregator", aggregator_, "host:port or unix:PATH of the aggregator")->required();
-    app.add_option("--block", block_, "Read this data block only, counted from 0. Default: the whole file");
+    app.add_option("--block", block_, "Read this data block only, counted from 0. Default: the whole file")
+        ->check(CLI::NonNegativeNumber);  // CLI11 takes -1 for the largest number
     app.add_option("--output", output_, "Write to this file, which appears when it is complete. Default: stdout");
     app.add_flag("--partial", partial_, "Go on without the SRUs that cannot be had: zeros in their place, exit code 3");
     app.add_option("--timeout", timeout_text_, "For the whole read. Default: none");
     app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
-    app.add_option("--json_stats", json_stats_, "Write bytes, seconds, goodput and the time of each block to this file");
+    app.add_option("--json_stats", json_stats_,
+                   "Write bytes, seconds, goodput and the time of each block to this file");
     app.add_option("FILE", file_, "Name of the striped file")->required();
   }
 
@@ -87,27 +91,26 @@ class Cat {
     uint32_t crc32c = 0;
     v1::ReadHeader header;
     BlockTimes times;
-    const BlockClient::Sink sink{
-        .on_header =
-            [&](const v1::ReadHeader& first) {
-              header = first;
-              times.Begin(first);
-              return absl::OkStatus();
-            },
-        .on_data =
-            [&](uint64_t offset, std::string_view data) {
-              bytes += data.size();
-              crc32c = Crc32c(data, crc32c);
-              times.Reach(offset + data.size());
-              progress.Update(offset + data.size() - header.offset(), header.length());
-              return (*output)->Write(data);
-            },
-        .on_missing =
-            [&](const v1::MissingRange& missing) {
-              times.Reach(missing.offset() + missing.length());
-              missing_.push_back(missing);
-              return (*output)->WriteZeros(missing.length());
-            }};
+    const BlockClient::Sink sink{.on_header =
+                                     [&](const v1::ReadHeader& first) {
+                                       header = first;
+                                       times.Begin(first);
+                                       return absl::OkStatus();
+                                     },
+                                 .on_data =
+                                     [&](uint64_t offset, std::string_view data) {
+                                       bytes += data.size();
+                                       crc32c = Crc32c(data, crc32c);
+                                       times.Reach(offset + data.size());
+                                       progress.Update(offset + data.size() - header.offset(), header.length());
+                                       return (*output)->Write(data);
+                                     },
+                                 .on_missing =
+                                     [&](const v1::MissingRange& missing) {
+                                       times.Reach(missing.offset() + missing.length());
+                                       missing_.push_back(missing);
+                                       return (*output)->WriteZeros(missing.length());
+                                     }};
     const auto summary = BlockClient(aggregator_).Read(Request(), timeout_, sink);
     if (!summary.ok()) return summary.status();
     const bool whole = !block_ && missing_.empty();
@@ -145,13 +148,12 @@ class Cat {
   absl::Status Report(uint64_t bytes, const BlockTimes& times) const {
     if (json_stats_.empty()) return absl::OkStatus();
     const double seconds = times.Seconds();
-    return WriteJsonReport(json_stats_,
-                           {{"bytes", static_cast<double>(bytes)},
-                            {"seconds", seconds},
-                            {"goodput_bps", seconds > 0 ? 8.0 * static_cast<double>(bytes) / seconds : 0},
-                            {"block_ms", times.milliseconds()},
-                            {"block_p50_ms", Percentile(times.milliseconds(), 0.5)},
-                            {"block_p99_ms", Percentile(times.milliseconds(), 0.99)}});
+    return WriteJsonReport(json_stats_, {{"bytes", static_cast<double>(bytes)},
+                                         {"seconds", seconds},
+                                         {"goodput_bps", seconds > 0 ? 8.0 * static_cast<double>(bytes) / seconds : 0},
+                                         {"block_ms", times.milliseconds()},
+                                         {"block_p50_ms", Percentile(times.milliseconds(), 0.5)},
+                                         {"block_p99_ms", Percentile(times.milliseconds(), 0.99)}});
   }
 
   std::string aggregator_;

@@ -8,9 +8,10 @@ import xml.etree.ElementTree
 
 
 def reason(output):
-    # Our scripts say "SKIPPED: reason"; GoogleTest puts the reason on the line after "file:line: Skipped".
-    match = re.search(r"^SKIPPED: (.+)$|: Skipped\n(.+)$", output, re.MULTILINE)
-    return (match[1] or match[2]) if match else output.strip()[-300:] or "no reason given"
+    # Our scripts say "SKIPPED: reason", unittest "skipped 'reason'"; GoogleTest puts it on the line after "file:line:
+    # Skipped".
+    match = re.search(r"^SKIPPED: (.+)$|: Skipped\n(.+)$| skipped '(.+)'$", output, re.MULTILINE)
+    return next(filter(None, match.groups())) if match else output.strip()[-300:] or "no reason given"
 
 
 def main(report):

@@ -203,6 +203,8 @@ bool SegmentFetch::MayRetry(const Range& range, const absl::Status& why) const {
 }
 
 void SegmentFetch::GiveUp(const Range& range, const absl::Status& why) {
+  // The file may have been striped anew. Forgotten before the consumer can hear of the failure and read again.
+  if (!absl::IsCancelled(why)) core_.ForgetLayout(spec_.file);
   absl::Status reason = Describe(range, why);
   if (spec_.allow_partial && !absl::IsCancelled(why)) {
     srus_[range.sru].state = SruState::kMissing;
@@ -222,7 +224,6 @@ absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why)
 
 void SegmentFetch::OnEnd() {
   std::shared_ptr<FanOut> fan_out;
-  bool failed = false;
   {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
@@ -231,13 +232,10 @@ void SegmentFetch::OnEnd() {
     for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
       if (srus_[sru].state == SruState::kVerified) verified_bytes += SruLength(sru);
     }
-    failed = !status_.ok() || verified_bytes < data_.size();
     core_.metrics().CountBlock(OutcomeOf(status_, verified_bytes == data_.size()));
     core_.metrics().ObserveBlock(absl::FromChrono(Now() - started_),
                                  static_cast<double>(verified_bytes) / static_cast<double>(data_.size()));
   }
-  // It may have failed because the file was striped anew.
-  if (failed) core_.ForgetLayout(spec_.file);
   on_progress_();
 }
 

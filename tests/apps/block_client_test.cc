@@ -9,6 +9,7 @@
 #include <grpcpp/server_builder.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "lib/stripe/crc32c.h"
 
@@ -56,12 +57,27 @@ class ScriptedAggregator final : public v1::BlockService::Service {
  public:
   grpc::Status Read(grpc::ServerContext*, const v1::ReadRequest*,
                     grpc::ServerWriter<v1::ReadResponse>* writer) override {
-    for (const v1::ReadResponse& part : script) writer->Write(part);
+    // The client may have given up, and the next script be there, while this one is still read out.
+    const auto [parts, status] = Script();
+    for (const v1::ReadResponse& part : parts) writer->Write(part);
     return status;
   }
 
-  std::vector<v1::ReadResponse> script;
-  grpc::Status status;
+  void Say(std::vector<v1::ReadResponse> parts, grpc::Status status = grpc::Status::OK) {
+    absl::MutexLock lock(&mutex_);
+    parts_ = std::move(parts);
+    status_ = std::move(status);
+  }
+
+ private:
+  std::pair<std::vector<v1::ReadResponse>, grpc::Status> Script() {
+    absl::MutexLock lock(&mutex_);
+    return {parts_, status_};
+  }
+
+  absl::Mutex mutex_;
+  std::vector<v1::ReadResponse> parts_;
+  grpc::Status status_;
 };
 
 class BlockClientTest : public ::testing::Test {
@@ -75,8 +91,10 @@ class BlockClientTest : public ::testing::Test {
     client_ = std::make_unique<BlockClient>(absl::StrCat("127.0.0.1:", port));
   }
 
+  ~BlockClientTest() override { server_->Shutdown(); }
+
   absl::Status Read(std::vector<v1::ReadResponse> script, absl::Duration timeout = absl::Seconds(30)) {
-    aggregator_.script = std::move(script);
+    aggregator_.Say(std::move(script), status_);
     data_.clear();
     const BlockClient::Sink sink{.on_header = [](const v1::ReadHeader&) { return absl::OkStatus(); },
                                  .on_data =
@@ -93,6 +111,7 @@ class BlockClientTest : public ::testing::Test {
   std::unique_ptr<BlockClient> client_;
   std::string data_;
   absl::Status sink_status_;
+  grpc::Status status_;  // of the aggregator, after its script
 };
 
 TEST_F(BlockClientTest, TakesASoundRead) {
@@ -137,7 +156,7 @@ TEST_F(BlockClientTest, AnErrorOfTheSinkEndsTheReadWithIt) {
 }
 
 TEST_F(BlockClientTest, TheAggregatorsErrorIsTheReads) {
-  aggregator_.status = grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "no such block");
+  status_ = grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "no such block");
   EXPECT_EQ(Read({Header(0, 2)}), absl::OutOfRangeError("no such block"));
 }
 

@@ -69,8 +69,6 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
     if (!ok) {
       stream_->Cancel();
       Finish(grpc::Status::CANCELLED);
-    } else if (last_) {
-      Finish(grpc::Status::OK);
     } else {
       AskForPart();
     }
@@ -88,14 +86,14 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
 
   void OnPart(absl::StatusOr<ReadPart> part) {
     if (!part.ok()) return Finish(ToGrpc(part.status()));
-    last_ = std::holds_alternative<ReadSummary>(*part);
+    const bool last = std::holds_alternative<ReadSummary>(*part);
     response_ = ToResponse(*std::move(part));
+    if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
 
   const std::shared_ptr<ReadStream> stream_;
   v1::ReadResponse response_;
-  bool last_ = false;
 };
 
 }  // namespace

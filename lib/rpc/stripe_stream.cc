@@ -139,8 +139,15 @@ void StripeStream::StopFetching() {
 }
 
 absl::StatusOr<std::optional<ReadPart>> StripeStream::Produce() {
-  if (!layout_) return Begin();
+  std::optional<ReadPart> header;
+  if (!layout_) {
+    auto begun = Begin();
+    if (!begun.ok() || !begun->has_value()) return begun;
+    header = **std::move(begun);
+  }
+  // Before the header is handed out: the consumer's way to the next call is time in which the link could work.
   if (absl::Status started = StartFetches(); !started.ok()) return started;
+  if (header) return header;
   if (!fetches_.empty()) return TakeFromFront();
   ended_ = true;
   return summary_;

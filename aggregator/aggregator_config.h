@@ -2,10 +2,11 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "lib/rpc/rpc_server.h"
 #include "sluice/block_reader.h"
 #include "sluice/v1/config.pb.h"
+
+#include "absl/status/statusor.h"
+#include "lib/rpc/rpc_server.h"
 
 namespace sluice {
 

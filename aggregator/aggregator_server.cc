@@ -13,7 +13,8 @@ void LogUnconnected(const std::vector<std::string>& addresses) {
   for (size_t i = 0; i < addresses.size() && i < kNamed; ++i) {
     Log(LogLevel::kWarning, "worker does not answer; it is tried again when it is needed", {{"worker", addresses[i]}});
   }
-  if (addresses.size() > kNamed) Log(LogLevel::kWarning, "more workers do not answer", {{"count", addresses.size() - kNamed}});
+  if (addresses.size() > kNamed)
+    Log(LogLevel::kWarning, "more workers do not answer", {{"count", addresses.size() - kNamed}});
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "sluice/block_reader.h"
+
 #include "absl/status/statusor.h"
 #include "aggregator/aggregator_config.h"
 #include "lib/rpc/block_server.h"
@@ -11,7 +13,6 @@
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/process_metrics.h"
-#include "sluice/block_reader.h"
 
 namespace sluice {
 

@@ -1,15 +1,16 @@
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <functional>
 #include <memory>
 #include <string_view>
 
+#include <grpcpp/channel.h>
+
+#include "sluice/v1/block_service.grpc.pb.h"
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "sluice/v1/block_service.grpc.pb.h"
 
 namespace sluice {
 

@@ -1,10 +1,10 @@
 #include "tools/json_report.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <fstream>
 #include <iostream>
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,8 +26,7 @@ google::protobuf::Value ToValue(const JsonValue& value) {
 
 }  // namespace
 
-absl::Status WriteJsonReport(const std::string& path,
-                             std::initializer_list<std::pair<const char*, JsonValue>> fields) {
+absl::Status WriteJsonReport(const std::string& path, std::initializer_list<std::pair<const char*, JsonValue>> fields) {
   google::protobuf::Struct report;
   for (const auto& [name, value] : fields) (*report.mutable_fields())[name] = ToValue(value);
   std::string json;

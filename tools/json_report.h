@@ -14,7 +14,6 @@ namespace sluice {
 using JsonValue = std::variant<double, std::string, std::vector<double>>;
 
 // Writes the object to a file, or to stdout for "-". FailedPrecondition: the file cannot be written.
-absl::Status WriteJsonReport(const std::string& path,
-                             std::initializer_list<std::pair<const char*, JsonValue>> fields);
+absl::Status WriteJsonReport(const std::string& path, std::initializer_list<std::pair<const char*, JsonValue>> fields);
 
 }  // namespace sluice

@@ -1,10 +1,10 @@
 #include "lib/cli/progress_bar.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <string>
+
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "lib/cli/units.h"

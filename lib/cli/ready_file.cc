@@ -17,7 +17,8 @@ absl::Status WriteReadyFile(const std::string& path, const std::vector<std::stri
   file << absl::StrJoin(addresses, "\n") << "\n";
   file.close();
   if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write the ready file ", path, ": ", std::strerror(errno)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write the ready file ", path, ": ", std::strerror(errno)));
   }
   return absl::OkStatus();
 }

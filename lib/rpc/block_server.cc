@@ -102,8 +102,8 @@ grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServ
                                                               const v1::ReadRequest* request) {
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
   // gRPC owns the reactor until OnDone, which deletes it.
-  return new ReadReactor(reader_.Open(
-      request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)}));
+  return new ReadReactor(
+      reader_.Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)}));
 }
 
 }  // namespace sluice

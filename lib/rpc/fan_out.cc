@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include <grpc/support/time.h>
@@ -74,9 +75,11 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     sent_ = Now();
     metrics().ObserveQueueWait(absl::FromChrono(sent_ - submitted_));
     const auto timeout = absl::ToChronoNanoseconds(spec_.timeout);
-    context_.set_deadline(After(std::min<TimePoint::duration>(timeout, fan_out_.deadline_ - sent_)));
-    rpc_ = spec_.stub->PrepareUnaryCall(&context_, spec_.method, spec_.request, &fan_out_.link_.completion_queue());
+    context_.emplace().set_deadline(After(std::min<TimePoint::duration>(timeout, fan_out_.deadline_ - sent_)));
+    rpc_ = spec_.stub->PrepareUnaryCall(&*context_, spec_.method, spec_.request, &fan_out_.link_.completion_queue());
     rpc_->StartCall();
+    started_ = true;
+    if (aborted_) context_->TryCancel();
     rpc_->Finish(&response_, &status_, Completion::tag());
   }
 
@@ -89,9 +92,10 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     fan_out_.OnCallEnded();
   }
 
+  // It may come before Send, on another thread. Whichever comes second, this or Send's look at `aborted_`, cancels.
   void Abort() override {
     aborted_ = true;
-    context_.TryCancel();
+    if (started_) context_->TryCancel();
   }
 
   // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
@@ -117,8 +121,9 @@ class FanOut::Call final : public ScheduledCall, public Completion {
   const TimePoint submitted_;
   TimePoint sent_;
   CallId id_;
+  std::atomic<bool> started_ = false;
   std::atomic<bool> aborted_ = false;
-  grpc::ClientContext context_;
+  std::optional<grpc::ClientContext> context_;  // from Send on: a block may have thousands of calls that wait
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> rpc_;
   grpc::ByteBuffer response_;
   grpc::Status status_;

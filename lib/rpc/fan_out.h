@@ -1,14 +1,14 @@
 #pragma once
 
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/byte_buffer.h>
-
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -28,9 +28,9 @@ struct FanOutCall {
   grpc::GenericStub* stub = nullptr;  // outlives the fan-out
   std::string method;                 // "/package.Service/Method"
   grpc::ByteBuffer request;
-  int64_t response_bytes = 0;         // of the answer's message, as expected
-  absl::Duration timeout;             // from sending to the answer
-  size_t tag = 0;                     // comes back with the answer
+  int64_t response_bytes = 0;  // of the answer's message, as expected
+  absl::Duration timeout;      // from sending to the answer
+  size_t tag = 0;              // comes back with the answer
 };
 
 // Calls to many workers that go through the schedule of one link as one block. It lives until its last call has ended,
@@ -38,8 +38,8 @@ struct FanOutCall {
 class FanOut {
  public:
   struct Handlers {
-    // Once for each call. It may call Add and Cancel, and runs on any thread, at the same time as others. It returns its
-    // verdict: OK, or why the answer is worth nothing.
+    // Once for each call. It may call Add and Cancel, and runs on any thread, at the same time as others. It returns
+    // its verdict: OK, or why the answer is worth nothing.
     std::function<absl::Status(FanOut&, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer)> on_answer;
     // Once, after the last on_answer has returned.
     std::function<void()> on_end;

@@ -15,8 +15,8 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
   constexpr int kMaxThreads = 64;
   if (options.completion_threads < 1 || options.completion_threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("completion_threads is ", options.completion_threads,
-                                                   "; it must be between 1 and ", kMaxThreads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("completion_threads is ", options.completion_threads, "; it must be between 1 and ", kMaxThreads));
   }
   absl::StatusOr<LinkSchedule> schedule = LinkSchedule::Create(options.schedule);
   if (!schedule.ok()) return schedule.status();
@@ -32,12 +32,24 @@ Link::Link(Options options, LinkSchedule schedule)
 }
 
 // The gauges look at the driver, so it is the first to be forgotten and the first to go.
-Link::~Link() { metrics_->SetGaugeSource(nullptr); }
+Link::~Link() {
+  metrics_->SetGaugeSource(nullptr);
+}
 
-absl::Status Link::SetBudget(int64_t budget_bytes) { return driver_->SetBudget(budget_bytes); }
-ScheduleState Link::State() const { return driver_->State(); }
-const LinkSchedule::Options& Link::schedule_options() const { return driver_->options(); }
-const prometheus::Collectable& Link::gauges() const { return *metrics_; }
-prometheus::Registry& Link::registry() { return *options_.registry; }
+absl::Status Link::SetBudget(int64_t budget_bytes) {
+  return driver_->SetBudget(budget_bytes);
+}
+ScheduleState Link::State() const {
+  return driver_->State();
+}
+const LinkSchedule::Options& Link::schedule_options() const {
+  return driver_->options();
+}
+const prometheus::Collectable& Link::gauges() const {
+  return *metrics_;
+}
+prometheus::Registry& Link::registry() {
+  return *options_.registry;
+}
 
 }  // namespace sluice

@@ -8,7 +8,9 @@
 namespace sluice {
 namespace {
 
-TimePoint Now() { return std::chrono::steady_clock::now(); }
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
 
 }  // namespace
 
@@ -48,13 +50,14 @@ absl::Status LinkDriver::Drive(Event event) {
 }
 
 absl::Status LinkDriver::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block) {
-  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    absl::StatusOr<BlockId> submitted = schedule.Submit(now, calls, deadline, actions);
-    if (!submitted.ok()) return submitted.status();
-    block = *submitted;
-    RememberForPlan(calls);
-    return absl::OkStatus();
-  });
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions)
+                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     absl::StatusOr<BlockId> submitted = schedule.Submit(now, calls, deadline, actions);
+                     if (!submitted.ok()) return submitted.status();
+                     block = *submitted;
+                     RememberForPlan(calls);
+                     return absl::OkStatus();
+                   });
 }
 
 absl::Status LinkDriver::Add(BlockId block, CallRequest call) {

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <grpcpp/completion_queue.h>
-
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/steady_timer.hpp>
+#include <grpcpp/completion_queue.h>
+
+#include "sluice/link_schedule.h"
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -15,7 +16,6 @@
 #include "absl/types/span.h"
 #include "lib/telemetry/aggregator_metrics.h"
 #include "lib/telemetry/io_thread.h"
-#include "sluice/link_schedule.h"
 
 namespace sluice {
 

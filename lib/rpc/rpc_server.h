@@ -1,11 +1,11 @@
 #pragma once
 
-#include <grpcpp/impl/service_type.h>
-#include <grpcpp/server.h>
-
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server.h>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -24,7 +24,8 @@ class RpcServer {
     absl::Duration drain_timeout = absl::Seconds(10);
   };
 
-  // Serves when it returns. Unavailable: an address is taken, or not one of this machine. `service` outlives the server.
+  // Serves when it returns. Unavailable: an address is taken, or not one of this machine. `service` outlives the
+  // server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options, grpc::Service& service);
   ~RpcServer();
 

@@ -61,7 +61,8 @@ SegmentFetch::SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on
       on_progress_(std::move(on_progress)),
       started_(Now()),
       range_bytes_(core.RangeBytesFor(spec_.layout->SruBytes())),
-      data_(OffsetInSegment(spec_.srus), '\0'),
+      bytes_(OffsetInSegment(spec_.srus)),
+      data_(std::make_unique_for_overwrite<char[]>(bytes_)),
       srus_(spec_.srus) {}
 
 std::vector<FanOutCall> SegmentFetch::PlanCalls() {
@@ -142,13 +143,13 @@ absl::Status SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer) {
     return absl::DataLossError(
         absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length, " were asked for"));
   }
-  std::memcpy(data_.data() + OffsetInSegment(range.sru) + range.offset, response.data().data(), range.length);
+  std::memcpy(data_.get() + OffsetInSegment(range.sru) + range.offset, response.data().data(), range.length);
   return absl::OkStatus();
 }
 
 absl::Status SegmentFetch::CheckSru(uint64_t sru) const {
   const uint32_t expected = spec_.layout->SruCrc32c(spec_.first_sru + sru);
-  const uint32_t found = Crc32c(std::string_view(data_).substr(OffsetInSegment(sru), SruLength(sru)));
+  const uint32_t found = Crc32c({data_.get() + OffsetInSegment(sru), SruLength(sru)});
   if (found == expected) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("CRC32C is ", absl::Hex(found, absl::kZeroPad8), "; the manifest has ",
                                           absl::Hex(expected, absl::kZeroPad8)));
@@ -232,9 +233,9 @@ void SegmentFetch::OnEnd() {
     for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
       if (srus_[sru].state == SruState::kVerified) verified_bytes += SruLength(sru);
     }
-    core_.metrics().CountBlock(OutcomeOf(status_, verified_bytes == data_.size()));
+    core_.metrics().CountBlock(OutcomeOf(status_, verified_bytes == bytes_));
     core_.metrics().ObserveBlock(absl::FromChrono(Now() - started_),
-                                 static_cast<double>(verified_bytes) / static_cast<double>(data_.size()));
+                                 static_cast<double>(verified_bytes) / static_cast<double>(bytes_));
   }
   on_progress_();
 }
@@ -271,7 +272,7 @@ absl::StatusOr<std::optional<ReadPart>> SegmentFetch::Take() {
     AdvanceTo(end);
   }
   return ReadChunk{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
-                   .data = data_.substr(begin, end - begin)};
+                   .data = std::string(data_.get() + begin, end - begin)};
 }
 
 // One past the run of verified SRUs that begins with the first one not taken.

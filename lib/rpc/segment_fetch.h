@@ -91,7 +91,8 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
 
   // Ranges of different SRUs, and of one, never overlap, so their bytes are written without the lock; a range is read
   // only after its SRU was verified under it.
-  std::string data_;
+  const uint64_t bytes_;
+  const std::unique_ptr<char[]> data_;
 
   mutable absl::Mutex mutex_;
   std::vector<Sru> srus_ ABSL_GUARDED_BY(mutex_);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "lib/rpc/fan_out.h"
 #include "sluice/plan.h"
+
+#include "lib/rpc/fan_out.h"
 
 namespace sluice {
 namespace {

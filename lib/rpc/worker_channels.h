@@ -1,12 +1,12 @@
 #pragma once
 
-#include <grpcpp/channel.h>
-#include <grpcpp/generic/generic_stub.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -19,7 +19,8 @@ class WorkerChannels {
   // InvalidArgument for no worker, too many, or an address that is not host:port or a gRPC target such as unix:PATH.
   static absl::Status Validate(const std::vector<std::string>& addresses);
 
-  // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first call.
+  // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first
+  // call.
   explicit WorkerChannels(const std::vector<std::string>& addresses);
 
   size_t size() const { return workers_.size(); }

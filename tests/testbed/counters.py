@@ -23,7 +23,7 @@ class PortMonitor:
     Between two samples the queue may have been longer, so the peak is a lower bound; drops are the kernel's count.
     """
 
-    def __init__(self, network, interval_s=0.02):
+    def __init__(self, network, interval_s=0.1):
         self._interval_s = interval_s
         # Starting a tc for every sample would take a tenth of a core.
         self._tc = subprocess.Popen(

@@ -1,11 +1,11 @@
 #include "tools/sluice_cat/output.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 

@@ -27,7 +27,7 @@ class Output {
  private:
   Output(std::string path, std::string partial_path, std::FILE* file);
 
-  const std::string path_;          // empty: stdout
+  const std::string path_;  // empty: stdout
   const std::string partial_path_;
   std::FILE* file_;
 };

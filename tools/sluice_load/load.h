@@ -22,9 +22,9 @@ struct LoadOptions {
 
 struct LoadResult {
   uint64_t bytes = 0;
-  uint64_t bad_bytes = 0;         // that differ from the source
-  double seconds = 0;             // from the first request to the last answer
-  std::vector<double> block_ms;   // of the blocks that were read
+  uint64_t bad_bytes = 0;        // that differ from the source
+  double seconds = 0;            // from the first request to the last answer
+  std::vector<double> block_ms;  // of the blocks that were read
   uint64_t errors = 0;
   std::string error_sample;
 };

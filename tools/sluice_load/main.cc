@@ -18,12 +18,15 @@ class LoadProgram {
     app.add_option("--file", options_.file, "Name of the striped file")->required();
     app.add_option("--blocks", options_.blocks, "Data blocks that each client reads. Default 10")
         ->check(CLI::Range(1, 1000000));
-    app.add_option("--clients", options_.clients, "Readers at the same time; each asks for its next block when it has the last one")
+    app.add_option("--clients", options_.clients,
+                   "Readers at the same time; each asks for its next block when it has the last one")
         ->check(CLI::Range(1, 1000));
-    app.add_option("--warmup", options_.warmup_blocks, "Data blocks that each client reads first, not counted. Default 0")
+    app.add_option("--warmup", options_.warmup_blocks,
+                   "Data blocks that each client reads first, not counted. Default 0")
         ->check(CLI::Range(0, 1000000));
     app.add_option("--compare", options_.compare_with, "Compare every byte with this file, the one that was striped");
-    app.add_option("--start_file", options_.start_file, "After the warm-up say \"warm\" on stderr, and wait until this file exists");
+    app.add_option("--start_file", options_.start_file,
+                   "After the warm-up say \"warm\" on stderr, and wait until this file exists");
     app.add_option("--timeout", timeout_text_, "For each block. Default 600s");
     app.add_option("--json", json_, "Where the report goes. Default -: stdout");
   }

@@ -29,8 +29,8 @@ struct Block {
 // them; do not call it from a callback.
 //
 // Errors of every read: NotFound (no such file), OutOfRange (no such block), InvalidArgument (a bad name, more calls
-// than the queue can ever hold), ResourceExhausted (the queue is full; of a read that has begun, the rest was not sent),
-// FailedPrecondition (the file is striped over more workers than the reader has), DeadlineExceeded, Cancelled,
+// than the queue can ever hold), ResourceExhausted (the queue is full; of a read that has begun, the rest was not
+// sent), FailedPrecondition (the file is striped over more workers than the reader has), DeadlineExceeded, Cancelled,
 // Unavailable (a worker failed and no replica is left), DataLoss (a checksum does not match and no replica is left).
 class BlockReader {
  public:

@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "sluice/link_profile.h"
+#include "sluice/link_schedule.h"
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "prometheus/collectable.h"
 #include "prometheus/registry.h"
-#include "sluice/link_profile.h"
-#include "sluice/link_schedule.h"
 
 namespace sluice {
 
@@ -16,8 +17,8 @@ class AggregatorMetrics;
 class LinkDriver;
 
 // One bottleneck link as this process uses it: the schedule, the threads that drive it, and its metrics. Create one for
-// each link and share it among everything that reads over that link; two of them on one link would each fill the buffer.
-// Thread-safe. Destroy it last, and not from a callback: the destructor waits for the calls that are under way.
+// each link and share it among everything that reads over that link; two of them on one link would each fill the
+// buffer. Thread-safe. Destroy it last, and not from a callback: the destructor waits for the calls that are under way.
 class Link {
  public:
   struct Options {

@@ -12,7 +12,7 @@ from topology import AGGREGATOR
 
 _NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat")
 
-AGGREGATOR_LISTEN = "127.0.0.1:7000"
+AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
 _SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=10).read().decode())"
 

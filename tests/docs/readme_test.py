@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""The README keeps what it says: readme_test.py FOLDER_OF_PROGRAMS. Its code is the example that is built, its commands
+run, its files exist."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+_README = (_REPOSITORY / "README.md").read_text()
+_PROGRAMS = pathlib.Path()
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", _README, re.S).group(1)
+
+
+def linked_files(document):
+    links = re.findall(r"\]\(([^)#]+)", document.read_text())
+    return [document.parent / link for link in links if "://" not in link]
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_its_code_is_the_example_that_is_built(self):
+        example = (_REPOSITORY / "examples/read_block.cc").read_text()
+        self.assertIn("// [snippet]\n" + block("cpp") + "// [snippet]\n", example)
+
+    def test_its_two_commands_can_be_run(self):
+        commands = re.findall(r"^    (\./\S+)", _README, re.M)
+        self.assertEqual(commands, ["./examples/run-demo.sh", "./tests/run-tests.sh"])
+        for command in commands:
+            self.assertTrue(os.access(_REPOSITORY / command, os.X_OK), command)
+
+    def test_files_that_the_documents_link_exist(self):
+        documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md"))]
+        for document in documents:
+            for target in linked_files(document):
+                self.assertTrue(target.exists(), f"{document.name} links {target}")
+
+    def test_the_configs_in_deploy_are_good(self):
+        for program in ("aggregator", "worker"):
+            argv = [_PROGRAMS / f"sluice-{program}", "--config", _REPOSITORY / f"deploy/{program}.json", "--check-config"]
+            self.assertEqual(subprocess.run(argv, capture_output=True, check=True).stdout, b"config ok\n")
+
+    def test_its_programs_and_its_example_read_a_file_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            content = os.urandom(100_000)
+            (pathlib.Path(folder) / "FILE").write_bytes(content)
+            ports = [str(port) for port in free_ports(5)]
+            script = block("sh")
+            for port, free in zip(("7001", "7002", "7003", "7004", "7100"), ports):
+                script = script.replace(f":{port}", f":{free}")
+            serve, cat = script.rsplit("\n", 2)[0], script.splitlines()[-1]
+            with background(serve + "\nwait", folder):
+                self.assertEqual(until_it_works(cat, folder), content)
+                workers = " ".join(f"127.0.0.1:{port}" for port in ports[:4])
+                self.assertEqual(until_it_works(f"read_block FILE {workers}", folder), content[: 4 * 10240])
+
+
+def free_ports(count):
+    import socket
+
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def shell(command, folder, **options):
+    environment = {**os.environ, "PATH": f"{_PROGRAMS}:{os.environ['PATH']}"}
+    return subprocess.Popen(["bash", "-ec", command], cwd=folder, env=environment, **options)
+
+
+class background:
+    """The servers of a shell snippet, in a process group of their own that ends with the block."""
+
+    def __init__(self, command, folder):
+        self._process = shell(command, folder, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(30)
+
+
+def until_it_works(command, folder, deadline_s=60):
+    """The output of a command that fails while the servers start."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        process = shell(command, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output, errors = process.communicate(timeout=deadline_s)
+        if process.returncode == 0:
+            return output
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{command}: {errors.decode()}")
+
+
+if __name__ == "__main__":
+    _PROGRAMS = pathlib.Path(sys.argv.pop()).resolve()
+    unittest.main(verbosity=2)

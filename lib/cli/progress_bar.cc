@@ -28,8 +28,7 @@ absl::StatusOr<ShowProgress> ParseShowProgress(std::string_view text) {
   if (text.empty() || text == "auto") return ShowProgress::kAuto;
   if (text == "always") return ShowProgress::kAlways;
   if (text == "never") return ShowProgress::kNever;
-  return absl::InvalidArgumentError(
-      absl::StrCat("progress: \"", std::string(text), "\" is none of auto, always and never"));
+  return absl::InvalidArgumentError(absl::StrCat("\"", std::string(text), "\" is none of auto, always and never"));
 }
 
 ProgressBar::ProgressBar(ShowProgress show)

@@ -129,7 +129,7 @@ void ManifestFetch::OnEnd() {
     total = stored_.size();
     have = std::exchange(first_range_, false) ? std::min({range_bytes_, kFirstRangeBytes, total}) : total;
   }
-  if (!status.ok()) return OnWorkerFailed(std::move(status));
+  if (!status.ok()) return OnWorkerFailed(status);
   if (have < total) return AskRanges(have, total);
   auto layout = Decode();
   if (!layout.ok()) return OnWorkerFailed(layout.status());
@@ -138,19 +138,20 @@ void ManifestFetch::OnEnd() {
   callback_(std::move(layout));
 }
 
-void ManifestFetch::OnWorkerFailed(absl::Status why) {
+void ManifestFetch::OnWorkerFailed(const absl::Status& why) {
+  // A worker that has the file in a bad state says more than one that does not have it.
+  if (!absl::IsNotFound(why)) {
+    failure_.Update(
+        absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
+                                                          core_.channels().address(worker_), "): ", why.message())));
+  }
   const bool another = worker_ + 1 < std::min<size_t>(kWorkersAsked, core_.channels().size());
   if (another && !absl::IsCancelled(why)) {
     ++worker_;
     return AskWorker();
   }
-  if (absl::IsNotFound(why)) {
-    return callback_(
-        absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
-  }
-  callback_(
-      absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
-                                                        core_.channels().address(worker_), "): ", why.message())));
+  if (!failure_.ok()) return callback_(failure_);
+  callback_(absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
 }
 
 absl::Status ManifestFetch::TooManyWorkers(uint32_t workers) const {

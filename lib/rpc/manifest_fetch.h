@@ -33,7 +33,7 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
   absl::Status Store(uint64_t offset, const std::string& data, uint64_t total_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnEnd();
-  void OnWorkerFailed(absl::Status why);
+  void OnWorkerFailed(const absl::Status& why);
   absl::Status TooManyWorkers(uint32_t workers) const;
   absl::StatusOr<std::shared_ptr<const StripeLayout>> Decode();
 
@@ -43,6 +43,7 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
   const Callback callback_;
   const uint64_t range_bytes_;
   uint32_t worker_ = 0;
+  absl::Status failure_;  // the first of a worker, other than NotFound
 
   absl::Mutex mutex_;  // answers come on any thread
   std::string stored_ ABSL_GUARDED_BY(mutex_);

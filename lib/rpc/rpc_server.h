@@ -13,7 +13,7 @@
 namespace sluice {
 
 // A gRPC server as every program of ours runs one: health service, optional reflection, bounded memory, no port shared
-// with another process, a drain that lets calls finish. Thread-safe.
+// with another process, a drain that lets calls finish. Owned and drained by one thread.
 class RpcServer {
  public:
   struct Options {

@@ -130,7 +130,7 @@ TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
   TestCluster cluster(Small());
   SpoilManifests(cluster, [](const auto&) { return FlipByte(); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.worker(2).address()));
+  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.worker(0).address()));
   SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::FAILED_PRECONDITION); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
   SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
@@ -139,6 +139,15 @@ TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
   SpoilManifests(cluster, nullptr);
   ExpectReads(cluster);
+}
+
+TEST_F(ManifestFetchTest, ABadManifestSaysMoreThanTheWorkersThatHaveNone) {
+  TestCluster cluster(Small());
+  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+  cluster.worker(0).SpoilManifests([](const auto&) { return FlipByte(); });
+  const absl::Status status = Error0(cluster);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 0 "));
 }
 
 TEST_F(ManifestFetchTest, ATruncatedOrEmptyManifestOnDiskIsDataLossUnlessAnotherWorkerHasIt) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lib/cli/program.h"
+#include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
 #include "lib/stripe/file_descriptor.h"
 #include "lib/stripe/manifest.h"
@@ -21,7 +22,6 @@
 #include "lib/stripe/stripe_verifier.h"
 #include "lib/stripe/stripe_writer.h"
 #include "tools/sluice_stripe/interrupt.h"
-#include "tools/sluice_stripe/progress.h"
 
 namespace sluice {
 namespace {
@@ -106,9 +106,10 @@ absl::Status Stripe(StripeSpec spec, const std::string& path) {
   if (!interrupts.ok()) return interrupts.status();
   absl::StatusOr<v1::Manifest> manifest;
   {
-    Progress progress(RegularFileBytes(input->get()));
+    ProgressBar progress(ShowProgress::kAuto);
+    const uint64_t file_bytes = RegularFileBytes(input->get());
     spec.stop_fd = interrupts->get();
-    spec.on_progress = [&](uint64_t bytes) { progress.Show(bytes); };
+    spec.on_progress = [&](uint64_t bytes) { progress.Update(bytes, file_bytes); };
     manifest = StripeFile(input->get(), spec);
   }
   if (!manifest.ok()) return manifest.status();

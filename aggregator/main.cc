@@ -8,6 +8,7 @@
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
+#include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/units.h"
 
@@ -17,49 +18,30 @@ namespace {
 class Aggregator {
  public:
   void AddFlags(CLI::App& app) {
-    const auto text = [&app](const char* name, std::function<void(const std::string&)> set, const char* help) {
-      app.add_option_function<std::string>(name, std::move(set), help);
-    };
-    text(
-        "--listen", [this](const auto& value) { config_.set_listen(value); }, "host:port or unix:PATH to serve on");
-    text(
-        "--admin", [this](const auto& value) { config_.set_admin(value); }, "host:port of /metrics; default: none");
+    AddTextFlag(app, "--listen", "host:port or unix:PATH to serve on",
+                [this](const auto& value) { config_.set_listen(value); });
     AddListFlag(
         app, "--workers", "host:port of every worker, in the order of the stripe",
         [this](const std::vector<std::string>& list) { config_.mutable_workers()->Assign(list.begin(), list.end()); });
-    text(
-        "--policy", [this](const auto& value) { config_.mutable_schedule()->set_policy(value); },
-        "unscheduled, batches or rolling. Default rolling");
-    text(
-        "--budget", [this](const auto& value) { config_.mutable_schedule()->set_budget(value); },
-        "Bytes that may be in flight. Default: the buffer of the link");
+    AddTextFlag(app, "--policy", "unscheduled, batches or rolling. Default rolling",
+                [this](const auto& value) { config_.mutable_schedule()->set_policy(value); });
+    AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
+                [this](const auto& value) { config_.mutable_schedule()->set_budget(value); });
     app.add_option_function<int64_t>(
         "--queue_limit", [this](int64_t value) { config_.mutable_schedule()->set_queue_limit(value); },
         "SRU calls that may wait; a block that finds no room is refused. Default 65536");
-    text(
-        "--sru_timeout", [this](const auto& value) { config_.set_sru_timeout(value); },
-        "For one answer of one worker. Default 10s");
-    text(
-        "--block_timeout", [this](const auto& value) { config_.set_block_timeout(value); },
-        "For one block, with waiting and retries. Default 60s");
-    text(
-        "--connect_timeout", [this](const auto& value) { config_.set_connect_timeout(value); },
-        "How long a start waits for workers that do not answer. Default 5s");
+    AddTextFlag(app, "--sru_timeout", "For one answer of one worker. Default 10s",
+                [this](const auto& value) { config_.set_sru_timeout(value); });
+    AddTextFlag(app, "--block_timeout", "For one block, with waiting and retries. Default 60s",
+                [this](const auto& value) { config_.set_block_timeout(value); });
+    AddTextFlag(app, "--connect_timeout", "How long a start waits for workers that do not answer. Default 5s",
+                [this](const auto& value) { config_.set_connect_timeout(value); });
     app.add_option_function<int64_t>(
         "--attempts", [this](int64_t value) { config_.set_attempts(value); },
         "For one SRU; the next one asks the next replica. Default 2");
-    text(
-        "--segment_bytes", [this](const auto& value) { config_.set_segment_bytes(value); },
-        "A read holds two segments of about this size at most. Default 16mb");
-    text(
-        "--drain_timeout", [this](const auto& value) { config_.set_drain_timeout(value); },
-        "How long SIGTERM waits for reads under way. Default 10s");
-    text(
-        "--log_level", [this](const auto& value) { config_.set_log_level(value); },
-        "debug, info, warning or error. Default info");
-    app.add_flag_function(
-        "--reflection", [this](int64_t count) { config_.set_reflection(count > 0); }, "Serve gRPC reflection");
-    app.add_option("--ready_file", ready_file_, "Write the bound addresses here once serving");
+    AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
+                [this](const auto& value) { config_.set_segment_bytes(value); });
+    AddServerFlags(app, config_, ready_file_);
     AddLinkProfileFlags(app, *config_.mutable_link());
   }
 

@@ -12,6 +12,7 @@
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
+#include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/telemetry/io_thread.h"
 #include "worker/worker_config.h"
@@ -28,25 +29,11 @@ class Worker {
     AddListFlag(
         app, "--listen", "host:port to serve on, one or more; port 0 is a free one",
         [this](const std::vector<std::string>& list) { config_.mutable_listen()->Assign(list.begin(), list.end()); });
-    const auto text = [&app](const char* name, const std::function<void(const std::string&)>& set, const char* help) {
-      app.add_option_function<std::string>(name, set, help);
-    };
-    text(
-        "--data", [this](const auto& value) { config_.set_data(value); }, "Folder that holds worker-NNNN folders");
-    text(
-        "--admin", [this](const auto& value) { config_.set_admin(value); }, "host:port of /metrics; default: none");
-    text(
-        "--think_time", [this](const auto& value) { config_.set_think_time(value); },
-        "Answer this much later, to test slow workers. Default 0");
-    text(
-        "--drain_timeout", [this](const auto& value) { config_.set_drain_timeout(value); },
-        "How long SIGTERM waits for calls under way. Default 10s");
-    text(
-        "--log_level", [this](const auto& value) { config_.set_log_level(value); },
-        "debug, info, warning or error. Default info");
-    app.add_flag_function(
-        "--reflection", [this](int64_t count) { config_.set_reflection(count > 0); }, "Serve gRPC reflection");
-    app.add_option("--ready_file", ready_file_, "Write the bound addresses here once serving, one a line");
+    AddTextFlag(app, "--data", "Folder that holds worker-NNNN folders",
+                [this](const auto& value) { config_.set_data(value); });
+    AddTextFlag(app, "--think_time", "Answer this much later, to test slow workers. Default 0",
+                [this](const auto& value) { config_.set_think_time(value); });
+    AddServerFlags(app, config_, ready_file_);
   }
 
   absl::Status Configure() {

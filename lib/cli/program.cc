@@ -91,6 +91,11 @@ int RunProgram(int argc, const char* const* argv, const Program& program) {
   }
 }
 
+void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,
+                 const std::function<void(const std::string&)>& set) {
+  app.add_option_function<std::string>(name, set, help);
+}
+
 void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
                  const std::function<void(const std::vector<std::string>&)>& set) {
   app.add_option_function<std::vector<std::string>>(name, set, help)->delimiter(',')->allow_extra_args(false);

@@ -35,6 +35,10 @@ struct Program {
 // to stderr as "sluice-worker: <message>". --help and --version print to stdout and exit with 0. Nothing is thrown.
 int RunProgram(int argc, const char* const* argv, const Program& program);
 
+// A flag with one value, written by a setter (see Program).
+void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,
+                 const std::function<void(const std::string&)>& set);
+
 // A flag that may be given several times, or once with commas, and that replaces the list in the config file:
 // AddListFlag(app, "--workers", "...", [&](const std::vector<std::string>& list) {...clear, add...}).
 void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,

@@ -24,9 +24,13 @@ gpr_timespec After(TimePoint::duration span) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN));
 }
 
-// A worker that says CANCELLED, though nobody here has cancelled, has failed: it may be shutting down.
-grpc::Status WorkerStatus(const grpc::Status& status, bool aborted) {
-  if (status.error_code() != grpc::StatusCode::CANCELLED || aborted) return status;
+// What CANCELLED means. A worker that says so, though nobody here has cancelled, has failed: it may be shutting down. A
+// call that was aborted when its time was over has run into its deadline: the schedule's timer ends the calls of the
+// block that wait, and that ends the block, a moment before gRPC's coarser timer ends this one.
+grpc::Status MeaningOf(const grpc::Status& status, bool aborted, bool deadline_passed) {
+  if (status.error_code() != grpc::StatusCode::CANCELLED) return status;
+  if (aborted && deadline_passed) return {grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed"};
+  if (aborted) return status;
   return {grpc::StatusCode::UNAVAILABLE, "the worker cancelled the call: " + status.error_message()};
 }
 
@@ -102,7 +106,7 @@ class FanOut::Call final : public ScheduledCall, public Completion {
   // in the queue, alive.
   void OnCompletion(bool /*ok*/) override {
     metrics().ObserveSruTransfer(absl::FromChrono(Now() - sent_));
-    status_ = WorkerStatus(status_, aborted_);
+    status_ = MeaningOf(status_, aborted_, Now() >= fan_out_.deadline_);
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(response_);
     if (!status_.ok()) answer = ToAbsl(status_);
     const absl::Status verdict = fan_out_.handlers_.on_answer(fan_out_, spec_.tag, std::move(answer));

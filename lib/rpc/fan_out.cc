@@ -9,14 +9,11 @@
 #include <grpc/support/time.h>
 #include <grpcpp/client_context.h>
 
+#include "lib/rpc/clock.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 // A deadline on the monotonic clock, whatever the wall clock does meanwhile.
 gpr_timespec After(TimePoint::duration span) {

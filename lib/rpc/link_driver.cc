@@ -5,14 +5,9 @@
 
 #include <boost/asio/post.hpp>
 
+#include "lib/rpc/clock.h"
+
 namespace sluice {
-namespace {
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
-
-}  // namespace
 
 LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads)
     : options_(schedule.options()), metrics_(metrics), schedule_(std::move(schedule)), timer_(io_thread_.context()) {

@@ -8,6 +8,7 @@
 #include "sluice/v1/sru_service.pb.h"
 
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/clock.h"
 #include "lib/rpc/messages.h"
 #include "lib/stripe/crc32c.h"
 #include "lib/telemetry/aggregator_metrics.h"
@@ -19,10 +20,6 @@ namespace {
 // first bytes of a block are on their way while the last ones still arrive.
 constexpr uint64_t kMinChunkBytes = 64 << 10;
 constexpr uint64_t kMaxChunkBytes = 1 << 20;
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 // Asking the same worker again may help. Another replica is always worth the question.
 bool IsTransient(const absl::Status& status) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "lib/rpc/clock.h"
 #include "lib/stripe/stripe_name.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
@@ -13,10 +14,6 @@ namespace sluice {
 namespace {
 
 constexpr size_t kSegmentsInMemory = 2;
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 // The point `timeout` from now; the end of time for an infinite one.
 TimePoint After(absl::Duration timeout) {

@@ -33,9 +33,12 @@ class SruServer::AnswerBytes {
   // Once.
   absl::Status Take(uint32_t bytes) {
     if (bytes > kMaxReadBytes) return absl::OkStatus();  // nothing is held for it: the store refuses it
-    bytes_ = bytes;
-    const uint64_t before = server_.answer_bytes_.fetch_add(bytes);
-    if (before + bytes <= server_.options_.max_answer_bytes) return absl::OkStatus();
+    uint64_t before = server_.answer_bytes_;
+    while (before + bytes <= server_.options_.max_answer_bytes) {
+      if (!server_.answer_bytes_.compare_exchange_weak(before, before + bytes)) continue;
+      bytes_ = bytes;
+      return absl::OkStatus();
+    }
     return absl::ResourceExhaustedError(absl::StrCat("answers of ", before, " bytes wait to be sent; at most ",
                                                      server_.options_.max_answer_bytes, " may; try again later"));
   }

@@ -63,6 +63,11 @@ SruOutcome OutcomeOf(const grpc::Status& status, const absl::Status& verdict) {
 }  // namespace
 
 // One call: scheduled, sent, answered. Owned by its FanOut.
+//
+// With grants the answer is asked for in two steps. The request leaves with a wait for the answer's headers: they say
+// that it is ready, and HTTP/2 flow control holds the rest back at the worker, since nobody has asked for it. Finish
+// asks, which opens the window by the size of the message: that is the grant. Without grants both are asked for at
+// once.
 class FanOut::Call final : public ScheduledCall, public Completion {
  public:
   Call(FanOut& fan_out, FanOutCall spec) : fan_out_(fan_out), spec_(std::move(spec)), submitted_(Now()) {}
@@ -71,7 +76,10 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     return {.response_bytes = spec_.response_bytes + kRpcOverheadBytes, .tag = ScheduledCall::tag()};
   }
 
+  absl::Status AddTo(BlockId block) { return fan_out_.link_.Add(block, Request(), id_); }
+
   void Send(CallId id) override {
+    id_ = id;
     id_ = id;
     sent_ = Now();
     metrics().ObserveQueueWait(absl::FromChrono(sent_ - submitted_));
@@ -79,10 +87,20 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     context_.emplace().set_deadline(After(std::min<TimePoint::duration>(timeout, fan_out_.deadline_ - sent_)));
     rpc_ = spec_.stub->PrepareUnaryCall(&*context_, spec_.method, spec_.request, &fan_out_.link_.completion_queue());
     rpc_->StartCall();
+    const bool granted = fan_out_.link_.options().discipline == Discipline::kGrants;
+    if (granted) rpc_->ReadInitialMetadata(Completion::tag());
     started_ = true;
     if (aborted_) context_->TryCancel();
-    rpc_->Finish(&response_, &status_, Completion::tag());
+    if (granted) {
+      Advance();
+    } else {
+      AskForAnswer();
+    }
   }
+
+  void Grant() override { AskForAnswer(); }
+
+  std::shared_ptr<void> Hold() override { return fan_out_.shared_from_this(); }
 
   void EndUnsent(absl::Status reason) override {
     const bool expired = absl::IsDeadlineExceeded(reason);
@@ -93,15 +111,21 @@ class FanOut::Call final : public ScheduledCall, public Completion {
     fan_out_.OnCallEnded();
   }
 
-  // It may come before Send, on another thread. Whichever comes second, this or Send's look at `aborted_`, cancels.
+  // It may come before Send, on another thread, and at the same time as OnReady. Whichever comes second, this or their
+  // look at `aborted_`, ends the call.
   void Abort() override {
     aborted_ = true;
     if (started_) context_->TryCancel();
+    if (ready_) AskForAnswer();
   }
 
   // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
   // in the queue, alive.
-  void OnCompletion(bool /*ok*/) override {
+  void OnCompletion(bool ok) override {
+    if (!asked_) {
+      headers_ok_ = ok;
+      return Advance();
+    }
     metrics().ObserveSruTransfer(absl::FromChrono(Now() - sent_));
     status_ = MeaningOf(status_, aborted_, Now() >= fan_out_.deadline_);
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(response_);
@@ -115,6 +139,26 @@ class FanOut::Call final : public ScheduledCall, public Completion {
   }
 
  private:
+  void AskForAnswer() {
+    if (!asked_.exchange(true)) rpc_->Finish(&response_, &status_, Completion::tag());
+  }
+
+  // Called when the request has been handed over and when the headers are here. Those may come first, on another
+  // thread, while gRPC's reader still notes that it was asked for them; nothing more may be asked of it before it has.
+  void Advance() {
+    if (steps_.fetch_add(1) == 1) OnReady();
+  }
+
+  // Headers that are not ok: the call has ended without an answer, and has nothing to be granted.
+  void OnReady() {
+    ready_ = true;
+    if (!headers_ok_ || aborted_) {
+      AskForAnswer();
+    } else {
+      fan_out_.link_.Ready(id_, std::nullopt);
+    }
+  }
+
   AggregatorMetrics& metrics() { return fan_out_.link_.metrics(); }
 
   FanOut& fan_out_;
@@ -128,6 +172,10 @@ class FanOut::Call final : public ScheduledCall, public Completion {
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> rpc_;
   grpc::ByteBuffer response_;
   grpc::Status status_;
+  std::atomic<int> steps_ = 0;  // grants: sent, and headers
+  bool headers_ok_ = false;
+  std::atomic<bool> ready_ = false;  // grants: both are done
+  std::atomic<bool> asked_ = false;  // for the answer; what completes next is the call
 };
 
 FanOut::FanOut(LinkDriver& link, TimePoint deadline, Handlers handlers)
@@ -164,7 +212,7 @@ FanOut::Call& FanOut::Append(FanOutCall call) {
 void FanOut::Add(FanOutCall call) {
   Call& added = Append(std::move(call));
   link_.metrics().CountSruRetry();
-  absl::Status status = link_.Add(block_, added.Request());
+  absl::Status status = added.AddTo(block_);
   // Its block has been cancelled meanwhile.
   if (!status.ok()) added.EndUnsent(std::move(status));
 }

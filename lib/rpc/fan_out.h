@@ -35,7 +35,7 @@ struct FanOutCall {
 
 // Calls to many workers that go through the schedule of one link as one block. It lives until its last call has ended,
 // whoever holds it. Thread-safe.
-class FanOut {
+class FanOut : public std::enable_shared_from_this<FanOut> {
  public:
   struct Handlers {
     // Once for each call. It may call Add and Cancel, and runs on any thread, at the same time as others. It returns

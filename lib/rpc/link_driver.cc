@@ -5,9 +5,17 @@
 
 #include <boost/asio/post.hpp>
 
+#include "absl/container/inlined_vector.h"
 #include "lib/rpc/clock.h"
 
 namespace sluice {
+namespace {
+
+ScheduledCall& CallOf(const Action& action) {
+  return *reinterpret_cast<ScheduledCall*>(static_cast<uintptr_t>(action.tag));
+}
+
+}  // namespace
 
 LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads)
     : options_(schedule.options()), metrics_(metrics), schedule_(std::move(schedule)), timer_(io_thread_.context()) {
@@ -32,11 +40,17 @@ bool LinkDriver::Idle() const {
 
 absl::Status LinkDriver::Drive(Event event) {
   std::vector<Action> actions;
+  absl::InlinedVector<std::shared_ptr<void>, 4> held;
   absl::Status status;
   bool rearm = false;
   {
     absl::MutexLock lock(&mutex_);
     status = event(schedule_, Now(), actions);
+    for (const Action& action : actions) {
+      if (action.kind == Action::Kind::kGrant || action.kind == Action::Kind::kAbort) {
+        held.push_back(CallOf(action).Hold());
+      }
+    }
     rearm = WakeNoLaterThan(schedule_.NextTimer());
   }
   if (rearm) boost::asio::post(io_thread_.context(), [this] { ArmTimer(); });
@@ -55,10 +69,26 @@ absl::Status LinkDriver::Submit(absl::Span<const CallRequest> calls, TimePoint d
                    });
 }
 
-absl::Status LinkDriver::Add(BlockId block, CallRequest call) {
+absl::Status LinkDriver::Add(BlockId block, CallRequest call, CallId& id) {
   return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    return schedule.Add(now, block, call, actions);
+    absl::StatusOr<CallId> added = schedule.Add(now, block, call, actions);
+    if (added.ok()) id = *added;
+    return added.status();
   });
+}
+
+void LinkDriver::Ready(CallId call, std::optional<int64_t> response_bytes) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnReady(now, call, response_bytes, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void LinkDriver::Progress(CallId call, int64_t remaining_bytes) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnProgress(now, call, remaining_bytes, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 void LinkDriver::Finish(CallId call, CallEnd end) {
@@ -71,6 +101,13 @@ void LinkDriver::Finish(CallId call, CallEnd end) {
 void LinkDriver::Cancel(BlockId block) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.Cancel(now, block, actions);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void LinkDriver::CancelCall(CallId call) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.CancelCall(now, call, actions);
     return absl::OkStatus();
   }).IgnoreError();
 }
@@ -118,19 +155,25 @@ AggregatorGauges LinkDriver::Gauges() const {
 
 void LinkDriver::Apply(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
-    auto* call = reinterpret_cast<ScheduledCall*>(static_cast<uintptr_t>(action.tag));
     switch (action.kind) {
       case Action::Kind::kSend:
-        call->Send(action.call);
+        CallOf(action).Send(action.call);
+        break;
+      case Action::Kind::kGrant:
+        CallOf(action).Grant();
+        break;
+      case Action::Kind::kStall:
+        metrics_.CountTimeout(TimeoutKind::kStall);
         break;
       case Action::Kind::kExpire:
-        call->EndUnsent(absl::DeadlineExceededError("the deadline passed while the request waited; it was not sent"));
+        CallOf(action).EndUnsent(
+            absl::DeadlineExceededError("the deadline passed while the request waited; it was not sent"));
         break;
       case Action::Kind::kDrop:
-        call->EndUnsent(absl::CancelledError("cancelled while the request waited; it was not sent"));
+        CallOf(action).EndUnsent(absl::CancelledError("cancelled while the request waited; it was not sent"));
         break;
       case Action::Kind::kAbort:
-        call->Abort();
+        CallOf(action).Abort();
         break;
     }
   }

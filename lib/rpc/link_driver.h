@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,8 +27,11 @@ class ScheduledCall {
  public:
   virtual ~ScheduledCall() = default;
   virtual void Send(CallId id) = 0;
+  virtual void Grant() = 0;                         // grants: after LinkDriver::Ready
   virtual void EndUnsent(absl::Status reason) = 0;  // ended; Finish must not follow
   virtual void Abort() = 0;
+  // Keeps the call alive while a Grant or an Abort is on its way to it: another thread may end it meanwhile.
+  virtual std::shared_ptr<void> Hold() = 0;
 
   uint64_t tag() { return reinterpret_cast<uintptr_t>(this); }
 };
@@ -52,11 +57,15 @@ class LinkDriver {
   LinkDriver(const LinkDriver&) = delete;
   LinkDriver& operator=(const LinkDriver&) = delete;
 
-  // As LinkSchedule's. `block` is set before the first action is applied, since a call may end before Submit returns.
+  // As LinkSchedule's. `block` and `id` are set before the first action is applied, since a call may end before Submit
+  // returns.
   absl::Status Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block);
-  absl::Status Add(BlockId block, CallRequest call);
+  absl::Status Add(BlockId block, CallRequest call, CallId& id);
+  void Ready(CallId call, std::optional<int64_t> response_bytes);
+  void Progress(CallId call, int64_t remaining_bytes);
   void Finish(CallId call, CallEnd end);
   void Cancel(BlockId block);
+  void CancelCall(CallId call);
   absl::Status SetBudget(int64_t budget_bytes);
 
   ScheduleState State() const;

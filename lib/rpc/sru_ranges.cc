@@ -17,6 +17,7 @@ int64_t RangeBytes(const LinkSchedule::Options& options, int64_t budget_bytes, i
   const int64_t whole = std::min(sru_bytes, kMaxRangeBytes);
   if (options.discipline == Discipline::kUnscheduled) return whole;
   const LinkProfile& profile = options.profile;
+  // Grants keep a third of the budget for headers, and what waits at a worker follows a grant at once.
   const int64_t share = budget_bytes / kAnswersInFlight;
   if (BufferCostBytes(profile, whole + kRpcOverheadBytes) <= share) return whole;
   const int64_t full_packets = std::max<int64_t>(share / profile.frame_bytes, 1);

@@ -31,14 +31,15 @@ absl::Status ValidateAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
-grpc::ChannelArguments WorkerArguments() {
+grpc::ChannelArguments WorkerArguments(bool granted) {
   grpc::ChannelArguments arguments;
   // Retries go through the schedule; one that gRPC makes by itself would add its answer to what is in flight.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // Each probe of the bandwidth-delay product is one more packet through the bottleneck; the window is set instead, to
-  // the largest answer that is ever asked for.
+  // Each probe of the bandwidth-delay product is one more packet through the bottleneck, and would open the window. It
+  // is set instead: to the least that gRPC takes, the five bytes before a message, so that an answer waits at its
+  // worker; or to the largest answer that is ever asked for.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, granted ? 5 : 4 << 20);
   // A worker that is back is used again within seconds, not after gRPC's two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
@@ -69,9 +70,9 @@ absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses)
   return absl::OkStatus();
 }
 
-WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses) {
+WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, bool granted) {
   for (const std::string& address : addresses) {
-    auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), WorkerArguments());
+    auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), WorkerArguments(granted));
     auto stub = std::make_unique<grpc::GenericStub>(channel);
     workers_.push_back({address, std::move(channel), std::move(stub)});
   }

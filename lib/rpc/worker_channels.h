@@ -20,8 +20,8 @@ class WorkerChannels {
   static absl::Status Validate(const std::vector<std::string>& addresses);
 
   // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first
-  // call.
-  explicit WorkerChannels(const std::vector<std::string>& addresses);
+  // call. Where answers are granted, nothing of one may come before it is asked for.
+  WorkerChannels(const std::vector<std::string>& addresses, bool granted);
 
   size_t size() const { return workers_.size(); }
   const std::string& address(size_t worker) const { return workers_[worker].address; }

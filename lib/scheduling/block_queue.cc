@@ -22,24 +22,36 @@ QueuedBlock* BlockQueue::Find(BlockId id) {
   return found == blocks_.end() ? nullptr : &found->second;
 }
 
-void BlockQueue::PushWaiting(QueuedBlock& block, Call& call) {
-  if (block.waiting.empty()) Link(block);
-  call.phase = Call::Phase::kWaiting;
+void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
+  const bool was_waiting = !block.waiting.empty();
+  call.phase = phase;
   call.block = &block;
-  block.waiting.push_back(call);
+  ListOf(block, phase).push_back(call);
+  Relink(block, was_waiting);
 }
 
-Call& BlockQueue::PopWaiting(QueuedBlock& block) {
-  Call& call = block.waiting.front();
-  block.waiting.pop_front();
-  if (block.waiting.empty()) {
-    waiting_.erase(waiting_.iterator_to(block));
-    deadlines_.erase(deadlines_.iterator_to(block));
+void BlockQueue::Take(Call& call) {
+  QueuedBlock& block = *call.block;
+  const bool was_waiting = !block.waiting.empty();
+  CallList& list = ListOf(block, call.phase);
+  list.erase(list.iterator_to(call));
+  Relink(block, was_waiting);
+}
+
+CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
+  switch (phase) {
+    case Call::Phase::kWaiting:
+      return block.waiting;
+    case Call::Phase::kSent:
+      return block.sent;
+    case Call::Phase::kReady:
+      return block.ready;
+    default:
+      return block.in_flight;
   }
-  return call;
 }
 
-void BlockQueue::Link(QueuedBlock& block) {
+void BlockQueue::LinkWaiting(QueuedBlock& block) {
   // A new block goes to the end. One that comes back with a retry belongs near the front: calls leave oldest block
   // first, so only blocks that came back as well can be before it.
   const auto younger = !waiting_.empty() && waiting_.back().id < block.id
@@ -47,7 +59,15 @@ void BlockQueue::Link(QueuedBlock& block) {
                            : std::find_if(waiting_.begin(), waiting_.end(),
                                           [&](const QueuedBlock& other) { return other.id > block.id; });
   waiting_.insert(younger, block);
-  deadlines_.insert(block);
+}
+
+void BlockQueue::Relink(QueuedBlock& block, bool was_waiting) {
+  if (was_waiting && block.waiting.empty()) waiting_.erase(waiting_.iterator_to(block));
+  if (!was_waiting && !block.waiting.empty()) LinkWaiting(block);
+  if (block.GrantHook::is_linked() && block.ready.empty()) ready_.erase(ready_.iterator_to(block));
+  if (!block.GrantHook::is_linked() && !block.ready.empty()) ready_.insert(block);
+  if (block.DeadlineHook::is_linked() && !block.ungranted()) deadlines_.erase(deadlines_.iterator_to(block));
+  if (!block.DeadlineHook::is_linked() && block.ungranted()) deadlines_.insert(block);
 }
 
 }  // namespace sluice

@@ -14,21 +14,27 @@
 
 namespace sluice {
 
-using SetHook = boost::intrusive::set_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
+struct DeadlineTag;
+struct GrantTag;
+using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<DeadlineTag>>;
+using GrantHook = boost::intrusive::set_base_hook<boost::intrusive::tag<GrantTag>>;
 
 // One block that has not ended, and its calls by phase. Not called Block: that is what readers get, in block_reader.h.
-struct QueuedBlock : ListHook, SetHook {
+struct QueuedBlock : ListHook, DeadlineHook, GrantHook {
   BlockId id = 0;
   TimePoint deadline;
   CallList waiting;    // in the order in which they leave
-  CallList in_flight;  // in the order in which they left
+  CallList sent;       // grants: not ready yet
+  CallList ready;      // grants: in the order in which they became ready
+  CallList in_flight;  // in the order in which they left, or were granted
   bool cancelled = false;
 
   // Batches only: T~, and the time at which the next batch may leave, which counts from the block's turn on.
   std::chrono::nanoseconds slot{0};
   TimePoint next_slot;
 
-  bool ended() const { return waiting.empty() && in_flight.empty(); }
+  bool ungranted() const { return !waiting.empty() || !sent.empty() || !ready.empty(); }
+  bool ended() const { return !ungranted() && in_flight.empty(); }
 };
 
 // The blocks that have not ended, in the order of their ids, which is that of their submission. One a schedule, not
@@ -39,13 +45,14 @@ class BlockQueue {
   void Remove(QueuedBlock& block);  // has ended
   QueuedBlock* Find(BlockId id);    // null when the block has ended
 
-  // Queues a call behind the waiting ones of the block.
-  void PushWaiting(QueuedBlock& block, Call& call);
-  // Takes the first of them; there is one.
-  Call& PopWaiting(QueuedBlock& block);
+  // Puts a call behind those of its block that are in this phase, or takes it out of its phase; then it is in none.
+  void Push(QueuedBlock& block, Call& call, Call::Phase phase);
+  void Take(Call& call);
 
-  // Of the blocks with waiting calls: the oldest, and the one with the earliest deadline. Null when there is none.
+  // The oldest block with waiting calls, or with ready ones; of those with calls that are not granted, the one with the
+  // earliest deadline. Null when there is none.
   QueuedBlock* first_waiting() { return waiting_.empty() ? nullptr : &waiting_.front(); }
+  QueuedBlock* first_ready() { return ready_.empty() ? nullptr : &*ready_.begin(); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
   const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
@@ -56,16 +63,25 @@ class BlockQueue {
     using type = std::pair<TimePoint, BlockId>;
     type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
+  struct IdKey {
+    using type = BlockId;
+    type operator()(const QueuedBlock& block) const { return block.id; }
+  };
 
-  void Link(QueuedBlock& block);
+  static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
+  void LinkWaiting(QueuedBlock& block);
+  void Relink(QueuedBlock& block, bool was_waiting);
 
   BlockId last_id_ = 0;
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
-  // Only blocks with waiting calls are linked here: nothing else can leave or expire.
+  // Linked here is what can leave, be granted, or expire: blocks with waiting, ready, and any ungranted calls.
   boost::intrusive::list<QueuedBlock, boost::intrusive::constant_time_size<false>> waiting_;
-  boost::intrusive::set<QueuedBlock, boost::intrusive::key_of_value<DeadlineKey>,
+  boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<GrantHook>, boost::intrusive::key_of_value<IdKey>,
                         boost::intrusive::constant_time_size<false>>
+      ready_;
+  boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<DeadlineHook>,
+                        boost::intrusive::key_of_value<DeadlineKey>, boost::intrusive::constant_time_size<false>>
       deadlines_;
 };
 

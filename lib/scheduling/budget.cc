@@ -30,8 +30,8 @@ Budget::Budget(const LinkSchedule::Options& options)
       bytes_(StartingBytes(options)),
       drain_time_(DrainTime(options.profile)) {}
 
-bool Budget::Fits(int64_t cost_bytes) const {
-  return cost_bytes <= bytes_ - in_flight_bytes_ || in_flight_bytes_ == 0;
+bool Budget::Fits(int64_t cost_bytes, int64_t reserved_bytes) const {
+  return cost_bytes <= bytes_ - in_flight_bytes_ - reserved_bytes || in_flight_bytes_ == 0;
 }
 
 void Budget::Charge(int64_t cost_bytes) {

@@ -13,8 +13,9 @@ class Budget {
  public:
   explicit Budget(const LinkSchedule::Options& options);
 
-  bool Fits(int64_t cost_bytes) const;  // or is alone
-  void Charge(int64_t cost_bytes);      // fits
+  // Fits beside `reserved_bytes` that are kept for something else, or is alone.
+  bool Fits(int64_t cost_bytes, int64_t reserved_bytes = 0) const;
+  void Charge(int64_t cost_bytes);  // fits
   void Release(int64_t cost_bytes) { in_flight_bytes_ -= cost_bytes; }
 
   // What an aborted call had on the way may still arrive: its charge stays for a round trip and the time that a full

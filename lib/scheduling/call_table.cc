@@ -22,6 +22,7 @@ void CallTable::Release(Call& call) {
   ++call.id.generation;
   call.phase = Call::Phase::kFree;
   call.block = nullptr;
+  call.aborted = false;
   free_.push_front(call);
 }
 

@@ -14,14 +14,22 @@ struct QueuedBlock;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
+// Grants: the list of those that may stall.
+struct StallTag;
+using StallHook = boost::intrusive::list_base_hook<boost::intrusive::tag<StallTag>>;
+
 // One call that has not ended. It is in exactly one list: of its block, by its phase, or the free ones of the table.
-struct Call : ListHook {
-  enum class Phase : uint8_t { kFree, kWaiting, kInFlight };
+struct Call : ListHook, StallHook {
+  // Grants: sent, then ready, then granted, which is in flight. Elsewhere a call in flight is one that was sent.
+  enum class Phase : uint8_t { kFree, kWaiting, kSent, kReady, kInFlight };
 
   CallId id;
   Phase phase = Phase::kFree;
-  bool opens_slot = false;  // batches: the first call of its batch
-  int64_t cost_bytes = 0;   // of the budget
+  bool opens_slot = false;    // batches: the first call of its batch
+  bool aborted = false;       // the caller was told; its OnFinished is all that is missing
+  int64_t cost_bytes = 0;     // of the budget
+  int64_t charged_bytes = 0;  // in flight: what is to be released; less than the cost when aborted early or stalled
+  TimePoint since;            // sent: when; in flight, grants: when it counts as stalled
   uint64_t tag = 0;
   QueuedBlock* block = nullptr;
 };

@@ -15,16 +15,19 @@ std::string_view DisciplineName(Discipline discipline) {
       return "batches";
     case Discipline::kRolling:
       return "rolling";
+    case Discipline::kGrants:
+      return "grants";
   }
   return "unknown";
 }
 
 absl::StatusOr<Discipline> ParseDiscipline(std::string_view name) {
-  for (const Discipline discipline : {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling}) {
+  for (const Discipline discipline :
+       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
     if (name == DisciplineName(discipline)) return discipline;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("policy: \"", std::string(name), "\" is not known; use unscheduled, batches or rolling"));
+      absl::StrCat("policy: \"", std::string(name), "\" is not known; use unscheduled, batches, rolling or grants"));
 }
 
 }  // namespace sluice

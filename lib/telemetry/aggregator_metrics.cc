@@ -25,9 +25,10 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                      "worker_kind", {"primary", "replica"})),
       sru_requests_(MakeCounters<6>(registry, "sluice_sru_requests_total", "SRU requests that have ended.", "outcome",
                                     {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
-      timeouts_(MakeCounters<2>(registry, "sluice_timeouts_total",
-                                "SRU requests that ran into a deadline, of the RPC or while they waited to be sent.",
-                                "kind", {"rpc_deadline", "queue_deadline"})),
+      timeouts_(MakeCounters<3>(
+          registry, "sluice_timeouts_total",
+          "SRU requests that ran into a deadline of the RPC or of the queue, or whose granted answer stalled.", "kind",
+          {"rpc_deadline", "queue_deadline", "stall"})),
       sru_retries_(MakeCounter(registry, "sluice_sru_retries_total", "SRU requests that were made again.")),
       blocks_(MakeCounters<6>(registry, "sluice_blocks_total", "Data blocks that have ended.", "outcome",
                               {"complete", "partial", "failed", "cancelled", "deadline", "refused"})),

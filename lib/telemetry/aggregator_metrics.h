@@ -20,7 +20,7 @@ namespace sluice {
 // Label values, in the order of the enumerators: see aggregator_metrics.cc and docs/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
 enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
-enum class TimeoutKind { kRpcDeadline, kQueueDeadline };
+enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // What the gauges of an aggregator show: the state of its schedule and the plan in force.
@@ -80,7 +80,7 @@ class AggregatorMetrics : public prometheus::Collectable {
 
   const std::array<prometheus::Counter*, 2> goodput_bytes_;
   const std::array<prometheus::Counter*, 6> sru_requests_;
-  const std::array<prometheus::Counter*, 2> timeouts_;
+  const std::array<prometheus::Counter*, 3> timeouts_;
   prometheus::Counter& sru_retries_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;

@@ -55,7 +55,7 @@ class ConnectTest : public ::testing::Test {
 TEST_F(ConnectTest, ConnectsToAllWorkersThatAreThere) {
   TestWorker a(folder_.path());
   TestWorker b(folder_.path());
-  EXPECT_THAT(WorkerChannels({a.address(), b.address()}).Connect(testing::kPatience), IsEmpty());
+  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, /*granted=*/true).Connect(testing::kPatience), IsEmpty());
 }
 
 TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
@@ -92,7 +92,7 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
 
 TEST_F(ConnectTest, TakesATimeWithoutEnd) {
   TestWorker there(folder_.path());
-  EXPECT_THAT(WorkerChannels({there.address()}).Connect(absl::InfiniteDuration()), IsEmpty());
+  EXPECT_THAT(WorkerChannels({there.address()}, /*granted=*/false).Connect(absl::InfiniteDuration()), IsEmpty());
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ absl::Status SubmitStatus(ScheduleDriver& link, TimePoint now, const std::vector
 
 absl::Status AddStatus(ScheduleDriver& link, TimePoint now, BlockId block, int64_t size) {
   std::vector<Action> actions;
-  const absl::Status status = link.schedule().Add(now, block, {.response_bytes = size}, actions);
+  const absl::Status status = link.schedule().Add(now, block, {.response_bytes = size}, actions).status();
   EXPECT_THAT(actions, IsEmpty());
   return status;
 }

@@ -37,7 +37,7 @@ class ScheduleDriver {
 
   Words Add(TimePoint now, BlockId block, int64_t size) {
     std::vector<Action> actions;
-    const absl::Status status = schedule_.Add(now, block, {.response_bytes = size, .tag = next_tag_++}, actions);
+    const absl::Status status = schedule_.Add(now, block, {.response_bytes = size, .tag = next_tag_++}, actions).status();
     EXPECT_TRUE(status.ok()) << status;
     return InWords(actions);
   }
@@ -87,6 +87,10 @@ class ScheduleDriver {
     switch (kind) {
       case Action::Kind::kSend:
         return "send";
+      case Action::Kind::kGrant:
+        return "grant";
+      case Action::Kind::kStall:
+        return "stall";
       case Action::Kind::kExpire:
         return "expire";
       case Action::Kind::kDrop:

@@ -100,6 +100,10 @@ void ScheduleOracle::Apply(const std::vector<Action>& actions) {
         Expect(action.call == call.id, "an abort names another call");
         call.aborted = true;
         break;
+      case Action::Kind::kGrant:
+      case Action::Kind::kStall:
+        Expect(false, "a grant without grants");
+        break;
     }
   }
 }

@@ -13,6 +13,7 @@ from topology import PORT, SWITCH
 @dataclasses.dataclass(frozen=True)
 class PortState:
     sent_bytes: int
+    sent_packets: int
     drops: int
     backlog_bytes: int
 
@@ -57,7 +58,7 @@ class PortMonitor:
             self._tc.stdin.flush()
             qdisc = json.loads(self._tc.stdout.readline())[0]
             self._peak_backlog_bytes = max(self._peak_backlog_bytes, qdisc["backlog"])
-        return PortState(qdisc["bytes"], qdisc["drops"], qdisc["backlog"])
+        return PortState(qdisc["bytes"], qdisc["packets"], qdisc["drops"], qdisc["backlog"])
 
     def take_peak_backlog_bytes(self):
         with self._lock:

@@ -14,7 +14,7 @@ from topology import AGGREGATOR, Network
 from units import format_mbps
 
 _SOURCE_SEED = 1
-_PLAN_KEY = {"batches": "goodput_bps", "rolling": "rolling_goodput_bps", "unscheduled": "collapse_goodput_bps"}
+_PLAN_KEY = {"batches": "goodput_bps", "rolling": "rolling_goodput_bps", "grants": "rolling_goodput_bps", "unscheduled": "collapse_goodput_bps"}
 
 
 class ReadMeasurement:
@@ -164,6 +164,8 @@ class _Counters:
         self.port = port.state()
         self._counts = {
             "switch_drops": self.port.drops,
+            "port_bytes": self.port.sent_bytes,
+            "port_packets": self.port.sent_packets,
             "tcp_timeouts": sum(counters["timeouts"] for counters in tcp),
             "tcp_retransmits": sum(counters["retransmits"] for counters in tcp),
             "rpc_timeouts": int(sum_of_metric(service.metrics(), "sluice_timeouts_total")),

@@ -6,7 +6,7 @@ MTU_BYTES = 1500
 FRAME_BYTES = MTU_BYTES + 14  # what a queueing discipline counts of a full packet: no checksum, no preamble
 TCP_PAYLOAD_BYTES = MTU_BYTES - 52  # IPv4 and TCP with timestamps
 
-POLICIES = ("unscheduled", "batches", "rolling")
+POLICIES = ("unscheduled", "batches", "rolling", "grants")
 
 # Data that is read again is read from memory by the workers; this much of it is enough to catch a block that is
 # delivered twice or in the wrong place.

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace sluice {
@@ -20,7 +21,10 @@ namespace sluice {
 //   unscheduled  everything at once, whatever the budget: the baseline, and the right choice where the buffer is ample
 //   batches      the source paper's slots: n workers at T~ * i, the next block when the last one has ended
 //   rolling      the next request leaves as soon as its response fits the budget
-enum class Discipline { kUnscheduled, kBatches, kRolling };
+//   grants       requests leave early, so that workers think at the same time; an answer that is ready waits at its
+//   worker
+//                until it is granted, that is until it fits the budget
+enum class Discipline { kUnscheduled, kBatches, kRolling, kGrants };
 
 std::string_view DisciplineName(Discipline discipline);
 absl::StatusOr<Discipline> ParseDiscipline(std::string_view name);
@@ -46,10 +50,13 @@ struct CallRequest {
 // What the caller has to do now. Each call ends exactly once: by kExpire or kDrop, or by the caller's OnFinished.
 struct Action {
   enum class Kind {
-    kSend,    // send the request; report OnFinished when the call has ended, however it ended
+    kSend,   // send the request; report OnFinished when the call has ended, however it ended. Grants: OnReady before it
+    kGrant,  // let the answer come; it was ready
+    kStall,  // counted, nothing to do: a granted answer did not come in time, and its budget goes to the others
     kExpire,  // ended: the block's deadline passed while the call waited; nothing was sent
     kDrop,    // ended: cancelled while it waited; nothing was sent
-    kAbort,   // the block was cancelled while the call was in flight: cancel the RPC; OnFinished still follows
+    kAbort,  // the block was cancelled while the call was out, or its deadline passed before the grant: cancel the RPC;
+             // OnFinished still follows
   };
   Kind kind;
   CallId call;
@@ -63,11 +70,13 @@ struct Action {
 // budget).
 enum class CallEnd { kArrived, kAborted };
 
-// What the schedule holds at one moment; submitted = waiting + in_flight + ended.
+// What the schedule holds at one moment; submitted = waiting + ungranted + in_flight + ended.
 struct ScheduleState {
   int64_t budget_bytes = 0;     // the largest int64_t for unscheduled
   int64_t in_flight_bytes = 0;  // in units of the budget, aborted calls that still drain included
-  int64_t in_flight_calls = 0;
+  int64_t in_flight_calls = 0;  // granted, where there are grants
+  int64_t ungranted_calls = 0;  // grants: sent, and ready or not
+  int64_t grant_window = 0;     // grants: as many may be out without a grant
   int64_t waiting_calls = 0;
   int64_t blocks = 0;  // not ended
   int64_t submitted_calls = 0;
@@ -92,6 +101,8 @@ class LinkSchedule {
     Discipline discipline = Discipline::kRolling;
     std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
     int64_t queue_limit = 65536;          // calls that may wait; at least 1
+    // Grants: a granted answer that has not come so long after it could have is stalled. Above 0.
+    absl::Duration stall_timeout = absl::Milliseconds(300);
   };
   // InvalidArgument for a profile or option outside of its bounds.
   static absl::StatusOr<LinkSchedule> Create(const Options& options);
@@ -111,14 +122,26 @@ class LinkSchedule {
   // of the call that it replaces. Not held to the queue limit: its block was let in already. NotFound when the block
   // has ended, Cancelled or DeadlineExceeded when it only waits for its calls in flight, InvalidArgument for a size out
   // of bounds. After an error nothing has changed.
-  absl::Status Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
+  absl::StatusOr<CallId> Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
+
+  // Grants: the answer is ready at its worker, its headers are here. They may have told its size, which then takes the
+  // place of the one expected; one out of bounds is taken for the nearest bound. Ignored elsewhere, and for a call that
+  // has ended.
+  void OnReady(TimePoint now, CallId call, std::optional<int64_t> response_bytes, std::vector<Action>& actions);
+
+  // A part of the answer has arrived, and so much is still expected: the call is charged for that from now on, and its
+  // time to stall starts again. More than it was charged for is a debit: nothing else is let through until it fits
+  // again. Only for calls in flight; ignored for others. Out of bounds: the nearest bound.
+  void OnProgress(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions);
 
   // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before. Cancel
-  // may come twice; each call in flight gets one kAbort.
+  // and CancelCall may come twice; each call that was sent gets one kAbort, each that waits one kDrop.
   void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
+  void CancelCall(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // At or after NextTimer(): slots that have come, deadlines that have passed, aborted calls that have drained.
+  // At or after NextTimer(): slots that have come, deadlines that have passed, aborted calls that have drained, granted
+  // answers that have stalled.
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
 

@@ -63,7 +63,7 @@ TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
   SilentListener gone;
   gone.Close();
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({gone.address(), there.address(), gone.address()});
+  const WorkerChannels channels({gone.address(), there.address(), gone.address()}, /*granted=*/false);
   EXPECT_THAT(channels.Connect(testing::kPatience), ElementsAre(0, 2));
   EXPECT_LT(std::chrono::steady_clock::now() - started, absl::ToChronoMilliseconds(testing::kPatience / 2));
 }
@@ -72,7 +72,7 @@ TEST_F(ConnectTest, GivesUpOnAListenerThatNeverAnswersTheHandshakeWhenTheTimeIsO
   TestWorker there(folder_.path());
   SilentListener silent;
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({silent.address(), there.address()});
+  const WorkerChannels channels({silent.address(), there.address()}, /*granted=*/false);
   EXPECT_THAT(channels.Connect(absl::Milliseconds(500)), ElementsAre(0));
   const auto elapsed = std::chrono::steady_clock::now() - started;
   EXPECT_GE(elapsed, std::chrono::milliseconds(500));
@@ -84,7 +84,7 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
   SilentListener last;
   std::vector<std::string> addresses(16, silent.address());
   addresses.push_back(last.address());
-  const WorkerChannels channels(addresses);
+  const WorkerChannels channels(addresses, /*granted=*/false);
   EXPECT_EQ(channels.Connect(absl::Milliseconds(300)).size(), addresses.size());
   EXPECT_TRUE(silent.HasConnection());
   EXPECT_FALSE(last.HasConnection());

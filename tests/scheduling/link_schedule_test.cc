@@ -68,7 +68,7 @@ TEST(DisciplineTest, UnknownNameIsRefusedWithTheKnownOnes) {
   const absl::Status status = ParseDiscipline("Rolling").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"Rolling\""));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("unscheduled, batches or rolling"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("unscheduled, batches, rolling or grants"));
 }
 
 TEST(CreateTest, RefusesOptionsOutOfBounds) {

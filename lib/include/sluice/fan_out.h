@@ -1,0 +1,247 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <google/protobuf/message_lite.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "sluice/link.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+class FanOutCore;
+
+// A unary or server-streaming method of any gRPC service, by its path: "/package.Service/Method". Request and Response
+// are its protobuf messages, or grpc::ByteBuffer for their bytes as they are on the wire.
+template <class Request, class Response>
+struct Method {
+  std::string path;
+  bool server_streaming = false;
+};
+
+// What one worker is asked. Converts from a Request.
+template <class Request>
+struct Ask {
+  Ask(Request message) : request(std::move(message)) {}  // NOLINT(google-explicit-constructor): a map returns either
+  Ask(Request message, std::optional<int64_t> bytes, std::vector<size_t> others = {})
+      : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)) {}
+
+  Request request;
+  // Bytes of the answer's message (of all messages of a stream) as expected. When it is not known, what the worker
+  // announces (see sluice/worker.h), else an upper quantile of what the method answered before.
+  std::optional<int64_t> response_bytes;
+  // Workers that can answer the same request: tried in this order when one fails, and the first of them is the one to
+  // hedge to.
+  std::vector<size_t> replicas;
+};
+
+struct FanOutOptions {
+  // For the whole fan-out, waiting included. Passed on to the workers as the deadline of their calls. Above 0.
+  absl::Duration timeout = absl::Seconds(10);
+
+  // As many workers may fail; with one more the fan-out fails. At least 0.
+  int fail_limit = 0;
+  // So many answers are enough: with them the fan-out ends well, and the rest is cancelled. It fails as soon as so many
+  // cannot come any more. 1 or more. Default: wait for every worker to answer or fail.
+  std::optional<int> success_quorum;
+
+  // A worker whose answer is not ready so long after its request gets a rival, its first replica that was not asked
+  // yet; the first of the two to answer counts, the other is cancelled. Either a duration above 0, or a quantile
+  // between 0 and 1 (both excluded) of the times that the method took before; a quantile hedges nothing until it has
+  // seen some. Not both.
+  std::optional<absl::Duration> hedge_after;
+  std::optional<double> hedge_after_quantile;
+  // Hedges of this FanOut are at most this share of its requests, with a few to begin with. 0 to 1.
+  double hedge_ratio = 0.1;
+
+  // Sent to every worker.
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+struct WorkerFailure {
+  size_t worker = 0;  // the one that failed last, where replicas were asked too
+  absl::Status status;
+};
+
+// How a fan-out ended. Its counts are of what was asked of workers: a request to a worker and its replicas is one.
+// asked = answered + failures + cancelled.
+struct FanOutResult {
+  // OK, or: InvalidArgument (an option, an ask), ResourceExhausted (the queue is full), DeadlineExceeded, Cancelled, or
+  // the status of the worker whose failure was one too many, with its address.
+  absl::Status status;
+  size_t asked = 0;      // workers that were not skipped
+  size_t answered = 0;   // and merged
+  size_t cancelled = 0;  // not needed any more, or ended with the fan-out
+  std::vector<WorkerFailure> failures;
+  size_t retries = 0;          // requests to replicas after a failure
+  size_t hedges = 0;           // requests to replicas after hedge_after
+  size_t hedges_won = 0;       // whose answer came first
+  int64_t response_bytes = 0;  // of the answers that were merged
+
+  double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
+};
+
+template <class Response>
+struct Collected {
+  FanOutResult result;
+  std::vector<std::vector<Response>> answers;  // by worker: one for a unary method, none where there is none
+};
+
+// A fan-out under way, from CallAsync. Thread-safe; dropping it cancels nothing.
+class FanOutCall {
+ public:
+  virtual ~FanOutCall() = default;
+  // Ends it with Cancelled, unless it has ended before. The workers are told.
+  virtual void Cancel() = 0;
+};
+
+// Asks many workers at once, over one link, by its schedule: what is on its way always fits the buffer. The workers may
+// be any gRPC servers. One for each set of workers; any number may share a link. Thread-safe. The destructor cancels
+// what is under way and waits for it; do not call it from a callback.
+//
+// Callbacks (merge, done) run on a thread of the link: return soon, do not wait in them. `merge` is never called twice
+// at a time for one fan-out, and never after `done`. `map` runs on the caller's thread, before the call returns.
+class FanOut {
+ public:
+  struct Options {
+    // host:port, or a gRPC target such as unix:PATH. 1 to 65536.
+    std::vector<std::string> workers;
+    std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: insecure
+    absl::Duration connect_timeout = absl::Seconds(5);      // for Connect
+  };
+
+  // InvalidArgument that names the option, the value and the bound.
+  static absl::Status Validate(const Options& options);
+  static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
+  ~FanOut();
+
+  size_t workers() const;
+  const std::string& address(size_t worker) const;
+
+  // Connects to the workers, a few at a time, for at most connect_timeout. Returns those that did not answer; they are
+  // tried again when they are needed. Optional: without it the first fan-out connects.
+  std::vector<size_t> Connect();
+
+  // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.
+  template <class Request>
+  using Map = std::function<std::optional<Ask<Request>>(size_t worker)>;
+  // Takes an answer, or one message of a stream. Not OK: it is worth nothing, and its worker has failed.
+  template <class Response>
+  using Merge = std::function<absl::Status(size_t worker, Response response)>;
+  using Done = std::function<void(FanOutResult)>;
+
+  // Calls `done` once, from another thread or before it returns. A worker of a stream that fails after its first
+  // message was merged is not replaced by a replica.
+  template <class Request, class Response>
+  std::shared_ptr<FanOutCall> CallAsync(const Method<Request, Response>& method,
+                                        const std::type_identity_t<Map<Request>>& map,
+                                        std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options,
+                                        Done done);
+
+  // The same, and waits. Not from a callback: it would wait for its own thread.
+  template <class Request, class Response>
+  FanOutResult Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
+                    std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options = {});
+  // The same, and keeps every answer.
+  template <class Request, class Response>
+  Collected<Response> Collect(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
+                              const FanOutOptions& options = {});
+
+ private:
+  using Asks = std::vector<std::optional<Ask<grpc::ByteBuffer>>>;  // by worker
+  using MergeBytes = std::function<absl::Status(size_t worker, grpc::ByteBuffer& response)>;
+
+  explicit FanOut(std::shared_ptr<FanOutCore> core);
+  std::shared_ptr<FanOutCall> Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
+                                    const FanOutOptions& options, Done done);
+  FanOutResult Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
+                     const FanOutOptions& options);
+  template <class Request>
+  Asks Serialize(const Map<Request>& map) const;
+  template <class Response>
+  static MergeBytes Parse(Merge<Response> merge);
+
+  std::shared_ptr<FanOutCore> core_;
+};
+
+namespace internal {
+
+grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message);
+inline grpc::ByteBuffer ToBytes(const grpc::ByteBuffer& bytes) {
+  return bytes;
+}
+
+// Takes the bytes out of `bytes`. DataLoss when they are not such a message.
+absl::Status FromBytes(grpc::ByteBuffer& bytes, google::protobuf::MessageLite& message);
+inline absl::Status FromBytes(grpc::ByteBuffer& bytes, grpc::ByteBuffer& message) {
+  message.Swap(&bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace internal
+
+template <class Request>
+FanOut::Asks FanOut::Serialize(const Map<Request>& map) const {
+  Asks asks(workers());
+  for (size_t worker = 0; worker < asks.size(); ++worker) {
+    std::optional<Ask<Request>> ask = map(worker);
+    if (!ask.has_value()) continue;
+    asks[worker].emplace(internal::ToBytes(ask->request), ask->response_bytes, std::move(ask->replicas));
+  }
+  return asks;
+}
+
+template <class Response>
+FanOut::MergeBytes FanOut::Parse(Merge<Response> merge) {
+  return [merge = std::move(merge)](size_t worker, grpc::ByteBuffer& bytes) {
+    Response response;
+    if (absl::Status parsed = internal::FromBytes(bytes, response); !parsed.ok()) return parsed;
+    return merge(worker, std::move(response));
+  };
+}
+
+template <class Request, class Response>
+std::shared_ptr<FanOutCall> FanOut::CallAsync(const Method<Request, Response>& method,
+                                              const std::type_identity_t<Map<Request>>& map,
+                                              std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options,
+                                              Done done) {
+  return Start(method.path, method.server_streaming, Serialize<Request>(map), Parse<Response>(std::move(merge)),
+               options, std::move(done));
+}
+
+template <class Request, class Response>
+FanOutResult FanOut::Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
+                          std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options) {
+  return Await(method.path, method.server_streaming, Serialize<Request>(map), Parse<Response>(std::move(merge)),
+               options);
+}
+
+template <class Request, class Response>
+Collected<Response> FanOut::Collect(const Method<Request, Response>& method,
+                                    const std::type_identity_t<Map<Request>>& map, const FanOutOptions& options) {
+  Collected<Response> collected;
+  collected.answers.resize(workers());
+  collected.result = Call<Request, Response>(
+      method, map,
+      [&](size_t worker, Response response) {
+        collected.answers[worker].push_back(std::move(response));
+        return absl::OkStatus();
+      },
+      options);
+  return collected;
+}
+
+}  // namespace sluice

@@ -143,6 +143,8 @@ AggregatorGauges LinkDriver::Gauges() const {
                           .queued_blocks = state.blocks,
                           .in_flight_bytes = state.in_flight_bytes,
                           .in_flight_calls = state.in_flight_calls,
+                          .ungranted_calls = state.ungranted_calls,
+                          .grant_window = state.grant_window,
                           .budget_bytes = state.budget_bytes,
                           .link_capacity_bytes_per_second = options_.profile.capacity_bytes_per_second};
   if (calls == 0) return gauges;

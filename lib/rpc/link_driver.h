@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "lib/rpc/completion.h"
 #include "lib/telemetry/aggregator_metrics.h"
 #include "lib/telemetry/io_thread.h"
 
@@ -34,15 +35,6 @@ class ScheduledCall {
   virtual std::shared_ptr<void> Hold() = 0;
 
   uint64_t tag() { return reinterpret_cast<uintptr_t>(this); }
-};
-
-// What gRPC's completion queue hands back.
-class Completion {
- public:
-  virtual ~Completion() = default;
-  virtual void OnCompletion(bool ok) = 0;
-
-  void* tag() { return this; }
 };
 
 // Drives one LinkSchedule: the only lock around it, its clock, its timer, and the threads that poll gRPC. One a Link.
@@ -73,6 +65,7 @@ class LinkDriver {
   const LinkSchedule::Options& options() const { return options_; }
   AggregatorMetrics& metrics() { return metrics_; }
   grpc::CompletionQueue& completion_queue() { return queue_; }
+  boost::asio::io_context& io_context() { return io_thread_.context(); }
 
  private:
   using Event = absl::FunctionRef<absl::Status(LinkSchedule&, TimePoint now, std::vector<Action>&)>;

@@ -46,7 +46,7 @@ void ManifestFetch::AskWorker() {
 }
 
 void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
-  std::vector<FanOutCall> calls;
+  std::vector<GroupCall> calls;
   for (uint64_t offset = begin; offset < end; offset += range_bytes_) {
     v1::ReadManifestRequest request;
     request.set_file(file_);
@@ -66,30 +66,30 @@ void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
     round = ++round_;
   }
   auto self = shared_from_this();
-  FanOut::Handlers handlers{
-      .on_answer = [self](FanOut&, size_t tag,
+  CallGroup::Handlers handlers{
+      .on_answer = [self](CallGroup&, size_t tag,
                           absl::StatusOr<grpc::ByteBuffer> answer) { return self->OnAnswer(tag, std::move(answer)); },
       .on_end = [self] { self->OnEnd(); }};
-  auto started = core_.StartFanOut(std::move(calls), deadline_, std::move(handlers));
+  auto started = core_.StartGroup(std::move(calls), deadline_, std::move(handlers));
   if (!started.ok()) return callback_(started.status());
   bool cancelled = false;
   {
     absl::MutexLock lock(&mutex_);
     cancelled = cancelled_;
     // It may have ended already, and the next one begun.
-    if (round == round_) fan_out_ = *started;
+    if (round == round_) group_ = *started;
   }
   if (cancelled) (*started)->Cancel();
 }
 
 void ManifestFetch::Cancel() {
-  std::shared_ptr<FanOut> fan_out;
+  std::shared_ptr<CallGroup> group;
   {
     absl::MutexLock lock(&mutex_);
     cancelled_ = true;
-    fan_out = fan_out_.lock();
+    group = group_.lock();
   }
-  if (fan_out) fan_out->Cancel();
+  if (group) group->Cancel();
 }
 
 absl::Status ManifestFetch::OnAnswer(size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {

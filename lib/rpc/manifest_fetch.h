@@ -51,8 +51,8 @@ class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
   bool first_range_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  int round_ ABSL_GUARDED_BY(mutex_) = 0;                  // of requests
-  std::weak_ptr<FanOut> fan_out_ ABSL_GUARDED_BY(mutex_);  // the one under way
+  int round_ ABSL_GUARDED_BY(mutex_) = 0;                   // of requests
+  std::weak_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);  // the one under way
 };
 
 }  // namespace sluice

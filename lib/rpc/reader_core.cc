@@ -49,14 +49,14 @@ ReaderCore::ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, Bloc
 
 ReaderCore::~ReaderCore() {
   gate_->Close();
-  std::vector<std::weak_ptr<FanOut>> under_way;
+  std::vector<std::weak_ptr<CallGroup>> under_way;
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    for (const auto& [id, fan_out] : fan_outs_) under_way.push_back(fan_out);
+    for (const auto& [id, group] : groups_) under_way.push_back(group);
   }
-  for (const std::weak_ptr<FanOut>& weak : under_way) {
-    if (auto fan_out = weak.lock()) fan_out->Cancel();
+  for (const std::weak_ptr<CallGroup>& weak : under_way) {
+    if (auto group = weak.lock()) group->Cancel();
   }
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(this, &ReaderCore::Idle));
@@ -83,38 +83,38 @@ void ReaderCore::ForgetLayout(const std::string& file) {
   layouts_.erase(file);
 }
 
-absl::StatusOr<std::shared_ptr<FanOut>> ReaderCore::StartFanOut(std::vector<FanOutCall> calls, TimePoint deadline,
-                                                                FanOut::Handlers handlers) {
+absl::StatusOr<std::shared_ptr<CallGroup>> ReaderCore::StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
+                                                                  CallGroup::Handlers handlers) {
   uint64_t id = 0;
   {
     absl::MutexLock lock(&mutex_);
     if (closing_) return absl::CancelledError("the reader is closing");
-    id = next_fan_out_++;
-    fan_outs_[id];
+    id = next_group_++;
+    groups_[id];
   }
   handlers.on_end = [this, id, on_end = std::move(handlers.on_end)] {
     on_end();
-    OnFanOutEnded(id);
+    OnGroupEnded(id);
   };
-  auto fan_out = FanOut::Start(link(), std::move(calls), deadline, std::move(handlers));
-  if (!fan_out.ok()) {
-    OnFanOutEnded(id);
-    return fan_out;
+  auto group = CallGroup::Start(link(), std::move(calls), deadline, std::move(handlers));
+  if (!group.ok()) {
+    OnGroupEnded(id);
+    return group;
   }
   bool closing = false;
   {
     absl::MutexLock lock(&mutex_);
     closing = closing_;
     // It may have ended already.
-    if (const auto found = fan_outs_.find(id); found != fan_outs_.end()) found->second = *fan_out;
+    if (const auto found = groups_.find(id); found != groups_.end()) found->second = *group;
   }
-  if (closing) (*fan_out)->Cancel();
-  return fan_out;
+  if (closing) (*group)->Cancel();
+  return group;
 }
 
-void ReaderCore::OnFanOutEnded(uint64_t id) {
+void ReaderCore::OnGroupEnded(uint64_t id) {
   absl::MutexLock lock(&mutex_);
-  fan_outs_.erase(id);
+  groups_.erase(id);
 }
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "lib/rpc/fan_out.h"
+#include "lib/rpc/call_group.h"
 #include "lib/rpc/worker_channels.h"
 #include "lib/stripe/stripe_layout.h"
 
@@ -51,7 +51,7 @@ class ReaderGate {
 };
 
 // What all reads of one BlockReader share: the link, the channels, the options, and the manifests seen so far. Outlives
-// its reads: the destructor waits for their steps and fan-outs. Thread-safe.
+// its reads: the destructor waits for their steps and groups. Thread-safe.
 class ReaderCore {
  public:
   ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options);
@@ -69,13 +69,13 @@ class ReaderCore {
   void KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout);
   void ForgetLayout(const std::string& file);
 
-  // FanOut::Start on this reader's link. Cancelled: the reader is being destroyed.
-  absl::StatusOr<std::shared_ptr<FanOut>> StartFanOut(std::vector<FanOutCall> calls, TimePoint deadline,
-                                                      FanOut::Handlers handlers);
+  // CallGroup::Start on this reader's link. Cancelled: the reader is being destroyed.
+  absl::StatusOr<std::shared_ptr<CallGroup>> StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
+                                                        CallGroup::Handlers handlers);
 
  private:
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return fan_outs_.empty(); }
-  void OnFanOutEnded(uint64_t id);
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return groups_.empty(); }
+  void OnGroupEnded(uint64_t id);
 
   const std::shared_ptr<Link> link_;
   const WorkerChannels channels_;
@@ -85,8 +85,8 @@ class ReaderCore {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const StripeLayout>> layouts_ ABSL_GUARDED_BY(mutex_);
   // Those under way, by a number of their own. One that has not been started yet is null.
-  absl::flat_hash_map<uint64_t, std::weak_ptr<FanOut>> fan_outs_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_fan_out_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<uint64_t, std::weak_ptr<CallGroup>> groups_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_group_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

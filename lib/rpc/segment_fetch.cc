@@ -39,16 +39,16 @@ BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
 absl::StatusOr<std::shared_ptr<SegmentFetch>> SegmentFetch::Start(ReaderCore& core, Spec spec,
                                                                   std::function<void()> on_progress) {
   std::shared_ptr<SegmentFetch> fetch(new SegmentFetch(core, std::move(spec), std::move(on_progress)));
-  FanOut::Handlers handlers{.on_answer =
-                                [fetch](FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
-                                  return fetch->OnAnswer(fan_out, tag, std::move(answer));
-                                },
-                            .on_end = [fetch] { fetch->OnEnd(); }};
-  auto fan_out = core.StartFanOut(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
-  if (!fan_out.ok()) return fan_out.status();
+  CallGroup::Handlers handlers{.on_answer =
+                                   [fetch](CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+                                     return fetch->OnAnswer(group, tag, std::move(answer));
+                                   },
+                               .on_end = [fetch] { fetch->OnEnd(); }};
+  auto group = core.StartGroup(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
+  if (!group.ok()) return group.status();
   absl::MutexLock lock(&fetch->mutex_);
-  // The two hold each other until the fan-out has ended, which may have been before this line.
-  if (!fetch->ended_) fetch->fan_out_ = *std::move(fan_out);
+  // The two hold each other until the group has ended, which may have been before this line.
+  if (!fetch->ended_) fetch->group_ = *std::move(group);
   return fetch;
 }
 
@@ -62,9 +62,9 @@ SegmentFetch::SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on
       data_(std::make_unique_for_overwrite<char[]>(bytes_)),
       srus_(spec_.srus) {}
 
-std::vector<FanOutCall> SegmentFetch::PlanCalls() {
+std::vector<GroupCall> SegmentFetch::PlanCalls() {
   absl::MutexLock lock(&mutex_);
-  std::vector<FanOutCall> calls;
+  std::vector<GroupCall> calls;
   calls.reserve(srus_.size());
   for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
     const std::vector<Range> ranges = RangesOf(sru, /*attempt=*/0);
@@ -84,7 +84,7 @@ std::vector<SegmentFetch::Range> SegmentFetch::RangesOf(uint64_t sru, int attemp
   return ranges;
 }
 
-FanOutCall SegmentFetch::CallFor(Range range) {
+GroupCall SegmentFetch::CallFor(Range range) {
   v1::ReadSruRequest request;
   request.set_file(spec_.file);
   request.set_worker(WorkerFor(range));
@@ -97,7 +97,8 @@ FanOutCall SegmentFetch::CallFor(Range range) {
           .request = Serialize(request),
           .response_bytes = range.length,
           .timeout = core_.options().sru_timeout,
-          .tag = ranges_.size() - 1};
+          .tag = ranges_.size() - 1,
+          .retry = range.attempt > 0};
 }
 
 uint32_t SegmentFetch::ReplicaFor(const Range& range) const {
@@ -117,7 +118,7 @@ uint64_t SegmentFetch::OffsetInSegment(uint64_t sru) const {
   return std::min(layout.SruOffset(spec_.first_sru + sru), layout.FileBytes()) - layout.SruOffset(spec_.first_sru);
 }
 
-absl::Status SegmentFetch::OnAnswer(FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
   Range range;
   {
     absl::MutexLock lock(&mutex_);
@@ -125,11 +126,11 @@ absl::Status SegmentFetch::OnAnswer(FanOut& fan_out, size_t tag, absl::StatusOr<
   }
   const absl::Status stored = answer.ok() ? Store(range, *answer) : answer.status();
   if (!stored.ok()) {
-    OnRangeFailed(fan_out, range, stored, /*whole_sru=*/false);
+    OnRangeFailed(group, range, stored, /*whole_sru=*/false);
     return stored;
   }
   const absl::Status checked = OnRangeStored(range);
-  if (!checked.ok()) OnRangeFailed(fan_out, range, checked, /*whole_sru=*/true);
+  if (!checked.ok()) OnRangeFailed(group, range, checked, /*whole_sru=*/true);
   return checked;
 }
 
@@ -171,8 +172,8 @@ absl::Status SegmentFetch::OnRangeStored(const Range& range) {
 
 // Ranges of an SRU that does not match may come from different replicas, since each was tried again by itself. Then the
 // attempt is that of the SRU, so that no replica is left out.
-void SegmentFetch::OnRangeFailed(FanOut& fan_out, Range range, const absl::Status& why, bool whole_sru) {
-  std::vector<FanOutCall> retries;
+void SegmentFetch::OnRangeFailed(CallGroup& group, Range range, const absl::Status& why, bool whole_sru) {
+  std::vector<GroupCall> retries;
   bool failed = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -188,9 +189,9 @@ void SegmentFetch::OnRangeFailed(FanOut& fan_out, Range range, const absl::Statu
       failed = !status_.ok();
     }
   }
-  for (FanOutCall& retry : retries) fan_out.Add(std::move(retry));
+  for (GroupCall& retry : retries) group.Add(std::move(retry));
   if (!retries.empty()) return;
-  if (failed) fan_out.Cancel();
+  if (failed) group.Cancel();
   on_progress_();
 }
 
@@ -221,11 +222,11 @@ absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why)
 }
 
 void SegmentFetch::OnEnd() {
-  std::shared_ptr<FanOut> fan_out;
+  std::shared_ptr<CallGroup> group;
   {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
-    fan_out = std::move(fan_out_);
+    group = std::move(group_);
     uint64_t verified_bytes = 0;
     for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
       if (srus_[sru].state == SruState::kVerified) verified_bytes += SruLength(sru);
@@ -238,13 +239,13 @@ void SegmentFetch::OnEnd() {
 }
 
 void SegmentFetch::Cancel() {
-  std::shared_ptr<FanOut> fan_out;
+  std::shared_ptr<CallGroup> group;
   {
     absl::MutexLock lock(&mutex_);
     status_.Update(absl::CancelledError("the read was cancelled"));
-    fan_out = fan_out_;
+    group = group_;
   }
-  if (fan_out) fan_out->Cancel();
+  if (group) group->Cancel();
 }
 
 bool SegmentFetch::Drained() const {

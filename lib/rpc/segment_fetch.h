@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "lib/rpc/fan_out.h"
+#include "lib/rpc/call_group.h"
 #include "lib/rpc/reader_core.h"
 #include "lib/stripe/stripe_layout.h"
 
@@ -33,7 +33,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
     TimePoint deadline;
   };
 
-  // The errors of FanOut::Start. `on_progress`, on any thread: Take may have something new.
+  // The errors of CallGroup::Start. `on_progress`, on any thread: Take may have something new.
   static absl::StatusOr<std::shared_ptr<SegmentFetch>> Start(ReaderCore& core, Spec spec,
                                                              std::function<void()> on_progress);
 
@@ -61,19 +61,19 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   };
 
   SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on_progress);
-  std::vector<FanOutCall> PlanCalls() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<GroupCall> PlanCalls() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Range> RangesOf(uint64_t sru, int attempt) const;
-  FanOutCall CallFor(Range range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GroupCall CallFor(Range range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t ReplicaFor(const Range& range) const;
   uint32_t WorkerFor(const Range& range) const;
   uint64_t SruLength(uint64_t sru) const;
   uint64_t OffsetInSegment(uint64_t sru) const;
 
-  absl::Status OnAnswer(FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
+  absl::Status OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
   absl::Status Store(const Range& range, grpc::ByteBuffer& answer);
   absl::Status CheckSru(uint64_t sru) const;
   absl::Status OnRangeStored(const Range& range);
-  void OnRangeFailed(FanOut& fan_out, Range range, const absl::Status& why, bool whole_sru);
+  void OnRangeFailed(CallGroup& group, Range range, const absl::Status& why, bool whole_sru);
   bool MayRetry(const Range& range, const absl::Status& why) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(const Range& range, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Describe(const Range& range, const absl::Status& why) const;
@@ -97,7 +97,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   mutable absl::Mutex mutex_;
   std::vector<Sru> srus_ ABSL_GUARDED_BY(mutex_);
   std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by tag of their calls
-  std::shared_ptr<FanOut> fan_out_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t taken_srus_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -4,7 +4,7 @@
 
 #include "sluice/plan.h"
 
-#include "lib/rpc/fan_out.h"
+#include "lib/rpc/call_group.h"
 
 namespace sluice {
 namespace {

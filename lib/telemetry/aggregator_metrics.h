@@ -21,6 +21,7 @@ namespace sluice {
 enum class WorkerKind { kPrimary, kReplica };
 enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall };
+enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // What the gauges of an aggregator show: the state of its schedule and the plan in force.
@@ -29,6 +30,8 @@ struct AggregatorGauges {
   int64_t queued_blocks = 0;
   int64_t in_flight_bytes = 0;
   int64_t in_flight_calls = 0;
+  int64_t ungranted_calls = 0;
+  int64_t grant_window = 0;
   int64_t budget_bytes = 0;
   int64_t plan_batch_workers = 0;    // n
   int64_t plan_wnd_max_packets = 0;  // wnd_max
@@ -54,6 +57,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
   void CountSruRetry() { sru_retries_.Increment(); }
+  void CountHedge(HedgeOutcome outcome) { Get(hedges_, outcome).Increment(); }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
   // A block that has ended: from its submission, and the share of it that arrived, 0 to 1.
@@ -63,6 +67,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   }
   void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
   void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
@@ -82,10 +87,12 @@ class AggregatorMetrics : public prometheus::Collectable {
   const std::array<prometheus::Counter*, 6> sru_requests_;
   const std::array<prometheus::Counter*, 3> timeouts_;
   prometheus::Counter& sru_retries_;
+  const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;
   prometheus::Histogram& block_seconds_;
   prometheus::Histogram& queue_wait_seconds_;
+  prometheus::Histogram& ready_seconds_;
   prometheus::Histogram& sru_transfer_seconds_;
   prometheus::Histogram& timer_lateness_;
 

@@ -3,7 +3,7 @@
 #include "sluice/plan.h"
 
 #include "gtest/gtest.h"
-#include "lib/rpc/fan_out.h"
+#include "lib/rpc/call_group.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/rpc/fan_out.h"
+#include "lib/rpc/call_group.h"
 
 #include <chrono>
 #include <map>
@@ -23,25 +23,24 @@ using testing::kPatience;
 using testing::Slow;
 using testing::TestCluster;
 
-// What the handlers of one fan-out were told, in order.
+// What the handlers of one group were told, in order.
 class Record {
  public:
-  FanOut::Handlers Handlers() {
-    return {.on_answer =
-                [this](FanOut& fan_out, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
-                  return OnAnswer(fan_out, tag, answer.status());
-                },
-            .on_end = [this] { OnEnd(); }};
+  CallGroup::Handlers Handlers() {
+    return {
+        .on_answer = [this](CallGroup& group, size_t tag,
+                            absl::StatusOr<grpc::ByteBuffer> answer) { return OnAnswer(group, tag, answer.status()); },
+        .on_end = [this] { OnEnd(); }};
   }
 
-  absl::Status OnAnswer(FanOut& fan_out, size_t tag, const absl::Status& status) {
+  absl::Status OnAnswer(CallGroup& group, size_t tag, const absl::Status& status) {
     {
       absl::MutexLock lock(&mutex_);
       EXPECT_FALSE(ended_.HasBeenNotified()) << "an answer after the end";
       answers_[tag].push_back(status);
       ++answer_count_;
     }
-    return then ? then(fan_out, tag, status) : absl::OkStatus();
+    return then ? then(group, tag, status) : absl::OkStatus();
   }
 
   void OnEnd() { ended_.Notify(); }  // a second time would be fatal
@@ -58,7 +57,7 @@ class Record {
     return answers_;
   }
 
-  std::function<absl::Status(FanOut&, size_t, const absl::Status&)> then;
+  std::function<absl::Status(CallGroup&, size_t, const absl::Status&)> then;
 
  private:
   absl::Mutex mutex_;
@@ -67,11 +66,11 @@ class Record {
   std::map<size_t, std::vector<absl::Status>> answers_ ABSL_GUARDED_BY(mutex_);
 };
 
-class FanOutTest : public ::testing::Test {
+class CallGroupTest : public ::testing::Test {
  protected:
   // The budget holds one answer of kBytes at a time.
   static constexpr uint32_t kBytes = 1000;
-  FanOutTest()
+  CallGroupTest()
       : cluster_({.workers = 4, .file_bytes = 100000, .sru_bytes = kBytes, .schedule = {.budget_bytes = 1500}}) {
     std::vector<std::string> addresses;
     for (size_t i = 0; i < cluster_.size(); ++i) addresses.push_back(cluster_.worker(i).address());
@@ -80,7 +79,7 @@ class FanOutTest : public ::testing::Test {
 
   LinkDriver& link() { return cluster_.link().driver(); }
 
-  FanOutCall Call(size_t worker, size_t tag, absl::Duration timeout = kPatience) {
+  GroupCall Call(size_t worker, size_t tag, absl::Duration timeout = kPatience) {
     v1::ReadSruRequest request;
     request.set_file("data");
     request.set_worker(static_cast<uint32_t>(worker));
@@ -93,8 +92,8 @@ class FanOutTest : public ::testing::Test {
             .tag = tag};
   }
 
-  std::vector<FanOutCall> CallEach() {
-    std::vector<FanOutCall> calls;
+  std::vector<GroupCall> CallEach() {
+    std::vector<GroupCall> calls;
     for (size_t i = 0; i < cluster_.size(); ++i) calls.push_back(Call(i, i));
     return calls;
   }
@@ -103,8 +102,9 @@ class FanOutTest : public ::testing::Test {
     return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(time);
   }
 
-  absl::StatusOr<std::shared_ptr<FanOut>> Start(std::vector<FanOutCall> calls, TimePoint deadline = TimePoint::max()) {
-    return FanOut::Start(link(), std::move(calls), deadline, record_.Handlers());
+  absl::StatusOr<std::shared_ptr<CallGroup>> Start(std::vector<GroupCall> calls,
+                                                   TimePoint deadline = TimePoint::max()) {
+    return CallGroup::Start(link(), std::move(calls), deadline, record_.Handlers());
   }
 
   TestCluster cluster_;
@@ -112,7 +112,7 @@ class FanOutTest : public ::testing::Test {
   Record record_;
 };
 
-TEST_F(FanOutTest, EveryCallIsAnsweredOnceAndThenItEnds) {
+TEST_F(CallGroupTest, EveryCallIsAnsweredOnceAndThenItEnds) {
   ASSERT_TRUE(Start(CallEach()).ok());  // nobody holds it
   ASSERT_TRUE(record_.AwaitEnd());
   const auto answers = record_.answers();
@@ -124,31 +124,31 @@ TEST_F(FanOutTest, EveryCallIsAnsweredOnceAndThenItEnds) {
   EXPECT_EQ(cluster_.Requests(), 4);
 }
 
-TEST_F(FanOutTest, RefusesToStartWithTheErrorsOfTheSchedule) {
+TEST_F(CallGroupTest, RefusesToStartWithTheErrorsOfTheSchedule) {
   EXPECT_THAT(Start({}).status(), HasCode(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Start(CallEach(), In(-absl::Seconds(1))).status(), HasCode(absl::StatusCode::kDeadlineExceeded));
   EXPECT_FALSE(record_.ended());
   EXPECT_EQ(cluster_.Requests(), 0);
 }
 
-TEST_F(FanOutTest, OneCallAtATimeWhereTheBudgetHoldsOne) {
+TEST_F(CallGroupTest, OneCallAtATimeWhereTheBudgetHoldsOne) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
-  const auto fan_out = Start({Call(0, 0), Call(0, 1), Call(1, 2)});
-  ASSERT_TRUE(fan_out.ok());
+  const auto group = Start({Call(0, 0), Call(0, 1), Call(1, 2)});
+  ASSERT_TRUE(group.ok());
   ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
   EXPECT_EQ(cluster_.link().State().in_flight_calls, 1);
   EXPECT_EQ(cluster_.link().State().waiting_calls, 2);
-  (*fan_out)->Cancel();
+  (*group)->Cancel();
   ASSERT_TRUE(record_.AwaitEnd());
   EXPECT_EQ(cluster_.worker(0).counts().most_open, 1);
   EXPECT_EQ(cluster_.worker(1).counts().requests, 0);
 }
 
-TEST_F(FanOutTest, AddFromOnAnswerKeepsItOpenUntilTheLastRetry) {
+TEST_F(CallGroupTest, AddFromOnAnswerKeepsItOpenUntilTheLastRetry) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::UNAVAILABLE); });
   int retries = 0;
-  record_.then = [&](FanOut& fan_out, size_t tag, const absl::Status& status) {
-    if (!status.ok()) fan_out.Add(++retries < 5 ? Call(0, tag) : Call(1, tag));
+  record_.then = [&](CallGroup& group, size_t tag, const absl::Status& status) {
+    if (!status.ok()) group.Add(++retries < 5 ? Call(0, tag) : Call(1, tag));
     return absl::OkStatus();
   };
   ASSERT_TRUE(Start({Call(0, 7)}).ok());
@@ -159,13 +159,13 @@ TEST_F(FanOutTest, AddFromOnAnswerKeepsItOpenUntilTheLastRetry) {
   EXPECT_EQ(cluster_.worker(0).counts().requests, 5);
 }
 
-TEST_F(FanOutTest, CancelEndsWhatWaitsAtOnceAndWhatIsInFlightAtTheWorker) {
+TEST_F(CallGroupTest, CancelEndsWhatWaitsAtOnceAndWhatIsInFlightAtTheWorker) {
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
-  const auto fan_out = Start(CallEach());
-  ASSERT_TRUE(fan_out.ok());
+  const auto group = Start(CallEach());
+  ASSERT_TRUE(group.ok());
   ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
-  (*fan_out)->Cancel();
-  (*fan_out)->Cancel();
+  (*group)->Cancel();
+  (*group)->Cancel();
   ASSERT_TRUE(record_.AwaitEnd());
   for (const auto& [tag, statuses] : record_.answers()) {
     ASSERT_EQ(statuses.size(), 1u) << tag;
@@ -175,17 +175,17 @@ TEST_F(FanOutTest, CancelEndsWhatWaitsAtOnceAndWhatIsInFlightAtTheWorker) {
   EXPECT_EQ(cluster_.Requests(), 1);
 }
 
-TEST_F(FanOutTest, CancelAfterTheEndDoesNothing) {
-  const auto fan_out = Start(CallEach());
-  ASSERT_TRUE(fan_out.ok());
+TEST_F(CallGroupTest, CancelAfterTheEndDoesNothing) {
+  const auto group = Start(CallEach());
+  ASSERT_TRUE(group.ok());
   ASSERT_TRUE(record_.AwaitEnd());
-  (*fan_out)->Cancel();
+  (*group)->Cancel();
   EXPECT_EQ(record_.answers().size(), 4u);
 }
 
-TEST_F(FanOutTest, CancelFromOnAnswerEndsTheOthers) {
-  record_.then = [](FanOut& fan_out, size_t, const absl::Status&) {
-    fan_out.Cancel();
+TEST_F(CallGroupTest, CancelFromOnAnswerEndsTheOthers) {
+  record_.then = [](CallGroup& group, size_t, const absl::Status&) {
+    group.Cancel();
     return absl::OkStatus();
   };
   ASSERT_TRUE(Start(CallEach()).ok());
@@ -194,38 +194,38 @@ TEST_F(FanOutTest, CancelFromOnAnswerEndsTheOthers) {
   EXPECT_EQ(cluster_.Requests(), 1);
 }
 
-TEST_F(FanOutTest, ARetryOfACancelledBlockIsNotSent) {
+TEST_F(CallGroupTest, ARetryOfACancelledBlockIsNotSent) {
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
-  record_.then = [&](FanOut& fan_out, size_t tag, const absl::Status&) {
-    if (tag < 100) fan_out.Add(Call(tag, tag + 100));
+  record_.then = [&](CallGroup& group, size_t tag, const absl::Status&) {
+    if (tag < 100) group.Add(Call(tag, tag + 100));
     return absl::OkStatus();
   };
-  const auto fan_out = Start(CallEach());
-  ASSERT_TRUE(fan_out.ok());
+  const auto group = Start(CallEach());
+  ASSERT_TRUE(group.ok());
   ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
-  (*fan_out)->Cancel();
+  (*group)->Cancel();
   ASSERT_TRUE(record_.AwaitEnd());
   EXPECT_EQ(record_.answers().size(), 8u);
   EXPECT_EQ(cluster_.Requests(), 1);
 }
 
-TEST_F(FanOutTest, CancelRacesWithRetriesOfFailingCalls) {
+TEST_F(CallGroupTest, CancelRacesWithRetriesOfFailingCalls) {
   cluster_.SpoilSrus([](const auto&) { return Error(grpc::StatusCode::UNAVAILABLE); });
   ASSERT_TRUE(cluster_.link().SetBudget(100000).ok());
   for (int round = 0; round < 50; ++round) {
     Record record;
     std::atomic<int> added = 0;
-    record.then = [&](FanOut& fan_out, size_t tag, const absl::Status& status) {
+    record.then = [&](CallGroup& group, size_t tag, const absl::Status& status) {
       if (!absl::IsCancelled(status)) {
         ++added;
-        fan_out.Add(Call(tag % 4, tag));
+        group.Add(Call(tag % 4, tag));
       }
       return status;
     };
-    const auto fan_out = FanOut::Start(link(), CallEach(), TimePoint::max(), record.Handlers());
-    ASSERT_TRUE(fan_out.ok());
+    const auto group = CallGroup::Start(link(), CallEach(), TimePoint::max(), record.Handlers());
+    ASSERT_TRUE(group.ok());
     ASSERT_TRUE(record.AwaitAnswers(static_cast<size_t>(round % 8)));
-    (*fan_out)->Cancel();
+    (*group)->Cancel();
     ASSERT_TRUE(record.AwaitEnd());
     size_t answers = 0;
     for (const auto& [tag, statuses] : record.answers()) answers += statuses.size();
@@ -233,7 +233,7 @@ TEST_F(FanOutTest, CancelRacesWithRetriesOfFailingCalls) {
   }
 }
 
-TEST_F(FanOutTest, ADeadlineThatPassesWhileACallWaitsSendsNothing) {
+TEST_F(CallGroupTest, ADeadlineThatPassesWhileACallWaitsSendsNothing) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
   const auto started = std::chrono::steady_clock::now();
   ASSERT_TRUE(Start({Call(0, 0), Call(1, 1), Call(2, 2)}, In(absl::Milliseconds(300))).ok());
@@ -250,14 +250,14 @@ TEST_F(FanOutTest, ADeadlineThatPassesWhileACallWaitsSendsNothing) {
 }
 
 // The timer is set for the earliest deadline, whatever the order in which they came.
-TEST_F(FanOutTest, DeadlinesPassInTheirOwnOrder) {
+TEST_F(CallGroupTest, DeadlinesPassInTheirOwnOrder) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Hang(); });
   const auto holder = Start({Call(0, 0)});
   ASSERT_TRUE(holder.ok());
   Record late;
   Record early;
-  ASSERT_TRUE(FanOut::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(900)), late.Handlers()).ok());
-  ASSERT_TRUE(FanOut::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(100)), early.Handlers()).ok());
+  ASSERT_TRUE(CallGroup::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(900)), late.Handlers()).ok());
+  ASSERT_TRUE(CallGroup::Start(link(), {Call(1, 1)}, In(absl::Milliseconds(100)), early.Handlers()).ok());
   ASSERT_TRUE(early.AwaitEnd());
   EXPECT_FALSE(late.ended());
   ASSERT_TRUE(late.AwaitEnd());
@@ -266,7 +266,7 @@ TEST_F(FanOutTest, DeadlinesPassInTheirOwnOrder) {
   EXPECT_EQ(cluster_.worker(1).counts().requests, 0);
 }
 
-TEST_F(FanOutTest, TheTimeoutOfACallCountsFromItsSending) {
+TEST_F(CallGroupTest, TheTimeoutOfACallCountsFromItsSending) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(300)); });
   // The second waits for longer than its own timeout, and is answered.
   ASSERT_TRUE(Start({Call(0, 0), Call(1, 1, absl::Milliseconds(250))}).ok());
@@ -274,13 +274,13 @@ TEST_F(FanOutTest, TheTimeoutOfACallCountsFromItsSending) {
   EXPECT_TRUE(record_.answers().at(1).front().ok()) << record_.answers().at(1).front();
 }
 
-TEST_F(FanOutTest, TimesWithoutEndAreTimes) {
+TEST_F(CallGroupTest, TimesWithoutEndAreTimes) {
   ASSERT_TRUE(Start({Call(0, 0, absl::InfiniteDuration())}).ok());
   ASSERT_TRUE(record_.AwaitEnd());
   EXPECT_TRUE(record_.answers().at(0).front().ok()) << record_.answers().at(0).front();
 }
 
-TEST_F(FanOutTest, AWorkerThatCancelsIsAWorkerThatFailed) {
+TEST_F(CallGroupTest, AWorkerThatCancelsIsAWorkerThatFailed) {
   cluster_.worker(0).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
   ASSERT_TRUE(Start({Call(0, 0)}).ok());
   ASSERT_TRUE(record_.AwaitEnd());
@@ -289,8 +289,8 @@ TEST_F(FanOutTest, AWorkerThatCancelsIsAWorkerThatFailed) {
   EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "cancelled"), 0);
 }
 
-TEST_F(FanOutTest, CountsAnAnswerThatIsWorthNothingAsCorrupt) {
-  record_.then = [](FanOut&, size_t, const absl::Status&) { return absl::DataLossError("of no use"); };
+TEST_F(CallGroupTest, CountsAnAnswerThatIsWorthNothingAsCorrupt) {
+  record_.then = [](CallGroup&, size_t, const absl::Status&) { return absl::DataLossError("of no use"); };
   ASSERT_TRUE(Start({Call(0, 0)}).ok());
   ASSERT_TRUE(record_.AwaitEnd());
   ASSERT_TRUE(cluster_.AwaitIdle());

@@ -33,6 +33,11 @@ class Worker {
                 [this](const auto& value) { config_.set_data(value); });
     AddTextFlag(app, "--think_time", "Answer this much later, to test slow workers. Default 0",
                 [this](const auto& value) { config_.set_think_time(value); });
+    AddTextFlag(app, "--think_tail_time", "Instead of think_time for a share of the answers, to test stragglers",
+                [this](const auto& value) { config_.mutable_think_tail()->set_time(value); });
+    app.add_option_function<double>(
+        "--think_tail_share", [this](double share) { config_.mutable_think_tail()->set_share(share); },
+        "That share, above 0 and at most 1");
     AddServerFlags(app, config_, ready_file_);
   }
 

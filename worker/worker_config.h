@@ -5,8 +5,8 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "lib/rpc/rpc_server.h"
+#include "lib/rpc/think_time.h"
 
 namespace sluice {
 
@@ -15,7 +15,7 @@ struct WorkerOptions {
   RpcServer::Options rpc_server;
   std::string data;   // the folder that holds worker-NNNN folders
   std::string admin;  // host:port; empty: none
-  absl::Duration think_time;
+  ThinkTime::Options think_time;
 };
 
 // InvalidArgument names the field of the config, its value and what it should be.

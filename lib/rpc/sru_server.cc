@@ -56,8 +56,10 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
     status_ = answer_bytes_.Take(request.length());
     if (status_.ok()) status_ = Read(request, response);
     if (status_.ok()) sent_bytes_ = request.length();
-    if (status_.ok() && server_.options_.think_time > absl::ZeroDuration()) {
-      Think();
+    // Only for what is there: a worker that nobody has takes no memory for its draws.
+    const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request.worker()) : absl::ZeroDuration();
+    if (think_time > absl::ZeroDuration()) {
+      Think(think_time);
     } else {
       Finish(ToGrpc(status_));
     }
@@ -85,9 +87,9 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
     return status;
   }
 
-  void Think() {
+  void Think(absl::Duration time) {
     timer_ = std::make_shared<boost::asio::steady_timer>(server_.context_);
-    timer_->expires_after(absl::ToChronoNanoseconds(server_.options_.think_time));
+    timer_->expires_after(absl::ToChronoNanoseconds(time));
     timer_->async_wait([this](const boost::system::error_code& error) {
       Finish(error ? grpc::Status(grpc::StatusCode::CANCELLED, "cancelled") : ToGrpc(status_));
     });

@@ -5,7 +5,7 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
-#include "absl/time/time.h"
+#include "lib/rpc/think_time.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/worker_metrics.h"
 
@@ -21,13 +21,13 @@ class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
     // An answer with an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
-    absl::Duration think_time;
+    ThinkTime::Options think_time;
     // Bytes of answers that are held in memory, also for clients that do not read them. What comes on top is refused as
     // RESOURCE_EXHAUSTED: gRPC's own quota does not count them.
     uint64_t max_answer_bytes = 256 << 20;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, boost::asio::io_context& context, const Options& options)
-      : store_(store), metrics_(metrics), context_(context), options_(options) {}
+      : store_(store), metrics_(metrics), context_(context), options_(options), think_time_(options.think_time) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;
@@ -43,6 +43,7 @@ class SruServer : public v1::SruService::CallbackService {
   WorkerMetrics& metrics_;
   boost::asio::io_context& context_;
   const Options options_;
+  ThinkTime think_time_;
   std::atomic<uint64_t> answer_bytes_ = 0;
 };
 

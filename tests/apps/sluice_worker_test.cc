@@ -105,8 +105,9 @@ class SluiceWorkerTest : public ::testing::Test {
 TEST_F(SluiceWorkerTest, ExplainsItself) {
   const ProgramResult help = Run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* flag : {"--listen", "--data", "--admin", "--config", "--check_config", "--think_time",
-                           "--reflection", "--log_level", "--drain_timeout", "--ready_file"})
+  for (const char* flag :
+       {"--listen", "--data", "--admin", "--config", "--check_config", "--think_time", "--think_tail_time",
+        "--think_tail_share", "--reflection", "--log_level", "--drain_timeout", "--ready_file"})
     EXPECT_THAT(help.out, HasSubstr(flag));
   const ProgramResult version = Run({"--version"});
   EXPECT_EQ(version.exit_code, 0);
@@ -123,6 +124,13 @@ TEST_F(SluiceWorkerTest, RefusesWhatWasWrittenWrong) {
       {{"--listen", "127.0.0.1:0"}, "data: no folder is given"},
       {{data, "--listen", "127.0.0.1:0", "--admin", "x"}, "admin: \"x\" has no port"},
       {{data, "--listen", "127.0.0.1:0", "--think-time", "soon"}, "think_time: "},
+      {{data, "--listen", "127.0.0.1:0", "--think-tail-time", "soon"}, "think_tail.time: "},
+      {{data, "--listen", "127.0.0.1:0", "--think-tail-time", "1s"},
+       "think_tail.share is 0 and think_tail.time 1s; give both above 0, or neither"},
+      {{data, "--listen", "127.0.0.1:0", "--think-tail-share", "1.5", "--think-tail-time", "1s"},
+       "think_tail.share is 1.5; it must be 0 to 1"},
+      {{data, "--listen", "127.0.0.1:0", "--think-tail-share", "0.1", "--think-tail-time", "2h"},
+       "think_tail.time 2h, drain_timeout : each must be at most 1h"},
       {{data, "--listen", "127.0.0.1:0", "--drain-timeout", "2h"}, "drain_timeout 2h: each must be at most 1h"},
       {{data, "--listen", "127.0.0.1:0", "--log-level", "loud"}, "log_level: \"loud\""},
       {{data, "--listen", "127.0.0.1:0", "--lisen", "x"}, "--lisen"},

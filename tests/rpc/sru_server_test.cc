@@ -190,16 +190,23 @@ TEST_F(SruServerTest, AnswersWithTheManifestInParts) {
 }
 
 TEST_F(SruServerTest, ThinksForAsLongAsItIsTold) {
-  Start({.think_time = absl::Milliseconds(50)});
+  Start({.think_time = {.usual = absl::Milliseconds(50)}});
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
   EXPECT_EQ(response_.data(), source_.substr(0, 10));
 }
 
+TEST_F(SruServerTest, ThinksLongerAboutAnswersInTheTail) {
+  Start({.think_time = {.usual = absl::Hours(1), .tail = absl::Milliseconds(50), .tail_share = 1}});
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+}
+
 // More calls than gRPC has threads: one after the other they would take 50 seconds.
 TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
-  Start({.think_time = absl::Milliseconds(100)});
+  Start({.think_time = {.usual = absl::Milliseconds(100)}});
   constexpr int kCalls = 500;
   absl::Notification done;
   std::atomic<int> left = kCalls;
@@ -220,7 +227,7 @@ TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
 }
 
 TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
-  Start({.think_time = absl::Hours(1)});
+  Start({.think_time = {.usual = absl::Hours(1)}});
   EXPECT_EQ(Read(Request("data", 0, 0, 10), std::chrono::milliseconds(50)).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
@@ -228,7 +235,7 @@ TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
 }
 
 TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
-  Start({.think_time = absl::Hours(1)});
+  Start({.think_time = {.usual = absl::Hours(1)}});
   absl::Notification done;
   grpc::ClientContext context;
   const v1::ReadSruRequest request = Request("data", 0, 0, 10);
@@ -243,7 +250,7 @@ TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
 }
 
 TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
-  Start({.think_time = absl::Hours(1), .max_answer_bytes = 25});
+  Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 25});
   std::vector<grpc::ClientContext> contexts(2);
   std::vector<v1::ReadSruResponse> responses(2);
   const v1::ReadSruRequest request = Request("data", 0, 0, 10);

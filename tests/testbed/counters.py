@@ -90,6 +90,14 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def machine_cpu_seconds():
+    """Of all processors together since the machine started: busy, and in total."""
+    # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+    ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    hertz = os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - ticks[3] - ticks[4]) / hertz, sum(ticks) / hertz
+
+
 def receive_queue_drops():
     """Packets that this machine itself lost between two namespaces for want of processor time; machine-wide."""
     return sum(int(line.split()[1], 16) for line in pathlib.Path("/proc/net/softnet_stat").read_text().splitlines())

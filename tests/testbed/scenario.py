@@ -2,11 +2,15 @@
 
 import dataclasses
 
+from units import format_mbps
+
 MTU_BYTES = 1500
 FRAME_BYTES = MTU_BYTES + 14  # what a queueing discipline counts of a full packet: no checksum, no preamble
 TCP_PAYLOAD_BYTES = MTU_BYTES - 52  # IPv4 and TCP with timestamps
 
 POLICIES = ("unscheduled", "batches", "rolling", "grants")
+# Of fan-outs: what the library takes without being told, and gRPC without Sluice.
+FAN_OUT_POLICIES = (*POLICIES, "default", "hand-written")
 
 # Data that is read again is read from memory by the workers; this much of it is enough to catch a block that is
 # delivered twice or in the wrong place.
@@ -32,11 +36,45 @@ class LinkScenario:
         # frames the shaper's timer falls up to 1 % behind when the programs under test keep both cores busy.
         return 3 * FRAME_BYTES
 
+    @property
+    def title(self):
+        return (
+            f"{format_mbps(self.rate_bps)}, buffer {self.buffer_bytes} B, {self.congestion_control}, "
+            f"RTO_min {self.rto_min_ms} ms"
+        )
+
     def machine_count(self):
         return min(self.machines, self.workers)
 
     def access_rate(self):
         return self.access_rate_bps or 10 * self.rate_bps
+
+    def facts(self):
+        return {
+            "workers": self.workers,
+            "rate_bps": self.rate_bps,
+            "buffer_bytes": self.buffer_bytes,
+            "burst_bytes": self.burst_bytes,
+            "access_rate_bps": self.access_rate(),
+        }
+
+
+TAIL_SHARE = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Think:
+    """How long workers think before they answer."""
+
+    usual_ms: float = 0
+    tail_ms: float = 0  # a share TAIL_SHARE of the answers takes so long instead; 0: there is no tail
+
+    @property
+    def tail_share(self):
+        return TAIL_SHARE if self.tail_ms else 0
+
+    def facts(self):
+        return {"think_ms": self.usual_ms, "think_tail_ms": self.tail_ms, "think_tail_share": self.tail_share}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +86,13 @@ class ReadScenario:
     sru_bytes: int
     blocks: int
     clients: int = 1
-    think_ms: float = 0
+    think: Think = Think()
     warmup_blocks: int = 2
     timeout_s: int = 1800
+
+    @property
+    def title(self):
+        return f"{self.policy}: {self.link.workers} workers x {self.sru_bytes} B, {self.blocks} blocks, {self.link.title}"
 
     @property
     def block_bytes(self):
@@ -58,6 +100,31 @@ class ReadScenario:
 
     def source_blocks(self):
         return max(1, min(self.blocks, _SOURCE_BYTES_AT_MOST // self.block_bytes))
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerScenario:
+    """The load: fan-outs to servers that know nothing of Sluice."""
+
+    link: LinkScenario
+    policy: str
+    response_bytes: str  # a size, or two with a colon: a range that sizes are drawn from
+    sizes_known: bool
+    blocks: int
+    clients: int = 1
+    think: Think = Think()
+    server: str = "cpp"
+    replicas: int = 0
+    hedge_after_ms: float = 0  # 0: no hedges
+    warmup_blocks: int = 2
+    timeout_s: int = 1800
+
+    @property
+    def title(self):
+        return (
+            f"{self.policy}: {self.link.workers} {self.server} servers x {self.response_bytes} B, {self.blocks} blocks, "
+            f"{self.link.title}"
+        )
 
 
 def wire_bytes(payload_bytes):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 
+from counters import cpu_seconds
 from processes import Program, run_to_end
 from scenario import MTU_BYTES
 from topology import AGGREGATOR
@@ -61,8 +62,13 @@ class Service:
         for program in (*self.workers, self.aggregator):
             program.check()
 
-    def metrics(self):
-        """What /metrics of the aggregator shows, as text."""
+    def counts(self):
+        return {
+            "rpc_timeouts": int(sum_of_metric(self._metrics(), "sluice_timeouts_total")),
+            "aggregator_cpu_seconds": cpu_seconds(self.aggregator.pid),
+        }
+
+    def _metrics(self):
         return run_to_end(
             self._network.command(AGGREGATOR, [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]), "scraping"
         )
@@ -79,8 +85,11 @@ class Service:
 
 def _worker_config(network, machine, scenario, data):
     config = {"listen": network.machine_listens(machine), "data": str(data)}
-    if scenario.think_ms:
-        config["think_time"] = f"{scenario.think_ms}ms"
+    think = scenario.think
+    if think.usual_ms:
+        config["think_time"] = f"{think.usual_ms}ms"
+    if think.tail_ms:
+        config["think_tail"] = {"share": think.tail_share, "time": f"{think.tail_ms}ms"}
     return config
 
 

@@ -1,0 +1,125 @@
+"""Measurements of fan-outs: a load asks servers that know nothing of Sluice, in a test network."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+
+from measurement import Load, measure, summary
+from processes import Program
+from sandbox import Unsupported
+from scenario import MTU_BYTES
+from topology import Network
+
+SERVERS = ("cpp", "python")
+_PYTHON_SERVER = pathlib.Path(__file__).with_name("answer_server.py")
+
+
+class AnswerMeasurement:
+    """Runs scenarios with one kind of server."""
+
+    def __init__(self, build, folder, server):
+        self._folder = folder
+        self._load = built(build, "tests/fan_out_load")
+        self._server = server_command(build, server)
+
+    def run(self, scenario, progress):
+        """One object, ready for JSON."""
+        progress.step(scenario.title)
+        with Network(scenario.link) as network, _Servers(self._server, network, self._folder) as servers:
+            load = Load(network, self._load_argv(scenario, network), self._folder)
+            measured = measure(scenario, network, servers, load, progress)
+        result = {
+            "policy": scenario.policy,
+            "server": scenario.server,
+            **scenario.link.facts(),
+            "response_bytes": scenario.response_bytes,
+            "sizes_known": scenario.sizes_known,
+            "blocks": scenario.blocks,
+            "clients": scenario.clients,
+            **scenario.think.facts(),
+            "replicas": scenario.replicas,
+            "hedge_after_ms": scenario.hedge_after_ms,
+            **measured,
+        }
+        progress.step(summary(result))
+        return result
+
+    def _load_argv(self, scenario, network):
+        link = scenario.link
+        argv = [self._load, "--workers", ",".join(network.worker_addresses()), *policy_flags(scenario.policy)]
+        argv += ["--capacity", f"{link.rate_bps}bit", "--buffer", link.buffer_bytes, "--rtt", f"{link.rtt_us}us"]
+        argv += ["--mtu", MTU_BYTES, "--connections", "persistent"]
+        argv += ["--response-bytes", scenario.response_bytes, "--blocks", scenario.blocks]
+        argv += ["--readers", scenario.clients, "--warmup", scenario.warmup_blocks]
+        argv += ["--think", f"{scenario.think.usual_ms}ms", "--tail-time", f"{scenario.think.tail_ms}ms"]
+        argv += ["--tail-share", scenario.think.tail_share, "--replicas", scenario.replicas]
+        if scenario.hedge_after_ms:
+            argv += ["--hedge-after", f"{scenario.hedge_after_ms}ms"]
+        return argv if scenario.sizes_known else [*argv, "--unknown-sizes"]
+
+
+class _Servers:
+    """A server on every machine of a network, which serves all of its workers, until the `with` block ends."""
+
+    def __init__(self, command, network, folder):
+        self._stack = contextlib.ExitStack()
+        with self._stack:
+            self.workers = [
+                self._start(command, network, machine, host, folder) for machine, host in enumerate(network.machines)
+            ]
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._stack.__exit__(*error)
+
+    def check(self):
+        for program in self.workers:
+            program.check()
+
+    def counts(self):
+        return {}
+
+    def _start(self, command, network, machine, host, folder):
+        ready, log = (folder / f"{host}.{suffix}" for suffix in ("ready", "log"))
+        ready.unlink(missing_ok=True)
+        argv = [*command, ready, *network.machine_listens(machine)]
+        started = self._stack.enter_context(Program(network, host, argv, log))
+        started.wait_until_ready(ready)
+        return started
+
+
+def policy_flags(policy):
+    if policy == "hand-written":
+        return ["--mode", "hand-written"]
+    return [] if policy == "default" else ["--policy", policy]
+
+
+def server_command(build, server):
+    if server == "cpp":
+        return [built(build, "tests/answer_server")]
+    messages = built(build, "tests/testbed/generated/answers_pb2.py", os.R_OK).parent
+    return [_python_with_grpc(), _PYTHON_SERVER, messages]
+
+
+def built(build, name, access=os.X_OK):
+    path = pathlib.Path(build).resolve() / name
+    if not os.access(path, access):
+        raise ValueError(
+            f"{path} is not there; build with: cmake --preset release && cmake --build --preset release, or name another "
+            f"folder with --build"
+        )
+    return path
+
+
+def _python_with_grpc():
+    # Debian's packages are for Debian's Python, and another one may come first on the path.
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        command = [interpreter, "-c", "import grpc, google.protobuf"]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return interpreter
+    raise Unsupported("Python has no grpcio; on Debian: apt-get install python3-grpcio")

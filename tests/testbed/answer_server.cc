@@ -1,0 +1,163 @@
+// A gRPC service as one writes it without Sluice, with the callback API. Serves Answers until SIGTERM.
+//
+//     answer_server READY_FILE HOST:PORT...
+//
+// Writes its addresses to READY_FILE when it serves; port 0 is a free one.
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>  // Boost 1.74 misses it in C++20
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <grpcpp/grpcpp.h>
+
+#include "answers.grpc.pb.h"
+
+namespace sluice::testbed {
+namespace {
+
+// Waits without a thread for each call. Thread-safe.
+class Thinker {
+ public:
+  explicit Thinker(boost::asio::io_context& context) : context_(context) {}
+
+  // Whether this answer is one of the tail. The draws of a server are the same in every run.
+  bool DrawTail(double share) {
+    const std::lock_guard lock(mutex_);
+    return std::bernoulli_distribution(std::clamp(share, 0.0, 1.0))(random_);
+  }
+
+  void After(uint32_t microseconds, std::function<void()> then) {
+    if (microseconds == 0) return then();
+    auto timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::microseconds(microseconds));
+    timer->async_wait([timer, then = std::move(then)](const boost::system::error_code&) { then(); });
+  }
+
+ private:
+  boost::asio::io_context& context_;
+  std::mutex mutex_;
+  std::mt19937 random_;
+};
+
+// Takes the time that the request asks for, then fills the answer in and calls `then`.
+void Think(Thinker& thinker, const v1::AnswerRequest& request, v1::AnswerResponse& response,
+           std::function<void()> then) {
+  response.set_tail(request.tail_share() > 0 && thinker.DrawTail(request.tail_share()));
+  thinker.After(response.tail() ? request.tail_think_us() : request.think_us(),
+                [&request, &response, then = std::move(then)] {
+                  response.mutable_payload()->assign(request.response_bytes(), 'x');
+                  then();
+                });
+}
+
+// Owns itself from construction to OnDone. A client that goes away is noticed when the time is up.
+class StreamCall final : public grpc::ServerWriteReactor<v1::AnswerResponse> {
+ public:
+  StreamCall(Thinker& thinker, const v1::AnswerRequest& request) : left_(std::max(1u, request.messages())) {
+    Think(thinker, request, response_, [this] { StartWrite(&response_); });
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok || --left_ == 0) return Finish(grpc::Status::OK);
+    StartWrite(&response_);
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  v1::AnswerResponse response_;
+  uint32_t left_;
+};
+
+class AnswerService final : public v1::Answers::CallbackService {
+ public:
+  explicit AnswerService(boost::asio::io_context& context) : thinker_(context) {}
+
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const v1::AnswerRequest* request,
+                                   v1::AnswerResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    Think(thinker_, *request, *response, [reactor] { reactor->Finish(grpc::Status::OK); });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::AnswerResponse>* AnswerStream(grpc::CallbackServerContext*,
+                                                             const v1::AnswerRequest* request) override {
+    return new StreamCall(thinker_, *request);
+  }
+
+ private:
+  Thinker thinker_;
+};
+
+// Written whole or not there at all: who waits for it reads it at once.
+void WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses) {
+  const std::string unfinished = path + ".new";
+  std::ofstream file(unfinished);
+  for (const std::string& address : addresses) file << address << '\n';
+  file.close();
+  std::filesystem::rename(unfinished, path);
+}
+
+std::unique_ptr<grpc::Server> StartServer(grpc::Service& service, std::vector<std::string>& addresses) {
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  std::vector<int> ports(addresses.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || std::find(ports.begin(), ports.end(), 0) != ports.end()) return nullptr;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    addresses[i] = addresses[i].substr(0, addresses[i].rfind(':') + 1) + std::to_string(ports[i]);
+  }
+  return server;
+}
+
+int Serve(const std::string& ready_file, std::vector<std::string> addresses) {
+  // Blocked before there are other threads, so that the signal waits for sigwait.
+  sigset_t termination;
+  sigemptyset(&termination);
+  sigaddset(&termination, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &termination, nullptr);
+
+  boost::asio::io_context context;
+  AnswerService service(context);
+  const std::unique_ptr<grpc::Server> server = StartServer(service, addresses);
+  if (server == nullptr) {
+    std::cerr << "answer_server: cannot serve on every address\n";
+    return 1;
+  }
+  auto work = boost::asio::make_work_guard(context);
+  const std::jthread timers([&] { context.run(); });
+  WriteReadyFile(ready_file, addresses);
+  int signal = 0;
+  sigwait(&termination, &signal);
+  server->Shutdown(std::chrono::system_clock::now());  // returns when the last call has stopped to think
+  work.reset();
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::testbed
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: answer_server READY_FILE HOST:PORT...\n";
+    return 2;
+  }
+  return sluice::testbed::Serve(argv[1], {argv + 2, argv + argc});
+}

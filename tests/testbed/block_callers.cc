@@ -1,0 +1,114 @@
+#include "tests/testbed/block_callers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <utility>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+namespace sluice::testbed {
+namespace {
+
+// Field numbers and lengths of an AnswerResponse: at most 6 bytes for the payload's, 2 for `tail`.
+constexpr int64_t kMessageOverheadBytes = 8;
+
+class FanOutCaller final : public BlockCaller {
+ public:
+  FanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options) : fan_out_(fan_out), options_(options) {}
+
+  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
+    const bool stream = requests.front().messages() > 1;
+    const Method<v1::AnswerRequest, v1::AnswerResponse> method{
+        .path = stream ? "/sluice.testbed.v1.Answers/AnswerStream" : "/sluice.testbed.v1.Answers/Answer",
+        .server_streaming = stream};
+    const FanOutResult result = fan_out_.Call(
+        method, [&](size_t worker) { return AskOf(worker, requests[worker]); },
+        [&](size_t worker, const v1::AnswerResponse& response) { return record.Add(requests[worker], response); },
+        options_.call);
+    record.retries = result.retries;
+    record.hedges = result.hedges;
+    record.hedges_won = result.hedges_won;
+    return result.status;
+  }
+
+ private:
+  std::optional<Ask<v1::AnswerRequest>> AskOf(size_t worker, const v1::AnswerRequest& request) const {
+    std::optional<int64_t> bytes;
+    if (options_.sizes_known) bytes = int64_t{request.messages()} * (request.response_bytes() + kMessageOverheadBytes);
+    std::vector<size_t> replicas;
+    for (size_t i = 1; i <= options_.replicas; ++i) replicas.push_back((worker + i) % fan_out_.workers());
+    return Ask<v1::AnswerRequest>(request, bytes, std::move(replicas));
+  }
+
+  FanOut& fan_out_;
+  const FanOutCallerOptions options_;
+};
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+class HandWrittenCaller final : public BlockCaller {
+ public:
+  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout) : stubs_(stubs), timeout_(timeout) {}
+
+  ~HandWrittenCaller() override { queue_.Shutdown(); }
+
+  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
+    const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_);
+    std::deque<OneCall> calls(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      OneCall& call = calls[i];
+      call.request = &requests[i];
+      call.context.set_deadline(deadline);
+      call.reader = stubs_[i]->PrepareAsyncAnswer(&call.context, requests[i], &queue_);
+      call.reader->StartCall();
+      call.reader->Finish(&call.response, &call.status, &call);
+    }
+    absl::Status status;
+    for (size_t left = requests.size(); left > 0; --left) {
+      void* tag = nullptr;
+      bool ok = false;
+      queue_.Next(&tag, &ok);
+      OneCall& call = *static_cast<OneCall*>(tag);
+      status.Update(call.status.ok() ? record.Add(*call.request, call.response) : FromGrpc(call.status));
+    }
+    return status;
+  }
+
+ private:
+  struct OneCall {
+    const v1::AnswerRequest* request = nullptr;
+    grpc::ClientContext context;
+    v1::AnswerResponse response;
+    grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<v1::AnswerResponse>> reader;
+  };
+
+  const Stubs& stubs_;
+  const absl::Duration timeout_;
+  grpc::CompletionQueue queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options) {
+  return std::make_unique<FanOutCaller>(fan_out, options);
+}
+
+Stubs ConnectByHand(const std::vector<std::string>& workers) {
+  Stubs stubs;
+  for (const std::string& worker : workers) {
+    stubs.push_back(v1::Answers::NewStub(grpc::CreateChannel(worker, grpc::InsecureChannelCredentials())));
+  }
+  return stubs;
+}
+
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout) {
+  return std::make_unique<HandWrittenCaller>(stubs, timeout);
+}
+
+}  // namespace sluice::testbed

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/completion_queue.h>
+
+#include "sluice/fan_out.h"
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "answers.grpc.pb.h"
+#include "tests/testbed/answer_workload.h"
+
+namespace sluice::testbed {
+
+// Asks every worker once: one block of one reader. Not thread-safe.
+class BlockCaller {
+ public:
+  virtual ~BlockCaller() = default;
+  // Waits until all answers are here, or one has failed. `requests` has one for each worker.
+  virtual absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) = 0;
+};
+
+struct FanOutCallerOptions {
+  FanOutOptions call;
+  bool sizes_known = true;
+  size_t replicas = 0;  // worker i's are i + 1, i + 2 …
+};
+
+// The same calls through Sluice. `fan_out` is shared by all readers and outlives them.
+std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options);
+
+// The same calls as one writes them by hand: generated stubs, a completion queue, all requests at once. `stubs` is
+// shared by all readers.
+using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
+Stubs ConnectByHand(const std::vector<std::string>& workers);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout);
+
+}  // namespace sluice::testbed

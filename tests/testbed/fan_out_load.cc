@@ -1,0 +1,288 @@
+// Fan-outs to the servers of answers.proto in a closed loop, through Sluice or written by hand, and how long each took.
+// A part of the test network, not installed.
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <sys/resource.h>
+
+#include "sluice/fan_out.h"
+#include "sluice/link.h"
+#include "sluice/v1/link_profile.pb.h"
+
+#include "absl/strings/str_cat.h"
+#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/program.h"
+#include "lib/cli/units.h"
+#include "tests/testbed/answer_workload.h"
+#include "tests/testbed/block_callers.h"
+#include "tools/json_report.h"
+#include "tools/percentile.h"
+
+namespace sluice::testbed {
+namespace {
+
+using Clock = BlockRecord::Clock;
+
+double Milliseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+struct ReaderResult {
+  std::vector<double> block_ms;  // of the blocks that came whole
+  double usual_ms = 0;           // from the start of each block to its last usual answer, together
+  int64_t bytes = 0;
+  int64_t usual_bytes = 0;
+  size_t retries = 0;
+  size_t hedges = 0;
+  size_t hedges_won = 0;
+  int64_t errors = 0;  // blocks that did not come whole
+  std::string error_sample;
+};
+
+// Asks for its next block when it has the last one.
+class Reader {
+ public:
+  Reader(std::unique_ptr<BlockCaller> caller, const AnswerShape& shape, size_t workers, uint32_t seed)
+      : caller_(std::move(caller)), workload_(shape, seed), workers_(workers) {}
+
+  void Read(int blocks) {
+    result_ = {};
+    for (int i = 0; i < blocks; ++i) {
+      const std::vector<v1::AnswerRequest> requests = workload_.NextBlock(workers_);
+      BlockRecord record;
+      const absl::Status status = caller_->Call(requests, record);
+      if (status.ok()) {
+        Count(record);
+      } else {
+        ++result_.errors;
+        result_.error_sample = status.ToString();
+      }
+    }
+  }
+
+  const ReaderResult& result() const { return result_; }
+
+ private:
+  void Count(const BlockRecord& record) {
+    result_.block_ms.push_back(Milliseconds(Clock::now() - record.started));
+    result_.usual_ms += Milliseconds(record.usual_ended - record.started);
+    result_.bytes += record.bytes;
+    result_.usual_bytes += record.usual_bytes;
+    result_.retries += record.retries;
+    result_.hedges += record.hedges;
+    result_.hedges_won += record.hedges_won;
+  }
+
+  const std::unique_ptr<BlockCaller> caller_;
+  AnswerWorkload workload_;
+  const size_t workers_;
+  ReaderResult result_;
+};
+
+void RunAll(std::vector<Reader>& readers, int blocks) {
+  std::vector<std::jthread> threads;
+  for (Reader& reader : readers) threads.emplace_back([&reader, blocks] { reader.Read(blocks); });
+}
+
+class FanOutLoad {
+ public:
+  void AddFlags(CLI::App& app) {
+    AddListFlag(app, "--workers", "host:port of the servers, comma-separated",
+                [this](const std::vector<std::string>& list) { workers_ = list; });
+    app.add_option("--mode", mode_, "fan-out: through Sluice; hand-written: gRPC alone. Default fan-out")
+        ->check(CLI::IsMember({"fan-out", "hand-written"}));
+    app.add_option("--policy", policy_, "Of the link. Default: what the library takes without being told");
+    app.add_option("--response_bytes", response_bytes_,
+                   "Of an answer; two as in 200:200000 are a range, from which "
+                   "sizes are drawn log-uniformly. Default 10kb");
+    app.add_flag("--unknown_sizes", unknown_sizes_, "Do not tell Sluice how large answers will be");
+    app.add_option("--messages", shape_.messages, "Of an answer; above 1 it is a stream. Default 1")
+        ->check(CLI::Range(1, 1000));
+    app.add_option("--think", think_, "Servers answer so much later. Default 0");
+    app.add_option("--tail_time", tail_time_, "Instead of --think for a share of the answers");
+    app.add_option("--tail_share", shape_.tail_share, "That share. Default 0")->check(CLI::Range(0.0, 1.0));
+    app.add_option("--replicas", fan_out_options_.replicas, "Other servers that may answer for each one. Default 0");
+    app.add_option("--hedge_after", hedge_after_, "Ask a replica when there is no answer so long after the request");
+    app.add_option("--hedge_ratio", fan_out_options_.call.hedge_ratio, "Hedges, at most, as a share of requests");
+    app.add_option("--blocks", blocks_, "Fan-outs of each reader. Default 10")->check(CLI::Range(1, 1000000));
+    app.add_option("--readers", readers_, "Readers at the same time. Default 1")->check(CLI::Range(1, 1000));
+    app.add_option("--warmup", warmup_blocks_, "Fan-outs of each reader before, not counted. Default 0")
+        ->check(CLI::Range(0, 1000000));
+    app.add_option("--seed", seed_, "Of the sizes. Default 1");
+    app.add_option("--start_file", start_file_, "After the warm-up say \"warm\" on stderr, and wait for this file");
+    app.add_option("--timeout", timeout_, "For each fan-out. Default 600s");
+    AddLinkProfileFlags(app, link_);
+  }
+
+  absl::Status Configure() {
+    if (workers_.empty()) return absl::InvalidArgumentError("workers: none are given; give host:port,host:port");
+    absl::StatusOr<AnswerShape> sizes = ParseResponseBytes(response_bytes_);
+    if (!sizes.ok()) return sizes.status();
+    shape_.min_bytes = sizes->min_bytes;
+    shape_.max_bytes = sizes->max_bytes;
+    absl::Status status = ParseMicroseconds("think", think_, shape_.think_us);
+    status.Update(ParseMicroseconds("tail_time", tail_time_, shape_.tail_think_us));
+    status.Update(ParseField("timeout", timeout_, ParseDuration, fan_out_options_.call.timeout));
+    if (!hedge_after_.empty()) {
+      status.Update(
+          ParseField("hedge_after", hedge_after_, ParseDuration, fan_out_options_.call.hedge_after.emplace()));
+    }
+    fan_out_options_.sizes_known = !unknown_sizes_;
+    if (mode_ == "hand-written" && (shape_.messages > 1 || !hedge_after_.empty() || !policy_.empty())) {
+      status.Update(absl::InvalidArgumentError("mode hand-written knows no policy, messages and hedge_after"));
+    }
+    status.Update(ConfigureLink());
+    return status;
+  }
+
+  absl::Status Run() {
+    std::vector<Reader> readers;
+    absl::Status made = MakeReaders(readers);
+    if (!made.ok()) return made;
+    RunAll(readers, warmup_blocks_);
+    AwaitStart();
+    const double cpu_before = CpuSeconds();
+    const auto started = Clock::now();
+    RunAll(readers, blocks_);
+    const double seconds = Milliseconds(Clock::now() - started) / 1e3;
+    return Report(readers, seconds, CpuSeconds() - cpu_before);
+  }
+
+ private:
+  static absl::Status ParseMicroseconds(const char* field, const std::string& text, uint32_t& microseconds) {
+    absl::Duration time;
+    absl::Status status = ParseField(field, text, ParseDuration, time);
+    if (time > absl::Hours(1)) status.Update(absl::InvalidArgumentError(absl::StrCat(field, " is above 1h")));
+    microseconds = static_cast<uint32_t>(absl::ToInt64Microseconds(time));
+    return status;
+  }
+
+  absl::Status ConfigureLink() {
+    absl::StatusOr<LinkProfile> profile = ParseLinkProfile(link_);
+    if (!profile.ok()) return profile.status();
+    link_options_.schedule.profile = *profile;
+    if (policy_.empty()) return absl::OkStatus();
+    absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
+    if (!discipline.ok()) return discipline.status();
+    link_options_.schedule.discipline = *discipline;
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeReaders(std::vector<Reader>& readers) {
+    if (mode_ == "hand-written") {
+      stubs_ = ConnectByHand(workers_);
+    } else {
+      absl::Status connected = MakeFanOut();
+      if (!connected.ok()) return connected;
+    }
+    for (int i = 0; i < readers_; ++i) {
+      readers.emplace_back(fan_out_ ? MakeFanOutCaller(*fan_out_, fan_out_options_)
+                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout),
+                           shape_, workers_.size(), seed_ + i);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeFanOut() {
+    absl::StatusOr<std::shared_ptr<Link>> link = Link::Create(link_options_);
+    if (!link.ok()) return link.status();
+    absl::StatusOr<std::unique_ptr<FanOut>> fan_out =
+        FanOut::Create(*std::move(link), {.workers = workers_, .connect_timeout = absl::Seconds(60)});
+    if (!fan_out.ok()) return fan_out.status();
+    fan_out_ = *std::move(fan_out);
+    const std::vector<size_t> missing = fan_out_->Connect();
+    if (missing.empty()) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(missing.size(), " of ", workers_.size(), " workers do not answer, ",
+                                               fan_out_->address(missing.front()), " is one"));
+  }
+
+  void AwaitStart() const {
+    if (start_file_.empty()) return;
+    std::cerr << "warm" << std::endl;
+    while (!std::filesystem::exists(start_file_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  absl::Status Report(const std::vector<Reader>& readers, double seconds, double cpu_seconds) const {
+    ReaderResult total;
+    for (const Reader& reader : readers) {
+      const ReaderResult& result = reader.result();
+      total.block_ms.insert(total.block_ms.end(), result.block_ms.begin(), result.block_ms.end());
+      total.usual_ms += result.usual_ms;
+      total.bytes += result.bytes;
+      total.usual_bytes += result.usual_bytes;
+      total.errors += result.errors;
+      if (!result.error_sample.empty()) total.error_sample = result.error_sample;
+      total.retries += result.retries;
+      total.hedges += result.hedges;
+      total.hedges_won += result.hedges_won;
+    }
+    const double calls = static_cast<double>(total.block_ms.size() * workers_.size());
+    return WriteJsonReport(
+        "-",
+        {{"blocks", static_cast<double>(total.block_ms.size())},
+         {"calls", calls},
+         {"bytes", static_cast<double>(total.bytes)},
+         {"seconds", seconds},
+         {"goodput_bps", seconds > 0 ? 8.0 * static_cast<double>(total.bytes) / seconds : 0},
+         // While usual answers were due; of one reader, that is the goodput over all but the tail.
+         {"usual_goodput_bps", total.usual_ms > 0 ? 8e3 * static_cast<double>(total.usual_bytes) / total.usual_ms : 0},
+         {"block_ms", total.block_ms},
+         {"block_p50_ms", Percentile(total.block_ms, 0.5)},
+         {"block_p99_ms", Percentile(total.block_ms, 0.99)},
+         {"cpu_seconds", cpu_seconds},
+         {"cpu_us_per_call", calls > 0 ? 1e6 * cpu_seconds / calls : 0},
+         {"retries", static_cast<double>(total.retries)},
+         {"hedges", static_cast<double>(total.hedges)},
+         {"hedges_won", static_cast<double>(total.hedges_won)},
+         {"errors", static_cast<double>(total.errors)},
+         {"error_sample", total.error_sample}});
+  }
+
+  std::vector<std::string> workers_;
+  std::string mode_ = "fan-out";
+  std::string policy_;
+  std::string response_bytes_ = "10kb";
+  bool unknown_sizes_ = false;
+  std::string think_;
+  std::string tail_time_;
+  std::string hedge_after_;
+  std::string timeout_ = "600s";
+  std::string start_file_;
+  int blocks_ = 10;
+  int readers_ = 1;
+  int warmup_blocks_ = 0;
+  uint32_t seed_ = 1;
+  AnswerShape shape_;
+  FanOutCallerOptions fan_out_options_;
+  v1::LinkProfile link_;
+  Link::Options link_options_;
+  Stubs stubs_;
+  std::unique_ptr<FanOut> fan_out_;
+};
+
+}  // namespace
+}  // namespace sluice::testbed
+
+int main(int argc, char** argv) {
+  sluice::testbed::FanOutLoad load;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "fan_out_load",
+                             .description = "Fans out to servers of answers.proto, and reports how long it took.",
+                             .add_flags = [&](CLI::App& app) { load.AddFlags(app); },
+                             .configure = [&] { return load.Configure(); },
+                             .run = [&] { return load.Run(); }});
+}

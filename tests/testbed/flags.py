@@ -1,0 +1,120 @@
+"""What the scripts of the test network have in common on the command line."""
+
+import argparse
+import json
+import pathlib
+
+from scenario import POLICIES, TAIL_SHARE, LinkScenario, Think
+from units import parse_rate_bps, parse_size_bytes, parse_time_us
+
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+def flag(parse):
+    """An argparse type of a parser that raises ValueError: what it says is shown."""
+
+    def convert(text):
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def policies_of(known):
+    def parse(text):
+        policies = text.split(",")
+        for policy in policies:
+            if policy not in known:
+                raise ValueError(f"{policy!r} is not a policy; there are {', '.join(known)}")
+        return policies
+
+    return parse
+
+
+def count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def milliseconds(text):
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number of milliseconds") from None
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} must be 0 or more")
+    return value
+
+
+def think(text):
+    usual, *rest = text.split(",")
+    tail_ms = 0.0
+    for word in rest:
+        if not word.startswith("p99=") or tail_ms:
+            raise ValueError(f"{text!r} is not a think time; give one like 10 or 2,p99=200")
+        tail_ms = milliseconds(word.removeprefix("p99="))
+        if tail_ms <= milliseconds(usual):
+            raise ValueError(f"{text!r}: the tail must be longer than the usual time")
+    return Think(milliseconds(usual), tail_ms)
+
+
+def output_file(text):
+    path = pathlib.Path(text).resolve()
+    if path.is_relative_to("/run"):
+        raise ValueError(f"{text}: /run is private to the test network; write elsewhere")
+    if not path.parent.is_dir():
+        raise ValueError(f"{text}: there is no folder {path.parent}")
+    return path
+
+
+def add_link_flags(parser, workers=64):
+    add = parser.add_argument
+    add("--workers", type=flag(count), default=workers, metavar="N")
+    add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="of the switch port (100mbit)")
+    add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="of the switch port (32kb)")
+    add("--cc", choices=("cubic", "reno", "bbr"), default="cubic", help="TCP congestion control of every host")
+    add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="of a machine of workers; "
+        "default: ten times the rate of the switch port")  # fmt: skip
+    add("--rtt", type=flag(parse_time_us), default=200, metavar="TIME", help="told to the model (200us)")
+
+
+def link_of(flags):
+    return LinkScenario(
+        workers=flags.workers,
+        rate_bps=flags.rate,
+        buffer_bytes=flags.buffer,
+        congestion_control=flags.cc,
+        access_rate_bps=flags.access_rate,
+        rtt_us=flags.rtt,
+    )
+
+
+def add_load_flags(parser, policies=POLICIES, default_policy="rolling"):
+    add = parser.add_argument
+    add("--policy", type=flag(policies_of(policies)), default=[default_policy], help="one or more of %s, "
+        "comma-separated: they run in turns (%s)" % (", ".join(policies), default_policy))  # fmt: skip
+    add("--blocks", type=flag(count), default=20, metavar="K", help="data blocks that each client reads in the "
+        "measured part")  # fmt: skip
+    add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
+    add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "
+        f"with p99, {TAIL_SHARE:.0%}% of the answers, drawn at random, take that long instead")  # fmt: skip
+    add("--repeat", type=flag(count), default=1, metavar="R", help="runs of every policy")
+    add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="read before the measured part")
+    add("--timeout", type=flag(count), default=1800, metavar="SECONDS", help="the longest that one run may take")
+    add("--build", type=pathlib.Path, default=_REPOSITORY / "build/release", metavar="DIR", help="where the programs "
+        "are (build/release)")  # fmt: skip
+    add("--quiet", action="store_true", help="no progress")
+
+
+def add_json_flag(parser):
+    parser.add_argument("--json", type=flag(output_file), metavar="FILE", help="write the result here, too")
+
+
+def report(flags, results):
+    text = json.dumps(results, indent=2)
+    print(text)
+    if flags.json:
+        flags.json.write_text(text + "\n")

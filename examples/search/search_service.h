@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "examples/search/search.grpc.pb.h"
+#include "examples/search/shard.h"
+
+namespace sluice::examples::search {
+
+// The service of a worker, over some or all shards of an index. A plain synchronous gRPC service. Thread-safe.
+class SearchService final : public v1::SearchShards::Service {
+ public:
+  // No shards: all of the index. NotFound: one of them is not in the index. FailedPrecondition: it cannot be read.
+  static absl::StatusOr<std::unique_ptr<SearchService>> Open(const std::string& index, std::vector<uint32_t> shards);
+
+  size_t shards() const { return shards_.size(); }
+
+  grpc::Status ListShards(grpc::ServerContext* context, const v1::ListShardsRequest* request,
+                          v1::ListShardsResponse* response) override;
+  grpc::Status Query(grpc::ServerContext* context, const v1::QueryRequest* request,
+                     v1::QueryResponse* response) override;
+
+ private:
+  using Shards = std::map<uint32_t, std::unique_ptr<Shard>>;
+
+  explicit SearchService(Shards shards) : shards_(std::move(shards)) {}
+
+  const Shards shards_;  // at least one
+};
+
+}  // namespace sluice::examples::search

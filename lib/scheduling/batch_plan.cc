@@ -5,14 +5,22 @@
 #include "sluice/plan.h"
 
 #include "absl/time/time.h"
+#include "lib/scheduling/budget.h"
 
 namespace sluice {
 
-BatchPlan PlanBatches(const LinkProfile& profile, int64_t budget_bytes, int64_t response_bytes, int64_t calls) {
-  const SlotPlan plan = PlanSlotsAtLeastOne(profile, std::max<int64_t>(response_bytes, 1), calls);
-  const int64_t burst_bytes = plan.wnd_max_packets * profile.frame_bytes;
+BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
+                      int64_t calls) {
+  const LinkProfile& profile = options.profile;
+  const int64_t answer_bytes = std::max<int64_t>(response_bytes, 1);
+  const int64_t part_bytes = std::min(answer_bytes, options.max_in_flight_per_call_bytes.value_or(answer_bytes));
+  const int64_t more_rounds = (answer_bytes - 1) / part_bytes;
+  const absl::Duration slot =
+      PlanSlotsAtLeastOne(profile, answer_bytes, calls).slot + more_rounds * absl::FromChrono(DrainTime(profile));
+  const int64_t burst_bytes = WndMaxPackets(profile, Packets(profile, part_bytes)) * profile.frame_bytes;
   const int64_t batch_workers = std::max<int64_t>(budget_bytes / burst_bytes, 1);
-  return {.batches = (calls + batch_workers - 1) / batch_workers, .slot = absl::ToChronoNanoseconds(plan.slot)};
+  return {.batches = (calls + batch_workers - 1) / batch_workers,
+          .slot = absl::ToChronoNanoseconds(absl::Ceil(slot, profile.timer_granularity))};
 }
 
 }  // namespace sluice

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "sluice/link_profile.h"
+#include "sluice/link_schedule.h"
 
 namespace sluice {
 
@@ -14,7 +14,9 @@ struct BatchPlan {
 };
 
 // The plan for `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since
-// the owner may keep a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
-BatchPlan PlanBatches(const LinkProfile& profile, int64_t budget_bytes, int64_t response_bytes, int64_t calls);
+// the owner may keep a part of the buffer for others; T~ follows from the whole buffer, which those others may fill. An
+// answer that is larger than what a call can have in the network at once takes a round more for each such part.
+BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
+                      int64_t calls);
 
 }  // namespace sluice

@@ -26,6 +26,7 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   const bool was_waiting = !block.waiting.empty();
   call.phase = phase;
   call.block = &block;
+  ++calls_[static_cast<size_t>(phase)];
   ListOf(block, phase).push_back(call);
   Relink(block, was_waiting);
 }
@@ -35,7 +36,13 @@ void BlockQueue::Take(Call& call) {
   const bool was_waiting = !block.waiting.empty();
   CallList& list = ListOf(block, call.phase);
   list.erase(list.iterator_to(call));
+  --calls_[static_cast<size_t>(call.phase)];
   Relink(block, was_waiting);
+}
+
+void BlockQueue::Move(Call& call, Call::Phase phase) {
+  Take(call);
+  Push(*call.block, call, phase);
 }
 
 CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {

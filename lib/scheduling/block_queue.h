@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -48,6 +49,7 @@ class BlockQueue {
   // Puts a call behind those of its block that are in this phase, or takes it out of its phase; then it is in none.
   void Push(QueuedBlock& block, Call& call, Call::Phase phase);
   void Take(Call& call);
+  void Move(Call& call, Call::Phase phase);  // both
 
   // The oldest block with waiting calls, or with ready ones; of those with calls that are not granted, the one with the
   // earliest deadline. Null when there is none.
@@ -57,6 +59,7 @@ class BlockQueue {
   const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
 
  private:
   struct DeadlineKey {
@@ -73,6 +76,7 @@ class BlockQueue {
   void Relink(QueuedBlock& block, bool was_waiting);
 
   BlockId last_id_ = 0;
+  std::array<int64_t, Call::kPhases> calls_{};
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
   // Linked here is what can leave, be granted, or expire: blocks with waiting, ready, and any ungranted calls.

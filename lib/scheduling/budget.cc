@@ -1,6 +1,5 @@
 #include "lib/scheduling/budget.h"
 
-#include <cassert>
 #include <limits>
 
 #include "sluice/plan.h"
@@ -9,7 +8,6 @@
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
-namespace {
 
 // A worker may know nothing of the abort for half a round trip, what it sends until then is on the way for the other
 // half, and then it may find the buffer full. Rounded up.
@@ -17,6 +15,8 @@ std::chrono::nanoseconds DrainTime(const LinkProfile& profile) {
   const double seconds = static_cast<double>(BufferBudgetBytes(profile)) / profile.capacity_bytes_per_second;
   return absl::ToChronoNanoseconds(absl::Ceil(profile.propagation_rtt + absl::Seconds(seconds), absl::Nanoseconds(1)));
 }
+
+namespace {
 
 int64_t StartingBytes(const LinkSchedule::Options& options) {
   if (options.discipline == Discipline::kUnscheduled) return std::numeric_limits<int64_t>::max();
@@ -29,15 +29,6 @@ Budget::Budget(const LinkSchedule::Options& options)
     : limited_(options.discipline != Discipline::kUnscheduled),
       bytes_(StartingBytes(options)),
       drain_time_(DrainTime(options.profile)) {}
-
-bool Budget::Fits(int64_t cost_bytes, int64_t reserved_bytes) const {
-  return cost_bytes <= bytes_ - in_flight_bytes_ - reserved_bytes || in_flight_bytes_ == 0;
-}
-
-void Budget::Charge(int64_t cost_bytes) {
-  assert(Fits(cost_bytes));
-  in_flight_bytes_ += cost_bytes;
-}
 
 void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes) {
   if (limited_) {

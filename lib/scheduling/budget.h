@@ -8,18 +8,23 @@
 
 namespace sluice {
 
+// What an aborted call had on the way has arrived after so long: a round trip and the time that a full buffer takes.
+std::chrono::nanoseconds DrainTime(const LinkProfile& profile);
+
 // The bytes of the port buffer that answers in flight may take, and what they take. One a schedule, not thread-safe.
 class Budget {
  public:
   explicit Budget(const LinkSchedule::Options& options);
 
-  // Fits beside `reserved_bytes` that are kept for something else, or is alone.
-  bool Fits(int64_t cost_bytes, int64_t reserved_bytes = 0) const;
-  void Charge(int64_t cost_bytes);  // fits
+  // Beside what is in flight.
+  bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
+  bool idle() const { return in_flight_bytes_ == 0; }
+
+  // Above the budget: nothing has room until that has drained.
+  void Charge(int64_t cost_bytes) { in_flight_bytes_ += cost_bytes; }
   void Release(int64_t cost_bytes) { in_flight_bytes_ -= cost_bytes; }
 
-  // What an aborted call had on the way may still arrive: its charge stays for a round trip and the time that a full
-  // buffer takes to drain.
+  // What an aborted call had on the way may still arrive: its charge stays for DrainTime.
   void ReleaseAborted(TimePoint now, int64_t cost_bytes);
   void Drain(TimePoint now);
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }

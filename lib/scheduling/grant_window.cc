@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/plan.h"
+
+#include "absl/time/time.h"
+#include "lib/scheduling/budget.h"
+
 namespace sluice {
 namespace {
 
@@ -10,22 +15,36 @@ constexpr double kMeanWeight = 1.0 / 64;
 constexpr int64_t kReserveShare = 3;
 // Ready answers in stock, so that the link does not wait for one when the times of workers vary.
 constexpr double kStock = 4;
+constexpr double kStraggleFactor = 2;
+
+int64_t HeaderCost(const LinkProfile& profile) {
+  return profile.buffer_packets > 0 ? BufferCostBytes(profile, kReadyHeaderBytes) : kReadyHeaderBytes;
+}
 
 }  // namespace
 
+// Before the first answer nothing is known of the workers, and only what would be a stall is too long.
+GrantWindow::GrantWindow(const LinkSchedule::Options& options)
+    : bytes_per_ns_(options.profile.capacity_bytes_per_second / 1e9),
+      header_bytes_(HeaderCost(options.profile)),
+      drain_time_(DrainTime(options.profile)),
+      straggle_after_(std::max(absl::ToChronoNanoseconds(options.stall_timeout), drain_time_)) {}
+
 int64_t GrantWindow::Requests(int64_t budget_bytes) const {
-  const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / kReadyHeaderBytes, 1);
+  const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
   if (!known_) return most;
-  const double thinking = std::ceil(ready_latency_seconds_ * capacity_bytes_per_second_ / cost_bytes_);
+  const double thinking = std::ceil(ready_latency_ns_ * bytes_per_ns_ / answer_bytes_);
   return static_cast<int64_t>(std::min(thinking + kStock, static_cast<double>(most)));
 }
 
-void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t cost_bytes) {
-  const double seconds = std::chrono::duration<double>(ready_latency).count();
+void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes) {
   const double weight = known_ ? kMeanWeight : 1;
   known_ = true;
-  ready_latency_seconds_ += weight * (seconds - ready_latency_seconds_);
-  cost_bytes_ += weight * (static_cast<double>(std::max<int64_t>(cost_bytes, 1)) - cost_bytes_);
+  ready_latency_ns_ += weight * (static_cast<double>(ready_latency.count()) - ready_latency_ns_);
+  answer_bytes_ += weight * (static_cast<double>(answer_bytes) - answer_bytes_);
+  constexpr double kLongestNs = 1e18;
+  const std::chrono::nanoseconds too_long(std::llround(std::min(kStraggleFactor * ready_latency_ns_, kLongestNs)));
+  straggle_after_ = std::max(too_long, drain_time_);
 }
 
 }  // namespace sluice

@@ -17,13 +17,14 @@
 
 namespace sluice {
 
+class ScheduleMachine;
+
 // Who may send when. The names are those of flags, configs and metrics.
 //   unscheduled  everything at once, whatever the budget: the baseline, and the right choice where the buffer is ample
 //   batches      the source paper's slots: n workers at T~ * i, the next block when the last one has ended
 //   rolling      the next request leaves as soon as its response fits the budget
 //   grants       requests leave early, so that workers think at the same time; an answer that is ready waits at its
-//   worker
-//                until it is granted, that is until it fits the budget
+//                worker until it is granted, that is until it fits the budget
 enum class Discipline { kUnscheduled, kBatches, kRolling, kGrants };
 
 std::string_view DisciplineName(Discipline discipline);
@@ -52,7 +53,8 @@ struct Action {
   enum class Kind {
     kSend,   // send the request; report OnFinished when the call has ended, however it ended. Grants: OnReady before it
     kGrant,  // let the answer come; it was ready
-    kStall,  // counted, nothing to do: a granted answer did not come in time, and its budget goes to the others
+    kStall,  // counted, nothing to do: a granted answer did not come in time, and its budget goes to the others. May
+             // come again after progress
     kExpire,  // ended: the block's deadline passed while the call waited; nothing was sent
     kDrop,    // ended: cancelled while it waited; nothing was sent
     kAbort,  // the block was cancelled while the call was out, or its deadline passed before the grant: cancel the RPC;
@@ -72,11 +74,12 @@ enum class CallEnd { kArrived, kAborted };
 
 // What the schedule holds at one moment; submitted = waiting + ungranted + in_flight + ended.
 struct ScheduleState {
-  int64_t budget_bytes = 0;     // the largest int64_t for unscheduled
-  int64_t in_flight_bytes = 0;  // in units of the budget, aborted calls that still drain included
-  int64_t in_flight_calls = 0;  // granted, where there are grants
-  int64_t ungranted_calls = 0;  // grants: sent, and ready or not
-  int64_t grant_window = 0;     // grants: as many may be out without a grant
+  int64_t budget_bytes = 0;      // the largest int64_t for unscheduled
+  int64_t in_flight_bytes = 0;   // in units of the budget, aborted calls that still drain included
+  int64_t in_flight_calls = 0;   // granted, where there are grants
+  int64_t ungranted_calls = 0;   // grants: sent, and ready or not
+  int64_t straggling_calls = 0;  // grants: of those, not ready for so long that they no longer count in the window
+  int64_t grant_window = 0;      // grants: as many may be out without a grant, stragglers apart
   int64_t waiting_calls = 0;
   int64_t blocks = 0;  // not ended
   int64_t submitted_calls = 0;
@@ -93,7 +96,12 @@ struct ScheduleState {
 // Every discipline is the same admission, first block first, and in a block first call first (batches deal it into its
 // slots): a call leaves when its time has come (slots: batches only) and its cost fits what is left of the budget. A
 // call that does not fit is not overtaken. Nothing is revoked; a smaller budget only drains. A response larger than the
-// budget goes when nothing else is in flight. See docs/scheduling.md.
+// budget goes when nothing else is in flight.
+//
+// Grants admit twice: a request leaves while the window is open, in the same order; its answer is granted when it is
+// ready and fits, those of the oldest block first, then first ready first. A call that is not ready holds up nobody.
+// Every answer that is not ready may send its headers at any moment, so room for them is kept beside what is granted.
+// See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {
@@ -101,6 +109,9 @@ class LinkSchedule {
     Discipline discipline = Discipline::kRolling;
     std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
     int64_t queue_limit = 65536;          // calls that may wait; at least 1
+    // What one call can have in the network at once, however large its answer is; at least 1. Set it where that is
+    // bounded, for example by the receive window of its connection. Unscheduled takes no note of it.
+    std::optional<int64_t> max_in_flight_per_call_bytes;
     // Grants: a granted answer that has not come so long after it could have is stalled. Above 0.
     absl::Duration stall_timeout = absl::Milliseconds(300);
   };
@@ -130,18 +141,20 @@ class LinkSchedule {
   void OnReady(TimePoint now, CallId call, std::optional<int64_t> response_bytes, std::vector<Action>& actions);
 
   // A part of the answer has arrived, and so much is still expected: the call is charged for that from now on, and its
-  // time to stall starts again. More than it was charged for is a debit: nothing else is let through until it fits
-  // again. Only for calls in flight; ignored for others. Out of bounds: the nearest bound.
+  // time to stall starts again. More than it was charged for, or anything after it had stalled, is a debit: nothing
+  // else is let through until it fits again. Only for calls in flight that were not aborted; ignored for others. Out of
+  // bounds: the nearest bound.
   void OnProgress(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions);
 
   // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before. Cancel
-  // and CancelCall may come twice; each call that was sent gets one kAbort, each that waits one kDrop.
+  // and CancelCall may come twice; each call that was sent gets one kAbort, each that waits one kDrop. A block of which
+  // calls were cancelled one by one goes on.
   void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
   void CancelCall(TimePoint now, CallId call, std::vector<Action>& actions);
 
   // At or after NextTimer(): slots that have come, deadlines that have passed, aborted calls that have drained, granted
-  // answers that have stalled.
+  // answers that have stalled, stragglers that leave their places in the window.
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
 
@@ -153,9 +166,8 @@ class LinkSchedule {
   const Options& options() const;
 
  private:
-  class Impl;
-  explicit LinkSchedule(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit LinkSchedule(std::unique_ptr<ScheduleMachine> machine);
+  std::unique_ptr<ScheduleMachine> machine_;
 };
 
 }  // namespace sluice

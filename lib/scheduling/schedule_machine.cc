@@ -1,0 +1,364 @@
+#include "lib/scheduling/schedule_machine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "sluice/plan.h"
+
+#include "absl/strings/str_cat.h"
+#include "lib/scheduling/batch_plan.h"
+
+namespace sluice {
+namespace {
+
+absl::Status CheckSize(int64_t response_bytes) {
+  if (response_bytes >= 0 && response_bytes <= kMaxResponseBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("response_bytes: ", response_bytes, " is outside of 0 to ", kMaxResponseBytes));
+}
+
+int64_t MostCost(const LinkSchedule::Options& options) {
+  if (options.discipline == Discipline::kUnscheduled || !options.max_in_flight_per_call_bytes.has_value()) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  return BufferCostBytes(options.profile, *options.max_in_flight_per_call_bytes);
+}
+
+}  // namespace
+
+ScheduleMachine::ScheduleMachine(const LinkSchedule::Options& options)
+    : options_(options),
+      batched_(options.discipline == Discipline::kBatches),
+      granting_(options.discipline == Discipline::kGrants),
+      most_cost_bytes_(MostCost(options)),
+      budget_(options),
+      slots_(options.profile),
+      window_(options),
+      stall_timers_(options) {}
+
+absl::StatusOr<BlockId> ScheduleMachine::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
+                                                std::vector<Action>& actions) {
+  if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
+  Enter(now, actions);
+  QueuedBlock& block = blocks_.Add(deadline);
+  const BlockId id = block.id;
+  if (batched_) {
+    QueueInBatches(block, calls);
+  } else {
+    for (const CallRequest& call : calls) Queue(block, call, false);
+  }
+  Admit(actions);
+  return id;
+}
+
+absl::Status ScheduleMachine::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls,
+                                          TimePoint deadline) const {
+  const auto count = static_cast<int64_t>(calls.size());
+  if (count == 0) return absl::InvalidArgumentError("calls: the block is empty");
+  if (count > options_.queue_limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("calls: ", count, " in one block are more than queue_limit: ", options_.queue_limit));
+  }
+  for (const CallRequest& call : calls) {
+    if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
+  }
+  if (deadline <= std::max(now, now_)) return absl::DeadlineExceededError("the block's deadline has passed");
+  if (count > options_.queue_limit - waiting_calls()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count, " calls: ", waiting_calls(),
+                                                     " wait, queue_limit is ", options_.queue_limit));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallRequest request,
+                                            std::vector<Action>& actions) {
+  if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
+  QueuedBlock* const block = blocks_.Find(id);
+  if (block == nullptr) return absl::NotFoundError(absl::StrCat("block ", id, " has ended"));
+  if (block->cancelled) return absl::CancelledError(absl::StrCat("block ", id, " was cancelled"));
+  if (block->deadline <= std::max(now, now_)) {
+    return absl::DeadlineExceededError(absl::StrCat("the deadline of block ", id, " has passed"));
+  }
+  Enter(now, actions);
+  if (batched_) {
+    const BatchPlan plan = PlanBatches(options_, budget_.bytes(), request.response_bytes, 1);
+    block->slot = std::max(block->slot, plan.slot);
+  }
+  const CallId call = Queue(*block, request, batched_);
+  Admit(actions);
+  return call;
+}
+
+void ScheduleMachine::OnReady(TimePoint now, CallId id, std::optional<int64_t> response_bytes,
+                              std::vector<Action>& actions) {
+  Enter(now, actions);
+  Call* const call = calls_.Find(id);
+  if (call != nullptr && call->phase == Phase::kSent) {
+    if (response_bytes.has_value()) SetSize(*call, *response_bytes);
+    window_.Observe(now_ - call->sent_at, call->answer_bytes);
+    sent_.Remove(*call);
+    blocks_.Move(*call, Phase::kReady);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnProgress(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions) {
+  Enter(now, actions);
+  Call* const call = calls_.Find(id);
+  if (call != nullptr && call->phase == Phase::kInFlight && !call->aborted) {
+    Uncharge(*call, CallEnd::kArrived);
+    SetSize(*call, remaining_bytes);
+    Charge(*call);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions) {
+  Enter(now, actions);
+  Call* const call = calls_.Find(id);
+  if (call != nullptr && call->phase != Phase::kWaiting) EndOut(*call, end);
+  Admit(actions);
+}
+
+void ScheduleMachine::Cancel(TimePoint now, BlockId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (QueuedBlock* const block = blocks_.Find(id); block != nullptr && !block->cancelled) {
+    block->cancelled = true;
+    for (CallList* calls : {&block->in_flight, &block->sent, &block->ready}) AbortAll(*calls, actions);
+    EndWaiting(*block, Action::Kind::kDrop, actions);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::CancelCall(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = calls_.Find(id); call != nullptr) {
+    if (call->phase == Phase::kWaiting) {
+      CancelWaiting(*call, actions);
+    } else {
+      Abort(*call, actions);
+    }
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnTimer(TimePoint now, std::vector<Action>& actions) {
+  Enter(now, actions);
+  Admit(actions);
+}
+
+TimePoint ScheduleMachine::NextTimer() const {
+  TimePoint next = std::min({budget_.next_drain(), stall_timers_.next(), slots_.NextSlot(now_)});
+  if (const QueuedBlock* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
+  // With a ready answer the link has work, and the event that ends that looks at the stragglers, too.
+  if (granting_ && waiting_calls() > 0 && blocks_.calls(Phase::kReady) == 0) {
+    next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
+  }
+  return next;
+}
+
+void ScheduleMachine::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions) {
+  Enter(now, actions);
+  budget_.Set(budget_bytes);
+  Admit(actions);
+}
+
+ScheduleState ScheduleMachine::State() const {
+  return {.budget_bytes = budget_.bytes(),
+          .in_flight_bytes = budget_.in_flight_bytes(),
+          .in_flight_calls = blocks_.calls(Phase::kInFlight),
+          .ungranted_calls = sent_.size() + blocks_.calls(Phase::kReady),
+          .straggling_calls = sent_.stragglers(),
+          .grant_window = granting_ ? window_.Requests(budget_.bytes()) : 0,
+          .waiting_calls = waiting_calls(),
+          .blocks = blocks_.size(),
+          .submitted_calls = submitted_calls_,
+          .ended_calls = ended_calls_};
+}
+
+void ScheduleMachine::Enter(TimePoint now, std::vector<Action>& actions) {
+  now_ = std::max(now_, now);
+  budget_.Drain(now_);
+  // An answer that was granted and lost waits for a retransmission timeout, with nothing on the link meanwhile.
+  while (Call* const call = stall_timers_.FirstStalled(now_)) {
+    Uncharge(*call, CallEnd::kArrived);
+    actions.push_back({Action::Kind::kStall, call->id, call->tag});
+  }
+  for (QueuedBlock* block = blocks_.first_to_expire(); block != nullptr && block->deadline <= now_;
+       block = blocks_.first_to_expire()) {
+    for (CallList* calls : {&block->sent, &block->ready}) AbortAll(*calls, actions);
+    EndWaiting(*block, Action::Kind::kExpire, actions);
+  }
+}
+
+// Answers before requests: they are what the link waits for. Strictly first in, first out: a smaller call further back
+// would fit more often, and starve the large one in front.
+void ScheduleMachine::Admit(std::vector<Action>& actions) {
+  if (granting_) {
+    sent_.MarkStragglers(now_, window_.StraggleAfter());
+    Grant(actions);
+  }
+  for (QueuedBlock* block = blocks_.first_waiting(); block != nullptr && MayLeave(*block);
+       block = blocks_.first_waiting()) {
+    Send(*block, actions);
+  }
+  Check();
+}
+
+bool ScheduleMachine::MayLeave(QueuedBlock& block) {
+  if (granting_) return MayAsk();
+  if (batched_ && !slots_.MayLeave(block, now_)) return false;
+  return budget_.HasRoom(block.waiting.front().cost_bytes) || budget_.idle();
+}
+
+bool ScheduleMachine::MayAsk() const {
+  const int64_t young_calls = sent_.size() - sent_.stragglers();
+  // Nothing else would let it go but a straggler, however small the budget is.
+  if (young_calls == 0 && budget_.idle()) return true;
+  return young_calls + blocks_.calls(Phase::kReady) < window_.Requests(budget_.bytes()) &&
+         budget_.HasRoom(window_.HeaderBytes(sent_.size() + 1));
+}
+
+// The oldest block with a ready answer first. Beside the grants there is room for the headers of a full window, not
+// only of what is out: else small answers would fill the budget, requests would stop, and the link would run dry.
+void ScheduleMachine::Grant(std::vector<Action>& actions) {
+  const int64_t reserve_bytes = window_.HeaderBytes(window_.Requests(budget_.bytes()) + sent_.stragglers());
+  for (QueuedBlock* block = blocks_.first_ready(); block != nullptr; block = blocks_.first_ready()) {
+    Call& call = block->ready.front();
+    if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.idle()) return;
+    blocks_.Move(call, Phase::kInFlight);
+    Charge(call);
+    actions.push_back({Action::Kind::kGrant, call.id, call.tag});
+  }
+}
+
+void ScheduleMachine::SetSize(Call& call, int64_t response_bytes) const {
+  // An empty answer still costs a packet.
+  call.answer_bytes = BufferCostBytes(options_.profile, std::clamp<int64_t>(response_bytes, 1, kMaxResponseBytes));
+  call.cost_bytes = std::min(call.answer_bytes, most_cost_bytes_);
+}
+
+CallId ScheduleMachine::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot) {
+  Call& call = calls_.Acquire();
+  call.tag = request.tag;
+  SetSize(call, request.response_bytes);
+  call.opens_slot = opens_slot;
+  blocks_.Push(block, call, Phase::kWaiting);
+  ++submitted_calls_;
+  return call.id;
+}
+
+// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be.
+void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
+  const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
+  const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
+  const BatchPlan plan = PlanBatches(options_, budget_.bytes(), largest, static_cast<int64_t>(calls.size()));
+  block.slot = plan.slot;
+  const auto batches = static_cast<size_t>(plan.batches);
+  for (size_t batch = 0; batch < batches; ++batch) {
+    for (size_t i = batch; i < calls.size(); i += batches) Queue(block, calls[i], i == batch);
+  }
+}
+
+void ScheduleMachine::Send(QueuedBlock& block, std::vector<Action>& actions) {
+  Call& call = block.waiting.front();
+  if (granting_) {
+    blocks_.Move(call, Phase::kSent);
+    sent_.Add(call, now_);
+  } else {
+    blocks_.Move(call, Phase::kInFlight);
+    Charge(call);
+  }
+  if (batched_) slots_.Left(block, call, now_);
+  actions.push_back({Action::Kind::kSend, call.id, call.tag});
+}
+
+void ScheduleMachine::CancelWaiting(Call& call, std::vector<Action>& actions) {
+  QueuedBlock& block = *call.block;
+  const auto next = std::next(block.waiting.iterator_to(call));
+  // What is left of its batch still waits for the slot.
+  if (call.opens_slot && next != block.waiting.end()) next->opens_slot = true;
+  EndWaiting(call, Action::Kind::kDrop, actions);
+  RemoveIfEnded(block);
+}
+
+void ScheduleMachine::EndWaiting(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
+  while (!block.waiting.empty()) EndWaiting(block.waiting.front(), kind, actions);
+  RemoveIfEnded(block);
+}
+
+void ScheduleMachine::EndWaiting(Call& call, Action::Kind kind, std::vector<Action>& actions) {
+  blocks_.Take(call);
+  actions.push_back({kind, call.id, call.tag});
+  calls_.Release(call);
+  ++ended_calls_;
+}
+
+void ScheduleMachine::AbortAll(CallList& calls, std::vector<Action>& actions) {
+  for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
+}
+
+// Tells the caller, once. A call that was not granted never will be: it goes to those in flight, charged for the
+// headers that may still come, since the room that was kept for them is gone.
+void ScheduleMachine::Abort(Call& call, std::vector<Action>& actions) {
+  if (std::exchange(call.aborted, true)) return;
+  actions.push_back({Action::Kind::kAbort, call.id, call.tag});
+  stall_timers_.Stop(call);
+  if (call.phase == Phase::kInFlight) return;
+  if (call.phase == Phase::kSent) ChargeHeaders(call);
+  blocks_.Move(call, Phase::kInFlight);
+}
+
+void ScheduleMachine::EndOut(Call& call, CallEnd end) {
+  QueuedBlock& block = *call.block;
+  if (call.phase == Phase::kSent) ChargeHeaders(call);
+  Uncharge(call, end);
+  blocks_.Take(call);
+  calls_.Release(call);
+  ++ended_calls_;
+  RemoveIfEnded(block);
+}
+
+void ScheduleMachine::Charge(Call& call) {
+  call.charged_bytes = call.cost_bytes;
+  budget_.Charge(call.charged_bytes);
+  if (granting_) stall_timers_.Start(call, now_, budget_.bytes());
+}
+
+void ScheduleMachine::ChargeHeaders(Call& call) {
+  sent_.Remove(call);
+  call.charged_bytes = window_.HeaderBytes(1);
+  budget_.Charge(call.charged_bytes);
+}
+
+void ScheduleMachine::Uncharge(Call& call, CallEnd end) {
+  stall_timers_.Stop(call);
+  const int64_t charged_bytes = std::exchange(call.charged_bytes, 0);
+  if (charged_bytes == 0) return;
+  if (end == CallEnd::kAborted) {
+    budget_.ReleaseAborted(now_, charged_bytes);
+  } else {
+    budget_.Release(charged_bytes);
+  }
+}
+
+void ScheduleMachine::RemoveIfEnded(QueuedBlock& block) {
+  if (!block.ended()) return;
+  slots_.Ended(block);
+  blocks_.Remove(block);
+}
+
+void ScheduleMachine::Check() const {
+  [[maybe_unused]] const int64_t out_calls =
+      blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
+  assert(submitted_calls_ == waiting_calls() + out_calls + ended_calls_);
+  assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
+  assert(budget_.in_flight_bytes() >= 0);
+  assert(out_calls > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
+  assert((blocks_.size() == 0) == (waiting_calls() + out_calls == 0));
+}
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+#include "lib/scheduling/sent_calls.h"
+
+#include "lib/scheduling/saturating_add.h"
+
+namespace sluice {
+
+void SentCalls::Add(Call& call, TimePoint now) {
+  call.sent_at = now;
+  call.straggles = false;
+  young_.push_back(call);
+  ++size_;
+}
+
+void SentCalls::Remove(Call& call) {
+  if (call.straggles) {
+    --stragglers_;
+  } else {
+    young_.erase(young_.iterator_to(call));
+  }
+  --size_;
+}
+
+void SentCalls::MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after) {
+  while (!young_.empty() && NextStraggler(straggle_after) <= now) {
+    young_.front().straggles = true;
+    young_.pop_front();
+    ++stragglers_;
+  }
+}
+
+TimePoint SentCalls::NextStraggler(std::chrono::nanoseconds straggle_after) const {
+  return young_.empty() ? TimePoint::max() : SaturatingAdd(young_.front().sent_at, straggle_after);
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+#include "lib/scheduling/stall_timers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/time/time.h"
+#include "lib/scheduling/saturating_add.h"
+
+namespace sluice {
+
+StallTimers::StallTimers(const LinkSchedule::Options& options)
+    : timeout_(absl::ToChronoNanoseconds(options.stall_timeout)),
+      rtt_ns_(absl::ToDoubleNanoseconds(options.profile.propagation_rtt)),
+      byte_ns_(1e9 / options.profile.capacity_bytes_per_second) {}
+
+void StallTimers::Start(Call& call, TimePoint now, int64_t budget_bytes) {
+  Stop(call);
+  call.stalls_at = SaturatingAdd(SaturatingAdd(now, timeout_), TransferTime(call, budget_bytes));
+  calls_.insert(calls_.end(), call);
+}
+
+void StallTimers::Stop(Call& call) {
+  if (call.StallHook::is_linked()) calls_.erase(calls_.iterator_to(call));
+}
+
+Call* StallTimers::FirstStalled(TimePoint now) {
+  return calls_.empty() || calls_.begin()->stalls_at > now ? nullptr : &*calls_.begin();
+}
+
+// The link is shared: while everything in flight drains once, the call gets through what it was charged for. Rejected:
+// its own bytes at the full rate of the link, which takes a large answer that shares it for stalled.
+std::chrono::nanoseconds StallTimers::TransferTime(const Call& call, int64_t budget_bytes) const {
+  const auto rounds = static_cast<double>((call.answer_bytes + call.cost_bytes - 1) / call.cost_bytes);
+  const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.cost_bytes));
+  constexpr double kLongestNs = 1e18;
+  return std::chrono::nanoseconds(std::llround(std::min(rounds * (rtt_ns_ + in_flight_bytes * byte_ns_), kLongestNs)));
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include <boost/intrusive/set.hpp>
+
+#include "sluice/link_schedule.h"
+
+#include "lib/scheduling/call_table.h"
+
+namespace sluice {
+
+// Grants: when the answers in flight count as stalled. One a schedule, not thread-safe.
+class StallTimers {
+ public:
+  explicit StallTimers(const LinkSchedule::Options& options);
+
+  // The call is in flight with its cost charged; `budget_bytes` may be in flight with it. Starts again when it runs.
+  void Start(Call& call, TimePoint now, int64_t budget_bytes);
+  void Stop(Call& call);  // runs or not
+
+  Call* FirstStalled(TimePoint now);  // null when there is none
+  TimePoint next() const { return calls_.empty() ? TimePoint::max() : calls_.begin()->stalls_at; }
+
+ private:
+  struct TimeKey {
+    using type = TimePoint;
+    type operator()(const Call& call) const { return call.stalls_at; }
+  };
+
+  std::chrono::nanoseconds TransferTime(const Call& call, int64_t budget_bytes) const;
+
+  const std::chrono::nanoseconds timeout_;
+  const double rtt_ns_;
+  const double byte_ns_;
+  boost::intrusive::multiset<Call, boost::intrusive::base_hook<StallHook>, boost::intrusive::key_of_value<TimeKey>,
+                             boost::intrusive::constant_time_size<false>>
+      calls_;
+};
+
+}  // namespace sluice

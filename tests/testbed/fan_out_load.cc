@@ -1,6 +1,8 @@
 // Fan-outs to the servers of answers.proto in a closed loop, through Sluice or written by hand, and how long each took.
 // A part of the test network, not installed.
 
+#include <chrono>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -93,7 +95,7 @@ class Reader {
   ReaderResult result_;
 };
 
-void RunAll(std::vector<Reader>& readers, int blocks) {
+void RunAll(std::deque<Reader>& readers, int blocks) {
   std::vector<std::jthread> threads;
   for (Reader& reader : readers) threads.emplace_back([&reader, blocks] { reader.Read(blocks); });
 }
@@ -150,7 +152,7 @@ class FanOutLoad {
   }
 
   absl::Status Run() {
-    std::vector<Reader> readers;
+    std::deque<Reader> readers;
     absl::Status made = MakeReaders(readers);
     if (!made.ok()) return made;
     RunAll(readers, warmup_blocks_);
@@ -182,7 +184,7 @@ class FanOutLoad {
     return absl::OkStatus();
   }
 
-  absl::Status MakeReaders(std::vector<Reader>& readers) {
+  absl::Status MakeReaders(std::deque<Reader>& readers) {
     if (mode_ == "hand-written") {
       stubs_ = ConnectByHand(workers_);
     } else {
@@ -216,7 +218,7 @@ class FanOutLoad {
     while (!std::filesystem::exists(start_file_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 
-  absl::Status Report(const std::vector<Reader>& readers, double seconds, double cpu_seconds) const {
+  absl::Status Report(const std::deque<Reader>& readers, double seconds, double cpu_seconds) const {
     ReaderResult total;
     for (const Reader& reader : readers) {
       const ReaderResult& result = reader.result();
@@ -268,7 +270,7 @@ class FanOutLoad {
   uint32_t seed_ = 1;
   AnswerShape shape_;
   FanOutCallerOptions fan_out_options_;
-  v1::LinkProfile link_;
+  sluice::v1::LinkProfile link_;
   Link::Options link_options_;
   Stubs stubs_;
   std::unique_ptr<FanOut> fan_out_;

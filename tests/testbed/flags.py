@@ -7,7 +7,7 @@ import pathlib
 from scenario import POLICIES, TAIL_SHARE, LinkScenario, Think
 from units import parse_rate_bps, parse_size_bytes, parse_time_us
 
-_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def flag(parse):
@@ -104,7 +104,7 @@ def add_load_flags(parser, policies=POLICIES, default_policy="rolling"):
     add("--repeat", type=flag(count), default=1, metavar="R", help="runs of every policy")
     add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="read before the measured part")
     add("--timeout", type=flag(count), default=1800, metavar="SECONDS", help="the longest that one run may take")
-    add("--build", type=pathlib.Path, default=_REPOSITORY / "build/release", metavar="DIR", help="where the programs "
+    add("--build", type=pathlib.Path, default=REPOSITORY / "build/release", metavar="DIR", help="where the programs "
         "are (build/release)")  # fmt: skip
     add("--quiet", action="store_true", help="no progress")
 

@@ -14,11 +14,16 @@ import time
 import uuid
 
 _RUN = pathlib.Path(__file__).with_name("run")
+_FAN_OUT = _RUN.with_name("fan-out")
+_LOOPBACK = _RUN.with_name("loopback")
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
+_FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
+_BRIEF = "--workers 8 --blocks 20 --turns 2".split()
 
 _KEYS = """policy workers sru_bytes blocks rate_bps buffer_bytes congestion_control think_ms goodput_bps block_p50_ms
-    block_p99_ms switch_drops tcp_timeouts tcp_retransmits rpc_timeouts bad_bytes model_goodput_bps""".split()
+    block_p99_ms switch_drops port_bytes port_packets tcp_timeouts tcp_retransmits rpc_timeouts bad_bytes bottleneck
+    model_goodput_bps""".split()
 
 
 def skip(reason):
@@ -40,8 +45,9 @@ def finish(process):
     return output
 
 
-def start(*arguments, before=(), **options):
-    return subprocess.Popen([*before, str(_RUN), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+def start(*arguments, before=(), script=_RUN, **options):
+    argv = [*before, str(script), *arguments]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def flags(_build):
@@ -52,11 +58,25 @@ def flags(_build):
         (["--buffer", "32kbit"], "'32kbit' is not a size"),
         (["--workers", "0"], "'0' is not a number above 0"),
         (["--think", "-1"], "must be 0 or more"),
+        (["--think", "long"], "'long' is not a number of milliseconds"),
+        (["--think", "2,p95=200"], "'2,p95=200' is not a think time"),
+        (["--think", "2,p99=1"], "the tail must be longer"),
         (["--json", "/no/such/folder/result.json"], "no folder"),
     ):
-        process = start(*arguments)
-        _, errors = process.communicate()
-        check(process.returncode == 2 and complaint in errors, f"{arguments}: {process.returncode}: {errors}")
+        refuses(arguments, complaint)
+    for arguments, complaint in (
+        (["--policy", "magic"], "'magic' is not a policy"),
+        (["--response", "2:1"], "'2:1': give a size"),
+        (["--hedge-after", "5"], "--hedge-after needs --replicas"),
+        (["--hedge-after", "5", "--replicas", "1", "--policy", "hand-written"], "knows no --hedge-after"),
+    ):
+        refuses(arguments, complaint, _FAN_OUT)
+
+
+def refuses(arguments, complaint, script=_RUN):
+    process = start(*arguments, script=script)
+    _, errors = process.communicate()
+    check(process.returncode == 2 and complaint in errors, f"{arguments}: {process.returncode}: {errors}")
 
 
 def network_collapses(_build):
@@ -102,10 +122,60 @@ def reads(build):
     check(rolling["tcp_timeouts"] == 0, f"a schedule with timeouts: {rolling}")
 
 
-def _ends(signum, exit_code):
+def stragglers(build):
+    arguments = "--policy grants --workers 16 --blocks 10 --think 2,p99=200 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build)))
+    check(result["think_tail_ms"] == 200 and result["think_tail_share"] == 0.05, f"another tail: {result}")
+    # Of 160 answers, none in the tail has a chance of 0.0003.
+    slow = sum(milliseconds >= 200 for milliseconds in result["block_ms"])
+    check(slow > 0, f"no block waited for a straggler: {result['block_ms']}")
+    check(min(result["block_ms"]) >= 2, f"a block came before its workers had thought: {result['block_ms']}")
+    check(result["switch_drops"] == 0 and result["errors"] == 0, f"drops or errors: {result}")
+
+
+def fans_out(build):
+    arguments = "--policy hand-written,default --workers 16 --blocks 5 --clients 2 --quiet".split()
+    by_hand, default = json.loads(finish(start(*arguments, "--build", build, script=_FAN_OUT)))
+    for result in (by_hand, default):
+        _check_fan_out(result, calls=2 * 5 * 16)
+    check(by_hand["switch_drops"] > 0, f"no drops when all answer at once: {by_hand}")
+    check(default["switch_drops"] == 0 and default["tcp_timeouts"] == 0, f"a schedule that drops: {default}")
+
+
+def fans_out_to_python(build):
+    arguments = "--server python --workers 8 --blocks 5 --response 200:20000 --unknown-sizes --quiet".split()
+    arguments += "--think 2,p99=50 --replicas 1 --hedge-after 10".split()
+    _check_fan_out(json.loads(finish(start(*arguments, "--build", build, script=_FAN_OUT))), calls=5 * 8)
+
+
+def _check_fan_out(result, calls):
+    what = f"{result['policy']}: {result}"
+    check(result["errors"] == 0, f"errors: {what}")
+    check(result["calls"] == calls, f"not {calls} calls: {what}")
+    check(result["cpu_seconds"] > 0 and result["workers_cpu_seconds"] > 0, f"no processor time: {what}")
+    # Payload is less than what went through the port, and no more than it carries.
+    check(result["bytes"] < result["port_bytes"], f"more came than was sent: {what}")
+    check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput over the link's rate: {what}")
+
+
+def loopback_reads(build):
+    _check_ratio(json.loads(finish(start("read", *_BRIEF, "--build", build, script=_LOOPBACK))))
+
+
+def loopback_fans_out(build):
+    _check_ratio(json.loads(finish(start("fan-out", *_BRIEF, "--build", build, script=_LOOPBACK))))
+
+
+def _check_ratio(result):
+    # How large it is depends on who else uses the machine; the claim is for a quiet one.
+    check(0 < result["ratio_min"] <= result["ratio_median"] <= result["ratio_max"], f"no ratios: {result}")
+    check(result["turns"] == 2, f"not two turns: {result}")
+
+
+def _ends(signum, exit_code, *arguments, script=_RUN):
     with contextlib.ExitStack() as stack:
         token = uuid.uuid4().hex
-        process = start("--self-check", "--blocks", "100000", "--workers", "16", env={**os.environ, _TOKEN: token})
+        process = start(*arguments, script=script, env={**os.environ, _TOKEN: token})
         stack.callback(process.kill)
         # Two outside, one inside, eight senders: the network is up.
         if not _wait_until(lambda: len(_processes_with(token)) >= 10 or process.poll() is not None, 60):
@@ -121,15 +191,20 @@ def _ends(signum, exit_code):
 
 
 def ends_with_interrupt(_build):
-    _ends(signal.SIGINT, 130)
+    _ends(signal.SIGINT, 130, *_FOR_EVER)
 
 
 def ends_with_terminate(_build):
-    _ends(signal.SIGTERM, 143)
+    _ends(signal.SIGTERM, 143, *_FOR_EVER)
 
 
 def ends_when_killed(_build):
-    _ends(signal.SIGKILL, -9)
+    _ends(signal.SIGKILL, -9, *_FOR_EVER)
+
+
+def fan_out_ends_with_interrupt(build):
+    arguments = "--blocks 100000 --workers 16 --build".split()
+    _ends(signal.SIGINT, 130, *arguments, build, script=_FAN_OUT)
 
 
 def _wait_until(condition, timeout_s):
@@ -152,8 +227,9 @@ def _processes_with(token):
     return found
 
 
-_CASES = (flags, network_collapses, two_at_once, without_root, reads, ends_with_interrupt, ends_with_terminate,
-          ends_when_killed)  # fmt: skip
+_CASES = (flags, network_collapses, two_at_once, without_root, reads, stragglers, fans_out, fans_out_to_python,
+          loopback_reads, loopback_fans_out, ends_with_interrupt, ends_with_terminate, ends_when_killed,
+          fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

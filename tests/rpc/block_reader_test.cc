@@ -149,7 +149,7 @@ TEST(BlockReaderTest, TwoBlocksOfOneFileAreReadBySeveralClientsAtOnce) {
 }
 
 TEST(BlockReaderTest, ReadersOfOneLinkDoNotDisturbEachOther) {
-  TestCluster cluster({.workers = 4, .reader = {.sru_timeout = absl::Milliseconds(200), .attempts = 1}});
+  TestCluster cluster({.workers = 4, .reader = {.attempts = 1}});
   auto broken_options = cluster.reader_options();
   SilentListener gone;
   gone.Close();

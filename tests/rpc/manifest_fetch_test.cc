@@ -113,7 +113,7 @@ TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
 }
 
 TEST_F(ManifestFetchTest, AHangingWorkerCostsItsTimeoutAndNoMore) {
-  TestCluster cluster({.reader = {.sru_timeout = absl::Milliseconds(200)}});
+  TestCluster cluster({.reader = {.sru_timeout = absl::Seconds(1)}});
   cluster.worker(0).SpoilManifests([](const auto&) { return Hang(); });
   ExpectReads(cluster);
   EXPECT_EQ(cluster.worker(0).counts().requests, 2) << "the manifest, and the SRU of the block";

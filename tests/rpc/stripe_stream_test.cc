@@ -18,7 +18,6 @@ using testing::HasCode;
 using ::testing::HasSubstr;
 using testing::Healthy;
 using testing::kPatience;
-using testing::Slow;
 using testing::TestCluster;
 
 // One Next, and a way to wait for its answer.
@@ -133,12 +132,17 @@ TEST_F(StripeStreamTest, NothingIsAskedForBeforeTheFirstNext) {
 }
 
 TEST_F(StripeStreamTest, ASecondNextIsRefusedAndTheFirstIsAnswered) {
-  cluster_.worker(0).SpoilManifests([](const auto&) { return Slow(absl::Milliseconds(200)); });
+  absl::Notification go_on;
+  cluster_.worker(0).SpoilManifests([&](const auto&) {
+    go_on.WaitForNotificationWithTimeout(kPatience);
+    return Healthy();
+  });
   const auto stream = OpenAll();
   PendingPart first(*stream);
   PendingPart second(*stream);
   EXPECT_TRUE(second.done());
   EXPECT_THAT(second.part().status(), HasCode(absl::StatusCode::kFailedPrecondition));
+  go_on.Notify();
   ASSERT_TRUE(first.Await());
   EXPECT_TRUE(first.part().ok()) << first.part().status();
 }

@@ -7,8 +7,8 @@ set -eu
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libgtest-dev libgmock-dev
   libbenchmark-dev python3"
-# For the test network.
-network="iproute2 ethtool procps util-linux"
+# For the test network, and its servers in Python.
+network="iproute2 ethtool procps util-linux python3-grpcio"
 # For .ci/run.
 checks="clang-14 clang-tidy-14 clang-format-14 git"
 # promtool checks our metrics. Its package brings a server, which must not start on somebody's machine.

@@ -58,7 +58,8 @@ absl::Status BlockReader::Validate(const Options& options) {
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  WorkerChannels channels(options.workers, link->schedule_options().discipline == Discipline::kGrants);
+  WorkerChannels channels(options.workers, {.held = link->schedule_options().discipline == Discipline::kGrants,
+                                            .receive_window = link->receive_window()});
   auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
   return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
 }

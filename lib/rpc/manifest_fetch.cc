@@ -70,7 +70,7 @@ void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
       .on_answer = [self](CallGroup&, size_t tag,
                           absl::StatusOr<grpc::ByteBuffer> answer) { return self->OnAnswer(tag, std::move(answer)); },
       .on_end = [self] { self->OnEnd(); }};
-  auto started = core_.StartGroup(std::move(calls), deadline_, std::move(handlers));
+  auto started = core_.fan_out().StartGroup(std::move(calls), deadline_, std::move(handlers));
   if (!started.ok()) return callback_(started.status());
   bool cancelled = false;
   {

@@ -45,21 +45,11 @@ void ReaderGate::Leave() {
 }
 
 ReaderCore::ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options)
-    : link_(std::move(link)), channels_(std::move(channels)), options_(std::move(options)) {}
+    : fan_out_(std::move(link), std::move(channels)), options_(std::move(options)) {}
 
 ReaderCore::~ReaderCore() {
   gate_->Close();
-  std::vector<std::weak_ptr<CallGroup>> under_way;
-  {
-    absl::MutexLock lock(&mutex_);
-    closing_ = true;
-    for (const auto& [id, group] : groups_) under_way.push_back(group);
-  }
-  for (const std::weak_ptr<CallGroup>& weak : under_way) {
-    if (auto group = weak.lock()) group->Cancel();
-  }
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &ReaderCore::Idle));
+  fan_out_.Close();
 }
 
 int64_t ReaderCore::RangeBytesFor(int64_t sru_bytes) {
@@ -81,40 +71,6 @@ void ReaderCore::KeepLayout(const std::string& file, std::shared_ptr<const Strip
 void ReaderCore::ForgetLayout(const std::string& file) {
   absl::MutexLock lock(&mutex_);
   layouts_.erase(file);
-}
-
-absl::StatusOr<std::shared_ptr<CallGroup>> ReaderCore::StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
-                                                                  CallGroup::Handlers handlers) {
-  uint64_t id = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (closing_) return absl::CancelledError("the reader is closing");
-    id = next_group_++;
-    groups_[id];
-  }
-  handlers.on_end = [this, id, on_end = std::move(handlers.on_end)] {
-    on_end();
-    OnGroupEnded(id);
-  };
-  auto group = CallGroup::Start(link(), std::move(calls), deadline, std::move(handlers));
-  if (!group.ok()) {
-    OnGroupEnded(id);
-    return group;
-  }
-  bool closing = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    closing = closing_;
-    // It may have ended already.
-    if (const auto found = groups_.find(id); found != groups_.end()) found->second = *group;
-  }
-  if (closing) (*group)->Cancel();
-  return group;
-}
-
-void ReaderCore::OnGroupEnded(uint64_t id) {
-  absl::MutexLock lock(&mutex_);
-  groups_.erase(id);
 }
 
 }  // namespace sluice

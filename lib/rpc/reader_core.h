@@ -8,8 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "lib/rpc/call_group.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/rpc/fan_out_core.h"
 #include "lib/stripe/stripe_layout.h"
 
 namespace sluice {
@@ -50,18 +49,19 @@ class ReaderGate {
   int passes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// What all reads of one BlockReader share: the link, the channels, the options, and the manifests seen so far. Outlives
-// its reads: the destructor waits for their steps and groups. Thread-safe.
+// What all reads of one BlockReader share: the fan-outs to its workers, the options, and the manifests seen so far.
+// Outlives its reads: the destructor waits for their steps and calls. Thread-safe.
 class ReaderCore {
  public:
   ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options);
   ~ReaderCore();
 
   const BlockReader::Options& options() const { return options_; }
-  const WorkerChannels& channels() const { return channels_; }
+  FanOutCore& fan_out() { return fan_out_; }
+  const WorkerChannels& channels() const { return fan_out_.channels(); }
   const std::shared_ptr<ReaderGate>& gate() const { return gate_; }
-  LinkDriver& link() { return link_->driver(); }
-  AggregatorMetrics& metrics() { return link().metrics(); }
+  LinkDriver& link() { return fan_out_.link(); }
+  AggregatorMetrics& metrics() { return fan_out_.metrics(); }
   int64_t RangeBytesFor(int64_t sru_bytes);
 
   // A manifest is kept until a read of its file fails: the file may have been striped anew.
@@ -69,25 +69,13 @@ class ReaderCore {
   void KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout);
   void ForgetLayout(const std::string& file);
 
-  // CallGroup::Start on this reader's link. Cancelled: the reader is being destroyed.
-  absl::StatusOr<std::shared_ptr<CallGroup>> StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
-                                                        CallGroup::Handlers handlers);
-
  private:
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return groups_.empty(); }
-  void OnGroupEnded(uint64_t id);
-
-  const std::shared_ptr<Link> link_;
-  const WorkerChannels channels_;
+  FanOutCore fan_out_;
   const BlockReader::Options options_;
   const std::shared_ptr<ReaderGate> gate_ = std::make_shared<ReaderGate>();
 
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const StripeLayout>> layouts_ ABSL_GUARDED_BY(mutex_);
-  // Those under way, by a number of their own. One that has not been started yet is null.
-  absl::flat_hash_map<uint64_t, std::weak_ptr<CallGroup>> groups_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_group_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

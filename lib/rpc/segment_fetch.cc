@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<SegmentFetch>> SegmentFetch::Start(ReaderCore& co
                                      return fetch->OnAnswer(group, tag, std::move(answer));
                                    },
                                .on_end = [fetch] { fetch->OnEnd(); }};
-  auto group = core.StartGroup(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
+  auto group = core.fan_out().StartGroup(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
   if (!group.ok()) return group.status();
   absl::MutexLock lock(&fetch->mutex_);
   // The two hold each other until the group has ended, which may have been before this line.

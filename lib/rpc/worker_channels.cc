@@ -8,6 +8,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "lib/stripe/manifest.h"
@@ -31,15 +32,24 @@ absl::Status ValidateAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
-grpc::ChannelArguments WorkerArguments(bool granted) {
+// By its look; a name that resolves to loopback is taken for a remote one, which costs it some speed.
+bool IsLoopback(absl::string_view address) {
+  for (absl::string_view prefix : {"127.", "localhost:", "[::1]:", "ipv4:127.", "ipv6:[::1]:", "unix:", "unix-abs"}) {
+    if (absl::StartsWith(address, prefix)) return true;
+  }
+  return false;
+}
+
+grpc::ChannelArguments WorkerArguments(const WorkerChannels::Options& options) {
   grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(options.max_response_bytes);
   // Retries go through the schedule; one that gRPC makes by itself would add its answer to what is in flight.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // Each probe of the bandwidth-delay product is one more packet through the bottleneck, and would open the window. It
   // is set instead: to the least that gRPC takes, the five bytes before a message, so that an answer waits at its
   // worker; or to the largest answer that is ever asked for.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, granted ? 5 : 4 << 20);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, options.held ? 5 : 4 << 20);
   // A worker that is back is used again within seconds, not after gRPC's two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
@@ -70,9 +80,14 @@ absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses)
   return absl::OkStatus();
 }
 
-WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, bool granted) {
+WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, const Options& options) {
+  const auto credentials = options.credentials ? options.credentials : grpc::InsecureChannelCredentials();
+  const grpc::ChannelArguments local = WorkerArguments(options);
+  grpc::ChannelArguments remote = local;
+  if (options.receive_window.has_value()) BoundReceiveWindow(*options.receive_window, remote);
   for (const std::string& address : addresses) {
-    auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), WorkerArguments(granted));
+    const grpc::ChannelArguments& arguments = IsLoopback(address) ? local : remote;
+    auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
     auto stub = std::make_unique<grpc::GenericStub>(channel);
     workers_.push_back({address, std::move(channel), std::move(stub)});
   }

@@ -223,9 +223,11 @@ bool ScheduleMachine::MayAsk() const {
 }
 
 // The oldest block with a ready answer first. Beside the grants there is room for the headers of a full window, not
-// only of what is out: else small answers would fill the budget, requests would stop, and the link would run dry.
+// only of what is out: else small answers would fill the budget, requests would stop, and the link would run dry. More
+// may be out than that after the window has shrunk.
 void ScheduleMachine::Grant(std::vector<Action>& actions) {
-  const int64_t reserve_bytes = window_.HeaderBytes(window_.Requests(budget_.bytes()) + sent_.stragglers());
+  const int64_t full_window = window_.Requests(budget_.bytes()) + sent_.stragglers();
+  const int64_t reserve_bytes = window_.HeaderBytes(std::max(full_window, sent_.size()));
   for (QueuedBlock* block = blocks_.first_ready(); block != nullptr; block = blocks_.first_ready()) {
     Call& call = block->ready.front();
     if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.idle()) return;

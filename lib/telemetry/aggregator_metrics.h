@@ -57,7 +57,9 @@ class AggregatorMetrics : public prometheus::Collectable {
   void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
   void CountSruRetry() { sru_retries_.Increment(); }
-  void CountHedge(HedgeOutcome outcome) { Get(hedges_, outcome).Increment(); }
+  void CountHedges(HedgeOutcome outcome, size_t hedges) {
+    Get(hedges_, outcome).Increment(static_cast<double>(hedges));
+  }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
   // A block that has ended: from its submission, and the share of it that arrived, 0 to 1.

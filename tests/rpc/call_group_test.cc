@@ -75,7 +75,7 @@ class CallGroupTest : public ::testing::Test {
       : cluster_({.workers = 4, .file_bytes = 100000, .sru_bytes = kBytes, .schedule = {.budget_bytes = 1500}}) {
     std::vector<std::string> addresses;
     for (size_t i = 0; i < cluster_.size(); ++i) addresses.push_back(cluster_.worker(i).address());
-    channels_ = std::make_unique<WorkerChannels>(addresses, /*granted=*/false);
+    channels_ = std::make_unique<WorkerChannels>(addresses, WorkerChannels::Options{});
   }
 
   LinkDriver& link() { return cluster_.link().driver(); }

@@ -120,7 +120,8 @@ class FanOut {
     // host:port, or a gRPC target such as unix:PATH. 1 to 65536.
     std::vector<std::string> workers;
     std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: insecure
-    absl::Duration connect_timeout = absl::Seconds(5);      // for Connect
+    int max_response_bytes = 64 << 20;                      // a larger message is an error of its call; above 0
+    absl::Duration connect_timeout = absl::Seconds(5);      // for Connect; above 0
   };
 
   // InvalidArgument that names the option, the value and the bound.
@@ -164,7 +165,7 @@ class FanOut {
   using Asks = std::vector<std::optional<Ask<grpc::ByteBuffer>>>;  // by worker
   using MergeBytes = std::function<absl::Status(size_t worker, grpc::ByteBuffer& response)>;
 
-  explicit FanOut(std::shared_ptr<FanOutCore> core);
+  FanOut(std::unique_ptr<FanOutCore> core, absl::Duration connect_timeout);
   std::shared_ptr<FanOutCall> Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                     const FanOutOptions& options, Done done);
   FanOutResult Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
@@ -174,7 +175,8 @@ class FanOut {
   template <class Response>
   static MergeBytes Parse(Merge<Response> merge);
 
-  std::shared_ptr<FanOutCore> core_;
+  const std::unique_ptr<FanOutCore> core_;
+  const absl::Duration connect_timeout_;
 };
 
 namespace internal {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "sluice/link_profile.h"
 #include "sluice/link_schedule.h"
@@ -15,6 +16,7 @@ namespace sluice {
 
 class AggregatorMetrics;
 class LinkDriver;
+struct ReceiveWindow;
 
 // One bottleneck link as this process uses it: the schedule, the threads that drive it, and its metrics. Create one for
 // each link and share it among everything that reads over that link; two of them on one link would each fill the
@@ -25,11 +27,18 @@ class Link {
     LinkSchedule::Options schedule;
     // Threads that poll gRPC and drive the schedule. One keeps up with a gigabit of 10 KB responses.
     int completion_threads = 1;
+    // What one connection to a worker may have in the network at once, however large its answer: its TCP receive window
+    // is bounded, when it is made, and a call is charged for no more (schedule.max_in_flight_per_call_bytes, unless
+    // that is set). 8 KiB to 2^30 bytes; 0: not bounded. Default: two thirds of the budget; not bounded where
+    // unscheduled, or where that is fewer than 8 packets or more than 416 KiB. Linux gives at most net.core.rmem_max,
+    // doubled.
+    std::optional<int64_t> receive_window_bytes;
     // Where the metrics go; its own registry when there is none.
     std::shared_ptr<prometheus::Registry> registry;
   };
 
-  // InvalidArgument that names the field, the value and the bound.
+  // InvalidArgument that names the field, the value and the bound. Unimplemented for receive_window_bytes where the
+  // gRPC that this was built with is one whose sockets cannot be reached; by default it then does without.
   static absl::StatusOr<std::shared_ptr<Link>> Create(const LinkProfile& profile);
   static absl::StatusOr<std::shared_ptr<Link>> Create(Options options);
   ~Link();
@@ -50,6 +59,7 @@ class Link {
 
   // For the layers that make calls over the link; not part of the public interface.
   LinkDriver& driver() { return *driver_; }
+  std::optional<ReceiveWindow> receive_window() const;
 
  private:
   explicit Link(Options options, LinkSchedule schedule);

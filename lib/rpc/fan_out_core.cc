@@ -1,0 +1,88 @@
+#include "lib/rpc/fan_out_core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr double kFirstHedges = 8;   // before there is a history to take a share of
+constexpr double kMostHedges = 256;  // that a long quiet time can save up
+
+}  // namespace
+
+FanOutCore::FanOutCore(std::shared_ptr<Link> link, WorkerChannels channels)
+    : link_(std::move(link)), channels_(std::move(channels)), hedges_allowed_(kFirstHedges) {}
+
+FanOutCore::~FanOutCore() {
+  Close();
+}
+
+void FanOutCore::Close() {
+  std::vector<std::weak_ptr<CallGroup>> under_way;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    for (const auto& [id, group] : groups_) under_way.push_back(group);
+  }
+  for (const std::weak_ptr<CallGroup>& weak : under_way) {
+    if (auto group = weak.lock()) group->Cancel();
+  }
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &FanOutCore::Idle));
+}
+
+absl::StatusOr<std::shared_ptr<CallGroup>> FanOutCore::StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
+                                                                  CallGroup::Handlers handlers) {
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closing_) return absl::CancelledError("its owner is being destroyed");
+    id = next_group_++;
+    groups_[id];
+  }
+  handlers.on_end = [this, id, on_end = std::move(handlers.on_end)] {
+    on_end();
+    OnGroupEnded(id);
+  };
+  auto group = CallGroup::Start(link(), std::move(calls), deadline, std::move(handlers));
+  if (!group.ok()) {
+    OnGroupEnded(id);
+    return group;
+  }
+  bool closing = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing = closing_;
+    // It may have ended already.
+    if (const auto found = groups_.find(id); found != groups_.end()) found->second = *group;
+  }
+  if (closing) (*group)->Cancel();
+  return group;
+}
+
+void FanOutCore::OnGroupEnded(uint64_t id) {
+  absl::MutexLock lock(&mutex_);
+  groups_.erase(id);
+}
+
+std::shared_ptr<MethodHistory> FanOutCore::History(const std::string& method) {
+  absl::MutexLock lock(&mutex_);
+  std::shared_ptr<MethodHistory>& history = histories_[method];
+  if (!history) history = std::make_shared<MethodHistory>();
+  return history;
+}
+
+void FanOutCore::AllowHedges(double hedges) {
+  absl::MutexLock lock(&mutex_);
+  hedges_allowed_ = std::min(hedges_allowed_ + hedges, kMostHedges);
+}
+
+bool FanOutCore::TakeHedge() {
+  absl::MutexLock lock(&mutex_);
+  if (hedges_allowed_ < 1) return false;
+  hedges_allowed_ -= 1;
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "sluice/fan_out.h"
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "lib/rpc/call_group.h"
+#include "lib/rpc/fan_out_core.h"
+#include "lib/rpc/fan_out_tally.h"
+
+namespace sluice {
+
+// One fan-out: a group of calls, its tally, and the timer of its hedges. It lives until it has called `done`, whoever
+// holds it. Thread-safe.
+class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<FanOutRun> {
+ public:
+  // A request, and the workers that can answer it, the first one first.
+  struct WorkerAsk {
+    grpc::ByteBuffer request;
+    std::optional<int64_t> response_bytes;
+    std::vector<size_t> workers;
+  };
+  struct Spec {
+    std::string method;
+    bool server_streaming = false;
+    std::vector<WorkerAsk> asks;
+    std::function<absl::Status(size_t worker, grpc::ByteBuffer& response)> merge;
+    FanOutOptions options;
+    FanOut::Done done;
+  };
+
+  // InvalidArgument that names the field, the value and the bound.
+  static absl::Status Validate(const Spec& spec, const WorkerChannels& channels);
+
+  // A valid one. Calls `done` at once when it cannot start.
+  static std::shared_ptr<FanOutRun> Start(FanOutCore& core, Spec spec);
+
+  void Cancel() override;
+
+ private:
+  struct AttemptState {
+    TimePoint sent;
+    bool merged = false;
+    absl::Status refused;  // by merge
+    int64_t response_bytes = 0;
+  };
+  struct HedgeTime {
+    TimePoint due;
+    size_t attempt = 0;
+  };
+
+  FanOutRun(FanOutCore& core, Spec spec);
+  void Start();
+  GroupCall CallFor(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<GroupCall> NextCall(size_t ask, bool hedge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void OnSent(size_t attempt);
+  void OnReady(size_t attempt);
+  void OnMessage(CallGroup& group, size_t attempt, grpc::ByteBuffer& message);
+  absl::Status OnAnswer(CallGroup& group, size_t attempt, absl::StatusOr<grpc::ByteBuffer> answer);
+  void OnEnd();
+
+  absl::Status Deliver(CallGroup& group, size_t attempt, grpc::ByteBuffer& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(merging_);
+  void Settle(CallGroup& group, size_t attempt, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SettleAnswer(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<GroupCall> SettleFailure(size_t attempt, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(TimePoint sent);
+  absl::Status Describe(const WorkerFailure& failure) const;
+
+  void ArmHedgeTimer(TimePoint due);
+  void OnHedgeTimer();
+
+  FanOutCore& core_;
+  const Spec spec_;
+  const TimePoint started_;
+  const TimePoint deadline_;
+  const std::shared_ptr<MethodHistory> history_;
+  const std::optional<absl::Duration> hedge_after_;
+  const std::shared_ptr<boost::asio::steady_timer> hedge_timer_;  // null: no hedges; used on the io thread only
+
+  absl::Mutex merging_ ABSL_ACQUIRED_BEFORE(mutex_);  // one merge at a time
+  absl::Mutex mutex_;
+  FanOutTally tally_ ABSL_GUARDED_BY(mutex_);
+  std::vector<AttemptState> attempts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<WorkerFailure> failure_by_ask_ ABSL_GUARDED_BY(mutex_);  // the last one, other than our cancellations
+  FanOutResult result_ ABSL_GUARDED_BY(mutex_);
+  bool decided_ ABSL_GUARDED_BY(mutex_) = false;  // how it ends; what is still under way does not matter
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);   // from Start to its end; the two hold each other
+  std::deque<HedgeTime> hedge_times_ ABSL_GUARDED_BY(mutex_);  // by time
+  bool hedge_timer_armed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice

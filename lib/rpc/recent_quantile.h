@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace sluice {
+
+// A quantile of the last few hundred values. Old ones go as new ones come, so it follows a change. Computed anew only
+// once in a while. Not thread-safe.
+class RecentQuantile {
+ public:
+  explicit RecentQuantile(double quantile) : quantile_(quantile) {}  // between 0 and 1
+
+  void Observe(double value);
+  std::optional<double> value() const { return value_; }  // nothing before the first few values
+
+ private:
+  const double quantile_;
+  std::vector<double> values_;  // a ring once it is full
+  size_t observed_ = 0;
+  std::optional<double> value_;
+};
+
+}  // namespace sluice

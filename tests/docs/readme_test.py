@@ -2,10 +2,13 @@
 """The README keeps what it says: readme_test.py FOLDER_OF_PROGRAMS. Its code is the example that is built, its commands
 run, its files exist."""
 
+import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,13 +67,14 @@ class ReadmeTest(unittest.TestCase):
 
 
 def free_ports(count):
-    import socket
-
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Below those that the kernel gives out, or another test may have got one before its program listens."""
+    ports = []
+    for port in random.sample(range(10_000, 32_000), 1_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("no free port below 32000")
 
 
 def shell(command, folder, **options):

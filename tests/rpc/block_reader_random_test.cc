@@ -107,8 +107,9 @@ class RandomReader {
     std::thread canceller;
     const bool cancels = dice_.OneIn(5);
     if (cancels) {
-      canceller = std::thread([stream, spins = dice_.Below(2000)] {
-        for (uint32_t i = 0; i < spins; ++i) std::this_thread::yield();
+      const auto then = std::chrono::steady_clock::now() + std::chrono::microseconds(dice_.Below(5000));
+      canceller = std::thread([stream, then] {
+        while (std::chrono::steady_clock::now() < then) std::this_thread::yield();
         stream->Cancel();
       });
     }

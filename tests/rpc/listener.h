@@ -18,17 +18,15 @@ namespace sluice::testing {
 // where nobody listens. Not thread-safe.
 class SilentListener {
  public:
-  SilentListener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+  SilentListener() {
+    Bind();
     EXPECT_EQ(listen(fd_, 64), 0);
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
     EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
     port_ = ntohs(address.sin_port);
   }
-  ~SilentListener() { Close(); }
+  ~SilentListener() { close(fd_); }
   SilentListener(const SilentListener&) = delete;
   SilentListener& operator=(const SilentListener&) = delete;
 
@@ -40,13 +38,23 @@ class SilentListener {
     return poll(&state, 1, 0) == 1;
   }
 
+  // The port stays taken: a server of another test would answer there.
   void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
+    close(fd_);
+    Bind();
   }
 
  private:
-  int fd_;
+  void Bind() {
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port_);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  int fd_ = -1;
   uint16_t port_ = 0;
 };
 

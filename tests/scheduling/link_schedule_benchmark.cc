@@ -52,12 +52,21 @@ class InstantWorkers {
  private:
   void FinishAll() {
     finished_.swap(actions_);
-    for (const Action& action : finished_) schedule_.OnFinished(++now_, action.call, CallEnd::kArrived, actions_);
+    for (const Action& action : finished_) Answer(action);
     finished_.clear();
+  }
+
+  void Answer(const Action& action) {
+    if (granting_ && action.kind == Action::Kind::kSend) {
+      schedule_.OnReady(++now_, action.call, {}, actions_);
+    } else {
+      schedule_.OnFinished(++now_, action.call, CallEnd::kArrived, actions_);
+    }
   }
 
   benchmark::State& state_;
   LinkSchedule schedule_;
+  const bool granting_ = schedule_.options().discipline == Discipline::kGrants;
   TimePoint now_;
   std::vector<Action> actions_;
   std::vector<Action> finished_;
@@ -76,11 +85,13 @@ void BM_Block(benchmark::State& state, Discipline discipline) {
 BENCHMARK_CAPTURE(BM_Block, unscheduled, Discipline::kUnscheduled)->RangeMultiplier(10)->Range(10, 10'000);
 BENCHMARK_CAPTURE(BM_Block, batches, Discipline::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
 BENCHMARK_CAPTURE(BM_Block, rolling, Discipline::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, grants, Discipline::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
 
 // Many clients with one call each: blocks of one call, each with a deadline of its own, wait all the time. An item is a
 // block submitted, another one finished.
 void BM_WaitingBlocks(benchmark::State& state) {
   LinkSchedule::Options options;
+  options.discipline = Discipline::kRolling;
   options.budget_bytes = 1;  // every call is alone
   InstantWorkers link(state, *LinkSchedule::Create(options));
   uint64_t random = 1;

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <queue>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -15,11 +17,15 @@ namespace sluice {
 namespace {
 
 using std::chrono::nanoseconds;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
 
 constexpr int64_t kSruBytes = 10'240;
 constexpr nanoseconds kPortByteTime{80};   // 100 Mbps
 constexpr nanoseconds kAccessByteTime{8};  // 1 Gbps
 constexpr nanoseconds kRto = std::chrono::milliseconds(200);
+constexpr int64_t kWindowPackets = 8;  // of a connection; an SRU has as many
+constexpr int64_t kHeaderBytes = 150;  // of an answer that is ready, frame included
 
 // The port of the project's test network: 100 Mbps, 32 KB.
 LinkProfile TestPort() {
@@ -31,18 +37,37 @@ LinkProfile TestPort() {
 }
 
 struct Outcome {
-  int64_t drops = 0;  // packets
-  double goodput_bps = 0;
+  int64_t drops = 0;       // packets
+  double goodput_bps = 0;  // of the calls that are not stragglers
 };
 
-// One block read from `workers`, packet by packet: a worker sends its whole answer at the rate of its own link as the
-// request arrives, and what the port drops comes again after a retransmission timeout.
+// What workers do. They think before they answer; a straggler for `tail_time` instead.
+struct Work {
+  nanoseconds think{0};
+  int straggler_percent = 0;
+  nanoseconds tail_time{0};
+  bool mixed_sizes = false;  // 200 B to 200 KB, which only the workers know; else an SRU
+};
+
+// One block read from `workers`, packet by packet: a worker sends its whole answer at the rate of its own link when the
+// request or the grant arrives, as far as its connection's window lets it, and what the port drops comes again after a
+// retransmission timeout.
 class FanOut {
  public:
-  FanOut(Discipline discipline, int64_t workers) : workers_(workers), schedule_(Make(discipline)) {}
+  FanOut(Discipline discipline, int64_t workers, Work work = {}, uint64_t seed = 1)
+      : work_(work), schedule_(Make(discipline)), answers_(workers) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> decades(std::log10(200), std::log10(200'000));
+    for (Answer& answer : answers_) {
+      if (work.mixed_sizes) answer.bytes = static_cast<int64_t>(std::pow(10, decades(random)));
+      answer.unsent_packets = answer.missing_packets = Packets(TestPort(), answer.bytes);
+    }
+    for (Answer& answer : answers_) answer.straggles = static_cast<int>(random() % 100) < work.straggler_percent;
+  }
 
   Outcome Read() {
-    const std::vector<CallRequest> calls(workers_, {.response_bytes = kSruBytes});
+    std::vector<CallRequest> calls(answers_.size(), {.response_bytes = kSruBytes});
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].tag = i;
     std::vector<Action> actions;
     EXPECT_TRUE(schedule_.Submit(now_, calls, TimePoint::max(), actions).ok());
     Apply(actions);
@@ -59,56 +84,89 @@ class FanOut {
       }
       Apply(actions);
     }
-    const double seconds = std::chrono::duration<double>(now_ - TimePoint()).count();
-    return {.drops = drops_, .goodput_bps = 8.0 * static_cast<double>(kSruBytes * workers_) / seconds};
+    double bytes = 0;
+    for (const Answer& answer : answers_) bytes += answer.straggles ? 0 : static_cast<double>(answer.bytes);
+    const double seconds = std::chrono::duration<double>(last_ordinary_ - TimePoint()).count();
+    return {.drops = drops_, .goodput_bps = 8.0 * bytes / seconds};
   }
 
  private:
   struct Packet {
     TimePoint at;
     size_t answer;
+    bool header;     // of an answer that is ready; else a part of an answer
     bool delivered;  // at the aggregator; else at the port
     bool operator>(const Packet& other) const { return at > other.at; }
   };
   struct Answer {
     CallId call;
-    int64_t packets_missing = 0;
+    int64_t bytes = kSruBytes;
+    int64_t unsent_packets = 0;
+    int64_t missing_packets = 0;
+    bool straggles = false;
   };
 
   static LinkSchedule Make(Discipline discipline) {
-    return *LinkSchedule::Create({.profile = TestPort(), .discipline = discipline, .budget_bytes = {}});
+    return *LinkSchedule::Create({.profile = TestPort(),
+                                  .discipline = discipline,
+                                  .budget_bytes = {},
+                                  .max_in_flight_per_call_bytes = kWindowPackets * TestPort().packet_payload_bytes});
   }
 
   void Apply(const std::vector<Action>& actions) {
-    const LinkProfile profile = TestPort();
     for (const Action& action : actions) {
-      const int64_t packets = Packets(profile, kSruBytes);
-      answers_.push_back({.call = action.call, .packets_missing = packets});
-      const TimePoint first = now_ + absl::ToChronoNanoseconds(profile.propagation_rtt);
-      for (int64_t i = 0; i < packets; ++i) {
-        packets_.push({first + kAccessByteTime * i * profile.frame_bytes, answers_.size() - 1, false});
+      answers_[action.tag].call = action.call;
+      const TimePoint asked = now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt);
+      const TimePoint ready = asked + (answers_[action.tag].straggles ? work_.tail_time : work_.think);
+      if (action.kind == Action::Kind::kGrant) {
+        SendAnswer(action.tag, asked);
+      } else if (schedule_.options().discipline == Discipline::kGrants) {
+        EXPECT_EQ(action.kind, Action::Kind::kSend);
+        packets_.push({.at = ready, .answer = action.tag, .header = true, .delivered = false});
+      } else {
+        SendAnswer(action.tag, ready);
       }
     }
   }
 
-  void Take(const Packet& packet, std::vector<Action>& actions) {
-    Answer& answer = answers_.at(packet.answer);
-    if (packet.delivered) {
-      if (--answer.packets_missing == 0) schedule_.OnFinished(now_, answer.call, CallEnd::kArrived, actions);
-      return;
+  void SendAnswer(size_t answer, TimePoint first) {
+    for (int64_t i = 0; i < kWindowPackets; ++i) {
+      SendPacket(answer, first + kAccessByteTime * i * TestPort().frame_bytes);
     }
-    const std::optional<TimePoint> left =
-        port_.Burst(now_, WireBytes(TestPort(), kSruBytes) / Packets(TestPort(), kSruBytes));
-    drops_ += left.has_value() ? 0 : 1;
-    packets_.push({left.value_or(now_ + kRto), packet.answer, left.has_value()});
   }
 
-  const int64_t workers_;
+  void SendPacket(size_t answer, TimePoint at) {
+    if (answers_[answer].unsent_packets == 0) return;
+    --answers_[answer].unsent_packets;
+    packets_.push({.at = at, .answer = answer, .header = false, .delivered = false});
+  }
+
+  void Take(Packet packet, std::vector<Action>& actions) {
+    Answer& answer = answers_.at(packet.answer);
+    if (packet.delivered && packet.header) {
+      schedule_.OnReady(now_, answer.call, answer.bytes, actions);
+    } else if (packet.delivered) {
+      SendPacket(packet.answer, now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt));
+      if (--answer.missing_packets > 0) return;
+      if (!answer.straggles) last_ordinary_ = now_;
+      schedule_.OnFinished(now_, answer.call, CallEnd::kArrived, actions);
+    } else {
+      const int64_t part_bytes = WireBytes(TestPort(), answer.bytes) / Packets(TestPort(), answer.bytes);
+      const std::optional<TimePoint> left = port_.Burst(now_, packet.header ? kHeaderBytes : part_bytes);
+      drops_ += left.has_value() ? 0 : 1;
+      packet.at = left.value_or(now_ + kRto);
+      packet.delivered = left.has_value();
+      packets_.push(packet);
+    }
+  }
+
+  const Work work_;
   LinkSchedule schedule_;
   PortModel port_{TestPort().buffer_bytes, kPortByteTime};
   TimePoint now_;
+  TimePoint last_ordinary_;
   int64_t drops_ = 0;
-  std::vector<Answer> answers_;
+  std::vector<Answer> answers_;  // by tag
   std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;
 };
 
@@ -135,6 +193,53 @@ TEST(FanOutTest, UnscheduledOverflowsThePort) {
   const Outcome outcome = FanOut(Discipline::kUnscheduled, 64).Read();
   EXPECT_GT(outcome.drops, 64 * 8 / 2);
   EXPECT_LT(outcome.goodput_bps, 30e6);
+}
+
+TEST(FanOutTest, GrantsFillTheLinkAndDropNothing) {
+  for (const int64_t workers : {64, 256, 1000}) {
+    const Outcome outcome = FanOut(Discipline::kGrants, workers).Read();
+    EXPECT_EQ(outcome.drops, 0) << workers;
+    EXPECT_GT(outcome.goodput_bps, 93e6) << workers;
+  }
+}
+
+TEST(FanOutTest, GrantsHideTheTimeThatWorkersThink) {
+  const Work work{.think = 10ms};
+  for (const int64_t workers : {64, 256, 512}) {
+    const Outcome outcome = FanOut(Discipline::kGrants, workers, work).Read();
+    EXPECT_EQ(outcome.drops, 0) << workers;
+    const double transfer_seconds = 8.0 * static_cast<double>(kSruBytes * workers) / 93e6;
+    EXPECT_GT(outcome.goodput_bps, 93e6 * transfer_seconds / (transfer_seconds + 0.010)) << workers;
+    EXPECT_LT(FanOut(Discipline::kRolling, workers, work).Read().goodput_bps, 25e6) << workers;
+  }
+}
+
+TEST(FanOutTest, GrantsFillTheLinkWithSizesThatNobodyKnewBefore) {
+  for (const int64_t workers : {64, 256, 512}) {
+    const Outcome outcome = FanOut(Discipline::kGrants, workers, {.think = 2ms, .mixed_sizes = true}).Read();
+    EXPECT_EQ(outcome.drops, 0) << workers;
+    EXPECT_GT(outcome.goodput_bps, 88e6) << workers;
+  }
+}
+
+// What a long tail costs those that are not in it. The window follows the time to ready of all answers, and so does
+// what counts as a straggler, which leaves the window.
+TEST(FanOutTest, StragglersDoNotSlowDownTheOthers) {
+  for (const int64_t workers : {64, 128, 256, 512}) {
+    for (const bool mixed_sizes : {false, true}) {
+      for (uint64_t seed = 1; seed <= 5; ++seed) {
+        Work work{.think = 2ms, .mixed_sizes = mixed_sizes};
+        const double without = FanOut(Discipline::kGrants, workers, work, seed).Read().goodput_bps;
+        work.straggler_percent = 5;
+        for (const nanoseconds tail : {nanoseconds(200ms), nanoseconds(2s)}) {
+          work.tail_time = tail;
+          const Outcome outcome = FanOut(Discipline::kGrants, workers, work, seed).Read();
+          EXPECT_EQ(outcome.drops, 0) << workers << " workers, seed " << seed;
+          EXPECT_GT(outcome.goodput_bps, 0.9 * without) << workers << " workers, seed " << seed;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

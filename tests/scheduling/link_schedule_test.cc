@@ -58,7 +58,8 @@ absl::Status AddStatus(ScheduleDriver& link, TimePoint now, BlockId block, int64
 }
 
 TEST(DisciplineTest, NamesAreRead) {
-  for (const Discipline discipline : {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling}) {
+  for (const Discipline discipline :
+       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
     EXPECT_EQ(ParseDiscipline(DisciplineName(discipline)).value(), discipline);
   }
   EXPECT_EQ(DisciplineName(Discipline::kRolling), "rolling");

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -37,8 +38,22 @@ class ScheduleDriver {
 
   Words Add(TimePoint now, BlockId block, int64_t size) {
     std::vector<Action> actions;
-    const absl::Status status = schedule_.Add(now, block, {.response_bytes = size, .tag = next_tag_++}, actions).status();
-    EXPECT_TRUE(status.ok()) << status;
+    const uint64_t tag = next_tag_++;
+    const absl::StatusOr<CallId> call = schedule_.Add(now, block, {.response_bytes = size, .tag = tag}, actions);
+    EXPECT_TRUE(call.ok()) << call.status();
+    calls_[tag] = call.value_or(CallId());
+    return InWords(actions);
+  }
+
+  Words Ready(TimePoint now, uint64_t tag, std::optional<int64_t> size = {}) {
+    std::vector<Action> actions;
+    schedule_.OnReady(now, calls_.at(tag), size, actions);
+    return InWords(actions);
+  }
+
+  Words Progress(TimePoint now, uint64_t tag, int64_t remaining) {
+    std::vector<Action> actions;
+    schedule_.OnProgress(now, calls_.at(tag), remaining, actions);
     return InWords(actions);
   }
 
@@ -51,6 +66,13 @@ class ScheduleDriver {
   Words Cancel(TimePoint now, BlockId block) {
     std::vector<Action> actions;
     schedule_.Cancel(now, block, actions);
+    return InWords(actions);
+  }
+
+  // A call that was sent or added.
+  Words CancelCall(TimePoint now, uint64_t tag) {
+    std::vector<Action> actions;
+    schedule_.CancelCall(now, calls_.at(tag), actions);
     return InWords(actions);
   }
 

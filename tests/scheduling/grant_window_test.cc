@@ -1,0 +1,99 @@
+#include "lib/scheduling/grant_window.h"
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
+
+// A byte takes a microsecond; what a full buffer makes anyone wait is 11 ms.
+LinkSchedule::Options TestOptions() {
+  LinkSchedule::Options options;
+  options.profile.capacity_bytes_per_second = 1e6;
+  options.profile.buffer_bytes = 10'000;
+  options.profile.propagation_rtt = absl::Milliseconds(1);
+  return options;
+}
+
+TEST(RequestsTest, BeforeTheFirstAnswerTheirHeadersMayTakeAThirdOfTheBudget) {
+  const GrantWindow window(TestOptions());
+  EXPECT_EQ(window.Requests(57'599), 99);
+  EXPECT_EQ(window.Requests(57'600), 100);
+}
+
+TEST(RequestsTest, SmallBudgetHasRoomForOne) {
+  EXPECT_EQ(GrantWindow(TestOptions()).Requests(1), 1);
+}
+
+TEST(RequestsTest, CoversTheTimeThatWorkersThinkAndAStock) {
+  GrantWindow window(TestOptions());
+  window.Observe(20ms, 1000);
+  EXPECT_EQ(window.Requests(1'000'000), 20 + 4);
+  GrantWindow rounded_up(TestOptions());
+  rounded_up.Observe(20ms + 1us, 1000);
+  EXPECT_EQ(rounded_up.Requests(1'000'000), 21 + 4);
+}
+
+TEST(RequestsTest, NeverMoreThanTheBudgetHasRoomForTheirHeaders) {
+  GrantWindow window(TestOptions());
+  window.Observe(20ms, 1000);
+  EXPECT_EQ(window.Requests(9 * 3 * 192), 9);
+}
+
+TEST(RequestsTest, WorkersThatAnswerAtOnceLeaveTheStock) {
+  GrantWindow window(TestOptions());
+  window.Observe(nanoseconds(0), 1000);
+  EXPECT_EQ(window.Requests(1'000'000), 4);
+}
+
+TEST(HeaderBytesTest, CountsBytesOrFullFramesAsTheBufferDoes) {
+  LinkSchedule::Options options = TestOptions();
+  EXPECT_EQ(GrantWindow(options).HeaderBytes(10), 1920);
+  options.profile.buffer_bytes = 0;
+  options.profile.buffer_packets = 20;
+  EXPECT_EQ(GrantWindow(options).HeaderBytes(10), 10 * options.profile.frame_bytes);
+  EXPECT_EQ(GrantWindow(options).Requests(20 * options.profile.frame_bytes), 6);
+}
+
+TEST(ObserveTest, FollowsTheMeanOfTheLastHundredOrSo) {
+  GrantWindow window(TestOptions());
+  window.Observe(20ms, 1000);
+  window.Observe(84ms, 1000);
+  EXPECT_EQ(window.Requests(1'000'000), 21 + 4);  // a 64th of the way
+  for (int i = 0; i < 63; ++i) window.Observe(84ms, 1000);
+  EXPECT_GT(window.Requests(1'000'000), 52);  // half way is 52 + 4
+  EXPECT_LT(window.Requests(1'000'000), 75);
+  for (int i = 0; i < 1000; ++i) window.Observe(84ms, 1000);
+  EXPECT_EQ(window.Requests(1'000'000), 84 + 4);
+}
+
+TEST(ObserveTest, LargerAnswersNeedFewerRequests) {
+  GrantWindow window(TestOptions());
+  window.Observe(20ms, 1000);
+  for (int i = 0; i < 1000; ++i) window.Observe(20ms, 10'000);
+  EXPECT_EQ(window.Requests(1'000'000), 3 + 4);  // the mean is a little below
+}
+
+TEST(StraggleAfterTest, IsTheTimeOfAStallBeforeTheFirstAnswer) {
+  LinkSchedule::Options options = TestOptions();
+  options.stall_timeout = absl::Milliseconds(70);
+  EXPECT_EQ(GrantWindow(options).StraggleAfter(), 70ms);
+  options.stall_timeout = absl::InfiniteDuration();
+  EXPECT_EQ(GrantWindow(options).StraggleAfter(), nanoseconds::max());
+}
+
+TEST(StraggleAfterTest, IsTwiceTheMeanAndNeverLessThanAFullBuffer) {
+  GrantWindow slow(TestOptions());
+  slow.Observe(20ms, 1000);
+  EXPECT_EQ(slow.StraggleAfter(), 40ms);
+  GrantWindow fast(TestOptions());
+  fast.Observe(1ms, 1000);
+  EXPECT_EQ(fast.StraggleAfter(), 11ms);
+}
+
+}  // namespace
+}  // namespace sluice

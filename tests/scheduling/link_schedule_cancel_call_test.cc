@@ -1,0 +1,158 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/scheduling/grants_options.h"
+#include "tests/scheduling/schedule_driver.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kDrainTime = 11ms;  // R + B/C
+
+LinkSchedule::Options With(Discipline discipline) {
+  LinkSchedule::Options options = GrantsOptions();
+  options.discipline = discipline;
+  return options;
+}
+
+TEST(CancelCallTest, DropsACallThatWaitsAndTheBlockGoesOn) {
+  ScheduleDriver link(With(Discipline::kRolling));
+  link.Submit(At(0ms), {9000, 9000});
+  link.Add(At(0ms), link.last_block(), 9000);
+  EXPECT_THAT(link.CancelCall(At(1ms), 2), ElementsAre("drop 2"));
+  EXPECT_THAT(link.CancelCall(At(1ms), 2), IsEmpty());
+  EXPECT_EQ(link.state().waiting_calls, 1);
+  EXPECT_THAT(link.Finish(At(9ms), 0), ElementsAre("send 1"));
+  EXPECT_THAT(link.Add(At(9ms), link.last_block(), 1000), ElementsAre("send 3"));
+}
+
+TEST(CancelCallTest, LetsGoWhatWaitedBehindIt) {
+  ScheduleDriver link(With(Discipline::kRolling));
+  link.Submit(At(0ms), {5000});
+  link.Add(At(0ms), link.last_block(), 9000);
+  EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
+  EXPECT_THAT(link.CancelCall(At(1ms), 1), ElementsAre("drop 1", "send 2"));
+}
+
+TEST(CancelCallTest, AbortsACallInFlightOnce) {
+  ScheduleDriver link(With(Discipline::kRolling));
+  link.Submit(At(0ms), {5000, 5000});
+  EXPECT_THAT(link.CancelCall(At(1ms), 0), ElementsAre("abort 0"));
+  EXPECT_THAT(link.CancelCall(At(1ms), 0), IsEmpty());
+  EXPECT_THAT(link.Cancel(At(1ms), link.last_block()), ElementsAre("abort 1"));
+  EXPECT_EQ(link.state().in_flight_bytes, 10'000);
+  link.Finish(At(2ms), 0, CallEnd::kAborted);
+  EXPECT_THAT(link.CancelCall(At(2ms), 0), IsEmpty());
+  link.Finish(At(2ms), 1, CallEnd::kAborted);
+  EXPECT_EQ(link.state().blocks, 0);
+  EXPECT_EQ(link.state().in_flight_bytes, 10'000);
+  link.Timer(At(2ms) + kDrainTime);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(CancelCallTest, BlockEndsWithItsLastCall) {
+  ScheduleDriver link(With(Discipline::kRolling));
+  link.Submit(At(0ms), {9000});
+  link.Add(At(0ms), link.last_block(), 9000);
+  link.Finish(At(1ms), 0);
+  link.Finish(At(1ms), 1);
+  EXPECT_EQ(link.state().blocks, 0);
+  link.Submit(At(2ms), {9000});
+  link.Submit(At(2ms), {9000});
+  link.CancelCall(At(3ms), 2);
+  link.Finish(At(3ms), 2, CallEnd::kAborted);
+  EXPECT_EQ(link.state().blocks, 1);
+}
+
+TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
+  ScheduleDriver link(With(Discipline::kBatches));
+  // Two batches of one call, and one that is added: a slot each.
+  EXPECT_THAT(link.Submit(At(0ms), {9000, 9000}), ElementsAre("send 0"));
+  link.Finish(At(1ms), 0);
+  const TimePoint slot = link.next_timer();
+  ASSERT_GT(slot, At(1ms));
+  std::vector<Action> actions;
+  link.schedule().CancelCall(At(1ms), {.slot = 1, .generation = 0}, actions);
+  EXPECT_EQ(actions.size(), 1);
+  EXPECT_EQ(link.state().blocks, 0);
+
+  // Batches of two: the second call of the batch waits for the slot.
+  EXPECT_THAT(link.Submit(At(100ms), {5000, 5000, 5000, 5000}), ElementsAre("send 2", "send 4"));
+  const TimePoint second = link.next_timer();
+  link.Finish(At(101ms), 2);
+  link.Finish(At(101ms), 4);
+  actions.clear();
+  // Dealt out in the order of leaving, into slots that are taken last in, first out: 1, 0, then new ones.
+  link.schedule().CancelCall(At(102ms), {.slot = 2, .generation = 0}, actions);
+  ASSERT_EQ(actions.size(), 1);
+  EXPECT_EQ(actions[0].kind, Action::Kind::kDrop);
+  EXPECT_EQ(actions[0].tag, 3);
+  EXPECT_EQ(link.next_timer(), second);
+  EXPECT_THAT(link.Timer(second - std::chrono::nanoseconds(1)), IsEmpty());
+  EXPECT_THAT(link.Timer(second), ElementsAre("send 5"));
+}
+
+TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeaders) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000, 9000});
+  EXPECT_THAT(link.CancelCall(At(1ms), 0), ElementsAre("abort 0"));
+  EXPECT_THAT(link.CancelCall(At(1ms), 0), IsEmpty());
+  EXPECT_EQ(link.state().ungranted_calls, 1);
+  EXPECT_EQ(link.state().in_flight_calls, 1);
+  EXPECT_EQ(link.state().in_flight_bytes, 192);
+  EXPECT_THAT(link.Ready(At(2ms), 0), IsEmpty());  // the headers came before the abort
+  link.Finish(At(3ms), 0, CallEnd::kAborted);
+  EXPECT_EQ(link.next_timer(), At(3ms) + kDrainTime);
+  link.Timer(At(3ms) + kDrainTime);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+  EXPECT_EQ(link.state().blocks, 1);
+}
+
+TEST(CancelCallTest, ReadyAnswerIsNotGrantedAndCostsNothing) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000, 9000, 1000});
+  link.Ready(At(1ms), 0);
+  link.Ready(At(1ms), 1);
+  EXPECT_THAT(link.Ready(At(1ms), 2), IsEmpty());
+  EXPECT_THAT(link.CancelCall(At(2ms), 1), ElementsAre("abort 1"));
+  EXPECT_EQ(link.state().in_flight_bytes, 9000);
+  EXPECT_THAT(link.Finish(At(3ms), 0), ElementsAre("grant 2"));
+  link.Finish(At(4ms), 2);
+  EXPECT_EQ(link.state().blocks, 1);
+  link.Finish(At(4ms), 1, CallEnd::kAborted);
+  EXPECT_EQ(link.state().blocks, 0);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(CancelCallTest, GrantedAnswerStaysChargedUntilItHasDrained) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000, 9000});
+  link.Ready(At(1ms), 0);
+  link.Ready(At(1ms), 1);
+  EXPECT_THAT(link.CancelCall(At(2ms), 0), ElementsAre("abort 0"));
+  EXPECT_THAT(link.Finish(At(3ms), 0, CallEnd::kAborted), IsEmpty());
+  EXPECT_THAT(link.Timer(At(3ms) + kDrainTime), ElementsAre("grant 1"));
+}
+
+TEST(CancelTest, AbortsABlockInEveryPhase) {
+  LinkSchedule::Options options = GrantsOptions();
+  options.budget_bytes = 3 * 3 * 192;  // three requests
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {1700, 1000, 1000, 1000, 1000});
+  link.Ready(At(1ms), 0);
+  link.Ready(At(1ms), 1);
+  EXPECT_THAT(link.Cancel(At(2ms), link.last_block()),
+              ElementsAre("abort 0", "abort 2", "abort 1", "drop 3", "drop 4"));
+  EXPECT_THAT(link.Cancel(At(2ms), link.last_block()), IsEmpty());
+  for (const uint64_t tag : {0, 1, 2}) link.Finish(At(3ms), tag, CallEnd::kAborted);
+  EXPECT_EQ(link.state().blocks, 0);
+  EXPECT_EQ(link.state().in_flight_bytes, 1700 + 192);
+  link.Timer(At(3ms) + kDrainTime);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+}  // namespace
+}  // namespace sluice

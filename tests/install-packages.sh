@@ -1,14 +1,16 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
-#   tests/install-packages.sh [build] [network] [checks]     default: build network
+#   tests/install-packages.sh [build] [network] [search] [checks]     default: build network
 set -eu
 
 # To configure and build everything, tests and benchmarks included.
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libgtest-dev libgmock-dev
-  libbenchmark-dev python3"
+  libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, and its servers in Python.
 network="iproute2 ethtool procps util-linux python3-grpcio"
+# The documents that examples/search searches: 25 MB, 2760 pages.
+search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # For .ci/run.
 checks="clang-14 clang-tidy-14 clang-format-14 git"
 # promtool checks our metrics. Its package brings a server, which must not start on somebody's machine.
@@ -22,8 +24,9 @@ for group in "$@"; do
   case $group in
     build) wanted="$wanted $build" ;;
     network) wanted="$wanted $network" ;;
+    search) wanted="$wanted $search" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network and checks" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, search and checks" >&2; exit 2 ;;
   esac
 done
 

@@ -7,13 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "examples/search/bm25.h"
 #include "examples/search/index_layout.h"
+#include "examples/search/query_bounds.h"
 
 namespace sluice::examples::search {
 namespace {
-
-constexpr size_t kMaxQueryBytes = 4096;
-constexpr uint32_t kMaxHits = 1000;
-constexpr uint32_t kMaxSnippetBytes = 4096;
 
 absl::Status Validate(const v1::QueryRequest& request) {
   if (request.query().size() > kMaxQueryBytes)

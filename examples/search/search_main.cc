@@ -1,0 +1,204 @@
+// search: asks all shards of an index, over one bottleneck link, and prints the best documents.
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include "sluice/link.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "examples/search/query_bounds.h"
+#include "examples/search/searcher.h"
+#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/program.h"
+#include "lib/cli/units.h"
+#include "tools/percentile.h"
+
+namespace sluice::examples::search {
+namespace {
+
+// As it is to be read in a terminal; in a file, what matches stands between stars.
+std::string PlainText(const std::string& snippet_html, bool terminal) {
+  return absl::StrReplaceAll(snippet_html, {{"<b>", terminal ? "\033[1m" : "*"},
+                                            {"</b>", terminal ? "\033[0m" : "*"},
+                                            {"&lt;", "<"},
+                                            {"&gt;", ">"},
+                                            {"&quot;", "\""},
+                                            {"&amp;", "&"}});
+}
+
+class Search {
+ public:
+  void AddFlags(CLI::App& app) {
+    app.add_option("--workers", options_.workers, "host:port of each search-worker, with commas")
+        ->required()
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app.add_option("--top_k", options_.top_k, "Hits to print, 1 to 1000. Default 10");
+    app.add_option("--snippet", snippet_text_, "Bytes of text with each hit, up to 4096; 0: none. Default 200");
+    app.add_option("--fail_limit", options_.fan_out.fail_limit,
+                   "Go on without as many shards, and exit with 3. Default 0")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--timeout", timeout_text_, "For each query. Default 10s");
+    app.add_option("--repeat", repeat_, "Ask each query so often and tell the percentiles. Default 1")
+        ->check(CLI::PositiveNumber);
+    app.add_flag("--json", json_, "Print an object for each query instead of text");
+    AddScheduleFlags(app);
+    AddLinkProfileFlags(app, link_);
+    app.add_option("QUERY", words_, "Words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
+  }
+
+  absl::Status Configure() {
+    absl::Status status = ParseSchedule();
+    int64_t snippet_bytes = options_.snippet_bytes;
+    status.Update(ParseField("snippet", snippet_text_, ParseByteSize, snippet_bytes));
+    status.Update(ParseField("timeout", timeout_text_, ParseDuration, options_.fan_out.timeout));
+    if (options_.top_k < 1 || options_.top_k > kMaxHits)
+      status.Update(
+          absl::InvalidArgumentError(absl::StrCat("top_k: ", options_.top_k, " is not from 1 to ", kMaxHits)));
+    if (snippet_bytes > kMaxSnippetBytes)
+      status.Update(
+          absl::InvalidArgumentError(absl::StrCat("snippet: ", snippet_bytes, " is more than ", kMaxSnippetBytes)));
+    options_.snippet_bytes = static_cast<uint32_t>(snippet_bytes);
+    return status;
+  }
+
+  absl::Status Run() {
+    auto link = Link::Create(Link::Options{.schedule = schedule_});
+    if (!link.ok()) return link.status();
+    auto searcher = Searcher::Create(*link, options_);
+    if (!searcher.ok()) return searcher.status();
+    if (!words_.empty()) return Answer(**searcher, absl::StrJoin(words_, " "));
+    for (std::string line; std::getline(std::cin, line);) {
+      if (line.empty()) continue;
+      if (absl::Status answered = Answer(**searcher, line); !answered.ok()) return answered;
+    }
+    return absl::OkStatus();
+  }
+
+  // 3 for an answer that is sound and not whole.
+  int ExitCode(int code) const {
+    constexpr int kPartial = 3;
+    return code == 0 && partial_ ? kPartial : code;
+  }
+
+ private:
+  void AddScheduleFlags(CLI::App& app) {
+    app.add_option("--policy", policy_, "unscheduled, batches, rolling or grants. Default: that of the library");
+    app.add_option("--budget", budget_text_, "Bytes that may be in flight. Default: the buffer of the link");
+    app.add_option("--hedge_after", hedge_text_, "Ask a replica too when a shard is not ready after this time");
+    app.add_option("--hedge_quantile", options_.fan_out.hedge_after_quantile,
+                   "The same, after this quantile of the times before, such as 0.95");
+    app.add_option("--hedge_ratio", options_.fan_out.hedge_ratio,
+                   "Hedges are at most this share of the requests. Default 0.1");
+  }
+
+  absl::Status ParseSchedule() {
+    const absl::StatusOr<LinkProfile> profile = ParseLinkProfile(link_);
+    if (!profile.ok()) return profile.status();
+    schedule_.profile = *profile;
+    if (!policy_.empty()) {
+      const absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
+      if (!discipline.ok()) return absl::InvalidArgumentError(absl::StrCat("policy: ", discipline.status().message()));
+      schedule_.discipline = *discipline;
+    }
+    int64_t budget_bytes = 0;
+    absl::Status status = ParseField("budget", budget_text_, ParseByteSize, budget_bytes);
+    if (!budget_text_.empty()) schedule_.budget_bytes = budget_bytes;
+    absl::Duration hedge_after;
+    status.Update(ParseField("hedge_after", hedge_text_, ParseDuration, hedge_after));
+    if (!hedge_text_.empty()) options_.fan_out.hedge_after = hedge_after;
+    return status;
+  }
+
+  absl::Status Answer(const Searcher& searcher, const std::string& query) {
+    absl::StatusOr<v1::SearchResult> result = searcher.Search(query);
+    for (int i = 1; i < repeat_ && result.ok(); ++i) {
+      const absl::StatusOr<v1::SearchResult> again = searcher.Search(query);
+      if (!again.ok()) return again.status();
+      result->add_milliseconds(again->milliseconds(0));
+      result->set_hedges(result->hedges() + again->hedges());
+      result->set_hedges_won(result->hedges_won() + again->hedges_won());
+    }
+    if (!result.ok()) return result.status();
+    partial_ |= result->missing_size() > 0;
+    if (json_) return PrintJson(*result);
+    PrintHits(*result);
+    PrintSummary(*result, searcher.documents());
+    return absl::OkStatus();
+  }
+
+  static absl::Status PrintJson(const v1::SearchResult& result) {
+    google::protobuf::util::JsonPrintOptions options;
+    options.always_print_primitive_fields = true;
+    options.preserve_proto_field_names = true;
+    std::string json;
+    const auto printed = google::protobuf::util::MessageToJsonString(result, &json, options);
+    if (!printed.ok()) return absl::InternalError(printed.ToString());
+    std::cout << json << std::endl;
+    return absl::OkStatus();
+  }
+
+  static void PrintHits(const v1::SearchResult& result) {
+    const bool terminal = isatty(STDOUT_FILENO) == 1;
+    for (int i = 0; i < result.hits_size(); ++i) {
+      const v1::Hit& hit = result.hits(i);
+      std::cout << i + 1 << ". " << hit.title() << "  (" << hit.score() << ")\n   " << hit.path() << '\n';
+      if (!hit.snippet_html().empty()) std::cout << "   " << PlainText(hit.snippet_html(), terminal) << '\n';
+      std::cout << '\n';
+    }
+  }
+
+  static void PrintSummary(const v1::SearchResult& result, uint64_t documents) {
+    for (const std::string& reason : result.missing()) std::cerr << "search: missing: " << reason << std::endl;
+    const std::vector<double> milliseconds(result.milliseconds().begin(), result.milliseconds().end());
+    std::cout << result.query() << ": " << result.hits_size() << " of " << result.matches() << " matches in "
+              << documents << " documents; " << result.shards_answered() << " of " << result.shard_count()
+              << " shards answered, with " << FormatByteSize(static_cast<int64_t>(result.response_bytes())) << "; "
+              << Format(Percentile(milliseconds, 0.5));
+    if (milliseconds.size() > 1) {
+      std::cout << " (p50 of " << milliseconds.size() << "; p99 " << Format(Percentile(milliseconds, 0.99)) << ")";
+    }
+    if (result.hedges() > 0) std::cout << "; " << result.hedges() << " hedges, " << result.hedges_won() << " won";
+    std::cout << std::endl;
+  }
+
+  static std::string Format(double milliseconds) { return sluice::FormatDuration(absl::Milliseconds(milliseconds)); }
+
+  Searcher::Options options_;
+  LinkSchedule::Options schedule_;
+  sluice::v1::LinkProfile link_;
+  std::vector<std::string> words_;
+  std::string policy_;
+  std::string budget_text_;
+  std::string snippet_text_;
+  std::string timeout_text_;
+  std::string hedge_text_;
+  int repeat_ = 1;
+  bool json_ = false;
+  bool partial_ = false;
+};
+
+}  // namespace
+}  // namespace sluice::examples::search
+
+int main(int argc, char** argv) {
+  sluice::examples::search::Search search;
+  const int code = sluice::RunProgram(argc, argv,
+                                      {.name = "search",
+                                       .description = "Searches an index whose shards are served by search-workers.",
+                                       .add_flags = [&](CLI::App& app) { search.AddFlags(app); },
+                                       .configure = [&] { return search.Configure(); },
+                                       .run = [&] { return search.Run(); }});
+  return search.ExitCode(code);
+}

@@ -1,0 +1,103 @@
+#include "examples/search/searcher.h"
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "examples/search/top_hits.h"
+
+namespace sluice::examples::search {
+namespace {
+
+const Method<v1::ListShardsRequest, v1::ListShardsResponse> kListShards{
+    "/sluice.examples.search.v1.SearchShards/ListShards"};
+const Method<v1::QueryRequest, v1::QueryResponse> kQuery{"/sluice.examples.search.v1.SearchShards/Query"};
+
+// Every worker that answers counts, however many do not.
+absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Searcher::Options& options) {
+  const auto fan_out = FanOut::Create(link, {.workers = options.workers});
+  if (!fan_out.ok()) return fan_out.status();
+  const auto listed =
+      (*fan_out)->Collect(kListShards, [](size_t) { return v1::ListShardsRequest(); },
+                          {.timeout = options.fan_out.timeout, .fail_limit = static_cast<int>(options.workers.size())});
+  if (!listed.result.status.ok()) return listed.result.status;
+  std::map<std::string, v1::ListShardsResponse> workers;
+  for (size_t i = 0; i < options.workers.size(); ++i) {
+    if (!listed.answers[i].empty()) workers[options.workers[i]] = listed.answers[i].front();
+  }
+  if (workers.empty()) {
+    return absl::UnavailableError(absl::StrCat("no worker answered; ", options.workers[0], ": ",
+                                               listed.result.failures.front().status.ToString()));
+  }
+  return MapShards(workers);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link> link, Options options) {
+  absl::StatusOr<ShardMap> map = FindShards(link, options);
+  if (!map.ok()) return map.status();
+  const auto missing = static_cast<int>(map->missing.size());
+  if (missing > options.fan_out.fail_limit) {
+    return absl::UnavailableError(absl::StrCat("no worker serves shard ", absl::StrJoin(map->missing, ", "), "; ",
+                                               missing, " missing of ", map->shard_count,
+                                               " shards are more than --fail_limit ", options.fan_out.fail_limit));
+  }
+  options.fan_out.fail_limit -= missing;
+  std::unique_ptr<Searcher> searcher(new Searcher(std::move(options), *std::move(map)));
+  auto fan_out = FanOut::Create(std::move(link), {.workers = searcher->map_.addresses});
+  if (!fan_out.ok()) return fan_out.status();
+  searcher->fan_out_ = *std::move(fan_out);
+  searcher->fan_out_->Connect();  // who is not there shows itself in each query
+  return searcher;
+}
+
+absl::StatusOr<v1::SearchResult> Searcher::Search(const std::string& query) const {
+  TopHits top(options_.top_k);
+  v1::SearchResult result;
+  const auto started = std::chrono::steady_clock::now();
+  const FanOutResult ended = fan_out_->Call(
+      kQuery,
+      [&](size_t worker) -> std::optional<Ask<v1::QueryRequest>> {
+        if (worker >= map_.shards.size()) return std::nullopt;  // a replica
+        v1::QueryRequest request;
+        request.set_shard(map_.shards[worker]);
+        request.set_query(query);
+        request.set_top_k(options_.top_k);
+        request.set_snippet_bytes(options_.snippet_bytes);
+        return Ask<v1::QueryRequest>(std::move(request), /*bytes=*/std::nullopt, map_.replicas[worker]);
+      },
+      [&](size_t, v1::QueryResponse answer) {
+        result.set_matches(result.matches() + answer.matches());
+        top.Add(std::move(answer));
+        return absl::OkStatus();
+      },
+      options_.fan_out);
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - started;
+  if (!ended.status.ok()) return ended.status;
+  if (ended.answered == 0) {
+    return ended.failures.empty() ? absl::UnavailableError("no shard answered") : ended.failures.front().status;
+  }
+  result.set_query(query);
+  for (v1::Hit& hit : top.Take()) *result.add_hits() = std::move(hit);
+  result.set_shard_count(map_.shard_count);
+  result.set_shards_answered(static_cast<uint32_t>(ended.answered));
+  result.add_milliseconds(elapsed.count());
+  result.set_response_bytes(static_cast<uint64_t>(ended.response_bytes));
+  result.set_hedges(static_cast<uint32_t>(ended.hedges));
+  result.set_hedges_won(static_cast<uint32_t>(ended.hedges_won));
+  AddMissing(ended, result);
+  return result;
+}
+
+void Searcher::AddMissing(const FanOutResult& ended, v1::SearchResult& result) const {
+  for (const uint32_t shard : map_.missing) result.add_missing(absl::StrCat("shard ", shard, ": no worker serves it"));
+  for (const WorkerFailure& failure : ended.failures) {
+    result.add_missing(absl::StrCat(fan_out_->address(failure.worker), ": ", failure.status.ToString()));
+  }
+}
+
+}  // namespace sluice::examples::search

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/fan_out.h"
+#include "sluice/link.h"
+
+#include "absl/status/statusor.h"
+#include "examples/search/search.pb.h"
+#include "examples/search/shard_map.h"
+
+namespace sluice::examples::search {
+
+// Answers queries by asking every shard of an index and merging the best of what they say while it comes in. This is
+// what an aggregator is to write on top of FanOut; one for each index. Thread-safe.
+class Searcher {
+ public:
+  struct Options {
+    std::vector<std::string> workers;  // host:port; together they serve the index, some shards perhaps several times
+    uint32_t top_k = 10;
+    uint32_t snippet_bytes = 200;
+    // Of each query, and of the question that finds the shards. `fail_limit` counts shards: more of them missing fail a
+    // query.
+    FanOutOptions fan_out;
+  };
+
+  // Asks the workers for their shards, and connects. Unavailable: no worker answered, or more shards than fail_limit
+  // are served nowhere. FailedPrecondition: the workers serve different indexes.
+  static absl::StatusOr<std::unique_ptr<Searcher>> Create(std::shared_ptr<Link> link, Options options);
+
+  // The errors of a FanOut, or Unavailable where no shard answered at all.
+  absl::StatusOr<v1::SearchResult> Search(const std::string& query) const;
+
+  uint64_t documents() const { return map_.documents; }
+
+ private:
+  Searcher(Options options, ShardMap map) : options_(std::move(options)), map_(std::move(map)) {}
+
+  void AddMissing(const FanOutResult& ended, v1::SearchResult& result) const;
+
+  Options options_;
+  ShardMap map_;
+  std::unique_ptr<FanOut> fan_out_;
+};
+
+}  // namespace sluice::examples::search

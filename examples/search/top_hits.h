@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "examples/search/search.pb.h"
+
+namespace sluice::examples::search {
+
+// The best k hits of all shards that have answered so far. Equal scores go by path, so the order does not depend on who
+// answered first. Not thread-safe.
+class TopHits {
+ public:
+  explicit TopHits(size_t k) : k_(k) {}
+
+  void Add(v1::QueryResponse answer);
+  std::vector<v1::Hit> Take() { return std::move(hits_); }  // best first
+
+ private:
+  const size_t k_;
+  std::vector<v1::Hit> hits_;
+};
+
+}  // namespace sluice::examples::search

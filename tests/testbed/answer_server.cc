@@ -33,9 +33,13 @@ namespace {
 // Waits without a thread for each call. Thread-safe.
 class Thinker {
  public:
-  explicit Thinker(boost::asio::io_context& context) : context_(context) {}
+  // The draws are the same in every run, and differ between servers whose seeds do.
+  Thinker(boost::asio::io_context& context, const std::string& seed) : context_(context) {
+    std::seed_seq sequence(seed.begin(), seed.end());
+    random_.seed(sequence);
+  }
 
-  // Whether this answer is one of the tail. The draws of a server are the same in every run.
+  // Whether this answer is one of the tail.
   bool DrawTail(double share) {
     const std::lock_guard lock(mutex_);
     return std::bernoulli_distribution(std::clamp(share, 0.0, 1.0))(random_);
@@ -85,7 +89,7 @@ class StreamCall final : public grpc::ServerWriteReactor<v1::AnswerResponse> {
 
 class AnswerService final : public v1::Answers::CallbackService {
  public:
-  explicit AnswerService(boost::asio::io_context& context) : thinker_(context) {}
+  AnswerService(boost::asio::io_context& context, const std::string& seed) : thinker_(context, seed) {}
 
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const v1::AnswerRequest* request,
                                    v1::AnswerResponse* response) override {
@@ -135,7 +139,7 @@ int Serve(const std::string& ready_file, std::vector<std::string> addresses) {
   pthread_sigmask(SIG_BLOCK, &termination, nullptr);
 
   boost::asio::io_context context;
-  AnswerService service(context);
+  AnswerService service(context, addresses.front());
   const std::unique_ptr<grpc::Server> server = StartServer(service, addresses);
   if (server == nullptr) {
     std::cerr << "answer_server: cannot serve on every address\n";

@@ -21,9 +21,9 @@ _THREADS = 64  # calls that one server thinks about at the same time
 
 
 class Answers:
-    def __init__(self, messages):
+    def __init__(self, messages, seed):
         self._messages = messages
-        self._random = random.Random(1)  # the draws of a server are the same in every run
+        self._random = random.Random(seed)  # a server draws the same in every run
         self._lock = threading.Lock()
 
     def answer(self, request, _context):
@@ -62,7 +62,7 @@ def main():
     import answers_pb2 as messages
 
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(_THREADS))
-    server.add_generic_rpc_handlers((handlers(Answers(messages), messages),))
+    server.add_generic_rpc_handlers((handlers(Answers(messages, seed=addresses[0]), messages),))
     ports = [server.add_insecure_port(address) for address in addresses]
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())

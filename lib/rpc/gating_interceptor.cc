@@ -1,11 +1,15 @@
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include <google/protobuf/message_lite.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
 #include <grpcpp/support/client_interceptor.h>
 #include <grpcpp/support/interceptor.h>
 #include <grpcpp/support/status.h>
@@ -13,11 +17,16 @@
 #include "sluice/interceptor.h"
 #include "sluice/plan.h"
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "lib/rpc/gated_call.h"
 #include "lib/rpc/link_driver.h"
+#include "lib/rpc/method_history.h"
+#include "lib/rpc/receive_window.h"
 
 namespace sluice {
 namespace {
@@ -47,9 +56,12 @@ absl::StatusOr<std::optional<int64_t>> TakeExpectedBytes(std::multimap<std::stri
 // the same time as for something else.
 class GatingInterceptor final : public grpc::experimental::Interceptor {
  public:
-  GatingInterceptor(ClientRpcInfo& info, std::shared_ptr<Link> link, int64_t response_bytes)
+  // `history` is null where nothing is learnt.
+  GatingInterceptor(ClientRpcInfo& info, std::shared_ptr<Link> link, int64_t response_bytes,
+                    std::shared_ptr<MethodHistory> history)
       : info_(info),
         response_bytes_(response_bytes),
+        history_(std::move(history)),
         link_(std::move(link)),
         call_(std::make_shared<GatedCall>(link_->driver())) {}
 
@@ -64,8 +76,11 @@ class GatingInterceptor final : public grpc::experimental::Interceptor {
     if (operations->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
       return Start(*operations);
     }
+    if (history_ && operations->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+      Measure(operations->GetRecvMessage());
+    }
     if (operations->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_STATUS)) {
-      call_->End(operations->GetRecvStatus()->error_code());
+      End(*operations->GetRecvStatus());
     }
     operations->Proceed();
   }
@@ -75,15 +90,29 @@ class GatingInterceptor final : public grpc::experimental::Interceptor {
     grpc::ClientContext& context = *info_.client_context();
     const auto said = TakeExpectedBytes(*operations.GetSendInitialMetadata());
     if (!said.ok()) return GatedCall::Refuse(operations, context, said.status());
-    const int64_t response_bytes = said->value_or(response_bytes_);
+    const std::optional<int64_t> learnt = history_ ? history_->ResponseBytes() : std::nullopt;
+    const int64_t response_bytes = said->value_or(learnt.value_or(response_bytes_));
     if (absl::Status size = CheckSize(info_.method(), response_bytes); !size.ok()) {
       return GatedCall::Refuse(operations, context, size);
     }
     call_->Start(operations, context, response_bytes);
   }
 
+  // What generated stubs hand to gRPC: a message as MessageLite, or of its own type, which has no other base.
+  void Measure(const void* message) {
+    if (message == nullptr) return;  // the end of a stream
+    received_bytes_ += static_cast<int64_t>(static_cast<const google::protobuf::MessageLite*>(message)->ByteSizeLong());
+  }
+
+  void End(const grpc::Status& status) {
+    if (history_ && status.ok()) history_->ObserveResponse(received_bytes_);
+    call_->End(status.error_code());
+  }
+
   ClientRpcInfo& info_;
   const int64_t response_bytes_;
+  const std::shared_ptr<MethodHistory> history_;
+  std::atomic<int64_t> received_bytes_ = 0;
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<GatedCall> call_;
 };
@@ -100,12 +129,24 @@ class GatingInterceptorFactory final : public grpc::experimental::ClientIntercep
     }
     const std::optional<int64_t> response_bytes = options_.response_bytes(info->method());
     if (!response_bytes.has_value()) return nullptr;
-    return std::make_unique<GatingInterceptor>(*info, link_, *response_bytes).release();  // gRPC owns it
+    auto history = options_.learn_response_bytes ? History(info->method()) : nullptr;
+    return std::make_unique<GatingInterceptor>(*info, link_, *response_bytes, std::move(history))
+        .release();  // gRPC owns it
   }
 
  private:
+  std::shared_ptr<MethodHistory> History(const std::string& method) {
+    absl::MutexLock lock(&mutex_);
+    std::shared_ptr<MethodHistory>& history = histories_[method];
+    if (!history) history = std::make_shared<MethodHistory>();
+    return history;
+  }
+
   const std::shared_ptr<Link> link_;
   const GatingOptions options_;
+
+  absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<MethodHistory>> histories_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -123,6 +164,20 @@ absl::StatusOr<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInter
                                                    "; an interceptor can gate requests only, which is rolling"));
   }
   return std::make_unique<GatingInterceptorFactory>(std::move(link), std::move(options));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateGatedChannel(
+    std::shared_ptr<Link> link, const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    GatingOptions options, grpc::ChannelArguments arguments) {
+  const std::optional<ReceiveWindow> window = link ? link->receive_window() : std::nullopt;
+  auto factory = CreateGatingInterceptorFactory(std::move(link), std::move(options));
+  if (!factory.ok()) return factory.status();
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  if (window.has_value()) BoundReceiveWindow(*window, arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
+  factories.push_back(*std::move(factory));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments, std::move(factories));
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -13,26 +14,61 @@
 
 namespace sluice {
 
+namespace internal {
+
+// Runs a handler once the call has ended and its start is through, on the handler's executor, which has work until
+// then.
+template <class Handler>
+class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>> {
+ public:
+  explicit HandlerOfCall(Handler handler)
+      : handler_(std::move(handler)), work_(boost::asio::get_associated_executor(handler_)) {}
+
+  void OnDone(FanOutResult result) {
+    result_ = std::move(result);
+    Advance();
+  }
+  // The handler of a coroutine destroys what started it, so it must not run on another thread before.
+  void OnStarted() { Advance(); }
+
+ private:
+  void Advance() {
+    if (steps_.fetch_add(1) == 0) return;
+    boost::asio::post(work_.get_executor(), [self = this->shared_from_this()] {
+      self->work_.reset();
+      Handler handler = std::move(self->handler_);
+      std::move(handler)(std::move(self->result_));
+    });
+  }
+
+  Handler handler_;
+  boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler>> work_;
+  FanOutResult result_;
+  std::atomic<int> steps_ = 0;
+};
+
+}  // namespace internal
+
 // FanOut::CallAsync with a completion token of Boost.Asio: a handler, boost::asio::use_future, or
 // boost::asio::use_awaitable in a C++20 coroutine. The token's handler takes a FanOutResult, and runs on its own
-// executor (the coroutine's). The FanOut outlives the call. `merge` runs on a thread of the link all the same.
+// executor (the coroutine's), which has work until then; never inside this call. The FanOut outlives the call.
+// `merge` runs on a thread of the link all the same. Where `call` is given, it is set when the call starts, to cancel
+// it: at once, or for a token that is lazy, such as use_awaitable, when it is awaited.
 template <class Request, class Response, class CompletionToken>
 auto AsyncCall(FanOut& fan_out, const Method<Request, Response>& method,
                const std::type_identity_t<FanOut::Map<Request>>& map,
                std::type_identity_t<FanOut::Merge<Response>> merge, const FanOutOptions& options,
-               CompletionToken&& token) {
+               CompletionToken&& token, std::shared_ptr<FanOutCall>* call = nullptr) {
   return boost::asio::async_initiate<CompletionToken, void(FanOutResult)>(
-      [&fan_out](auto handler, const Method<Request, Response>& method, const FanOut::Map<Request>& map,
-                 FanOut::Merge<Response> merge, const FanOutOptions& options) {
+      [&fan_out, call](auto handler, const Method<Request, Response>& method, const FanOut::Map<Request>& map,
+                       FanOut::Merge<Response> merge, const FanOutOptions& options) {
         // std::function copies what it holds, and handlers only move.
-        auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-        auto executor = boost::asio::get_associated_executor(*shared);
-        auto work = boost::asio::make_work_guard(executor);
-        fan_out.CallAsync<Request, Response>(
-            method, map, std::move(merge), options, [shared, executor, work](FanOutResult result) {
-              boost::asio::post(executor,
-                                [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
-            });
+        auto pending = std::make_shared<internal::HandlerOfCall<decltype(handler)>>(std::move(handler));
+        auto started = fan_out.CallAsync<Request, Response>(
+            method, map, std::move(merge), options,
+            [pending](FanOutResult result) { pending->OnDone(std::move(result)); });
+        if (call != nullptr) *call = std::move(started);
+        pending->OnStarted();
       },
       token, method, map, std::move(merge), options);
 }

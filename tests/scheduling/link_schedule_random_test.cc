@@ -22,14 +22,18 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr int kSeeds = 12'000;
+constexpr int kSeeds = 6'000;
 constexpr int kMaxEvents = 20'000;  // of one seed; they take some hundreds
 
 // How long before the schedule's lock a thread may have read its clock. What it reports happened before that.
 constexpr nanoseconds kOvertaken{1000};
 
+// Of an answer that is ready, frame included.
+constexpr int64_t kHeaderBytes = 150;
+
 // One random life of a schedule: clients, workers, a port and a host with late timers, all drawn from one seed. Workers
-// answer in one burst, as those on persistent connections may; whatever happens, the port must not overflow.
+// answer in one burst, or a part at a time where their connections bound it, as those on persistent connections may;
+// whatever happens, the port must not overflow.
 class Simulation {
  public:
   explicit Simulation(uint64_t seed)
@@ -45,6 +49,7 @@ class Simulation {
   std::string Run() {
     for (int64_t i = Between(1, 8); i > 0; --i) Later(RandomTime(40), [this] { Submit(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { CancelSome(); });
+    for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { CancelOne(); });
     for (int64_t i = Between(0, 2); i > 0; --i) Later(RandomTime(40), [this] { ChangeBudget(); });
     for (int events = 0; !events_.empty() || timer_at_ < TimePoint::max(); ++events) {
       if (events == kMaxEvents) oracle_.Fail("it never ends");
@@ -66,16 +71,18 @@ class Simulation {
   };
 
   struct Answer {
-    int64_t bytes = 0;                       // of the buffer
+    int64_t payload_bytes = 0;  // still to come; what was expected may be wrong where answers are announced
     TimePoint silent_at = TimePoint::max();  // after an abort
     bool streams = false;                    // larger than the buffer
     bool ended = false;
+    bool sent = false;
+    bool lost = false;  // after its grant
     int attempts = 1;
   };
 
   LinkSchedule::Options RandomOptions() {
     LinkSchedule::Options options;
-    options.discipline = static_cast<Discipline>(Between(0, 2));
+    options.discipline = static_cast<Discipline>(std::min<int64_t>(Between(0, 5), 3));
     LinkProfile& profile = options.profile;
     profile.capacity_bytes_per_second = 1e9 / static_cast<double>(byte_time_.count());
     profile.packet_payload_bytes = Pick({1000, 1448});
@@ -89,6 +96,8 @@ class Simulation {
       const int64_t buffer = profile.buffer_bytes + profile.buffer_packets * profile.frame_bytes;
       options.budget_bytes = Between(1, buffer);
     }
+    if (Chance(25)) options.max_in_flight_per_call_bytes = Between(500, 20'000);
+    options.stall_timeout = absl::Microseconds(Between(1, Chance(20) ? 1000 : 1'000'000));
     options.queue_limit = Chance(20) ? Between(1, 40) : 1000;
     return options;
   }
@@ -120,17 +129,34 @@ class Simulation {
       if (!actions.empty()) oracle_.Fail("a refused event had actions");
       return;
     }
+    const ScheduleState state = schedule_.State();
     oracle_.Begin(seen);
     record();
-    oracle_.Apply(actions);
-    for (const Action& action : actions) {
-      if (action.kind == Action::Kind::kSend) StartAnswer(action.tag);
-      if (action.kind != Action::Kind::kAbort) continue;
-      Later(nanoseconds(Between(0, 100'000)), [this, tag = action.tag] { Abort(tag); });
-    }
+    oracle_.Apply(actions, state);
+    for (const Action& action : actions) Follow(action);
     const TimePoint next = schedule_.NextTimer();
-    oracle_.End(schedule_.State(), next);
+    oracle_.End(state, next);
     if (next != std::exchange(next_timer_, next)) timer_at_ = next == TimePoint::max() ? next : next + Lateness();
+    if (oracle_.InFlightBytes() + oracle_.HeaderBytes() > buffer_bytes_) overbooked_ = true;
+    if (oracle_.InFlightBytes() + oracle_.HeaderBytes() == 0 && port_.free_at() <= now_) overbooked_ = false;
+  }
+
+  void Follow(const Action& action) {
+    switch (action.kind) {
+      case Action::Kind::kSend:
+        return StartCall(action.tag);
+      case Action::Kind::kGrant:
+        answers_.at(action.tag).lost = Chance(4);
+        return StartAnswer(action.tag, nanoseconds(0));
+      case Action::Kind::kStall:
+        if (!answers_.at(action.tag).lost) overbooked_ = true;
+        return;
+      case Action::Kind::kAbort:
+        return Later(nanoseconds(Between(0, 100'000)), [this, tag = action.tag] { Abort(tag); });
+      case Action::Kind::kExpire:
+      case Action::Kind::kDrop:
+        return;
+    }
   }
 
   nanoseconds Lateness() {
@@ -145,7 +171,7 @@ class Simulation {
     for (CallRequest& call : calls) {
       call.response_bytes = Chance(30) ? Between(0, Chance(10) ? 2 * buffer_bytes_ : size) : size;
       call.tag = answers_.size();
-      answers_.push_back({.bytes = oracle_.BufferBytes(call.response_bytes)});
+      answers_.push_back({.payload_bytes = call.response_bytes});
     }
     const TimePoint deadline = Chance(30) ? TimePoint::max() : now_ + nanoseconds(1) + RandomTime(60);
     BlockId block = 0;
@@ -173,34 +199,108 @@ class Simulation {
         [&] { oracle_.Cancelled(id); });
   }
 
+  void CancelOne() {
+    std::vector<uint64_t> sent;
+    for (uint64_t tag = 0; tag < answers_.size(); ++tag) {
+      if (answers_[tag].sent) sent.push_back(tag);
+    }
+    if (sent.empty()) return;
+    const uint64_t tag = sent[Between(0, std::ssize(sent) - 1)];
+    const CallId id = oracle_.call(tag).id;
+    Do(
+        [&](TimePoint now, std::vector<Action>& actions) {
+          schedule_.CancelCall(now, id, actions);
+          return true;
+        },
+        [&] { oracle_.CallCancelled(tag); });
+  }
+
   void ChangeBudget() {
     const int64_t bytes = Between(1, buffer_bytes_);
     Do([&](TimePoint now, std::vector<Action>& actions) { return schedule_.SetBudget(now, bytes, actions).ok(); },
        [&] { oracle_.BudgetSet(bytes); });
   }
 
-  // The request is out: the answer reaches the port after the round trip and the worker's time, or the call fails
-  // first.
-  void StartAnswer(uint64_t tag) {
-    const nanoseconds delay =
-        absl::ToChronoNanoseconds(options_.profile.propagation_rtt) + RandomTime(Chance(20) ? 20 : 1);
-    Later(delay, [this, tag] { ReachPort(tag); });
+  // The request is out: the answer, or its headers where there are grants, reach the port after the round trip and the
+  // worker's time, or the call fails first.
+  void StartCall(uint64_t tag) {
+    answers_.at(tag).sent = true;
+    const nanoseconds think = RandomTime(Chance(20) ? 20 : 1);
     if (Chance(8)) Later(RandomTime(20), [this, tag] { Abort(tag); });
+    if (options_.discipline != Discipline::kGrants) return StartAnswer(tag, think);
+    Later(Rtt() + think, [this, tag] { SendHeaders(tag); });
   }
 
+  void SendHeaders(uint64_t tag) {
+    if (now_ > answers_.at(tag).silent_at) return;
+    const int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
+    const std::optional<TimePoint> left = port_.Burst(now_, bytes);
+    if (!left.has_value()) return NoRoom([this, tag] { SendHeaders(tag); });
+    Later(*left - now_ + nanoseconds(Between(0, 20'000)), [this, tag] { Ready(tag); });
+  }
+
+  void Ready(uint64_t tag) {
+    Answer& answer = answers_.at(tag);
+    if (answer.ended) return;
+    std::optional<int64_t> announced;
+    if (Chance(30)) announced = answer.payload_bytes = Between(0, Chance(10) ? 2 * buffer_bytes_ : buffer_bytes_ / 4);
+    const CallId id = oracle_.call(tag).id;
+    Do(
+        [&](TimePoint now, std::vector<Action>& actions) {
+          schedule_.OnReady(now, id, announced, actions);
+          return true;
+        },
+        [&] { oracle_.Readied(tag, announced); });
+  }
+
+  void StartAnswer(uint64_t tag, nanoseconds think) {
+    Later(Rtt() + think, [this, tag] { ReachPort(tag); });
+    if (answers_.at(tag).lost) Later(RandomTime(100), [this, tag] { Finish(tag, CallEnd::kArrived); });
+  }
+
+  // As much of the answer as its connection lets out at once.
   void ReachPort(uint64_t tag) {
     Answer& answer = answers_.at(tag);
-    if (now_ > answer.silent_at) return;
-    answer.streams = answer.bytes > buffer_bytes_;
-    const std::optional<TimePoint> left =
-        answer.streams ? port_.Stream(now_, answer.bytes) : port_.Burst(now_, answer.bytes);
-    if (!left.has_value()) {
-      if (options_.discipline != Discipline::kUnscheduled) return oracle_.Fail("the port overflowed");
-      return Later(nanoseconds(200'000'000),
-                   [this, tag] { Finish(tag, CallEnd::kArrived); });  // a retransmission timeout
-    }
+    if (answer.lost || now_ > answer.silent_at) return;
+    const int64_t part =
+        std::min(answer.payload_bytes, options_.max_in_flight_per_call_bytes.value_or(answer.payload_bytes));
+    const int64_t bytes = oracle_.BufferBytes(part);
+    answer.streams = bytes > buffer_bytes_;
+    const std::optional<TimePoint> left = answer.streams ? port_.Stream(now_, bytes) : port_.Burst(now_, bytes);
+    if (!left.has_value()) return NoRoom([this, tag] { ReachPort(tag); });
     if (answer.streams) port_.StopStream(answer.silent_at);
-    Later(*left - now_ + nanoseconds(Between(0, 20'000)), [this, tag] { Finish(tag, CallEnd::kArrived); });
+    answer.payload_bytes -= part;
+    Later(*left - now_ + nanoseconds(Between(0, 20'000)), [this, tag] { PartArrived(tag); });
+  }
+
+  void PartArrived(uint64_t tag) {
+    const Answer& answer = answers_.at(tag);
+    if (answer.payload_bytes > 0) {
+      if (Chance(50)) Progress(tag, answer.payload_bytes * Pick({1, 1, 2}));
+      return Later(Rtt(), [this, tag] { ReachPort(tag); });
+    }
+    if (Chance(10)) Progress(tag, Between(-1, buffer_bytes_));  // more may come; it does not
+    Finish(tag, CallEnd::kArrived);
+  }
+
+  void Progress(uint64_t tag, int64_t remaining_bytes) {
+    if (answers_.at(tag).ended) return;
+    const CallId id = oracle_.call(tag).id;
+    Do(
+        [&](TimePoint now, std::vector<Action>& actions) {
+          schedule_.OnProgress(now, id, remaining_bytes, actions);
+          return true;
+        },
+        [&] { oracle_.Progressed(tag, std::max<int64_t>(remaining_bytes, 0)); });
+  }
+
+  // Of a schedule only unscheduled may overflow the port, and grants after something did not fit the buffer by itself:
+  // an answer larger than the buffer, or the headers of nothing but stragglers.
+  void NoRoom(std::function<void()> again) {
+    const bool may =
+        options_.discipline == Discipline::kUnscheduled || (options_.discipline == Discipline::kGrants && overbooked_);
+    if (!may) return oracle_.Fail("the port overflowed");
+    Later(std::max(port_.free_at() - now_, nanoseconds(0)) + nanoseconds(1), std::move(again));
   }
 
   // The call fails on this side. Its worker hears of it half a round trip later, and nothing of it reaches the port
@@ -208,7 +308,7 @@ class Simulation {
   void Abort(uint64_t tag) {
     Answer& answer = answers_.at(tag);
     if (answer.ended) return;
-    answer.silent_at = now_ - kOvertaken + absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
+    answer.silent_at = now_ - kOvertaken + Rtt();
     if (answer.streams) port_.StopStream(answer.silent_at);
     MaybeRetry(tag);
     Finish(tag, CallEnd::kAborted);
@@ -219,7 +319,7 @@ class Simulation {
     const ScheduleOracle::Block& block = oracle_.blocks().at(call.block);
     if (answers_.at(tag).attempts == 3 || Chance(30)) return;
     const CallRequest retry{.response_bytes = Between(0, buffer_bytes_), .tag = answers_.size()};
-    answers_.push_back({.bytes = oracle_.BufferBytes(retry.response_bytes), .attempts = answers_.at(tag).attempts + 1});
+    answers_.push_back({.payload_bytes = retry.response_bytes, .attempts = answers_.at(tag).attempts + 1});
     Do(
         [&](TimePoint now, std::vector<Action>& actions) {
           const bool over = block.cancelled || block.deadline <= std::max(now, oracle_.now());
@@ -250,6 +350,7 @@ class Simulation {
   int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_() % (high - low + 1)); }
   bool Chance(int64_t percent) { return Between(1, 100) <= percent; }
   int64_t Pick(std::initializer_list<int64_t> values) { return *(values.begin() + Between(0, std::ssize(values) - 1)); }
+  nanoseconds Rtt() const { return absl::ToChronoNanoseconds(options_.profile.propagation_rtt); }
   // Up to so many times what a full buffer takes to drain.
   nanoseconds RandomTime(int64_t buffers) {
     return nanoseconds(Between(0, buffers * buffer_bytes_ * byte_time_.count()));
@@ -262,6 +363,7 @@ class Simulation {
   LinkSchedule schedule_;
   ScheduleOracle oracle_;
   PortModel port_;
+  bool overbooked_ = false;
 
   TimePoint now_{std::chrono::seconds(1)};
   TimePoint next_timer_ = TimePoint::max();

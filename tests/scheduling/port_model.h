@@ -29,6 +29,7 @@ class PortModel {
     if (free_at_ > now) return std::nullopt;
     return free_at_ = now + bytes * byte_time_;
   }
+  TimePoint free_at() const { return free_at_; }  // the buffer is empty from then on
   void StopStream(TimePoint at) { free_at_ = std::min(free_at_, at); }
 
  private:

@@ -25,6 +25,16 @@ ScheduleOracle::ScheduleOracle(const LinkSchedule::Options& options, std::chrono
 void ScheduleOracle::Begin(TimePoint now) {
   now_ = std::max(now_, now);
   draining_.erase(draining_.begin(), draining_.upper_bound(now_));
+  for (uint64_t tag = 0; tag < calls_.size(); ++tag) {
+    Call& call = calls_[tag];
+    if (call.stalls_at > now_) continue;
+    call.stalls_at = TimePoint::max();
+    call.charged = 0;
+    expected_.emplace(Action::Kind::kStall, tag);
+  }
+  for (const auto& [id, block] : blocks_) {
+    if (block.deadline <= now_) ExpectAbortsAndEnds(id, false, Action::Kind::kExpire);
+  }
 }
 
 void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls, TimePoint deadline) {
@@ -35,7 +45,8 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   if (options_.discipline == Discipline::kBatches) {
     int64_t largest = 1;
     for (const CallRequest& call : calls) largest = std::max(largest, call.response_bytes);
-    const int64_t burst = Packets(largest) * options_.profile.frame_bytes;
+    const int64_t part = std::min(largest, options_.max_in_flight_per_call_bytes.value_or(largest));
+    const int64_t burst = Packets(part) * options_.profile.frame_bytes;
     const int64_t batch_workers = std::max<int64_t>(1, budget_ / burst);
     const auto count = static_cast<int64_t>(calls.size());
     while (batches * batch_workers < count) ++batches;
@@ -45,7 +56,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   const uint64_t first_tag = calls_.size();
   for (size_t i = 0; i < calls.size(); ++i) {
     calls_.push_back(
-        {.block = id, .cost = BufferBytes(calls[i].response_bytes), .batch = static_cast<int64_t>(i) % batches});
+        {.block = id, .answer = BufferBytes(calls[i].response_bytes), .batch = static_cast<int64_t>(i) % batches});
   }
   for (int64_t batch = 0; batch < batches; ++batch) {
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -58,54 +69,106 @@ void ScheduleOracle::Added(BlockId id, const CallRequest& call) {
   Block& block = blocks_.at(id);
   if (options_.discipline == Discipline::kBatches) block.slot = std::max(block.slot, SlotOf(call.response_bytes));
   block.waiting.push_back(calls_.size());
-  calls_.push_back({.block = id, .id = {}, .cost = BufferBytes(call.response_bytes), .batch = block.queued_batches++});
+  calls_.push_back(
+      {.block = id, .id = {}, .answer = BufferBytes(call.response_bytes), .batch = block.queued_batches++});
+}
+
+void ScheduleOracle::Readied(uint64_t tag, std::optional<int64_t> response_bytes) {
+  Call& call = calls_.at(tag);
+  if (call.phase != Call::kSent) return;
+  if (response_bytes.has_value()) call.answer = BufferBytes(*response_bytes);
+  call.phase = Call::kReady;
+  blocks_.at(call.block).ready.push_back(tag);
+}
+
+void ScheduleOracle::Progressed(uint64_t tag, int64_t remaining_bytes) {
+  Call& call = calls_.at(tag);
+  if (call.phase != Call::kInFlight || call.aborted) return;
+  call.answer = BufferBytes(remaining_bytes);
+  Charge(call);
 }
 
 void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
   Call& call = calls_.at(tag);
-  --blocks_.at(call.block).in_flight;
+  Block& block = blocks_.at(call.block);
+  const int64_t on_the_way = call.phase == Call::kSent ? HeaderCost() : call.charged;
+  if (call.phase == Call::kReady) Remove(block.ready, tag);
+  --block.out;
   call.phase = Call::kEnded;
-  if (end == CallEnd::kAborted && options_.discipline != Discipline::kUnscheduled) {
-    const auto rtt = absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
-    draining_.emplace(now_ + rtt + buffer_ * byte_time_, call.cost);
+  call.charged = 0;
+  call.stalls_at = TimePoint::max();
+  if (end == CallEnd::kAborted && options_.discipline != Discipline::kUnscheduled && on_the_way > 0) {
+    draining_.emplace(now_ + DrainTime(), on_the_way);
   }
 }
 
 void ScheduleOracle::Cancelled(BlockId id) {
   blocks_.at(id).cancelled = true;
+  ExpectAbortsAndEnds(id, true, Action::Kind::kDrop);
+}
+
+void ScheduleOracle::CallCancelled(uint64_t tag) {
+  const Call& call = calls_.at(tag);
+  if (call.phase == Call::kWaiting) {
+    ExpectEnd(tag, Action::Kind::kDrop);
+  } else if (call.phase != Call::kEnded) {
+    ExpectAbort(tag);
+  }
+}
+
+void ScheduleOracle::ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end) {
+  for (uint64_t tag = 0; tag < calls_.size(); ++tag) {
+    const Call& call = calls_[tag];
+    if (call.block != id || call.phase == Call::kEnded) continue;
+    if (call.phase == Call::kWaiting) {
+      ExpectEnd(tag, end);
+    } else if (granted_too || call.phase != Call::kInFlight) {
+      ExpectAbort(tag);
+    }
+  }
+}
+
+void ScheduleOracle::ExpectAbort(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (std::exchange(call.aborted, true)) return;
+  expected_.emplace(Action::Kind::kAbort, tag);
+  call.stalls_at = TimePoint::max();
+  if (call.phase == Call::kReady) Remove(blocks_.at(call.block).ready, tag);
+  if (call.phase == Call::kSent) call.charged = HeaderCost();
+  call.phase = Call::kInFlight;
+}
+
+void ScheduleOracle::ExpectEnd(uint64_t tag, Action::Kind kind) {
+  Call& call = calls_.at(tag);
+  Remove(blocks_.at(call.block).waiting, tag);
+  call.phase = Call::kEnded;
+  expected_.emplace(kind, tag);
+}
+
+void ScheduleOracle::Remove(std::deque<uint64_t>& tags, uint64_t tag) {
+  Expect(std::erase(tags, tag) == 1, "a call is not where it has to be");
 }
 
 void ScheduleOracle::BudgetSet(int64_t bytes) {
   budget_ = bytes;
 }
 
-void ScheduleOracle::Apply(const std::vector<Action>& actions) {
+void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
+  window_ = state.grant_window;
+  stragglers_ = state.straggling_calls;
   for (const Action& action : actions) {
-    Call& call = calls_.at(action.tag);
-    const Block& block = blocks_.at(call.block);
-    switch (action.kind) {
-      case Action::Kind::kSend:
-        Send(action.tag, action.call);
-        break;
-      case Action::Kind::kExpire:
-        Expect(block.deadline <= now_, "a call expired before its deadline");
-        EndWaiting(action.tag);
-        break;
-      case Action::Kind::kDrop:
-        Expect(block.cancelled, "a call was dropped that nobody cancelled");
-        EndWaiting(action.tag);
-        break;
-      case Action::Kind::kAbort:
-        Expect(block.cancelled && call.phase == Call::kInFlight && !call.aborted, "an abort too many");
-        Expect(action.call == call.id, "an abort names another call");
-        call.aborted = true;
-        break;
-      case Action::Kind::kGrant:
-      case Action::Kind::kStall:
-        Expect(false, "a grant without grants");
-        break;
+    if (action.kind == Action::Kind::kSend) {
+      Send(action.tag, action.call);
+    } else if (action.kind == Action::Kind::kGrant) {
+      Grant(action.tag);
+    } else {
+      Expect(expected_.erase({action.kind, action.tag}) == 1,
+             absl::StrCat("action ", static_cast<int>(action.kind), " of call ", action.tag, " without a reason"));
     }
+    const CallId id = calls_.at(action.tag).id;
+    Expect(id == action.call || id == CallId(), "an action names another call");
   }
+  Expect(expected_.empty(), "an end, an abort or a stall is missing");
 }
 
 void ScheduleOracle::Send(uint64_t tag, CallId id) {
@@ -116,16 +179,43 @@ void ScheduleOracle::Send(uint64_t tag, CallId id) {
   }
   Expect(!block.waiting.empty() && block.waiting.front() == tag, "calls of a block left out of order");
   Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
-  Expect(Fits(call.cost), "a call left that did not fit");
+  Expect(granting() ? MayAsk() : Fits(CostOf(call)), "a call left that did not fit");
   if (options_.discipline == Discipline::kBatches) CheckBatch(call, block);
   if (!block.waiting.empty()) block.waiting.pop_front();
-  call.phase = Call::kInFlight;
   call.id = id;
-  ++block.in_flight;
+  call.sent_at = now_;
+  ++block.out;
+  call.phase = granting() ? Call::kSent : Call::kInFlight;
+  if (!granting()) Charge(call);
+}
+
+void ScheduleOracle::Grant(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  Block& block = blocks_.at(call.block);
+  for (const auto& [older, other] : blocks_) {
+    if (older < call.block) Expect(other.ready.empty(), "a block with a ready answer was overtaken");
+  }
+  Expect(!block.ready.empty() && block.ready.front() == tag, "ready answers of a block were granted out of order");
+  Expect(InFlightBytes() == 0 || InFlightBytes() + CostOf(call) + HeaderBytes() <= budget_,
+         "a grant that did not fit beside the headers");
+  if (!block.ready.empty()) block.ready.pop_front();
+  call.phase = Call::kInFlight;
+  Charge(call);
+}
+
+// It moves its cost while all that may be in flight drains once.
+void ScheduleOracle::Charge(Call& call) {
+  call.charged = CostOf(call);
+  if (!granting()) return;
+  int64_t rounds = call.answer / call.charged;
+  if (rounds * call.charged < call.answer) ++rounds;
+  const auto rtt = absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
+  const auto round = rtt + std::max(budget_, call.charged) * byte_time_;
+  call.stalls_at = now_ + absl::ToChronoNanoseconds(options_.stall_timeout) + rounds * round;
 }
 
 void ScheduleOracle::CheckBatch(const Call& call, Block& block) {
-  Expect(in_flight_calls() == block.in_flight, "two blocks were on the link");
+  Expect(CallsIn(Call::kInFlight) == block.out, "two blocks were on the link");
   const bool opens_slot = call.batch != block.last_batch;
   Expect(!opens_slot || now_ >= block.earliest_slot, "two batches met");
   // Lateness within the jitter does not move the slots; more does. When the first of them began is not known here, only
@@ -136,17 +226,8 @@ void ScheduleOracle::CheckBatch(const Call& call, Block& block) {
   block.last_batch = call.batch;
 }
 
-void ScheduleOracle::EndWaiting(uint64_t tag) {
-  Call& call = calls_.at(tag);
-  Block& block = blocks_.at(call.block);
-  Expect(call.phase == Call::kWaiting, "a call ended twice, or while it was in flight");
-  Expect(!block.waiting.empty() && block.waiting.front() == tag, "calls of a block ended out of order");
-  if (!block.waiting.empty()) block.waiting.pop_front();
-  call.phase = Call::kEnded;
-}
-
 void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
-  std::erase_if(blocks_, [](const auto& entry) { return entry.second.waiting.empty() && entry.second.in_flight == 0; });
+  std::erase_if(blocks_, [](const auto& entry) { return entry.second.waiting.empty() && entry.second.out == 0; });
   CheckIdle();
   CheckState(state);
   CheckTimer(next_timer);
@@ -154,17 +235,20 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
 
 // What still waits has a reason to.
 void ScheduleOracle::CheckIdle() {
-  for (const Call& call : calls_) {
-    if (call.phase != Call::kInFlight) continue;
-    Expect(call.aborted == blocks_.at(call.block).cancelled, "a cancelled call was not aborted");
-  }
-  bool first = true;
+  bool first_waiting = true;
+  bool first_ready = true;
   for (const auto& [id, block] : blocks_) {
+    if (!block.ready.empty() && std::exchange(first_ready, false)) {
+      const int64_t cost = CostOf(calls_.at(block.ready.front()));
+      const int64_t reserve = std::max(HeaderBytes(), (window_ + stragglers_) * HeaderCost());
+      Expect(InFlightBytes() > 0 && InFlightBytes() + cost + reserve > budget_, "an answer waits for nothing");
+    }
     if (block.waiting.empty()) continue;
     Expect(block.deadline > now_ && !block.cancelled, "a call waits in a block that is over");
-    if (!std::exchange(first, false) || !Fits(calls_.at(block.waiting.front()).cost)) continue;
+    if (!std::exchange(first_waiting, false)) continue;
     const Call& head = calls_.at(block.waiting.front());
-    const bool not_its_turn = in_flight_calls() != block.in_flight;
+    if (granting() ? !MayAsk() : !Fits(CostOf(head))) continue;
+    const bool not_its_turn = CallsIn(Call::kInFlight) != block.out;
     const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
     Expect(options_.discipline == Discipline::kBatches && (not_its_turn || not_its_slot), "a call waits for nothing");
   }
@@ -174,26 +258,49 @@ void ScheduleOracle::CheckState(const ScheduleState& state) {
   int64_t waiting = 0;
   for (const auto& [id, block] : blocks_) waiting += static_cast<int64_t>(block.waiting.size());
   const auto submitted = static_cast<int64_t>(calls_.size());
+  const int64_t ungranted = CallsIn(Call::kSent) + CallsIn(Call::kReady);
   Expect(state.submitted_calls == submitted, "submitted_calls");
   Expect(state.waiting_calls == waiting, "waiting_calls");
-  Expect(state.in_flight_calls == in_flight_calls(), "in_flight_calls");
-  Expect(state.ended_calls == submitted - waiting - in_flight_calls(), "ended_calls");
+  Expect(state.ungranted_calls == ungranted, "ungranted_calls");
+  Expect(state.in_flight_calls == CallsIn(Call::kInFlight), "in_flight_calls");
+  Expect(state.ended_calls == submitted - waiting - ungranted - state.in_flight_calls, "ended_calls");
   Expect(state.blocks == static_cast<int64_t>(blocks_.size()), "blocks");
   Expect(state.in_flight_bytes == InFlightBytes(),
          absl::StrCat("in_flight_bytes ", state.in_flight_bytes, " instead of ", InFlightBytes()));
+  CheckWindow(state);
+}
+
+void ScheduleOracle::CheckWindow(const ScheduleState& state) {
+  if (!granting()) {
+    Expect(state.grant_window == 0 && state.straggling_calls == 0, "a window without grants");
+    return;
+  }
+  const int64_t most = std::max<int64_t>(budget_ / HeaderCost() / 3, 1);
+  Expect(state.grant_window <= most && state.grant_window >= std::min<int64_t>(most, 4), "grant_window");
+  int64_t late = 0;
+  for (const Call& call : calls_) late += call.phase == Call::kSent && call.sent_at + DrainTime() <= now_;
+  Expect(state.straggling_calls >= 0 && state.straggling_calls <= late, "straggling_calls");
 }
 
 void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   Expect(next_timer > now_, "the timer does not advance");
   TimePoint latest = draining_.empty() ? TimePoint::max() : draining_.begin()->first;
+  for (const Call& call : calls_) latest = std::min(latest, call.stalls_at);
+  bool waits = false;
   for (const auto& [id, block] : blocks_) {
-    if (!block.waiting.empty()) latest = std::min(latest, block.deadline);
+    const bool ungranted = std::any_of(calls_.begin(), calls_.end(), [id = id](const Call& call) {
+      return call.block == id && call.phase < Call::kInFlight;
+    });
+    if (ungranted) latest = std::min(latest, block.deadline);
+    waits = waits || !block.waiting.empty();
   }
-  Expect(next_timer <= latest, "the timer misses a deadline or a drained call");
+  Expect(next_timer <= latest, "the timer misses a deadline, a stall or a drained call");
+  const bool for_stragglers = granting() && waits && CallsIn(Call::kReady) == 0 && CallsIn(Call::kSent) > stragglers_;
+  Expect(!for_stragglers || next_timer < TimePoint::max(), "the timer misses the stragglers");
   const Block* block = WaitsForSlot();
-  Expect(next_timer == latest || block != nullptr, "a timer for nothing");
+  Expect(next_timer == latest || block != nullptr || for_stragglers, "a timer for nothing");
   // A call that does not fit may have had its slot, and then waits without a timer.
-  if (block == nullptr || !Fits(calls_.at(block->waiting.front()).cost)) return;
+  if (block == nullptr || !Fits(CostOf(calls_.at(block->waiting.front())))) return;
   Expect(next_timer <= block->latest_slot, "the timer misses a slot");
 }
 
@@ -203,7 +310,7 @@ const ScheduleOracle::Block* ScheduleOracle::WaitsForSlot() const {
   const auto first = std::find_if(blocks_.begin(), blocks_.end(), waits);
   if (options_.discipline != Discipline::kBatches || first == blocks_.end()) return nullptr;
   const Block& block = first->second;
-  const bool its_turn = in_flight_calls() == block.in_flight && block.last_batch >= 0;
+  const bool its_turn = CallsIn(Call::kInFlight) == block.out && block.last_batch >= 0;
   const bool opens_slot = calls_.at(block.waiting.front()).batch != block.last_batch;
   return its_turn && opens_slot && block.latest_slot > now_ ? &block : nullptr;
 }
@@ -216,15 +323,32 @@ void ScheduleOracle::Expect(bool holds, const std::string& what) {
   if (!holds) Fail(what);
 }
 
-int64_t ScheduleOracle::in_flight_calls() const {
-  return std::count_if(calls_.begin(), calls_.end(), [](const Call& call) { return call.phase == Call::kInFlight; });
+int64_t ScheduleOracle::CallsIn(int phase) const {
+  return std::count_if(calls_.begin(), calls_.end(), [phase](const Call& call) { return call.phase == phase; });
+}
+
+int64_t ScheduleOracle::HeaderBytes() const {
+  return CallsIn(Call::kSent) * HeaderCost();
 }
 
 int64_t ScheduleOracle::InFlightBytes() const {
   int64_t bytes = 0;
-  for (const Call& call : calls_) bytes += call.phase == Call::kInFlight ? call.cost : 0;
+  for (const Call& call : calls_) bytes += call.charged;
   for (const auto& [until, cost] : draining_) bytes += cost;
   return bytes;
+}
+
+// The window is open and the headers fit beside what is granted; or only stragglers are out.
+bool ScheduleOracle::MayAsk() const {
+  const int64_t young = CallsIn(Call::kSent) - stragglers_;
+  if (young == 0 && InFlightBytes() == 0) return true;
+  return young + CallsIn(Call::kReady) < window_ && InFlightBytes() + HeaderBytes() + HeaderCost() <= budget_;
+}
+
+int64_t ScheduleOracle::CostOf(const Call& call) const {
+  const auto most = options_.max_in_flight_per_call_bytes;
+  if (!most.has_value() || options_.discipline == Discipline::kUnscheduled) return call.answer;
+  return std::min(call.answer, BufferBytes(*most));
 }
 
 bool ScheduleOracle::Fits(int64_t cost) const {
@@ -245,14 +369,23 @@ int64_t ScheduleOracle::BufferBytes(int64_t payload_bytes) const {
   return std::max<int64_t>(payload_bytes, 1) + packets * (profile.frame_bytes - profile.packet_payload_bytes);
 }
 
-// T~ = ceil((T + d_max) / Δt) · Δt with the T of a persistent connection: two rounds.
+// T~ = ceil((T + d_max) / Δt) · Δt with the T of a persistent connection: two rounds; and one more for each part above
+// the first where a call is bounded.
 std::chrono::nanoseconds ScheduleOracle::SlotOf(int64_t payload_bytes) const {
   const LinkProfile& profile = options_.profile;
-  const auto round = absl::ToChronoNanoseconds(profile.propagation_rtt) + buffer_ * byte_time_;
   const auto transmission = (profile.frame_bytes + profile.ack_frame_bytes) * Packets(payload_bytes) * byte_time_;
   const auto step = absl::ToChronoNanoseconds(profile.timer_granularity);
-  const auto time = transmission + 2 * round + jitter_;
-  return (time + step - std::chrono::nanoseconds(1)) / step * step;
+  const auto round_up = [step](std::chrono::nanoseconds time) {
+    return (time + step - std::chrono::nanoseconds(1)) / step * step;
+  };
+  const int64_t part = options_.max_in_flight_per_call_bytes.value_or(std::max<int64_t>(payload_bytes, 1));
+  int64_t parts = 1;
+  while (parts * part < payload_bytes) ++parts;
+  return round_up(round_up(transmission + 2 * DrainTime() + jitter_) + (parts - 1) * DrainTime());
+}
+
+std::chrono::nanoseconds ScheduleOracle::DrainTime() const {
+  return absl::ToChronoNanoseconds(options_.profile.propagation_rtt) + buffer_ * byte_time_;
 }
 
 }  // namespace sluice

@@ -23,7 +23,7 @@ class Aggregator {
     AddListFlag(
         app, "--workers", "host:port of every worker, in the order of the stripe",
         [this](const std::vector<std::string>& list) { config_.mutable_workers()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--policy", "unscheduled, batches or rolling. Default rolling",
+    AddTextFlag(app, "--policy", "unscheduled, batches, rolling or grants. Default grants",
                 [this](const auto& value) { config_.mutable_schedule()->set_policy(value); });
     AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
                 [this](const auto& value) { config_.mutable_schedule()->set_budget(value); });

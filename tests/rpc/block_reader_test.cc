@@ -55,10 +55,11 @@ class BlockReaderShapeTest : public ::testing::TestWithParam<Shape> {};
 
 // Every block by itself, and the whole file.
 TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryDiscipline) {
-  for (const Discipline discipline : {Discipline::kRolling, Discipline::kBatches, Discipline::kUnscheduled}) {
+  for (const Discipline discipline :
+       {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches, Discipline::kUnscheduled}) {
     auto options = GetParam().options;
     options.schedule.discipline = discipline;
-    options.completion_threads = discipline == Discipline::kRolling ? 3 : 1;
+    options.completion_threads = discipline == Discipline::kBatches ? 1 : 3;
     TestCluster cluster(std::move(options));
     const size_t blocks = (cluster.source().size() + cluster.block_bytes() - 1) / cluster.block_bytes();
     for (uint64_t block = 0; block < blocks; ++block) {

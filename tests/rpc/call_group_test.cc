@@ -72,7 +72,10 @@ class CallGroupTest : public ::testing::Test {
   // The budget holds one answer of kBytes at a time.
   static constexpr uint32_t kBytes = 1000;
   CallGroupTest()
-      : cluster_({.workers = 4, .file_bytes = 100000, .sru_bytes = kBytes, .schedule = {.budget_bytes = 1500}}) {
+      : cluster_({.workers = 4,
+                  .file_bytes = 100000,
+                  .sru_bytes = kBytes,
+                  .schedule = {.discipline = Discipline::kRolling, .budget_bytes = 1500}}) {
     std::vector<std::string> addresses;
     for (size_t i = 0; i < cluster_.size(); ++i) addresses.push_back(cluster_.worker(i).address());
     channels_ = std::make_unique<WorkerChannels>(addresses, WorkerChannels::Options{});

@@ -106,7 +106,7 @@ class LinkSchedule {
  public:
   struct Options {
     LinkProfile profile;
-    Discipline discipline = Discipline::kRolling;
+    Discipline discipline = Discipline::kGrants;
     std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
     int64_t queue_limit = 65536;          // calls that may wait; at least 1
     // What one call can have in the network at once, however large its answer is; at least 1. Set it where that is

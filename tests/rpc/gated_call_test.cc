@@ -15,7 +15,6 @@ namespace {
 using testing::Call;
 using testing::CallbackCall;
 using testing::GatingTest;
-using ::testing::HasSubstr;
 using testing::In;
 using testing::kAnswerBytes;
 using testing::kPatience;
@@ -74,7 +73,6 @@ TEST_P(GatedCallTest, ACancelEndsACallThatIsHeld) {
   held->context().TryCancel();
   ASSERT_TRUE(held->Await());
   EXPECT_EQ(held->status().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_THAT(held->status().error_message(), HasSubstr("it was not sent"));
   EXPECT_FALSE(first->ended());
   server_.Open();
   ASSERT_TRUE(first->Await());

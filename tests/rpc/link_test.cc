@@ -1,10 +1,12 @@
 #include "sluice/link.h"
 
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/rpc/receive_window.h"
 #include "tests/rpc/test_cluster.h"
 
 namespace sluice {
@@ -27,6 +29,43 @@ TEST(LinkTest, CreateNamesTheFieldThatIsOutsideOfItsBound) {
   ExpectRefused({.schedule = {.budget_bytes = 0}}, "budget_bytes");
   ExpectRefused({.schedule = {.queue_limit = 0}}, "queue_limit");
   ExpectRefused({.schedule = {.profile = {.capacity_bytes_per_second = 0}}}, "capacity");
+}
+
+TEST(LinkTest, RefusesAReceiveWindowThatTcpCannotHave) {
+  ExpectRefused({.receive_window_bytes = -1}, "receive_window_bytes is -1");
+  ExpectRefused({.receive_window_bytes = 8191}, "receive_window_bytes is 8191");
+  ExpectRefused({.receive_window_bytes = (int64_t{1} << 30) + 1}, "receive_window_bytes is 1073741825");
+}
+
+struct WindowCase {
+  Link::Options options;
+  std::optional<int64_t> window_bytes;
+  std::optional<int64_t> charged_bytes;
+};
+
+TEST(LinkTest, BoundsReceiveWindowsAndChargesCallsForNoMore) {
+  const LinkProfile profile;  // 32 KiB in frames of 1514 bytes
+  const std::vector<WindowCase> cases = {
+      {{.schedule = {.discipline = Discipline::kRolling}}, 14 * 1448, 14 * 1448},
+      {{.schedule = {.discipline = Discipline::kGrants}}, 14 * 1448, 14 * 1448},
+      {{.schedule = {.discipline = Discipline::kUnscheduled}}, std::nullopt, std::nullopt},
+      {{.schedule = {.budget_bytes = 12000}}, std::nullopt, std::nullopt},
+      {{.receive_window_bytes = 10000}, 10000, 10000},
+      {{.receive_window_bytes = 0}, std::nullopt, std::nullopt},
+      {{.schedule = {.max_in_flight_per_call_bytes = 7}, .receive_window_bytes = 10000}, 10000, 7},
+  };
+  for (const WindowCase& window_case : cases) {
+    SCOPED_TRACE(&window_case - cases.data());
+    const auto link = Link::Create(window_case.options);
+    ASSERT_TRUE(link.ok()) << link.status();
+    const std::optional<ReceiveWindow> window = (*link)->receive_window();
+    ASSERT_EQ(window.has_value(), window_case.window_bytes.has_value());
+    if (window.has_value()) {
+      EXPECT_EQ(window->bytes, *window_case.window_bytes);
+      EXPECT_EQ(window->packet_payload_bytes, profile.packet_payload_bytes);
+    }
+    EXPECT_EQ((*link)->schedule_options().max_in_flight_per_call_bytes, window_case.charged_bytes);
+  }
 }
 
 TEST(LinkTest, StartsIdleWithTheBufferAsItsBudget) {

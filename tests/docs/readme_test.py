@@ -31,7 +31,7 @@ def linked_files(document):
 
 class ReadmeTest(unittest.TestCase):
     def test_its_code_is_the_example_that_is_built(self):
-        example = (_REPOSITORY / "examples/read_block.cc").read_text()
+        example = (_REPOSITORY / "examples/fan_out.cc").read_text()
         self.assertIn("// [snippet]\n" + block("cpp") + "// [snippet]\n", example)
 
     def test_its_two_commands_can_be_run(self):
@@ -42,7 +42,7 @@ class ReadmeTest(unittest.TestCase):
 
     def test_files_that_the_documents_link_exist(self):
         documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md"))]
-        for document in documents:
+        for document in [*documents, *sorted((_REPOSITORY / "examples").glob("*/README.md"))]:
             for target in linked_files(document):
                 self.assertTrue(target.exists(), f"{document.name} links {target}")
 
@@ -51,7 +51,7 @@ class ReadmeTest(unittest.TestCase):
             argv = [_PROGRAMS / f"sluice-{program}", "--config", _REPOSITORY / f"deploy/{program}.json", "--check-config"]
             self.assertEqual(subprocess.run(argv, capture_output=True, check=True).stdout, b"config ok\n")
 
-    def test_its_programs_and_its_example_read_a_file_back(self):
+    def test_its_programs_and_the_example_of_a_reader_read_a_file_back(self):
         with tempfile.TemporaryDirectory() as folder:
             content = os.urandom(100_000)
             (pathlib.Path(folder) / "FILE").write_bytes(content)

@@ -53,6 +53,14 @@ class AdoptionTest(unittest.TestCase):
                 moved = count_words(program, "word-1", servers.addresses)
                 self.assertEqual((moved.stdout, moved.stderr), (before.stdout, ""), program)
 
+    def test_the_example_of_the_readme_asks_them_too(self):
+        with Servers() as servers:
+            fan_out = subprocess.run([_PROGRAMS / "fan_out", *servers.addresses[:4]], capture_output=True, text=True,
+                                     timeout=_PATIENCE, check=True)
+            *shards, end = fan_out.stdout.splitlines()
+            self.assertEqual(sorted(shards), [f"shard {shard}: 1000 words" for shard in range(4)])
+            self.assertEqual(end, "4 of 4 shards: OK")
+
     def test_all_go_on_without_a_shard_and_name_it(self):
         with Servers() as servers:
             whole = count_words("before", "word", servers.addresses)

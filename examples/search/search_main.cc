@@ -29,7 +29,8 @@ namespace {
 
 // As it is to be read in a terminal; in a file, what matches stands between stars.
 std::string PlainText(const std::string& snippet_html, bool terminal) {
-  return absl::StrReplaceAll(snippet_html, {{"<b>", terminal ? "\033[1m" : "*"},
+  return absl::StrReplaceAll(snippet_html, {{"\n", " "},
+                                            {"<b>", terminal ? "\033[1m" : "*"},
                                             {"</b>", terminal ? "\033[0m" : "*"},
                                             {"&lt;", "<"},
                                             {"&gt;", ">"},

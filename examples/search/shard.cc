@@ -74,8 +74,10 @@ v1::QueryResponse Shard::Run(const Xapian::Database& database, const v1::QueryRe
     hit.set_score(static_cast<float>(match.get_weight()));
     hit.set_title(document.title());
     hit.set_path(document.path());
+    // The first good place, not the best one: Xapian's default reads a long document to its end.
+    constexpr unsigned kFirstGoodPlace = 0;
     if (request.snippet_bytes() > 0)
-      hit.set_snippet_html(matches.snippet(document.text(), request.snippet_bytes(), stemmer_));
+      hit.set_snippet_html(matches.snippet(document.text(), request.snippet_bytes(), stemmer_, kFirstGoodPlace));
   }
   return response;
 }

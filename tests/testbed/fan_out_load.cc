@@ -39,7 +39,9 @@ double Milliseconds(Clock::duration time) {
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -97,6 +99,7 @@ class Reader {
 
 void RunAll(std::deque<Reader>& readers, int blocks) {
   std::vector<std::jthread> threads;
+  threads.reserve(readers.size());
   for (Reader& reader : readers) threads.emplace_back([&reader, blocks] { reader.Read(blocks); });
 }
 

@@ -205,6 +205,7 @@ TEST(SegmentFetchTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
 TEST(SegmentFetchTest, TheBlockTimeoutCoversWaitingAndRetries) {
   auto options = EightWorkers();
   options.reader = {.sru_timeout = absl::Seconds(60), .block_timeout = absl::Milliseconds(300), .attempts = 100};
+  options.schedule.discipline = Discipline::kRolling;  // with grants the requests would leave, and the answers wait
   options.schedule.budget_bytes = 5000;
   TestCluster cluster(std::move(options));
   cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });

@@ -72,7 +72,8 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   size_t spec_tag() const { return spec_.tag; }
 
   CallRequest Request() {
-    return {.response_bytes = spec_.response_bytes + kRpcOverheadBytes, .tag = ScheduledCall::tag()};
+    return {.response_bytes = std::min(spec_.response_bytes + kRpcOverheadBytes, kMaxResponseBytes),
+            .tag = ScheduledCall::tag()};
   }
 
   absl::Status AddTo(BlockId block) {
@@ -148,7 +149,7 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
   // in the queue, alive.
   void OnEnd(const grpc::Status& ended) override {
-    metrics().ObserveSruTransfer(absl::FromChrono(Now() - std::max(sent_, granted_)));
+    metrics().ObserveSruTransfer(absl::FromChrono(Now() - std::max(sent_, granted_.load())));
     const grpc::Status status = MeaningOf(ended, aborted_, Now() >= group_.deadline_);
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(answer_);
     if (!status.ok()) answer = ToAbsl(status);
@@ -167,8 +168,8 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   const GroupCall spec_;
   const TimePoint submitted_;
   TimePoint sent_;
-  TimePoint granted_;                  // where it was held
-  std::atomic<CallId> id_ = CallId{};  // until it is known, one that the schedule does not know
+  std::atomic<TimePoint> granted_ = TimePoint();  // where it was held; an abort may end it on another thread meanwhile
+  std::atomic<CallId> id_ = CallId{};             // until it is known, one that the schedule does not know
   std::atomic<bool> prepared_ = false;
   std::atomic<bool> aborted_ = false;
   std::unique_ptr<GrantedRpc> rpc_;  // from Send on: a block may have thousands of calls that wait

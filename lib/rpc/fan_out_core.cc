@@ -41,27 +41,28 @@ absl::StatusOr<std::shared_ptr<CallGroup>> FanOutCore::StartGroup(std::vector<Gr
     id = next_group_++;
     groups_[id];
   }
-  handlers.on_end = [this, id, on_end = std::move(handlers.on_end)] {
-    on_end();
-    OnGroupEnded(id);
-  };
+  // The group holds its handlers, so it counts until nobody holds it: the thread that cancels it may still be in the
+  // link when its last call has ended.
+  const std::shared_ptr<void> under_way(nullptr, [this, id](void*) { OnGroupGone(id); });
+  handlers.on_end = [under_way, on_end = std::move(handlers.on_end)] { on_end(); };
   auto group = CallGroup::Start(link(), std::move(calls), deadline, std::move(handlers));
-  if (!group.ok()) {
-    OnGroupEnded(id);
-    return group;
-  }
+  if (!group.ok()) return group;
   bool closing = false;
   {
     absl::MutexLock lock(&mutex_);
     closing = closing_;
-    // It may have ended already.
-    if (const auto found = groups_.find(id); found != groups_.end()) found->second = *group;
+    groups_[id] = *group;
   }
   if (closing) (*group)->Cancel();
   return group;
 }
 
-void FanOutCore::OnGroupEnded(uint64_t id) {
+bool FanOutCore::closing() const {
+  absl::MutexLock lock(&mutex_);
+  return closing_;
+}
+
+void FanOutCore::OnGroupGone(uint64_t id) {
   absl::MutexLock lock(&mutex_);
   groups_.erase(id);
 }

@@ -33,8 +33,9 @@ class FanOutCore {
   // CallGroup::Start on this link. Cancelled: it is closing.
   absl::StatusOr<std::shared_ptr<CallGroup>> StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
                                                         CallGroup::Handlers handlers);
-  // Cancels the groups under way, waits for them, and lets no other one start.
+  // Cancels the groups under way, waits until nobody holds them, and lets no other one start.
   void Close();
+  bool closing() const;
 
   std::shared_ptr<MethodHistory> History(const std::string& method);
 
@@ -44,12 +45,12 @@ class FanOutCore {
 
  private:
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return groups_.empty(); }
-  void OnGroupEnded(uint64_t id);
+  void OnGroupGone(uint64_t id);
 
   const std::shared_ptr<Link> link_;
   const WorkerChannels channels_;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   // Those under way, by a number of their own. One that has not been started yet is null.
   absl::flat_hash_map<uint64_t, std::weak_ptr<CallGroup>> groups_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_group_ ABSL_GUARDED_BY(mutex_) = 0;

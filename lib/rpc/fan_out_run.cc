@@ -63,10 +63,10 @@ FanOutRun::FanOutRun(FanOutCore& core, Spec spec)
       deadline_(DeadlineAfter(started_, spec_.options.timeout)),
       history_(core.History(spec_.method)),
       hedge_after_(HedgeAfter(spec_.options, *history_)),
-      hedge_timer_(hedge_after_.has_value() ? std::make_shared<boost::asio::steady_timer>(core.link().io_context())
-                                            : nullptr),
       tally_(LimitsOf(spec_.options), WorkersByAsk(spec_.asks)),
-      failure_by_ask_(spec_.asks.size()) {}
+      failure_by_ask_(spec_.asks.size()),
+      hedge_timer_(hedge_after_.has_value() ? std::make_shared<boost::asio::steady_timer>(core.link().io_context())
+                                            : nullptr) {}
 
 void FanOutRun::Start() {
   core_.AllowHedges(static_cast<double>(spec_.asks.size()) * spec_.options.hedge_ratio);
@@ -90,6 +90,7 @@ void FanOutRun::Start() {
       .on_ready = [self](size_t attempt) { self->OnReady(attempt); }};
   auto group = core_.StartGroup(std::move(calls), deadline_, std::move(handlers));
   bool cancelled = false;
+  std::optional<TimePoint> hedge_due;
   {
     absl::MutexLock lock(&mutex_);
     if (!group.ok()) {
@@ -98,9 +99,12 @@ void FanOutRun::Start() {
     } else if (!ended_) {
       group_ = *group;
       cancelled = decided_;
+      hedge_timer_armed_ = !hedge_times_.empty();
+      if (hedge_timer_armed_) hedge_due = hedge_times_.front().due;
     }
   }
   if (!group.ok()) return OnEnd();
+  if (hedge_due.has_value()) ArmHedgeTimer(*hedge_due);
   if (cancelled) (*group)->Cancel();
 }
 
@@ -136,7 +140,8 @@ void FanOutRun::OnSent(size_t attempt) {
     if (!hedge_after_.has_value() || !tally_.MayHedge(attempt)) return;
     due = DeadlineAfter(now, *hedge_after_);
     hedge_times_.push_back({*due, attempt});
-    if (std::exchange(hedge_timer_armed_, true)) return;
+    // Without the group nobody can be hedged; Start arms the timer when it has it.
+    if (!group_ || std::exchange(hedge_timer_armed_, true)) return;
   }
   ArmHedgeTimer(*due);
 }
@@ -163,76 +168,98 @@ void FanOutRun::OnMessage(CallGroup& group, size_t attempt, grpc::ByteBuffer& me
 }
 
 absl::Status FanOutRun::OnAnswer(CallGroup& group, size_t attempt, absl::StatusOr<grpc::ByteBuffer> answer) {
-  if (!answer.ok()) {
-    absl::Status status = answer.status();
-    {
-      absl::MutexLock lock(&mutex_);
-      if (!attempts_[attempt].refused.ok()) status = attempts_[attempt].refused;
-    }
-    Settle(group, attempt, status);
-    return status;
+  absl::Status status = answer.status();
+  {
+    absl::MutexLock lock(&mutex_);
+    // The end of a stream may come before the cancellation that follows the refusal.
+    if (!attempts_[attempt].refused.ok()) status = attempts_[attempt].refused;
   }
-  absl::MutexLock merging(&merging_);
-  const absl::Status status = spec_.server_streaming ? absl::OkStatus() : Deliver(group, attempt, *answer);
-  Settle(group, attempt, status);
+  Consequence next;
+  if (status.ok()) {
+    // One lock around both: after the answer that is enough, no other one is merged.
+    absl::MutexLock merging(&merging_);
+    if (!spec_.server_streaming) status = Deliver(group, attempt, *answer);
+    next = Settle(attempt, status);
+  } else {
+    // Not under that lock: a merge that cancels the fan-out gets here.
+    next = Settle(attempt, status);
+  }
+  // A retry first: it keeps the block alive.
+  if (next.retry.has_value()) group.Add(*std::move(next.retry));
+  if (next.enough) group.Cancel();
   return status;
 }
 
 absl::Status FanOutRun::Deliver(CallGroup& group, size_t attempt, grpc::ByteBuffer& message) {
   const auto bytes = static_cast<int64_t>(message.Length());
-  size_t worker = 0;
-  bool replica = false;
-  std::vector<size_t> rivals;
+  FanOutTally::Attempt made;
   {
     absl::MutexLock lock(&mutex_);
     if (!attempts_[attempt].refused.ok()) return attempts_[attempt].refused;
-    if (decided_ || !tally_.Claim(attempt)) return absl::CancelledError("not needed any more");
+    if (decided_ || !tally_.Wanted(attempt)) return absl::CancelledError("not needed any more");
+    made = tally_.attempt(attempt);
+  }
+  const size_t primary = spec_.asks[made.ask].workers.front();
+  if (absl::Status merged = spec_.merge(primary, message); !merged.ok()) return merged;
+  const WorkerKind kind = made.worker == primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
+  core_.metrics().AddGoodput(static_cast<uint64_t>(bytes), kind);
+  std::vector<size_t> rivals;
+  {
+    absl::MutexLock lock(&mutex_);
+    // Not before: the rival of an answer that is refused is needed. Nobody else can have claimed, that takes merging_.
+    tally_.Claim(attempt);
     rivals = tally_.OpenRivals(attempt);
-    worker = tally_.attempt(attempt).worker;
-    replica = worker != spec_.asks[tally_.attempt(attempt).ask].workers.front();
+    attempts_[attempt].response_bytes += bytes;
+    result_.response_bytes += bytes;
   }
   for (size_t rival : rivals) group.CancelCall(rival);
-  if (absl::Status merged = spec_.merge(worker, message); !merged.ok()) return merged;
-  core_.metrics().AddGoodput(static_cast<uint64_t>(bytes), replica ? WorkerKind::kReplica : WorkerKind::kPrimary);
-  absl::MutexLock lock(&mutex_);
-  attempts_[attempt].merged = true;
-  attempts_[attempt].response_bytes += bytes;
-  result_.response_bytes += bytes;
   return absl::OkStatus();
 }
 
-void FanOutRun::Settle(CallGroup& group, size_t attempt, const absl::Status& status) {
-  std::optional<GroupCall> retry;
-  bool enough = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (status.ok() && (attempts_[attempt].merged || (!decided_ && tally_.Claim(attempt)))) {
-      SettleAnswer(attempt);
-    } else if (decided_ || status.ok()) {
-      tally_.OnDropped(attempt);
-    } else {
-      retry = SettleFailure(attempt, status);
-    }
-    enough = Decide();
+FanOutRun::Consequence FanOutRun::Settle(size_t attempt, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  // Nobody here has cancelled: the owner is being destroyed, and has.
+  if (!decided_ && absl::IsCancelled(status) && core_.closing()) {
+    decided_ = true;
+    result_.status = absl::CancelledError("the FanOut was destroyed");
   }
-  // A retry first: it keeps the block alive.
-  if (retry.has_value()) group.Add(*std::move(retry));
-  if (enough) group.Cancel();
+  Consequence next;
+  if (status.ok() && (tally_.Claimed(attempt) || (!decided_ && tally_.Claim(attempt)))) {
+    SettleAnswer(attempt);
+  } else if (decided_ || status.ok()) {
+    tally_.OnDropped(attempt);
+  } else {
+    next.retry = SettleFailure(attempt, status);
+  }
+  next.enough = Decide();
+  return next;
 }
 
 void FanOutRun::SettleAnswer(size_t attempt) {
   tally_.OnAnswered(attempt);
   history_->ObserveResponse(attempts_[attempt].response_bytes);
-  if (!tally_.attempt(attempt).ready) history_->ObserveLatency(absl::FromChrono(Now() - attempts_[attempt].sent));
+  ObserveLatency(attempt);
+}
+
+// Where nobody has said before that it is ready.
+void FanOutRun::ObserveLatency(size_t attempt) {
+  const TimePoint sent = attempts_[attempt].sent;
+  if (tally_.attempt(attempt).ready || sent == TimePoint()) return;
+  history_->ObserveLatency(absl::FromChrono(Now() - sent));
 }
 
 std::optional<GroupCall> FanOutRun::SettleFailure(size_t attempt, const absl::Status& status) {
   const size_t ask = tally_.attempt(attempt).ask;
+  // Somebody else was faster; this one would have taken at least so long. Left out, the slow ones would be missing from
+  // the quantile, and each hedge would make the next one come sooner.
+  if (!tally_.Wanted(attempt)) ObserveLatency(attempt);
   WorkerFailure& failure = failure_by_ask_[ask];
-  if (failure.status.ok() || !absl::IsCancelled(status)) failure = {tally_.attempt(attempt).worker, status};
-  FanOutTally::Next next = tally_.OnFailed(attempt, attempts_[attempt].merged);
+  if (failure.status.ok() || !absl::IsCancelled(status)) {
+    failure = {.primary = spec_.asks[ask].workers.front(), .worker = tally_.attempt(attempt).worker, .status = status};
+  }
+  FanOutTally::Next next = tally_.OnFailed(attempt);
   if (next == FanOutTally::Next::kRetry) {
-    if (Now() < deadline_ && !absl::IsCancelled(failure.status)) return NextCall(ask, /*hedge=*/false);
+    if (Now() < deadline_) return NextCall(ask, /*hedge=*/false);
     tally_.GiveUp(ask);
     next = FanOutTally::Next::kAskFailed;
   }
@@ -261,10 +288,13 @@ absl::Status FanOutRun::Describe(const WorkerFailure& failure) const {
 void FanOutRun::OnEnd() {
   FanOutResult result;
   std::shared_ptr<CallGroup> group;
+  std::shared_ptr<boost::asio::steady_timer> timer;
   {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
     group = std::move(group_);
+    timer = std::move(hedge_timer_);
+    hedge_times_.clear();
     result_.answered = tally_.answered();
     result_.cancelled = result_.asked - result_.answered - result_.failures.size();
     result_.retries = tally_.retries();
@@ -272,13 +302,16 @@ void FanOutRun::OnEnd() {
     result_.hedges_won = tally_.hedges_won();
     result = std::move(result_);
   }
-  if (hedge_timer_) boost::asio::post(core_.link().io_context(), [timer = hedge_timer_] { timer->cancel(); });
+  if (timer) boost::asio::post(core_.link().io_context(), [timer = std::move(timer)] { timer->cancel(); });
   AggregatorMetrics& metrics = core_.metrics();
   metrics.CountHedges(HedgeOutcome::kWon, result.hedges_won);
   metrics.CountHedges(HedgeOutcome::kLost, result.hedges - result.hedges_won);
   metrics.CountBlock(OutcomeOf(result));
   metrics.ObserveBlock(absl::FromChrono(Now() - started_), result.Coverage());
-  spec_.done(std::move(result));
+  // What they hold may hold the handle of this fan-out.
+  spec_.merge = nullptr;
+  const FanOut::Done done = std::exchange(spec_.done, nullptr);
+  done(std::move(result));
 }
 
 void FanOutRun::Cancel() {
@@ -295,13 +328,21 @@ void FanOutRun::Cancel() {
 
 // One timer for all: they wait equally long, so the first one sent is the first one due.
 void FanOutRun::ArmHedgeTimer(TimePoint due) {
-  boost::asio::post(core_.link().io_context(), [timer = hedge_timer_, due, weak = weak_from_this()] {
+  boost::asio::post(core_.link().io_context(), [due, weak = weak_from_this()] {
+    const auto run = weak.lock();
+    const auto timer = run ? run->HedgeTimer() : nullptr;
+    if (!timer) return;
     timer->expires_at(due);
     timer->async_wait([timer, weak](const boost::system::error_code& error) {
       if (error) return;
       if (auto self = weak.lock()) self->OnHedgeTimer();
     });
   });
+}
+
+std::shared_ptr<boost::asio::steady_timer> FanOutRun::HedgeTimer() {
+  absl::MutexLock lock(&mutex_);
+  return hedge_timer_;
 }
 
 void FanOutRun::OnHedgeTimer() {

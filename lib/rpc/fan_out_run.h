@@ -24,7 +24,7 @@
 namespace sluice {
 
 // One fan-out: a group of calls, its tally, and the timer of its hedges. It lives until it has called `done`, whoever
-// holds it. Thread-safe.
+// holds it; whoever holds it longer holds nothing of the FanOut. Thread-safe.
 class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<FanOutRun> {
  public:
   // A request, and the workers that can answer it, the first one first.
@@ -53,9 +53,13 @@ class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<F
  private:
   struct AttemptState {
     TimePoint sent;
-    bool merged = false;
     absl::Status refused;  // by merge
     int64_t response_bytes = 0;
+  };
+  // What follows from the end of an attempt, to be done without a lock.
+  struct Consequence {
+    std::optional<GroupCall> retry;
+    bool enough = false;
   };
   struct HedgeTime {
     TimePoint due;
@@ -75,24 +79,24 @@ class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<F
 
   absl::Status Deliver(CallGroup& group, size_t attempt, grpc::ByteBuffer& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(merging_);
-  void Settle(CallGroup& group, size_t attempt, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  Consequence Settle(size_t attempt, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void SettleAnswer(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<GroupCall> SettleFailure(size_t attempt, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Observe(TimePoint sent);
+  void ObserveLatency(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Describe(const WorkerFailure& failure) const;
 
   void ArmHedgeTimer(TimePoint due);
+  std::shared_ptr<boost::asio::steady_timer> HedgeTimer();
   void OnHedgeTimer();
 
   FanOutCore& core_;
-  const Spec spec_;
+  Spec spec_;  // merge and done until the end only; the rest does not change
   const TimePoint started_;
   const TimePoint deadline_;
   const std::shared_ptr<MethodHistory> history_;
   const std::optional<absl::Duration> hedge_after_;
-  const std::shared_ptr<boost::asio::steady_timer> hedge_timer_;  // null: no hedges; used on the io thread only
 
   absl::Mutex merging_ ABSL_ACQUIRED_BEFORE(mutex_);  // one merge at a time
   absl::Mutex mutex_;
@@ -104,6 +108,8 @@ class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<F
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);   // from Start to its end; the two hold each other
   std::deque<HedgeTime> hedge_times_ ABSL_GUARDED_BY(mutex_);  // by time
+  // Used on the io thread only. Null: no hedges, or the end has come; it must not outlive the link, and this may.
+  std::shared_ptr<boost::asio::steady_timer> hedge_timer_ ABSL_GUARDED_BY(mutex_);
   bool hedge_timer_armed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -19,10 +19,20 @@ std::optional<size_t> FanOutTally::NextAttempt(size_t ask, bool hedge) {
   return attempts_.size() - 1;
 }
 
+void FanOutTally::OnReady(size_t attempt) {
+  attempts_[attempt].ready = true;
+  ++asks_[attempts_[attempt].ask].ready_attempts;
+}
+
 bool FanOutTally::MayHedge(size_t attempt) const {
   const AskState& state = asks_[attempts_[attempt].ask];
-  const bool waited_for = attempts_[attempt].open && !attempts_[attempt].ready && !state.winner.has_value();
+  const bool waited_for = attempts_[attempt].open && state.ready_attempts == 0 && !state.winner.has_value();
   return waited_for && state.outcome == Outcome::kPending && state.next_worker < state.workers.size();
+}
+
+bool FanOutTally::Wanted(size_t attempt) const {
+  const AskState& state = asks_[attempts_[attempt].ask];
+  return state.outcome == Outcome::kPending && (!state.winner.has_value() || *state.winner == attempt);
 }
 
 bool FanOutTally::Claim(size_t attempt) {
@@ -31,9 +41,8 @@ bool FanOutTally::Claim(size_t attempt) {
   return true;
 }
 
-bool FanOutTally::Wanted(size_t attempt) const {
-  const AskState& state = asks_[attempts_[attempt].ask];
-  return state.outcome == Outcome::kPending && (!state.winner.has_value() || *state.winner == attempt);
+bool FanOutTally::Claimed(size_t attempt) const {
+  return asks_[attempts_[attempt].ask].winner == attempt;
 }
 
 std::vector<size_t> FanOutTally::OpenRivals(size_t attempt) const {
@@ -55,13 +64,11 @@ void FanOutTally::OnAnswered(size_t attempt) {
   if (attempts_[attempt].hedge) ++hedges_won_;
 }
 
-FanOutTally::Next FanOutTally::OnFailed(size_t attempt, bool merged_something) {
+FanOutTally::Next FanOutTally::OnFailed(size_t attempt) {
   OnDropped(attempt);
-  AskState& state = asks_[attempts_[attempt].ask];
-  if (state.outcome != Outcome::kPending) return Next::kNothing;
-  if (state.winner.has_value() && *state.winner != attempt) return Next::kNothing;
-  if (!merged_something) {
-    state.winner.reset();
+  const AskState& state = asks_[attempts_[attempt].ask];
+  if (!Wanted(attempt)) return Next::kNothing;
+  if (!Claimed(attempt)) {
     if (state.open_attempts > 0) return Next::kNothing;
     if (state.next_worker < state.workers.size()) return Next::kRetry;
   }
@@ -70,8 +77,10 @@ FanOutTally::Next FanOutTally::OnFailed(size_t attempt, bool merged_something) {
 }
 
 void FanOutTally::OnDropped(size_t attempt) {
-  attempts_[attempt].open = false;
-  --asks_[attempts_[attempt].ask].open_attempts;
+  Attempt& ended = attempts_[attempt];
+  ended.open = false;
+  --asks_[ended.ask].open_attempts;
+  if (ended.ready) --asks_[ended.ask].ready_attempts;
 }
 
 void FanOutTally::GiveUp(size_t ask) {

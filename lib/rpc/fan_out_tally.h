@@ -12,7 +12,7 @@ namespace sluice {
 // One a fan-out. Not thread-safe.
 //
 // An ask is one request with the workers that can answer it, the first one first; an attempt is that request sent to
-// one of them. The first attempt of an ask that delivers a message has won it; its rivals are to be cancelled.
+// one of them. The first attempt of an ask that delivers a message claims it; its rivals are to be cancelled.
 class FanOutTally {
  public:
   struct Limits {
@@ -42,18 +42,21 @@ class FanOutTally {
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt]; }
   size_t attempts() const { return attempts_.size(); }
 
-  void OnReady(size_t attempt) { attempts_[attempt].ready = true; }
-  // Whether a rival may help: the ask is pending, nobody is ready, and a worker was not asked yet.
+  void OnReady(size_t attempt);
+  // Whether a rival may help an open attempt: the ask is pending, none of its attempts is ready, and a worker was not
+  // asked yet.
   bool MayHedge(size_t attempt) const;
 
-  // An attempt has something to deliver. False when it is not wanted (any more).
-  bool Claim(size_t attempt);
+  // Whether a message of it would count: its ask is pending, and no rival has claimed that.
   bool Wanted(size_t attempt) const;
+  // A message of it counts, or its end without any. False when it is not wanted.
+  bool Claim(size_t attempt);
+  bool Claimed(size_t attempt) const;
   std::vector<size_t> OpenRivals(size_t attempt) const;
 
-  // An attempt has ended. One that has merged a message cannot be replaced by another one.
+  // An attempt has ended. What has claimed its ask cannot be replaced by another one.
   void OnAnswered(size_t attempt);
-  Next OnFailed(size_t attempt, bool merged_something);
+  Next OnFailed(size_t attempt);
 
   // It has ended, and what it would have meant does not matter any more.
   void OnDropped(size_t attempt);
@@ -75,6 +78,7 @@ class FanOutTally {
     std::vector<size_t> workers;
     size_t next_worker = 0;
     size_t open_attempts = 0;
+    size_t ready_attempts = 0;  // of those
     std::optional<size_t> winner;
     Outcome outcome = Outcome::kPending;
   };

@@ -1,7 +1,13 @@
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include <grpc/grpc.h>
+#include <grpcpp/support/slice.h>
 
 #include "sluice/plan.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/fan_out_run.h"
 
@@ -49,6 +55,27 @@ absl::Status CheckHedging(const FanOutOptions& options) {
   return absl::OkStatus();
 }
 
+// gRPC ends the process over a key or a value that HTTP/2 cannot carry.
+absl::Status CheckMetadata(const std::pair<std::string, std::string>& entry) {
+  const grpc::Slice key(entry.first.data(), entry.first.size(), grpc::Slice::STATIC_SLICE);
+  const grpc::Slice value(entry.second.data(), entry.second.size(), grpc::Slice::STATIC_SLICE);
+  const grpc_slice raw_key = key.c_slice();
+  const grpc_slice raw_value = value.c_slice();
+  const bool key_is_legal = grpc_header_key_is_legal(raw_key) != 0;
+  const bool value_is_legal =
+      key_is_legal && (grpc_is_binary_header(raw_key) != 0 || grpc_header_nonbin_value_is_legal(raw_value) != 0);
+  grpc_slice_unref(raw_key);
+  grpc_slice_unref(raw_value);
+  if (!key_is_legal) {
+    return absl::InvalidArgumentError(absl::StrCat("metadata: the key \"", absl::CHexEscape(entry.first),
+                                                   "\" has other characters than a-z, 0-9, -, _ and ., or none"));
+  }
+  if (value_is_legal) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("metadata: the value \"", absl::CHexEscape(entry.second), "\" of ", entry.first,
+                   " has other characters than printable ASCII; bytes need a key that ends in -bin"));
+}
+
 absl::Status CheckAsk(const FanOutRun::WorkerAsk& ask, size_t workers) {
   const size_t primary = ask.workers.front();
   if (ask.response_bytes.has_value() && (*ask.response_bytes < 0 || *ask.response_bytes > kMaxResponseBytes)) {
@@ -73,6 +100,7 @@ absl::Status FanOutRun::Validate(const Spec& spec, const WorkerChannels& channel
   absl::Status status = CheckMethod(spec.method);
   status.Update(CheckLimits(spec.options, spec.asks.size()));
   status.Update(CheckHedging(spec.options));
+  for (const auto& entry : spec.options.metadata) status.Update(CheckMetadata(entry));
   for (const WorkerAsk& ask : spec.asks) status.Update(CheckAsk(ask, channels.size()));
   return status;
 }

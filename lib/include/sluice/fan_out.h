@@ -52,7 +52,8 @@ struct FanOutOptions {
   // For the whole fan-out, waiting included. Passed on to the workers as the deadline of their calls. Above 0.
   absl::Duration timeout = absl::Seconds(10);
 
-  // As many workers may fail; with one more the fan-out fails. At least 0.
+  // As many workers may fail; with one more the fan-out fails. One that has not answered at the deadline has failed. At
+  // least 0.
   int fail_limit = 0;
   // So many answers are enough: with them the fan-out ends well, and the rest is cancelled. It fails as soon as so many
   // cannot come any more. 1 or more. Default: wait for every worker to answer or fail.
@@ -67,12 +68,13 @@ struct FanOutOptions {
   // Hedges of this FanOut are at most this share of its requests, with a few to begin with. 0 to 1.
   double hedge_ratio = 0.1;
 
-  // Sent to every worker.
+  // Sent to every worker. Keys are lower-case as gRPC wants them; values are printable, or the key ends in -bin.
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
 struct WorkerFailure {
-  size_t worker = 0;  // the one that failed last, where replicas were asked too
+  size_t primary = 0;  // the worker that `map` asked
+  size_t worker = 0;   // the one that failed last: that one, or a replica
   absl::Status status;
 };
 
@@ -97,7 +99,8 @@ struct FanOutResult {
 template <class Response>
 struct Collected {
   FanOutResult result;
-  std::vector<std::vector<Response>> answers;  // by worker: one for a unary method, none where there is none
+  // By worker of the map: one for a unary method, none where there is none. A stream that failed leaves what came.
+  std::vector<std::vector<Response>> answers;
 };
 
 // A fan-out under way, from CallAsync. Thread-safe; dropping it cancels nothing.
@@ -139,7 +142,8 @@ class FanOut {
   // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.
   template <class Request>
   using Map = std::function<std::optional<Ask<Request>>(size_t worker)>;
-  // Takes an answer, or one message of a stream. Not OK: it is worth nothing, and its worker has failed.
+  // Takes an answer, or one message of a stream. `worker` is that of `map`, also where a replica has answered for it.
+  // Not OK: it is worth nothing, and who sent it has failed.
   template <class Response>
   using Merge = std::function<absl::Status(size_t worker, Response response)>;
   using Done = std::function<void(FanOutResult)>;

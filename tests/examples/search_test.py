@@ -163,7 +163,7 @@ class RankingTest(SearchTest):
         one = [self.worker("one")]
         many = [self.worker("many")]
         body = " ".join(next(text for title, text in self.corpus.values() if len(text) > 20)[10:13])
-        for query in (f'"{body}"', "w1x AND w20x", "w3x AND NOT w0x", "+w5x -w1x w9x", "(w7x OR w8x) AND w30x",
+        for query in (f'"{body}"', "w1x AND w20x", "w3x AND NOT w40x", "+w5x -w40x w9x", "(w7x OR w8x) AND w30x",
                       f'w2x "{body}"', "no-such-word"):
             with self.subTest(query=query):
                 alone, = self.found(one, "--top_k", "40", query)

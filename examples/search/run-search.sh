@@ -16,7 +16,7 @@ cmake --preset release >/dev/null
 cmake --build --preset release --target search-index search-worker search
 
 if [ ! -d "$index" ]; then
-  corpus=(/usr/share/doc/python3.11/html /usr/share/doc/postgresql-doc-15/html /usr/share/doc/git-doc /usr/share/doc/sqlite3)
+  corpus=(/usr/share/doc/{python3.11/html,postgresql-doc-15/html,git-doc,sqlite3})
   for folder in "${corpus[@]}"; do
     if [ ! -d "$folder" ]; then
       echo "$0: $folder is not there, though its package is installed: dpkg leaves out documentation here" \

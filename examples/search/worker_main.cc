@@ -1,4 +1,5 @@
-// search-worker: serves shards of an index. An ordinary gRPC server, as anybody would write it.
+// search-worker: serves shards of an index. An ordinary gRPC server, as anybody would write it; one line announces how
+// large its answers are, which a query's aggregator cannot know beforehand.
 
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <CLI/CLI.hpp>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+
+#include "sluice/worker.h"
 
 #include "absl/strings/str_cat.h"
 #include "examples/search/search_service.h"
@@ -50,6 +53,7 @@ class Worker {
     int port = 0;
     grpc::ServerBuilder builder;
     builder.RegisterService(&service);
+    AnnounceResponseSizes(builder);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
     builder.AddListeningPort(listen_, grpc::InsecureServerCredentials(), &port);
     std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -44,7 +44,7 @@ for ((worker = 0; worker < workers; ++worker)); do
     if [ $((shard % workers)) = "$worker" ] || [ $(((shard + 1) % workers)) = "$worker" ]; then mine+=("$shard"); fi
   done
   "$bin/search-worker" --listen 127.0.0.1:0 --index "$index" --shards "$(IFS=,; echo "${mine[*]}")" \
-    --ready_file "$run/$worker" 2>"$run/$worker.log" &
+    --ready-file "$run/$worker" 2>"$run/$worker.log" &
   pids+=($!)
 done
 

@@ -38,7 +38,7 @@ class Worker:
 
     def __init__(self, folder, *flags):
         ready = os.path.join(folder, f"ready-{time.monotonic_ns()}")
-        self.process = subprocess.Popen([program("search-worker"), "--listen", "127.0.0.1:0", "--ready_file", ready,
+        self.process = subprocess.Popen([program("search-worker"), "--listen", "127.0.0.1:0", "--ready-file", ready,
                                          *flags], stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(ready):
@@ -152,7 +152,7 @@ class RankingTest(SearchTest):
         workers = [self.worker("many", 0, 3), self.worker("many", 1, 4), self.worker("many", 2, 5)]
         rng = random.Random(SEED + 1)
         queries = [rng.sample(WORDS, rng.randrange(1, 5)) for _ in range(20)]
-        results = self.found(workers, "--top_k", "25", input="\n".join(map(" ".join, queries)))
+        results = self.found(workers, "--top-k", "25", input="\n".join(map(" ".join, queries)))
         self.assertEqual(len(results), len(queries))
         for words, result in zip(queries, results):
             expected, matches = self.brute_force(words, 25)
@@ -168,8 +168,8 @@ class RankingTest(SearchTest):
         for query in (f'"{body}"', "w1x AND w20x", "w3x AND NOT w40x", "+w5x -w40x w9x", "(w7x OR w8x) AND w30x",
                       f'w2x "{body}"', "no-such-word"):
             with self.subTest(query=query):
-                alone, = self.found(one, "--top_k", "40", query)
-                result, = self.found(many, "--top_k", "40", query)
+                alone, = self.found(one, "--top-k", "40", query)
+                result, = self.found(many, "--top-k", "40", query)
                 self.assertEqual(result["matches"], alone["matches"])
                 self.assertEqual(bool(result["hits"]), query != "no-such-word")
                 if result["hits"]:
@@ -199,7 +199,7 @@ class RankingTest(SearchTest):
         self.assertEqual(result["hits"], [])
 
     def test_text_for_people(self):
-        result = self.search([self.worker("many")], "--top_k", "2", "--repeat", "3", "w10x", "w11x")
+        result = self.search([self.worker("many")], "--top-k", "2", "--repeat", "3", "w10x", "w11x")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"(?s)^1\. .*\n2\. .*\*w1[01]x\*.*"
                          r"w10x w11x: 2 of \d+ matches in 300 documents; 6 of 6 shards answered, "
@@ -212,15 +212,15 @@ class LostWorkersTest(SearchTest):
         dead.stop()
         strict = self.search([alive, dead], "w0x")
         self.assertEqual(strict.returncode, 1)
-        self.assertIn("no worker serves shard 4, 5; 2 missing of 6 shards are more than --fail_limit 0", strict.stderr)
-        result, = self.found([alive, dead], "--fail_limit", "2", "w0x", code=3)
+        self.assertIn("no worker serves shard 4, 5; 2 missing of 6 shards are more than --fail-limit 0", strict.stderr)
+        result, = self.found([alive, dead], "--fail-limit", "2", "w0x", code=3)
         self.assertEqual((result["shard_count"], result["shards_answered"], len(result["missing"])), (6, 4, 2))
         self.assertEqual(len(result["hits"]), 10)
 
     def test_a_worker_that_dies_between_two_queries(self):
         alive, dying = self.worker("many", 0, 1, 2, 3), self.worker("many", 4, 5)
         with subprocess.Popen([program("search"), "--workers", f"{alive.address},{dying.address}", "--json",
-                               "--fail_limit", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
+                               "--fail-limit", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
             print("w0x", file=search.stdin, flush=True)
             whole = json.loads(search.stdout.readline())
             dying.stop()
@@ -246,7 +246,7 @@ class LostWorkersTest(SearchTest):
     def test_nobody_answers(self):
         worker = self.worker("many")
         worker.stop()
-        result = self.search([worker], "--fail_limit", "100", "w0x")
+        result = self.search([worker], "--fail-limit", "100", "w0x")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("no worker answered", result.stderr)
 
@@ -300,13 +300,13 @@ class BadInputTest(SearchTest):
     def test_query(self):
         workers = [self.worker("many")]
         for flags, code, message in (
-                (["--top_k", "0", "w0x"], 2, "top_k: 0 is not from 1 to 1000"),
+                (["--top-k", "0", "w0x"], 2, "top_k: 0 is not from 1 to 1000"),
                 (["--snippet", "5kb", "w0x"], 2, "snippet: 5120 is more than 4096"),
                 (["--policy", "magic", "w0x"], 2, "policy: "),
-                (["--fail_limit", "-1", "w0x"], 2, "--fail_limit"),
+                (["--fail-limit", "-1", "w0x"], 2, "--fail-limit"),
                 (["--timeout", "soon", "w0x"], 2, "timeout: "),
                 (["w0x AND"], 1, "Syntax: <expression> AND <expression>"),
-                (["--fail_limit", "6", "w0x AND"], 1, "Syntax: <expression> AND <expression>"),
+                (["--fail-limit", "6", "w0x AND"], 1, "Syntax: <expression> AND <expression>"),
                 (["w" * 5000], 1, "query: 5000 bytes are more than 4096")):
             with self.subTest(message=message):
                 self.assert_fails(self.search(workers, *flags), code, message)

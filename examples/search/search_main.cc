@@ -45,9 +45,9 @@ class Search {
         ->required()
         ->delimiter(',')
         ->allow_extra_args(false);
-    app.add_option("--top-k", options_.top_k, "Hits to print, 1 to 1000. Default 10");
+    app.add_option("--top_k", options_.top_k, "Hits to print, 1 to 1000. Default 10");
     app.add_option("--snippet", snippet_text_, "Bytes of text with each hit, up to 4096; 0: none. Default 200");
-    app.add_option("--fail-limit", options_.fan_out.fail_limit,
+    app.add_option("--fail_limit", options_.fan_out.fail_limit,
                    "Go on without as many shards, and exit with 3. Default 0")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--timeout", timeout_text_, "For each query. Default 10s");
@@ -97,10 +97,10 @@ class Search {
   void AddScheduleFlags(CLI::App& app) {
     app.add_option("--policy", policy_, "unscheduled, batches, rolling or grants. Default grants");
     app.add_option("--budget", budget_text_, "Bytes that may be in flight. Default: the buffer of the link");
-    app.add_option("--hedge-after", hedge_text_, "Ask a replica too when a shard is not ready after this time");
-    app.add_option("--hedge-quantile", options_.fan_out.hedge_after_quantile,
+    app.add_option("--hedge_after", hedge_text_, "Ask a replica too when a shard is not ready after this time");
+    app.add_option("--hedge_quantile", options_.fan_out.hedge_after_quantile,
                    "The same, after this quantile of the times before, such as 0.95");
-    app.add_option("--hedge-ratio", options_.fan_out.hedge_ratio,
+    app.add_option("--hedge_ratio", options_.fan_out.hedge_ratio,
                    "Hedges are at most this share of the requests. Default 0.1");
   }
 

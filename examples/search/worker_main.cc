@@ -32,7 +32,7 @@ class Worker {
     app.add_option("--listen", listen_, "host:port to serve on; port 0 is a free one")->required();
     app.add_option("--index", index_, "Folder of an index that search-index made")->required();
     app.add_option("--shards", shards_, "Serve these shards only: 0,4,8. Default: all")->delimiter(',');
-    app.add_option("--ready-file", ready_file_, "Write the bound address here once serving");
+    app.add_option("--ready_file", ready_file_, "Write the bound address here once serving");
   }
 
   absl::Status Run() const {

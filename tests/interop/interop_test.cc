@@ -86,7 +86,7 @@ std::optional<std::vector<std::string>> ServerCommand(const std::string& kind, s
     return std::nullopt;
   }
   if (std::string(INTEROP_GO).empty()) {
-    why = "there is no go; on Debian: apt-get install golang-go";
+    why = "there is no go; the server needs 1.24 or newer";
     return std::nullopt;
   }
   // For this process alone: the tests run at the same time, and go does not replace a program at once.

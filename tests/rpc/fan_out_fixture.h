@@ -1,0 +1,156 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <google/protobuf/wrappers.pb.h>
+
+#include "sluice/fan_out.h"
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "prometheus/registry.h"
+#include "tests/rpc/scripted_server.h"
+#include "tests/rpc/test_cluster.h"
+#include "tests/rpc/test_worker.h"
+
+namespace sluice::testing {
+
+using Text = google::protobuf::StringValue;
+
+inline Text TextOf(std::string value) {
+  Text text;
+  text.set_value(std::move(value));
+  return text;
+}
+inline std::string Wire(std::string value) {
+  return TextOf(std::move(value)).SerializeAsString();
+}
+
+// Messages, and the ends of calls, as scripts.
+inline ScriptedServer::Play Says(std::vector<std::string> values) {
+  for (std::string& value : values) value = Wire(std::move(value));
+  return [values](const Seen&) { return Script{.messages = values}; };
+}
+inline ScriptedServer::Play Fails(grpc::StatusCode code, std::vector<std::string> values = {}) {
+  for (std::string& value : values) value = Wire(std::move(value));
+  return [code, values](const Seen&) { return Script{.messages = values, .status = {code, "as the test wants"}}; };
+}
+inline ScriptedServer::Play Holds(const std::string& value) {
+  return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0}; };
+}
+// Its headers say that it is ready; the message does not come before Release.
+inline ScriptedServer::Play IsReadyAndHolds(const std::string& value) {
+  return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0, .early_headers = true}; };
+}
+
+// A fan-out under way, and how it ended.
+class Pending {
+ public:
+  FanOut::Done Done() {
+    return [this](FanOutResult result) {
+      result_ = std::move(result);
+      ended_.Notify();  // a second time would be fatal
+    };
+  }
+  bool Await() { return ended_.WaitForNotificationWithTimeout(kPatience); }
+  bool ended() const { return ended_.HasBeenNotified(); }
+  const FanOutResult& result() const { return result_; }
+
+  std::shared_ptr<FanOutCall> call;
+
+ private:
+  FanOutResult result_;
+  absl::Notification ended_;
+};
+
+inline void ExpectConsistent(const FanOutResult& result) {
+  EXPECT_EQ(result.asked, result.answered + result.failures.size() + result.cancelled);
+  EXPECT_LE(result.hedges_won, result.hedges);
+  EXPECT_GE(result.response_bytes, 0);
+}
+
+// A FanOut to servers in this process, by the discipline that is the parameter.
+class FanOutTest : public ::testing::TestWithParam<Discipline> {
+ protected:
+  static inline const Method<Text, Text> kUnary{"/test.Answers/Get"};
+  static inline const Method<Text, Text> kStream{"/test.Answers/List", /*server_streaming=*/true};
+
+  // Server i says "i".
+  void StartServers(size_t count) {
+    for (size_t i = 0; i < count; ++i) servers_.push_back(std::make_unique<ScriptedServer>(Says({std::to_string(i)})));
+  }
+  ScriptedServer& server(size_t i) { return *servers_[i]; }
+
+  void MakeFanOut(Link::Options link = {}, FanOut::Options options = {}) {
+    link.schedule.discipline = GetParam();
+    auto made = Link::Create(std::move(link));
+    ASSERT_TRUE(made.ok()) << made.status();
+    link_ = *std::move(made);
+    for (const auto& server : servers_) options.workers.push_back(server->address());
+    auto fan_out = FanOut::Create(link_, std::move(options));
+    ASSERT_TRUE(fan_out.ok()) << fan_out.status();
+    fan_out_ = *std::move(fan_out);
+  }
+  void Start(size_t servers, Link::Options link = {}, FanOut::Options options = {}) {
+    StartServers(servers);
+    MakeFanOut(std::move(link), std::move(options));
+  }
+
+  // Asks the first `asked` workers; each has the replicas.
+  static FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}) {
+    return [=](size_t worker) -> std::optional<sluice::Ask<Text>> {
+      if (worker >= asked) return std::nullopt;
+      return sluice::Ask<Text>(TextOf("what?"), /*bytes=*/10, replicas);
+    };
+  }
+  static FanOut::Merge<Text> Ignore() {
+    return [](size_t, const Text&) { return absl::OkStatus(); };
+  }
+
+  std::unique_ptr<Pending> CallAsync(const FanOut::Map<Text>& map, const FanOutOptions& options = {},
+                                     FanOut::Merge<Text> merge = Ignore(), const Method<Text, Text>& method = kUnary) {
+    auto pending = std::make_unique<Pending>();
+    pending->call = fan_out_->CallAsync(method, map, std::move(merge), options, pending->Done());
+    return pending;
+  }
+
+  // Nothing waits, and nothing is in flight.
+  bool AwaitIdle() {
+    return Eventually([this] {
+      const ScheduleState state = link_->State();
+      return state.in_flight_bytes == 0 && state.in_flight_calls == 0 && state.waiting_calls == 0 &&
+             state.ungranted_calls == 0 && state.blocks == 0 && state.submitted_calls == state.ended_calls;
+    });
+  }
+  bool AwaitState(const std::function<bool(const ScheduleState&)>& condition) {
+    return Eventually([&] { return condition(link_->State()); });
+  }
+
+  double Metric(const std::string& name, const std::string& label_value = "") {
+    for (const prometheus::MetricFamily& family : link_->registry().Collect()) {
+      if (family.name != name) continue;
+      for (const prometheus::ClientMetric& metric : family.metric) {
+        if ((metric.label.empty() ? "" : metric.label.front().value) != label_value) continue;
+        return family.type == prometheus::MetricType::Histogram ? static_cast<double>(metric.histogram.sample_count)
+                                                                : metric.counter.value;
+      }
+    }
+    ADD_FAILURE() << "no metric " << name << " with label " << label_value;
+    return -1;
+  }
+
+  std::vector<std::unique_ptr<ScriptedServer>> servers_;
+  std::shared_ptr<Link> link_;
+  std::unique_ptr<FanOut> fan_out_;
+};
+
+inline std::string NameOf(const ::testing::TestParamInfo<Discipline>& info) {
+  return std::string(DisciplineName(info.param));
+}
+
+}  // namespace sluice::testing

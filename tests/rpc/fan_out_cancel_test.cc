@@ -27,19 +27,11 @@ constexpr auto kSoon = std::chrono::seconds(5);
 // One call, the budget being full or not, that a cancellation or its deadline meets in one of its states.
 class FanOutCancelTest : public testing::FanOutTest {
  protected:
-  // The budget holds one answer, and its holder is server 0.
-  void StartWithFullBudget(size_t servers) {
-    Start(servers, {.schedule = {.budget_bytes = 1, .stall_timeout = absl::Hours(1)}});
-    server(0).SetPlay(IsReadyAndHolds("holder"));
-    holder_ = CallAsync(Ask(1), {.timeout = absl::Minutes(5)});
-    ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; }));
-    ASSERT_TRUE(server(0).AwaitHolding(1));
-  }
   // Asks the last server alone.
   FanOut::Map<Text> AskLast() {
     return [last = servers_.size() - 1](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker != last) return std::nullopt;
-      return sluice::Ask<Text>(Text(), 10);
+      return sluice::Ask<Text>(Text(), kLargeAnswer);
     };
   }
 
@@ -70,20 +62,13 @@ class FanOutCancelTest : public testing::FanOutTest {
     EXPECT_LT(time, kSoon) << what;
     RecordProperty(what, std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count()));
   }
-
-  void EndHolder() {
-    if (!holder_) return;
-    holder_->call->Cancel();
-    EXPECT_TRUE(holder_->Await());
-  }
-
-  std::unique_ptr<Pending> holder_;
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutCancelTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
 
 TEST_P(FanOutCancelTest, WhatWaitsEndsAtOnceAndIsNotSent) {
-  StartWithFullBudget(2);
+  Start(2, FullBudget());
+  const auto holder = FillBudget(kWholeBudget);
   server(1).SetPlay(Holds("window"));
   // With grants requests leave until the window is full.
   std::vector<std::unique_ptr<Pending>> fillers;
@@ -101,7 +86,8 @@ TEST_P(FanOutCancelTest, WhatWaitsEndsAtOnceAndIsNotSent) {
   EXPECT_LE(server(1).counts().requests, sent);
   for (const auto& filler : fillers) filler->call->Cancel();
   for (const auto& filler : fillers) EXPECT_TRUE(filler->Await());
-  EndHolder();
+  holder->call->Cancel();
+  EXPECT_TRUE(holder->Await());
   EXPECT_TRUE(AwaitIdle());
 }
 
@@ -123,7 +109,8 @@ class FanOutCancelGrantsTest : public FanOutCancelTest {};
 INSTANTIATE_TEST_SUITE_P(By, FanOutCancelGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
 
 TEST_P(FanOutCancelGrantsTest, WhatIsReadyAndHeldBackEndsAtOnceAndAtItsServer) {
-  StartWithFullBudget(2);
+  Start(2, FullBudget());
+  const auto holder = FillBudget(kMostOfBudget);
   server(1).SetPlay(IsReadyAndHolds("held"));
   double ready = Metric("sluice_ready_seconds");
   ExpectPromptEnds([&](absl::Duration timeout) {
@@ -134,7 +121,8 @@ TEST_P(FanOutCancelGrantsTest, WhatIsReadyAndHeldBackEndsAtOnceAndAtItsServer) {
     return pending;
   });
   EXPECT_TRUE(server(1).Await([](const auto& counts) { return counts.cancelled == 2 && counts.open == 0; }));
-  EndHolder();
+  holder->call->Cancel();
+  EXPECT_TRUE(holder->Await());
   EXPECT_TRUE(AwaitIdle());
 }
 
@@ -152,7 +140,8 @@ TEST_P(FanOutCancelGrantsTest, WhatIsGrantedEndsAtOnceAndAtItsServer) {
 }
 
 TEST_P(FanOutCancelGrantsTest, AHeldStreamEndsAtOnce) {
-  StartWithFullBudget(2);
+  Start(2, FullBudget());
+  const auto holder = FillBudget(kMostOfBudget);
   server(1).SetPlay(IsReadyAndHolds("held"));
   double ready = Metric("sluice_ready_seconds");
   ExpectPromptEnds([&](absl::Duration timeout) {
@@ -161,7 +150,8 @@ TEST_P(FanOutCancelGrantsTest, AHeldStreamEndsAtOnce) {
     EXPECT_TRUE(testing::Eventually([&] { return Metric("sluice_ready_seconds") == ready; }));
     return pending;
   });
-  EndHolder();
+  holder->call->Cancel();
+  EXPECT_TRUE(holder->Await());
 }
 
 TEST_P(FanOutCancelTest, AStreamInTheMiddleEndsAtOnce) {

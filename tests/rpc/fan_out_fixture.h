@@ -48,24 +48,27 @@ inline ScriptedServer::Play IsReadyAndHolds(const std::string& value) {
   return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0, .early_headers = true}; };
 }
 
-// A fan-out under way, and how it ended.
+// A fan-out under way, and how it ended. A test that gives up may forget it before that.
 class Pending {
  public:
   FanOut::Done Done() {
-    return [this](FanOutResult result) {
-      result_ = std::move(result);
-      ended_.Notify();  // a second time would be fatal
+    return [end = end_](FanOutResult result) {
+      end->result = std::move(result);
+      end->come.Notify();  // a second time would be fatal
     };
   }
-  bool Await() { return ended_.WaitForNotificationWithTimeout(kPatience); }
-  bool ended() const { return ended_.HasBeenNotified(); }
-  const FanOutResult& result() const { return result_; }
+  bool Await() { return end_->come.WaitForNotificationWithTimeout(kPatience); }
+  bool ended() const { return end_->come.HasBeenNotified(); }
+  const FanOutResult& result() const { return end_->result; }
 
   std::shared_ptr<FanOutCall> call;
 
  private:
-  FanOutResult result_;
-  absl::Notification ended_;
+  struct End {
+    FanOutResult result;
+    absl::Notification come;
+  };
+  const std::shared_ptr<End> end_ = std::make_shared<End>();
 };
 
 inline void ExpectConsistent(const FanOutResult& result) {
@@ -102,11 +105,31 @@ class FanOutTest : public ::testing::TestWithParam<Discipline> {
   }
 
   // Asks the first `asked` workers; each has the replicas.
-  static FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}) {
+  static FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}, int64_t bytes = 10) {
     return [=](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker >= asked) return std::nullopt;
-      return sluice::Ask<Text>(TextOf("what?"), /*bytes=*/10, replicas);
+      return sluice::Ask<Text>(TextOf("what?"), bytes, replicas);
     };
+  }
+  // Lets server 0 have so much of the budget until its call is cancelled, and returns that. Needs a link of FullBudget.
+  // All of it lets no request leave; beside most of it, requests leave with grants, and a large answer is held back.
+  static constexpr int64_t kWholeBudget = 1 << 20;
+  static constexpr int64_t kMostOfBudget = 25'000;
+  static constexpr int64_t kLargeAnswer = 20'000;
+  static Link::Options FullBudget() {
+    return {.schedule = {.stall_timeout = absl::Hours(1)}, .receive_window_bytes = 0};
+  }
+  std::unique_ptr<Pending> FillBudget(int64_t bytes) {
+    server(0).SetPlay(IsReadyAndHolds("holder"));
+    auto holder = CallAsync(
+        [bytes](size_t worker) -> std::optional<sluice::Ask<Text>> {
+          if (worker > 0) return std::nullopt;
+          return sluice::Ask<Text>(Text(), bytes);
+        },
+        {.timeout = absl::Minutes(5)});
+    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; }));
+    EXPECT_TRUE(server(0).AwaitHolding(1));
+    return holder;
   }
   static FanOut::Merge<Text> Ignore() {
     return [](size_t, const Text&) { return absl::OkStatus(); };

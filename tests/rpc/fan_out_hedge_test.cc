@@ -191,13 +191,11 @@ TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
 }
 
 TEST_P(FanOutHedgeGrantsTest, AHedgeIsChargedToTheBudget) {
-  Start(2, {.schedule = {.budget_bytes = 1, .stall_timeout = absl::Hours(1)}});
-  server(0).SetPlay(IsReadyAndHolds("late"));  // granted, and holds the whole budget
-  const auto holder = CallAsync(Ask(1));
-  ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; }));
+  Start(2, FullBudget());
+  const auto holder = FillBudget(kMostOfBudget);
   server(0).SetPlay(Holds("late"));
   server(1).SetPlay(Says({"1"}));
-  const auto hedged = CallAsync(Ask(1, {1}), {.hedge_after = absl::Milliseconds(20)});
+  const auto hedged = CallAsync(Ask(1, {1}, kLargeAnswer), {.hedge_after = absl::Milliseconds(20)});
   ASSERT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1; }));
   ASSERT_TRUE(testing::Eventually([&] { return Metric("sluice_ready_seconds") == 2; })) << "the hedge is ready";
   EXPECT_EQ(link_->State().in_flight_calls, 1);

@@ -20,6 +20,7 @@ std::optional<size_t> FanOutTally::NextAttempt(size_t ask, bool hedge) {
 }
 
 void FanOutTally::OnReady(size_t attempt) {
+  if (!attempts_[attempt].open) return;
   attempts_[attempt].ready = true;
   ++asks_[attempts_[attempt].ask].ready_attempts;
 }

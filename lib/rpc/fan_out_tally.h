@@ -42,6 +42,7 @@ class FanOutTally {
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt]; }
   size_t attempts() const { return attempts_.size(); }
 
+  // Ignored where it has ended: a cancellation may overtake the news.
   void OnReady(size_t attempt);
   // Whether a rival may help an open attempt: the ask is pending, none of its attempts is ready, and a worker was not
   // asked yet.

@@ -119,6 +119,8 @@ void GrantedRpc::Cancel() {
 }
 
 void GrantedRpc::BeReady(bool ok) {
+  // From here on Cancel may ask, on another thread, and the end come on a third one.
+  const std::shared_ptr<void> hold = events_.Hold();
   ready_ = true;
   if (!ok || cancelled_) {
     AskForAnswer();

@@ -26,13 +26,15 @@ namespace sluice {
 // any thread. It lives until OnEnd, which always comes.
 class GrantedRpc {
  public:
-  // Called on the threads that poll the queue, one at a time; OnReady only for held calls that are to be granted.
+  // Called on the threads that poll the queue, one at a time, but that a call which is cancelled may end while OnReady
+  // runs. OnReady only for held calls that are to be granted.
   class Events {
    public:
     virtual ~Events() = default;
     virtual void OnReady() = 0;
     virtual void OnMessage(grpc::ByteBuffer& message) = 0;
-    virtual void OnEnd(const grpc::Status& status) = 0;  // the RPC may be destroyed in it
+    virtual void OnEnd(const grpc::Status& status) = 0;  // the RPC may be destroyed in it, unless somebody holds it
+    virtual std::shared_ptr<void> Hold() = 0;            // keeps the RPC and this alive
   };
 
   // The one message of a unary method or every message of a server-streaming one. `request` and `events` outlive it.

@@ -149,7 +149,7 @@ TEST_P(FanOutRandomTest, EveryFanOutEndsOnceAndNothingIsLeftBehind) {
     callers.emplace_back([this, i] { Caller(seed_ + i, 25); });
   }
   for (std::thread& caller : callers) caller.join();
-  EXPECT_GT(answered_, asked_ / 20) << "a test of something else than failures";
+  EXPECT_GT(answered_, 0) << "of " << asked_;
   EXPECT_TRUE(AwaitIdle());
   for (size_t i = 0; i < kServers; ++i) {
     EXPECT_TRUE(server(i).Await([](const auto& counts) { return counts.open == 0; })) << i;

@@ -75,6 +75,14 @@ TEST(FanOutTallyTest, NoHedgeOfAHedgeWhereARivalIsReady) {
   EXPECT_TRUE(tally.MayHedge(hedge)) << "who was ready has failed";
 }
 
+TEST(FanOutTallyTest, NewsOfAnAttemptThatHasEndedAreIgnored) {
+  FanOutTally tally = Sent({}, {{7, 8}});
+  const size_t hedge = *tally.NextAttempt(0, /*hedge=*/true);
+  EXPECT_EQ(tally.OnFailed(0), Next::kNothing);
+  tally.OnReady(0);
+  EXPECT_TRUE(tally.MayHedge(hedge)) << "nobody is ready";
+}
+
 TEST(FanOutTallyTest, TheFirstToClaimIsTheOneThatCounts) {
   FanOutTally tally = Sent({}, {{7}});
   const size_t hedge = *tally.NextAttempt(0, /*hedge=*/true);

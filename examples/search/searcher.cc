@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
   if (missing > options.fan_out.fail_limit) {
     return absl::UnavailableError(absl::StrCat("no worker serves shard ", absl::StrJoin(map->missing, ", "), "; ",
                                                missing, " missing of ", map->shard_count,
-                                               " shards are more than --fail-limit ", options.fan_out.fail_limit));
+                                               " shards are more than --fail_limit ", options.fan_out.fail_limit));
   }
   options.fan_out.fail_limit -= missing;
   std::unique_ptr<Searcher> searcher(new Searcher(std::move(options), *std::move(map)));

@@ -23,7 +23,8 @@ class WorkerChannels {
     bool held = false;                                      // nothing of an answer may come before it is asked for
     std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: insecure
     int max_response_bytes = 64 << 20;                      // a larger message is an error of its call
-    std::optional<ReceiveWindow> receive_window;            // but over loopback, which passes no port; none: the kernel's
+    // Not used over loopback, which passes no port. None: the kernel's.
+    std::optional<ReceiveWindow> receive_window;
   };
 
   // InvalidArgument for no worker, too many, or an address that is not host:port or a gRPC target such as unix:PATH.

@@ -465,7 +465,8 @@ class MetricsTest(ServingTest):
 
     def test_gauges_while_a_read_waits(self):
         workers = self.start_workers("--think_time", "20s")
-        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--budget", "12000")
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--budget", "12000", "--policy",
+                                           "rolling")
         cat = subprocess.Popen([program("sluice-cat"), "--aggregator", aggregator.addresses[0], "--timeout", "40s",
                                 "data"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: metric(aggregator, "sluice_queued_calls") > 0, "calls to wait")
@@ -481,10 +482,22 @@ class MetricsTest(ServingTest):
         self.assertGreater(metric(aggregator, 'sluice_blocks_total{outcome="cancelled"}'), 0)
         self.assertGreater(metric(aggregator, 'sluice_sru_requests_total{outcome="cancelled"}'), 0)
 
+    def test_gauges_while_workers_think(self):
+        workers = self.start_workers("--think_time", "20s")
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--policy", "grants")
+        cat = subprocess.Popen([program("sluice-cat"), "--aggregator", aggregator.addresses[0], "--block", "0", "data"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: metric(aggregator, "sluice_ungranted_calls") > 1, "requests to be out without a grant")
+        self.assertEqual(metric(aggregator, "sluice_in_flight_calls"), 0)
+        self.assertGreater(metric(aggregator, "sluice_grant_window"), 0)
+        cat.kill()
+        cat.wait()
+        wait_until(lambda: metric(aggregator, "sluice_ungranted_calls") == 0, "the read to be cancelled")
+
     def test_deadlines_of_both_kinds(self):
         workers = self.start_workers("--think_time", "20s")
         aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--budget", "12000",
-                                           "--block_timeout", "300ms")
+                                           "--block_timeout", "300ms", "--policy", "rolling")
         expected = {
             'sluice_timeouts_total{kind="rpc_deadline"}': None,
             'sluice_timeouts_total{kind="queue_deadline"}': None,
@@ -520,7 +533,7 @@ class MetricsTest(ServingTest):
     def test_a_full_queue(self):
         workers = self.start_workers("--think_time", "20s")
         aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--budget", "12000",
-                                           "--queue_limit", "16")
+                                           "--queue_limit", "16", "--policy", "rolling")
         flags = [program("sluice-cat"), "--aggregator", aggregator.addresses[0], "--block", "0", "data"]
         first = subprocess.Popen(flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: metric(aggregator, "sluice_queued_calls") > 0, "calls to wait")

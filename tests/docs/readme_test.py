@@ -25,7 +25,8 @@ def block(language):
 
 
 def linked_files(document):
-    links = re.findall(r"\]\(([^)#]+)", document.read_text())
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)  # in code, brackets are something else
+    links = re.findall(r"\]\(([^)#]+)", prose)
     return [document.parent / link for link in links if "://" not in link]
 
 

@@ -212,7 +212,7 @@ class LostWorkersTest(SearchTest):
         dead.stop()
         strict = self.search([alive, dead], "w0x")
         self.assertEqual(strict.returncode, 1)
-        self.assertIn("no worker serves shard 4, 5; 2 missing of 6 shards are more than --fail-limit 0", strict.stderr)
+        self.assertIn("no worker serves shard 4, 5; 2 missing of 6 shards are more than --fail_limit 0", strict.stderr)
         result, = self.found([alive, dead], "--fail-limit", "2", "w0x", code=3)
         self.assertEqual((result["shard_count"], result["shards_answered"], len(result["missing"])), (6, 4, 2))
         self.assertEqual(len(result["hits"]), 10)
@@ -303,7 +303,7 @@ class BadInputTest(SearchTest):
                 (["--top-k", "0", "w0x"], 2, "top_k: 0 is not from 1 to 1000"),
                 (["--snippet", "5kb", "w0x"], 2, "snippet: 5120 is more than 4096"),
                 (["--policy", "magic", "w0x"], 2, "policy: "),
-                (["--fail-limit", "-1", "w0x"], 2, "--fail-limit"),
+                (["--fail-limit", "-1", "w0x"], 2, "fail_limit: "),
                 (["--timeout", "soon", "w0x"], 2, "timeout: "),
                 (["w0x AND"], 1, "Syntax: <expression> AND <expression>"),
                 (["--fail-limit", "6", "w0x AND"], 1, "Syntax: <expression> AND <expression>"),

@@ -252,10 +252,11 @@ TEST_F(StripeStreamTest, ATimeoutCoversTheWholeRead) {
 
 class FullQueueTest : public ::testing::Test {
  protected:
-  // Segments of two SRUs, which a small budget makes eight calls; the queue holds one of them.
+  // Segments of two SRUs, which a small budget makes eight calls; the queue holds one of them. Rolling: with grants a
+  // call that hangs gives up its place in the window, so that another leaves the queue.
   FullQueueTest()
       : cluster_({.file_bytes = 100000,
-                  .schedule = {.budget_bytes = 5000, .queue_limit = 8},
+                  .schedule = {.discipline = Discipline::kRolling, .budget_bytes = 5000, .queue_limit = 8},
                   .reader = {.segment_bytes = 8192}}) {}
 
   TestCluster cluster_;

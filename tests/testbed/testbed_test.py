@@ -134,18 +134,18 @@ def stragglers(build):
 
 
 def fans_out(build):
-    arguments = "--policy hand-written,default --workers 16 --blocks 5 --clients 2 --quiet".split()
+    arguments = "--policy hand-written,default --workers 16 --blocks 40 --clients 2 --quiet".split()
     by_hand, default = json.loads(finish(start(*arguments, "--build", build, script=_FAN_OUT)))
     for result in (by_hand, default):
-        _check_fan_out(result, calls=2 * 5 * 16)
+        _check_fan_out(result, calls=2 * 40 * 16)
     check(by_hand["switch_drops"] > 0, f"no drops when all answer at once: {by_hand}")
     check(default["switch_drops"] == 0 and default["tcp_timeouts"] == 0, f"a schedule that drops: {default}")
 
 
 def fans_out_to_python(build):
-    arguments = "--server python --workers 8 --blocks 5 --response 200:20000 --unknown-sizes --quiet".split()
+    arguments = "--server python --workers 8 --blocks 40 --response 200:20000 --unknown-sizes --quiet".split()
     arguments += "--think 2,p99=50 --replicas 1 --hedge-after 10".split()
-    _check_fan_out(json.loads(finish(start(*arguments, "--build", build, script=_FAN_OUT))), calls=5 * 8)
+    _check_fan_out(json.loads(finish(start(*arguments, "--build", build, script=_FAN_OUT))), calls=40 * 8)
 
 
 def _check_fan_out(result, calls):

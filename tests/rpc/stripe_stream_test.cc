@@ -264,14 +264,18 @@ class FullQueueTest : public ::testing::Test {
 
 TEST_F(FullQueueTest, IsResourceExhaustedAtOnceAndNothingIsSent) {
   ASSERT_TRUE(cluster_.Read(0).ok());
+  ASSERT_TRUE(cluster_.AwaitIdle());
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
   const auto first = cluster_.reader().Open("data", 0);
   ASSERT_TRUE(first->Next().ok());
   PendingPart waiting(*first);
-  ASSERT_TRUE(testing::Eventually([&] { return cluster_.link().State().waiting_calls > 0; }));
   // What was sent has come in, so that it is not counted later.
-  const int64_t in_flight = cluster_.link().State().in_flight_calls;
-  ASSERT_TRUE(cluster_.worker(0).Await([&](const auto& counts) { return counts.open == in_flight; })) << in_flight;
+  ASSERT_TRUE(testing::Eventually([&] {
+    const ScheduleState state = cluster_.link().State();
+    int open = 0;
+    for (size_t i = 0; i < cluster_.size(); ++i) open += cluster_.worker(i).counts().open;
+    return state.waiting_calls > 0 && open == state.in_flight_calls;
+  }));
   const int before = cluster_.Requests();
   const auto second = Drain(*cluster_.reader().Open("data", 1));
   EXPECT_THAT(second.status, HasCode(absl::StatusCode::kResourceExhausted));

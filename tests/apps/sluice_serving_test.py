@@ -366,7 +366,7 @@ class AggregatorTest(ServingTest):
         aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0")
         cat = subprocess.Popen([program("sluice-cat"), "--aggregator", aggregator.addresses[0], "data"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wait_until(lambda: metric(aggregator, "sluice_in_flight_calls") > 0, "the read to begin")
+        wait_until(lambda: metric(aggregator, "sluice_ungranted_calls") > 0, "the read to begin")
         aggregator.process.send_signal(signal.SIGTERM)
         out, err = cat.communicate(timeout=PATIENCE)
         self.assertEqual((cat.returncode, err), (0, b""))
@@ -379,7 +379,7 @@ class AggregatorTest(ServingTest):
                                            "--sru_timeout", "100s")
         cat = subprocess.Popen([program("sluice-cat"), "--aggregator", aggregator.addresses[0], "data"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        wait_until(lambda: metric(aggregator, "sluice_in_flight_calls") > 0, "the read to begin")
+        wait_until(lambda: metric(aggregator, "sluice_ungranted_calls") > 0, "the read to begin")
         self.assertEqual(aggregator.terminate(), 0)
         cat.communicate(timeout=PATIENCE)
         self.assertEqual(cat.returncode, 1)

@@ -13,8 +13,6 @@ namespace {
 
 constexpr double kMeanWeight = 1.0 / 64;
 constexpr int64_t kReserveShare = 3;
-// Ready answers in stock, so that the link does not wait for one when the times of workers vary.
-constexpr double kStock = 4;
 constexpr double kStraggleFactor = 2;
 
 int64_t HeaderCost(const LinkProfile& profile) {
@@ -30,11 +28,11 @@ GrantWindow::GrantWindow(const LinkSchedule::Options& options)
       drain_time_(DrainTime(options.profile)),
       straggle_after_(std::max(absl::ToChronoNanoseconds(options.stall_timeout), drain_time_)) {}
 
-int64_t GrantWindow::Requests(int64_t budget_bytes) const {
+int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
   const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
   if (!known_) return most;
   const double thinking = std::ceil(ready_latency_ns_ * bytes_per_ns_ / answer_bytes_);
-  return static_cast<int64_t>(std::min(thinking + kStock, static_cast<double>(most)));
+  return static_cast<int64_t>(std::min(thinking + stock, static_cast<double>(most)));
 }
 
 void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes) {

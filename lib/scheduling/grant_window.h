@@ -19,7 +19,11 @@ class GrantWindow {
  public:
   explicit GrantWindow(const LinkSchedule::Options& options);
 
-  int64_t Requests(int64_t budget_bytes) const;
+  int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
+
+  // While nothing is ready and nothing granted: those in stock would only be in the way of the first answer, at the
+  // aggregator and at hosts with many workers. They leave with the first grant.
+  int64_t FirstRequests(int64_t budget_bytes) const { return Window(budget_bytes, 0); }
 
   // What is out for so long is a straggler: twice the mean, and never less than what a full buffer makes anyone wait.
   std::chrono::nanoseconds StraggleAfter() const { return straggle_after_; }
@@ -31,6 +35,11 @@ class GrantWindow {
   void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes);
 
  private:
+  // Ready answers in stock, so that the link does not wait for one when the times of workers vary.
+  static constexpr double kStock = 4;
+
+  int64_t Window(int64_t budget_bytes, double stock) const;
+
   const double bytes_per_ns_;
   const int64_t header_bytes_;
   const std::chrono::nanoseconds drain_time_;

@@ -218,8 +218,10 @@ bool ScheduleMachine::MayAsk() const {
   const int64_t young_calls = sent_.size() - sent_.stragglers();
   // Nothing else would let it go but a straggler, however small the budget is.
   if (young_calls == 0 && budget_.idle()) return true;
-  return young_calls + blocks_.calls(Phase::kReady) < window_.Requests(budget_.bytes()) &&
-         budget_.HasRoom(window_.HeaderBytes(sent_.size() + 1));
+  const int64_t ready_calls = blocks_.calls(Phase::kReady);
+  const bool first = ready_calls == 0 && budget_.idle();
+  const int64_t window = first ? window_.FirstRequests(budget_.bytes()) : window_.Requests(budget_.bytes());
+  return young_calls + ready_calls < window && budget_.HasRoom(window_.HeaderBytes(sent_.size() + 1));
 }
 
 // The oldest block with a ready answer first. Beside the grants there is room for the headers of a full window, not

@@ -38,6 +38,14 @@ TEST(RequestsTest, CoversTheTimeThatWorkersThinkAndAStock) {
   EXPECT_EQ(rounded_up.Requests(1'000'000), 21 + 4);
 }
 
+TEST(RequestsTest, TheFirstOnesAreThoseThatTheLinkNeeds) {
+  GrantWindow window(TestOptions());
+  EXPECT_EQ(window.FirstRequests(57'600), 100);
+  window.Observe(20ms, 1000);
+  EXPECT_EQ(window.FirstRequests(1'000'000), 20);
+  EXPECT_EQ(window.FirstRequests(9 * 3 * 192), 9);
+}
+
 TEST(RequestsTest, NeverMoreThanTheBudgetHasRoomForTheirHeaders) {
   GrantWindow window(TestOptions());
   window.Observe(20ms, 1000);

@@ -169,6 +169,16 @@ TEST(GrantsReadyTest, TheWindowFollowsTheTimeToReady) {
   EXPECT_EQ(link.state().grant_window, 11);
 }
 
+TEST(GrantsReadyTest, TheStockLeavesWithTheFirstGrant) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {1000});
+  link.Ready(At(7ms), 0);
+  link.Finish(At(8ms), 0);
+  EXPECT_EQ(link.Submit(At(9ms), Calls(20, 1000)).size(), 7);
+  EXPECT_EQ(link.state().grant_window, 7 + 4);
+  EXPECT_THAT(link.Ready(At(10ms), 1), ElementsAre("grant 1", "send 8", "send 9", "send 10", "send 11", "send 12"));
+}
+
 TEST(GrantsReadyTest, OnceAndOnlyForWhatIsOut) {
   LinkSchedule::Options options = GrantsOptions();
   options.budget_bytes = 600;  // a window of one

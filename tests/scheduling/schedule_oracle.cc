@@ -247,7 +247,7 @@ void ScheduleOracle::CheckIdle() {
     Expect(block.deadline > now_ && !block.cancelled, "a call waits in a block that is over");
     if (!std::exchange(first_waiting, false)) continue;
     const Call& head = calls_.at(block.waiting.front());
-    if (granting() ? !MayAsk() : !Fits(CostOf(head))) continue;
+    if (granting() ? !MustAsk() : !Fits(CostOf(head))) continue;
     const bool not_its_turn = CallsIn(Call::kInFlight) != block.out;
     const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
     Expect(options_.discipline == Discipline::kBatches && (not_its_turn || not_its_slot), "a call waits for nothing");
@@ -343,6 +343,14 @@ bool ScheduleOracle::MayAsk() const {
   const int64_t young = CallsIn(Call::kSent) - stragglers_;
   if (young == 0 && InFlightBytes() == 0) return true;
   return young + CallsIn(Call::kReady) < window_ && InFlightBytes() + HeaderBytes() + HeaderCost() <= budget_;
+}
+
+// While nothing is ready and nothing granted, the requests in stock may wait.
+bool ScheduleOracle::MustAsk() const {
+  constexpr int64_t kStock = 4;
+  const int64_t young = CallsIn(Call::kSent) - stragglers_;
+  const bool first = CallsIn(Call::kReady) == 0 && InFlightBytes() == 0;
+  return MayAsk() && (!first || young == 0 || young + kStock < window_);
 }
 
 int64_t ScheduleOracle::CostOf(const Call& call) const {

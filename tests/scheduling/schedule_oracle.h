@@ -89,6 +89,7 @@ class ScheduleOracle {
   bool granting() const { return options_.discipline == Discipline::kGrants; }
   int64_t CallsIn(int phase) const;
   bool MayAsk() const;
+  bool MustAsk() const;
   bool Fits(int64_t cost) const;
   int64_t CostOf(const Call& call) const;
   int64_t HeaderCost() const {

@@ -73,7 +73,8 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
 
   CallRequest Request() {
     return {.response_bytes = std::min(spec_.response_bytes + kRpcOverheadBytes, kMaxResponseBytes),
-            .tag = ScheduledCall::tag()};
+            .tag = ScheduledCall::tag(),
+            .estimated = spec_.estimated};
   }
 
   absl::Status AddTo(BlockId block) {
@@ -85,18 +86,17 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
 
   void CancelIfSent() { link().CancelCall(id_); }
 
-  void Send(CallId id) override {
+  void Send(CallId id, bool held) override {
     id_ = id;
     sent_ = Now();
     metrics().ObserveQueueWait(absl::FromChrono(sent_ - submitted_));
-    const bool held = link().options().discipline == Discipline::kGrants;
     rpc_ = spec_.server_streaming ? GrantedRpc::ServerStreaming(*this, held) : GrantedRpc::Unary(*this, held);
     const auto timeout = absl::ToChronoNanoseconds(spec_.timeout);
     rpc_->context().set_deadline(After(std::min<TimePoint::duration>(timeout, group_.deadline_ - sent_)));
     if (spec_.metadata != nullptr) {
       for (const auto& [key, value] : *spec_.metadata) rpc_->context().AddMetadata(key, value);
     }
-    rpc_->Prepare(*spec_.stub, spec_.method, spec_.request, link().completion_queue());
+    rpc_->Prepare(spec_.channels->stub(spec_.worker, held), spec_.method, spec_.request, link().completion_queue());
     prepared_ = true;
     if (aborted_) rpc_->Cancel();
     if (group_.handlers_.on_sent) group_.handlers_.on_sent(spec_.tag);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "lib/rpc/link_driver.h"
+#include "lib/rpc/worker_channels.h"
 
 namespace sluice {
 
@@ -26,11 +26,13 @@ inline constexpr int64_t kRpcOverheadBytes = 128;
 
 // One call of a group, as raw bytes.
 struct GroupCall {
-  grpc::GenericStub* stub = nullptr;  // outlives the group
-  std::string method;                 // "/package.Service/Method"
+  const WorkerChannels* channels = nullptr;  // outlive the group
+  size_t worker = 0;
+  std::string method;  // "/package.Service/Method"
   bool server_streaming = false;
   grpc::ByteBuffer request;
   int64_t response_bytes = 0;  // of the answer's message, of all of a stream, as expected
+  bool estimated = false;      // nobody said so; its worker may know better
   // Sent with the request; outlives the group.
   const std::vector<std::pair<std::string, std::string>>* metadata = nullptr;
   absl::Duration timeout;  // from sending to the answer

@@ -46,7 +46,7 @@ absl::Status FanOut::Validate(const Options& options) {
 absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  WorkerChannels channels(options.workers, {.held = link->schedule_options().discipline == Discipline::kGrants,
+  WorkerChannels channels(options.workers, {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
                                             .credentials = options.credentials,
                                             .max_response_bytes = options.max_response_bytes,
                                             .receive_window = link->receive_window()});

@@ -120,11 +120,13 @@ GroupCall FanOutRun::CallFor(size_t attempt) {
   const WorkerAsk& ask = spec_.asks[made.ask];
   std::optional<int64_t> bytes = ask.response_bytes;
   if (!bytes.has_value()) bytes = history_->ResponseBytes();
-  return {.stub = &core_.channels().stub(made.worker),
+  return {.channels = &core_.channels(),
+          .worker = made.worker,
           .method = spec_.method,
           .server_streaming = spec_.server_streaming,
           .request = ask.request,
           .response_bytes = bytes.value_or(core_.link().options().profile.buffer_bytes / kFirstAnswerShare),
+          .estimated = !ask.response_bytes.has_value(),
           .metadata = &spec_.options.metadata,
           .timeout = absl::InfiniteDuration(),
           .tag = attempt,

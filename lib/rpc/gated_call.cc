@@ -101,7 +101,7 @@ void GatedCall::End(grpc::StatusCode code) {
 }
 
 // After Proceed the RPC may end, and this with it, at any moment.
-void GatedCall::Send(CallId id) {
+void GatedCall::Send(CallId id, bool /*held*/) {
   grpc::experimental::InterceptorBatchMethods* const operations = operations_;
   id_ = id;
   sent_at_ = Now();

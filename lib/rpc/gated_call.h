@@ -40,7 +40,7 @@ class GatedCall final : public ScheduledCall, public std::enable_shared_from_thi
   // The RPC has ended. Gives back what it held, once. Not from two threads at a time.
   void End(grpc::StatusCode code);
 
-  void Send(CallId id) override;
+  void Send(CallId id, bool held) override;
   void Grant() override {}  // not without grants
   void EndUnsent(absl::Status reason) override;
   void Abort() override {}  // it is gRPC that was cancelled

@@ -159,7 +159,10 @@ void LinkDriver::Apply(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     switch (action.kind) {
       case Action::Kind::kSend:
-        CallOf(action).Send(action.call);
+        CallOf(action).Send(action.call, options_.discipline == Discipline::kGrants);
+        break;
+      case Action::Kind::kSendGranted:
+        CallOf(action).Send(action.call, false);
         break;
       case Action::Kind::kGrant:
         CallOf(action).Grant();

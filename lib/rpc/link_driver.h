@@ -27,8 +27,8 @@ namespace sluice {
 class ScheduledCall {
  public:
   virtual ~ScheduledCall() = default;
-  virtual void Send(CallId id) = 0;
-  virtual void Grant() = 0;                         // grants: after LinkDriver::Ready
+  virtual void Send(CallId id, bool held) = 0;      // held: its answer waits at the worker for a Grant
+  virtual void Grant() = 0;                         // after LinkDriver::Ready
   virtual void EndUnsent(absl::Status reason) = 0;  // ended; Finish must not follow
   virtual void Abort() = 0;
   // Keeps the call alive while a Grant or an Abort is on its way to it: another thread may end it meanwhile.

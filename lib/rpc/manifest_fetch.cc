@@ -53,7 +53,8 @@ void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
     request.set_worker(worker_);
     request.set_offset(offset);
     request.set_length(static_cast<uint32_t>(std::min(range_bytes_, end - offset)));
-    calls.push_back({.stub = &core_.channels().stub(worker_),
+    calls.push_back({.channels = &core_.channels(),
+                     .worker = worker_,
                      .method = "/sluice.v1.SruService/ReadManifest",
                      .request = Serialize(request),
                      .response_bytes = request.length(),

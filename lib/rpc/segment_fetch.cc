@@ -92,7 +92,8 @@ GroupCall SegmentFetch::CallFor(Range range) {
   request.set_offset(spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset);
   request.set_length(range.length);
   ranges_.push_back(range);
-  return {.stub = &core_.channels().stub(WorkerFor(range)),
+  return {.channels = &core_.channels(),
+          .worker = WorkerFor(range),
           .method = "/sluice.v1.SruService/ReadSru",
           .request = Serialize(request),
           .response_bytes = range.length,

@@ -40,7 +40,7 @@ bool IsLoopback(absl::string_view address) {
   return false;
 }
 
-grpc::ChannelArguments WorkerArguments(const WorkerChannels::Options& options) {
+grpc::ChannelArguments WorkerArguments(const WorkerChannels::Options& options, bool held) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_response_bytes);
   // Retries go through the schedule; one that gRPC makes by itself would add its answer to what is in flight.
@@ -49,7 +49,7 @@ grpc::ChannelArguments WorkerArguments(const WorkerChannels::Options& options) {
   // is set instead: to the least that gRPC takes, the five bytes before a message, so that an answer waits at its
   // worker; or to the largest answer that is ever asked for.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, options.held ? 5 : 4 << 20);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, held ? 5 : 4 << 20);
   // A worker that is back is used again within seconds, not after gRPC's two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
@@ -82,14 +82,17 @@ absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses)
 
 WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, const Options& options) {
   const auto credentials = options.credentials ? options.credentials : grpc::InsecureChannelCredentials();
-  const grpc::ChannelArguments local = WorkerArguments(options);
-  grpc::ChannelArguments remote = local;
-  if (options.receive_window.has_value()) BoundReceiveWindow(*options.receive_window, remote);
-  for (const std::string& address : addresses) {
-    const grpc::ChannelArguments& arguments = IsLoopback(address) ? local : remote;
+  const auto connection = [&](const std::string& address, bool held) {
+    grpc::ChannelArguments arguments = WorkerArguments(options, held);
+    if (options.receive_window.has_value() && !IsLoopback(address)) {
+      BoundReceiveWindow(*options.receive_window, arguments);
+    }
     auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
-    auto stub = std::make_unique<grpc::GenericStub>(channel);
-    workers_.push_back({address, std::move(channel), std::move(stub)});
+    return Connection{channel, std::make_unique<grpc::GenericStub>(channel)};
+  };
+  for (const std::string& address : addresses) {
+    workers_.push_back({address, connection(address, false), {}});
+    if (options.may_hold) workers_.back().held = connection(address, true);
   }
 }
 
@@ -98,12 +101,12 @@ std::vector<size_t> WorkerChannels::Connect(absl::Duration timeout) const {
   const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(std::min(timeout, kLongest));
   for (size_t first = 0; first < size() && std::chrono::system_clock::now() < deadline; first += kHandshakesAtOnce) {
     const size_t end = std::min(first + kHandshakesAtOnce, size());
-    for (size_t i = first; i < end; ++i) workers_[i].channel->GetState(/*try_to_connect=*/true);
-    for (size_t i = first; i < end; ++i) AwaitHandshake(*workers_[i].channel, deadline);
+    for (size_t i = first; i < end; ++i) workers_[i].first_used().GetState(/*try_to_connect=*/true);
+    for (size_t i = first; i < end; ++i) AwaitHandshake(workers_[i].first_used(), deadline);
   }
   std::vector<size_t> unconnected;
   for (size_t i = 0; i < size(); ++i) {
-    if (workers_[i].channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) unconnected.push_back(i);
+    if (workers_[i].first_used().GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) unconnected.push_back(i);
   }
   return unconnected;
 }

@@ -16,11 +16,12 @@
 
 namespace sluice {
 
-// One channel to each worker, in the order of the stripe. One a BlockReader. Thread-safe after creation.
+// One channel to each worker, in the order of the stripe, and with grants a second one for answers that are held. They
+// connect when they are first used. One a BlockReader or FanOut. Thread-safe after creation.
 class WorkerChannels {
  public:
   struct Options {
-    bool held = false;                                      // nothing of an answer may come before it is asked for
+    bool may_hold = false;                                  // answers may have to wait at their workers
     std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: insecure
     int max_response_bytes = 64 << 20;                      // a larger message is an error of its call
     // Not used over loopback, which passes no port. None: the kernel's.
@@ -36,18 +37,27 @@ class WorkerChannels {
 
   size_t size() const { return workers_.size(); }
   const std::string& address(size_t worker) const { return workers_[worker].address; }
-  grpc::GenericStub& stub(size_t worker) const { return *workers_[worker].stub; }
+  // Held: nothing of an answer comes before it is asked for. Only where calls may be.
+  grpc::GenericStub& stub(size_t worker, bool held) const {
+    return held ? *workers_[worker].held.stub : *workers_[worker].open.stub;
+  }
 
-  // Connects to all of them, a few at a time: the handshakes of a thousand workers at once would overflow the very
-  // buffer that the schedule protects. Returns the workers that are not connected when the time is over; those are
-  // connected when they are first called.
+  // Connects to all of them, over the channels for held answers if there are any, a few at a time: the handshakes of a
+  // thousand workers at once would overflow the very buffer that the schedule protects. Returns the workers that are
+  // not connected when the time is over; those are connected when they are first called.
   std::vector<size_t> Connect(absl::Duration timeout) const;
 
  private:
-  struct Worker {
-    std::string address;
+  struct Connection {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<grpc::GenericStub> stub;
+  };
+  struct Worker {
+    std::string address;
+    Connection open;
+    Connection held;  // null unless calls may be
+
+    grpc::Channel& first_used() const { return held.channel ? *held.channel : *open.channel; }
   };
 
   std::vector<Worker> workers_;

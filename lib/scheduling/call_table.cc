@@ -23,6 +23,7 @@ void CallTable::Release(Call& call) {
   call.phase = Call::Phase::kFree;
   call.block = nullptr;
   call.aborted = false;
+  call.cost_bytes = 0;
   free_.push_front(call);
 }
 

@@ -29,6 +29,7 @@ struct Call : ListHook, SentHook, StallHook {
 
   CallId id;
   Phase phase = Phase::kFree;
+  bool estimated = false;     // its size is a guess
   bool opens_slot = false;    // batches: the first call of its batch
   bool straggles = false;     // grants, sent: for too long to count in the window
   bool aborted = false;       // the caller was told; its OnFinished is all that is missing

@@ -14,6 +14,9 @@
 namespace sluice {
 namespace {
 
+// Grants: what may be out with its grant before it is ready. Stragglers among it hold no more of the budget than that.
+constexpr int64_t kGrantedAtOnceShare = 3;
+
 absl::Status CheckSize(int64_t response_bytes) {
   if (response_bytes >= 0 && response_bytes <= kMaxResponseBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -209,9 +212,15 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
 }
 
 bool ScheduleMachine::MayLeave(QueuedBlock& block) {
-  if (granting_) return MayAsk();
+  if (granting_) return MayGoGranted(block.waiting.front()) || MayAsk();
   if (batched_ && !slots_.MayLeave(block, now_)) return false;
   return budget_.HasRoom(block.waiting.front().cost_bytes) || budget_.idle();
+}
+
+// A grant costs a round trip and a packet, and is for choosing among more than the link can take.
+bool ScheduleMachine::MayGoGranted(const Call& call) const {
+  return !call.estimated && asked_bytes_ <= budget_.bytes() / kGrantedAtOnceShare &&
+         budget_.HasRoom(call.cost_bytes + window_.HeaderBytes(sent_.size()));
 }
 
 bool ScheduleMachine::MayAsk() const {
@@ -239,16 +248,19 @@ void ScheduleMachine::Grant(std::vector<Action>& actions) {
   }
 }
 
-void ScheduleMachine::SetSize(Call& call, int64_t response_bytes) const {
+void ScheduleMachine::SetSize(Call& call, int64_t response_bytes) {
+  asked_bytes_ -= call.cost_bytes;
   // An empty answer still costs a packet.
   call.answer_bytes = BufferCostBytes(options_.profile, std::clamp<int64_t>(response_bytes, 1, kMaxResponseBytes));
   call.cost_bytes = std::min(call.answer_bytes, most_cost_bytes_);
+  asked_bytes_ += call.cost_bytes;
 }
 
 CallId ScheduleMachine::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot) {
   Call& call = calls_.Acquire();
   call.tag = request.tag;
   SetSize(call, request.response_bytes);
+  call.estimated = request.estimated;
   call.opens_slot = opens_slot;
   blocks_.Push(block, call, Phase::kWaiting);
   ++submitted_calls_;
@@ -269,15 +281,18 @@ void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRe
 
 void ScheduleMachine::Send(QueuedBlock& block, std::vector<Action>& actions) {
   Call& call = block.waiting.front();
-  if (granting_) {
+  const bool granted = granting_ && MayGoGranted(call);
+  if (granting_ && !granted) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now_);
   } else {
     blocks_.Move(call, Phase::kInFlight);
     Charge(call);
   }
+  // The worker may think about it for as long as it likes.
+  if (granted) stall_timers_.Stop(call);
   if (batched_) slots_.Left(block, call, now_);
-  actions.push_back({Action::Kind::kSend, call.id, call.tag});
+  actions.push_back({granted ? Action::Kind::kSendGranted : Action::Kind::kSend, call.id, call.tag});
 }
 
 void ScheduleMachine::CancelWaiting(Call& call, std::vector<Action>& actions) {
@@ -297,8 +312,7 @@ void ScheduleMachine::EndWaiting(QueuedBlock& block, Action::Kind kind, std::vec
 void ScheduleMachine::EndWaiting(Call& call, Action::Kind kind, std::vector<Action>& actions) {
   blocks_.Take(call);
   actions.push_back({kind, call.id, call.tag});
-  calls_.Release(call);
-  ++ended_calls_;
+  End(call);
 }
 
 void ScheduleMachine::AbortAll(CallList& calls, std::vector<Action>& actions) {
@@ -321,9 +335,14 @@ void ScheduleMachine::EndOut(Call& call, CallEnd end) {
   if (call.phase == Phase::kSent) ChargeHeaders(call);
   Uncharge(call, end);
   blocks_.Take(call);
+  End(call);
+  RemoveIfEnded(block);
+}
+
+void ScheduleMachine::End(Call& call) {
+  asked_bytes_ -= call.cost_bytes;
   calls_.Release(call);
   ++ended_calls_;
-  RemoveIfEnded(block);
 }
 
 void ScheduleMachine::Charge(Call& call) {
@@ -363,6 +382,7 @@ void ScheduleMachine::Check() const {
   assert(budget_.in_flight_bytes() >= 0);
   assert(out_calls > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
   assert((blocks_.size() == 0) == (waiting_calls() + out_calls == 0));
+  assert(asked_bytes_ >= 0 && (asked_bytes_ == 0) == (blocks_.size() == 0));
 }
 
 }  // namespace sluice

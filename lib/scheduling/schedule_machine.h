@@ -47,9 +47,10 @@ class ScheduleMachine {
   void Admit(std::vector<Action>& actions);
 
   bool MayLeave(QueuedBlock& block);
+  bool MayGoGranted(const Call& call) const;
   bool MayAsk() const;
   void Grant(std::vector<Action>& actions);
-  void SetSize(Call& call, int64_t response_bytes) const;
+  void SetSize(Call& call, int64_t response_bytes);
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot);
   void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls);
   void Send(QueuedBlock& block, std::vector<Action>& actions);
@@ -59,6 +60,7 @@ class ScheduleMachine {
   void AbortAll(CallList& calls, std::vector<Action>& actions);
   void Abort(Call& call, std::vector<Action>& actions);
   void EndOut(Call& call, CallEnd end);
+  void End(Call& call);
   void Charge(Call& call);
   void ChargeHeaders(Call& call);
   void Uncharge(Call& call, CallEnd end);
@@ -81,6 +83,7 @@ class ScheduleMachine {
   GrantWindow window_;
   SentCalls sent_;
   StallTimers stall_timers_;
+  int64_t asked_bytes_ = 0;  // what all calls that have not ended cost together
 
   int64_t submitted_calls_ = 0;
   int64_t ended_calls_ = 0;

@@ -88,7 +88,8 @@ class CallGroupTest : public ::testing::Test {
     request.set_file("data");
     request.set_worker(static_cast<uint32_t>(worker));
     request.set_length(kBytes);
-    return {.stub = &channels_->stub(worker),
+    return {.channels = channels_.get(),
+            .worker = worker,
             .method = "/sluice.v1.SruService/ReadSru",
             .request = Serialize(request),
             .response_bytes = kBytes,

@@ -320,6 +320,20 @@ TEST_P(FanOutTest, AFullQueueIsResourceExhausted) {
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(2), Ignore()).status.ok());
 }
 
+TEST_P(FanOutTest, SmallAnswersOfWhichTheSizeIsKnownNeedNoGrant) {
+  Start(2);
+  for (size_t i = 0; i < 2; ++i) server(i).SetPlay(testing::IsReadyAndHolds("x"));
+  const auto pending = CallAsync(Ask(2, {}, /*bytes=*/1000));
+  ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 2; }));
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  ASSERT_TRUE(server(1).AwaitHolding(1));
+  server(0).Release();
+  server(1).Release();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(Metric("sluice_ready_seconds"), 0);
+}
+
 TEST_P(FanOutTest, LearnsHowLargeTheAnswersOfAMethodAre) {
   Start(8);
   for (size_t i = 0; i < 8; ++i) server(i).SetPlay(Says({std::string(10'000, 'x')}));

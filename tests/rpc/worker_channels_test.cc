@@ -55,7 +55,7 @@ class ConnectTest : public ::testing::Test {
 TEST_F(ConnectTest, ConnectsToAllWorkersThatAreThere) {
   TestWorker a(folder_.path());
   TestWorker b(folder_.path());
-  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, {.held = true}).Connect(testing::kPatience), IsEmpty());
+  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, {.may_hold = true}).Connect(testing::kPatience), IsEmpty());
 }
 
 TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
@@ -63,7 +63,7 @@ TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
   SilentListener gone;
   gone.Close();
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({gone.address(), there.address(), gone.address()}, {.held = false});
+  const WorkerChannels channels({gone.address(), there.address(), gone.address()}, {.may_hold = false});
   EXPECT_THAT(channels.Connect(testing::kPatience), ElementsAre(0, 2));
   EXPECT_LT(std::chrono::steady_clock::now() - started, absl::ToChronoMilliseconds(testing::kPatience / 2));
 }
@@ -72,7 +72,7 @@ TEST_F(ConnectTest, GivesUpOnAListenerThatNeverAnswersTheHandshakeWhenTheTimeIsO
   TestWorker there(folder_.path());
   SilentListener silent;
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({silent.address(), there.address()}, {.held = false});
+  const WorkerChannels channels({silent.address(), there.address()}, {.may_hold = false});
   EXPECT_THAT(channels.Connect(absl::Milliseconds(500)), ElementsAre(0));
   const auto elapsed = std::chrono::steady_clock::now() - started;
   EXPECT_GE(elapsed, std::chrono::milliseconds(500));
@@ -84,7 +84,7 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
   SilentListener last;
   std::vector<std::string> addresses(16, silent.address());
   addresses.push_back(last.address());
-  const WorkerChannels channels(addresses, {.held = false});
+  const WorkerChannels channels(addresses, {.may_hold = false});
   EXPECT_EQ(channels.Connect(absl::Milliseconds(300)).size(), addresses.size());
   EXPECT_TRUE(silent.HasConnection());
   EXPECT_FALSE(last.HasConnection());
@@ -92,7 +92,7 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
 
 TEST_F(ConnectTest, TakesATimeWithoutEnd) {
   TestWorker there(folder_.path());
-  EXPECT_THAT(WorkerChannels({there.address()}, {.held = false}).Connect(absl::InfiniteDuration()), IsEmpty());
+  EXPECT_THAT(WorkerChannels({there.address()}, {.may_hold = false}).Connect(absl::InfiniteDuration()), IsEmpty());
 }
 
 }  // namespace

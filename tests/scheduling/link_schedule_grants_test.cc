@@ -144,6 +144,44 @@ TEST(GrantsTest, PacketBufferKeepsAFrameForEachHeader) {
   EXPECT_EQ(link.Submit(At(0ms), Calls(20, 1000)).size(), 4);
 }
 
+TEST(GrantsAtOnceTest, RequestsLeaveWithTheirGrantsWhereAllFitsAThirdOfTheBudget) {
+  ScheduleDriver link(GrantsOptions());
+  link.SizesAreCertain();
+  EXPECT_THAT(link.Submit(At(0ms), {1000, 1000, 1000}),
+              ElementsAre("send granted 0", "send granted 1", "send granted 2"));
+  EXPECT_EQ(link.state().in_flight_bytes, 3000);
+  EXPECT_EQ(link.state().ungranted_calls, 0);
+  EXPECT_THAT(link.Submit(At(1ms), {1000}), ElementsAre("send 3"));
+  EXPECT_THAT(link.Ready(At(2ms), 3), ElementsAre("grant 3"));
+  link.Finish(At(3ms), 0);
+  EXPECT_THAT(link.Submit(At(3ms), {300}), ElementsAre("send granted 4")) << "3000 and 1000 are not asked for any more";
+}
+
+TEST(GrantsAtOnceTest, WhatWaitsIsAskedForToo) {
+  LinkSchedule::Options options = GrantsOptions();
+  options.budget_bytes = 3000;  // a window of 5
+  ScheduleDriver link(options);
+  link.SizesAreCertain();
+  EXPECT_EQ(link.Submit(At(0ms), Calls(6, 1000)),
+            (ScheduleDriver::Words{"send 0", "send 1", "send 2", "send 3", "send 4"}));
+}
+
+TEST(GrantsAtOnceTest, AGuessWaitsForWhatItsWorkerSays) {
+  ScheduleDriver link(GrantsOptions());
+  EXPECT_THAT(link.Submit(At(0ms), {1000}), ElementsAre("send 0"));
+}
+
+TEST(GrantsAtOnceTest, WorkersMayThinkForAsLongAsTheyLike) {
+  ScheduleDriver link(GrantsOptions());
+  link.SizesAreCertain();
+  link.Submit(At(0ms), {1000});
+  EXPECT_EQ(link.next_timer(), TimePoint::max());
+  EXPECT_THAT(link.Timer(At(10'000ms)), IsEmpty());
+  EXPECT_EQ(link.state().in_flight_bytes, 1000);
+  EXPECT_THAT(link.Finish(At(10'001ms), 0), IsEmpty());
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
 TEST(GrantsReadyTest, AnnouncedSizeTakesThePlaceOfTheOneExpected) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {9000, 9000});

@@ -144,7 +144,9 @@ class Simulation {
   void Follow(const Action& action) {
     switch (action.kind) {
       case Action::Kind::kSend:
-        return StartCall(action.tag);
+        return StartCall(action.tag, options_.discipline == Discipline::kGrants);
+      case Action::Kind::kSendGranted:
+        return StartCall(action.tag, false);
       case Action::Kind::kGrant:
         answers_.at(action.tag).lost = Chance(4);
         return StartAnswer(action.tag, nanoseconds(0));
@@ -171,6 +173,7 @@ class Simulation {
     for (CallRequest& call : calls) {
       call.response_bytes = Chance(30) ? Between(0, Chance(10) ? 2 * buffer_bytes_ : size) : size;
       call.tag = answers_.size();
+      call.estimated = Chance(50);
       answers_.push_back({.payload_bytes = call.response_bytes});
     }
     const TimePoint deadline = Chance(30) ? TimePoint::max() : now_ + nanoseconds(1) + RandomTime(60);
@@ -221,13 +224,13 @@ class Simulation {
        [&] { oracle_.BudgetSet(bytes); });
   }
 
-  // The request is out: the answer, or its headers where there are grants, reach the port after the round trip and the
+  // The request is out: the answer, or its headers where it is held, reach the port after the round trip and the
   // worker's time, or the call fails first.
-  void StartCall(uint64_t tag) {
+  void StartCall(uint64_t tag, bool held) {
     answers_.at(tag).sent = true;
     const nanoseconds think = RandomTime(Chance(20) ? 20 : 1);
     if (Chance(8)) Later(RandomTime(20), [this, tag] { Abort(tag); });
-    if (options_.discipline != Discipline::kGrants) return StartAnswer(tag, think);
+    if (!held) return StartAnswer(tag, think);
     Later(Rtt() + think, [this, tag] { SendHeaders(tag); });
   }
 
@@ -318,7 +321,8 @@ class Simulation {
     const ScheduleOracle::Call call = oracle_.call(tag);
     const ScheduleOracle::Block& block = oracle_.blocks().at(call.block);
     if (answers_.at(tag).attempts == 3 || Chance(30)) return;
-    const CallRequest retry{.response_bytes = Between(0, buffer_bytes_), .tag = answers_.size()};
+    const CallRequest retry{
+        .response_bytes = Between(0, buffer_bytes_), .tag = answers_.size(), .estimated = Chance(50)};
     answers_.push_back({.payload_bytes = retry.response_bytes, .attempts = answers_.at(tag).attempts + 1});
     Do(
         [&](TimePoint now, std::vector<Action>& actions) {

@@ -19,16 +19,20 @@ inline TimePoint At(std::chrono::nanoseconds since_start) {
 }
 
 // A schedule whose calls have the tags 0, 1, 2 … in the order of their submission, and whose events return their
-// actions in words: "send 0", "expire 1", "drop 2", "abort 3". One thread.
+// actions in words: "send 0", "expire 1", "drop 2", "abort 3". With grants, answers are held: their sizes are
+// estimates, unless the test says that they are certain. One thread.
 class ScheduleDriver {
  public:
   using Words = std::vector<std::string>;
 
   explicit ScheduleDriver(const LinkSchedule::Options& options) : schedule_(*LinkSchedule::Create(options)) {}
 
+  // Of calls from now on.
+  void SizesAreCertain() { estimated_ = false; }
+
   Words Submit(TimePoint now, const std::vector<int64_t>& sizes, TimePoint deadline = TimePoint::max()) {
     std::vector<CallRequest> calls;
-    for (const int64_t size : sizes) calls.push_back({.response_bytes = size, .tag = next_tag_++});
+    for (const int64_t size : sizes) calls.push_back(Request(size));
     std::vector<Action> actions;
     const absl::StatusOr<BlockId> block = schedule_.Submit(now, calls, deadline, actions);
     EXPECT_TRUE(block.ok()) << block.status();
@@ -38,10 +42,10 @@ class ScheduleDriver {
 
   Words Add(TimePoint now, BlockId block, int64_t size) {
     std::vector<Action> actions;
-    const uint64_t tag = next_tag_++;
-    const absl::StatusOr<CallId> call = schedule_.Add(now, block, {.response_bytes = size, .tag = tag}, actions);
+    const CallRequest request = Request(size);
+    const absl::StatusOr<CallId> call = schedule_.Add(now, block, request, actions);
     EXPECT_TRUE(call.ok()) << call.status();
-    calls_[tag] = call.value_or(CallId());
+    calls_[request.tag] = call.value_or(CallId());
     return InWords(actions);
   }
 
@@ -96,6 +100,8 @@ class ScheduleDriver {
   LinkSchedule& schedule() { return schedule_; }
 
  private:
+  CallRequest Request(int64_t size) { return {.response_bytes = size, .tag = next_tag_++, .estimated = estimated_}; }
+
   Words InWords(const std::vector<Action>& actions) {
     Words words;
     for (const Action& action : actions) {
@@ -109,6 +115,8 @@ class ScheduleDriver {
     switch (kind) {
       case Action::Kind::kSend:
         return "send";
+      case Action::Kind::kSendGranted:
+        return "send granted";
       case Action::Kind::kGrant:
         return "grant";
       case Action::Kind::kStall:
@@ -125,6 +133,7 @@ class ScheduleDriver {
 
   LinkSchedule schedule_;
   uint64_t next_tag_ = 0;
+  bool estimated_ = true;
   BlockId last_block_ = 0;
   std::unordered_map<uint64_t, CallId> calls_;
 };

@@ -55,8 +55,10 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   block.queued_batches = batches;
   const uint64_t first_tag = calls_.size();
   for (size_t i = 0; i < calls.size(); ++i) {
-    calls_.push_back(
-        {.block = id, .answer = BufferBytes(calls[i].response_bytes), .batch = static_cast<int64_t>(i) % batches});
+    calls_.push_back({.block = id,
+                      .answer = BufferBytes(calls[i].response_bytes),
+                      .estimated = calls[i].estimated,
+                      .batch = static_cast<int64_t>(i) % batches});
   }
   for (int64_t batch = 0; batch < batches; ++batch) {
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -69,8 +71,10 @@ void ScheduleOracle::Added(BlockId id, const CallRequest& call) {
   Block& block = blocks_.at(id);
   if (options_.discipline == Discipline::kBatches) block.slot = std::max(block.slot, SlotOf(call.response_bytes));
   block.waiting.push_back(calls_.size());
-  calls_.push_back(
-      {.block = id, .id = {}, .answer = BufferBytes(call.response_bytes), .batch = block.queued_batches++});
+  calls_.push_back({.block = id,
+                    .answer = BufferBytes(call.response_bytes),
+                    .estimated = call.estimated,
+                    .batch = block.queued_batches++});
 }
 
 void ScheduleOracle::Readied(uint64_t tag, std::optional<int64_t> response_bytes) {
@@ -157,8 +161,8 @@ void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleSta
   window_ = state.grant_window;
   stragglers_ = state.straggling_calls;
   for (const Action& action : actions) {
-    if (action.kind == Action::Kind::kSend) {
-      Send(action.tag, action.call);
+    if (action.kind == Action::Kind::kSend || action.kind == Action::Kind::kSendGranted) {
+      Send(action);
     } else if (action.kind == Action::Kind::kGrant) {
       Grant(action.tag);
     } else {
@@ -171,7 +175,8 @@ void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleSta
   Expect(expected_.empty(), "an end, an abort or a stall is missing");
 }
 
-void ScheduleOracle::Send(uint64_t tag, CallId id) {
+void ScheduleOracle::Send(const Action& action) {
+  const uint64_t tag = action.tag;
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
   for (const auto& [older, other] : blocks_) {
@@ -179,14 +184,17 @@ void ScheduleOracle::Send(uint64_t tag, CallId id) {
   }
   Expect(!block.waiting.empty() && block.waiting.front() == tag, "calls of a block left out of order");
   Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
-  Expect(granting() ? MayAsk() : Fits(CostOf(call)), "a call left that did not fit");
+  const bool granted = action.kind == Action::Kind::kSendGranted;
+  Expect(granted == MayGoGranted(call), "a call left with a grant that had to wait for one, or without");
+  Expect(granting() ? granted || MayAsk() : Fits(CostOf(call)), "a call left that did not fit");
   if (options_.discipline == Discipline::kBatches) CheckBatch(call, block);
   if (!block.waiting.empty()) block.waiting.pop_front();
-  call.id = id;
+  call.id = action.call;
   call.sent_at = now_;
   ++block.out;
-  call.phase = granting() ? Call::kSent : Call::kInFlight;
-  if (!granting()) Charge(call);
+  call.phase = granting() && !granted ? Call::kSent : Call::kInFlight;
+  if (call.phase == Call::kInFlight) Charge(call);
+  if (granted) call.stalls_at = TimePoint::max();
 }
 
 void ScheduleOracle::Grant(uint64_t tag) {
@@ -247,7 +255,7 @@ void ScheduleOracle::CheckIdle() {
     Expect(block.deadline > now_ && !block.cancelled, "a call waits in a block that is over");
     if (!std::exchange(first_waiting, false)) continue;
     const Call& head = calls_.at(block.waiting.front());
-    if (granting() ? !MustAsk() : !Fits(CostOf(head))) continue;
+    if (granting() ? !MustAsk() && !MayGoGranted(head) : !Fits(CostOf(head))) continue;
     const bool not_its_turn = CallsIn(Call::kInFlight) != block.out;
     const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
     Expect(options_.discipline == Discipline::kBatches && (not_its_turn || not_its_slot), "a call waits for nothing");
@@ -321,79 +329,6 @@ void ScheduleOracle::Fail(const std::string& what) {
 
 void ScheduleOracle::Expect(bool holds, const std::string& what) {
   if (!holds) Fail(what);
-}
-
-int64_t ScheduleOracle::CallsIn(int phase) const {
-  return std::count_if(calls_.begin(), calls_.end(), [phase](const Call& call) { return call.phase == phase; });
-}
-
-int64_t ScheduleOracle::HeaderBytes() const {
-  return CallsIn(Call::kSent) * HeaderCost();
-}
-
-int64_t ScheduleOracle::InFlightBytes() const {
-  int64_t bytes = 0;
-  for (const Call& call : calls_) bytes += call.charged;
-  for (const auto& [until, cost] : draining_) bytes += cost;
-  return bytes;
-}
-
-// The window is open and the headers fit beside what is granted; or only stragglers are out.
-bool ScheduleOracle::MayAsk() const {
-  const int64_t young = CallsIn(Call::kSent) - stragglers_;
-  if (young == 0 && InFlightBytes() == 0) return true;
-  return young + CallsIn(Call::kReady) < window_ && InFlightBytes() + HeaderBytes() + HeaderCost() <= budget_;
-}
-
-// While nothing is ready and nothing granted, the requests in stock may wait.
-bool ScheduleOracle::MustAsk() const {
-  constexpr int64_t kStock = 4;
-  const int64_t young = CallsIn(Call::kSent) - stragglers_;
-  const bool first = CallsIn(Call::kReady) == 0 && InFlightBytes() == 0;
-  return MayAsk() && (!first || young == 0 || young + kStock < window_);
-}
-
-int64_t ScheduleOracle::CostOf(const Call& call) const {
-  const auto most = options_.max_in_flight_per_call_bytes;
-  if (!most.has_value() || options_.discipline == Discipline::kUnscheduled) return call.answer;
-  return std::min(call.answer, BufferBytes(*most));
-}
-
-bool ScheduleOracle::Fits(int64_t cost) const {
-  const int64_t bytes = InFlightBytes();
-  return options_.discipline == Discipline::kUnscheduled || bytes == 0 || bytes + cost <= budget_;
-}
-
-int64_t ScheduleOracle::Packets(int64_t payload_bytes) const {
-  int64_t packets = payload_bytes / options_.profile.packet_payload_bytes;
-  if (packets * options_.profile.packet_payload_bytes < payload_bytes) ++packets;
-  return std::max<int64_t>(packets, 1);
-}
-
-int64_t ScheduleOracle::BufferBytes(int64_t payload_bytes) const {
-  const LinkProfile& profile = options_.profile;
-  const int64_t packets = Packets(payload_bytes);
-  if (profile.buffer_packets > 0) return packets * profile.frame_bytes;
-  return std::max<int64_t>(payload_bytes, 1) + packets * (profile.frame_bytes - profile.packet_payload_bytes);
-}
-
-// T~ = ceil((T + d_max) / Δt) · Δt with the T of a persistent connection: two rounds; and one more for each part above
-// the first where a call is bounded.
-std::chrono::nanoseconds ScheduleOracle::SlotOf(int64_t payload_bytes) const {
-  const LinkProfile& profile = options_.profile;
-  const auto transmission = (profile.frame_bytes + profile.ack_frame_bytes) * Packets(payload_bytes) * byte_time_;
-  const auto step = absl::ToChronoNanoseconds(profile.timer_granularity);
-  const auto round_up = [step](std::chrono::nanoseconds time) {
-    return (time + step - std::chrono::nanoseconds(1)) / step * step;
-  };
-  const int64_t part = options_.max_in_flight_per_call_bytes.value_or(std::max<int64_t>(payload_bytes, 1));
-  int64_t parts = 1;
-  while (parts * part < payload_bytes) ++parts;
-  return round_up(round_up(transmission + 2 * DrainTime() + jitter_) + (parts - 1) * DrainTime());
-}
-
-std::chrono::nanoseconds ScheduleOracle::DrainTime() const {
-  return absl::ToChronoNanoseconds(options_.profile.propagation_rtt) + buffer_ * byte_time_;
 }
 
 }  // namespace sluice

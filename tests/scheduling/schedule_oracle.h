@@ -22,7 +22,8 @@ class ScheduleOracle {
   struct Call {
     BlockId block = 0;
     CallId id;
-    int64_t answer = 0;   // bytes of the buffer, all of it
+    int64_t answer = 0;  // bytes of the buffer, all of it
+    bool estimated = false;
     int64_t charged = 0;  // in flight
     int64_t batch = 0;
     enum { kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
@@ -75,7 +76,7 @@ class ScheduleOracle {
   void ExpectEnd(uint64_t tag, Action::Kind kind);
   void ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end);
 
-  void Send(uint64_t tag, CallId id);
+  void Send(const Action& action);
   void Grant(uint64_t tag);
   void Charge(Call& call);
   void Remove(std::deque<uint64_t>& tags, uint64_t tag);
@@ -88,6 +89,7 @@ class ScheduleOracle {
   const Block* WaitsForSlot() const;
   bool granting() const { return options_.discipline == Discipline::kGrants; }
   int64_t CallsIn(int phase) const;
+  bool MayGoGranted(const Call& call) const;
   bool MayAsk() const;
   bool MustAsk() const;
   bool Fits(int64_t cost) const;

@@ -40,8 +40,8 @@ struct Ask {
       : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)) {}
 
   Request request;
-  // Bytes of the answer's message (of all messages of a stream) as expected. When it is not known, what the worker
-  // announces (see sluice/worker.h), else an upper quantile of what the method answered before.
+  // Bytes of the answer's message (of all messages of a stream), where that is known: it is relied on. When it is not,
+  // what the worker announces (see sluice/worker.h), else an upper quantile of what the method answered before.
   std::optional<int64_t> response_bytes;
   // Workers that can answer the same request: tried in this order when one fails, and the first of them is the one to
   // hedge to.

@@ -46,15 +46,17 @@ struct CallId {
 struct CallRequest {
   int64_t response_bytes = 0;
   uint64_t tag = 0;
+  bool estimated = false;  // response_bytes is a guess; with grants, the worker is asked before the answer may come
 };
 
 // What the caller has to do now. Each call ends exactly once: by kExpire or kDrop, or by the caller's OnFinished.
 struct Action {
   enum class Kind {
-    kSend,   // send the request; report OnFinished when the call has ended, however it ended. Grants: OnReady before it
-    kGrant,  // let the answer come; it was ready
-    kStall,  // counted, nothing to do: a granted answer did not come in time, and its budget goes to the others. May
-             // come again after progress
+    kSend,  // send the request; report OnFinished when the call has ended, however it ended. Grants: OnReady before it
+    kSendGranted,  // grants: send the request, and let the answer come as soon as it can: all that is asked for fits
+    kGrant,        // let the answer come; it was ready
+    kStall,   // counted, nothing to do: a granted answer did not come in time, and its budget goes to the others. May
+              // come again after progress
     kExpire,  // ended: the block's deadline passed while the call waited; nothing was sent
     kDrop,    // ended: cancelled while it waited; nothing was sent
     kAbort,  // the block was cancelled while the call was out, or its deadline passed before the grant: cancel the RPC;
@@ -101,7 +103,8 @@ struct ScheduleState {
 // Grants admit twice: a request leaves while the window is open, in the same order; its answer is granted when it is
 // ready and fits, those of the oldest block first, then first ready first. A call that is not ready holds up nobody.
 // Every answer that is not ready may send its headers at any moment, so room for them is kept beside what is granted.
-// See docs/scheduling.md.
+// Where all calls that have not ended would fit a third of the budget, there is nothing to hold back, and a request of
+// which the size is certain leaves with its grant. See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {

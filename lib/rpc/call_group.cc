@@ -12,6 +12,7 @@
 
 #include "lib/rpc/clock.h"
 #include "lib/rpc/granted_rpc.h"
+#include "lib/rpc/rpc_ending.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
@@ -35,31 +36,6 @@ grpc::Status MeaningOf(const grpc::Status& status, bool aborted, bool deadline_p
 
 absl::Status ToAbsl(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-// Whether the answer may still be on its way although the call has ended.
-CallEnd HowEnded(const grpc::Status& status) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::UNAVAILABLE:
-      return CallEnd::kAborted;
-    default:
-      return CallEnd::kArrived;
-  }
-}
-
-SruOutcome OutcomeOf(const grpc::Status& status, const absl::Status& verdict) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::OK:
-      return verdict.ok() ? SruOutcome::kOk : SruOutcome::kCorrupt;
-    case grpc::StatusCode::CANCELLED:
-      return SruOutcome::kCancelled;
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return SruOutcome::kRpcDeadline;
-    default:
-      return SruOutcome::kRpcError;
-  }
 }
 
 }  // namespace
@@ -154,10 +130,11 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(answer_);
     if (!status.ok()) answer = ToAbsl(status);
     const absl::Status verdict = group_.handlers_.on_answer(group_, spec_.tag, std::move(answer));
-    const SruOutcome outcome = OutcomeOf(status, verdict);
+    const bool corrupt = status.ok() && !verdict.ok();
+    const SruOutcome outcome = corrupt ? SruOutcome::kCorrupt : OutcomeOf(status.error_code());
     metrics().CountSruRequest(outcome);
     if (outcome == SruOutcome::kRpcDeadline) metrics().CountTimeout(TimeoutKind::kRpcDeadline);
-    link().Finish(id_, HowEnded(status));
+    link().Finish(id_, HowEnded(status.error_code()));
     group_.OnCallEnded();
   }
 

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "lib/rpc/call_group.h"
 #include "lib/rpc/clock.h"
+#include "lib/rpc/rpc_ending.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
@@ -30,31 +31,6 @@ TimePoint DeadlineOf(const grpc::ClientContext& context) {
 void CancelRpc(grpc_call* rpc, const absl::Status& reason) {
   const std::string message(reason.message());
   grpc_call_cancel_with_status(rpc, static_cast<grpc_status_code>(reason.code()), message.c_str(), nullptr);
-}
-
-// Whether the answer may still be on its way although the RPC has ended.
-CallEnd HowEnded(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::UNAVAILABLE:
-      return CallEnd::kAborted;
-    default:
-      return CallEnd::kArrived;
-  }
-}
-
-SruOutcome OutcomeOf(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::OK:
-      return SruOutcome::kOk;
-    case grpc::StatusCode::CANCELLED:
-      return SruOutcome::kCancelled;
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return SruOutcome::kRpcDeadline;
-    default:
-      return SruOutcome::kRpcError;
-  }
 }
 
 }  // namespace

@@ -135,8 +135,8 @@ TEST_P(FanOutTest, OneFailureTooManyCancelsTheRest) {
   EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kInternal));
   EXPECT_EQ(pending->result().failures.size(), 2u);
   EXPECT_EQ(pending->result().cancelled, 1u);
-  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.open == 0; }));
-  EXPECT_EQ(server(0).counts().cancelled, server(0).counts().requests);
+  // It may not have heard of the request yet, or never will.
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == counts.requests; }));
 }
 
 TEST_P(FanOutTest, AQuorumIsEnoughAndTheRestIsCancelledAtTheWorkers) {

@@ -115,6 +115,7 @@ void ScheduleMachine::OnProgress(TimePoint now, CallId id, int64_t remaining_byt
     Uncharge(*call, CallEnd::kArrived);
     SetSize(*call, remaining_bytes);
     Charge(*call);
+    if (granting_) stall_timers_.Start(*call, now_, budget_.bytes());
   }
   Admit(actions);
 }
@@ -244,6 +245,7 @@ void ScheduleMachine::Grant(std::vector<Action>& actions) {
     if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.idle()) return;
     blocks_.Move(call, Phase::kInFlight);
     Charge(call);
+    stall_timers_.Start(call, now_, budget_.bytes());
     actions.push_back({Action::Kind::kGrant, call.id, call.tag});
   }
 }
@@ -286,11 +288,10 @@ void ScheduleMachine::Send(QueuedBlock& block, std::vector<Action>& actions) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now_);
   } else {
+    // Without a stall timer: the worker may think about it for as long as it likes.
     blocks_.Move(call, Phase::kInFlight);
     Charge(call);
   }
-  // The worker may think about it for as long as it likes.
-  if (granted) stall_timers_.Stop(call);
   if (batched_) slots_.Left(block, call, now_);
   actions.push_back({granted ? Action::Kind::kSendGranted : Action::Kind::kSend, call.id, call.tag});
 }
@@ -348,7 +349,6 @@ void ScheduleMachine::End(Call& call) {
 void ScheduleMachine::Charge(Call& call) {
   call.charged_bytes = call.cost_bytes;
   budget_.Charge(call.charged_bytes);
-  if (granting_) stall_timers_.Start(call, now_, budget_.bytes());
 }
 
 void ScheduleMachine::ChargeHeaders(Call& call) {

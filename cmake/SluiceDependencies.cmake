@@ -15,3 +15,5 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 # CRC32C in hardware. Debian 12 has no crc32c package; ISA-L's crc32_iscsi is the same polynomial.
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
+# Netlink messages, to ask the kernel for the TCP connections of a process.
+pkg_check_modules(libmnl REQUIRED IMPORTED_TARGET libmnl)

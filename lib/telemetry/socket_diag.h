@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "lib/telemetry/tcp_socket.h"
+
+struct mnl_socket;
+
+namespace sluice {
+
+// Asks the kernel for the TCP connections of this process, all in one go, through NETLINK_SOCK_DIAG (see sock_diag(7)).
+// Needs no privileges. One for each thread that asks; not thread-safe.
+//
+// The kernel answers for the whole network namespace; whose a socket is, is told by its inode, which is that of a file
+// descriptor of its process. The descriptors are looked through only when there is an inode that was not seen before.
+class SocketDiag {
+ public:
+  // Unavailable: this kernel has no NETLINK_SOCK_DIAG, or a sandbox forbids it.
+  static absl::StatusOr<SocketDiag> Open();
+  SocketDiag(SocketDiag&&) noexcept;
+  SocketDiag& operator=(SocketDiag&&) noexcept;
+  ~SocketDiag();
+
+  // Those that are connected, in no order. Unavailable: the kernel did not answer.
+  absl::StatusOr<std::vector<TcpSocket>> OwnConnections();
+
+ private:
+  struct Closer {
+    void operator()(mnl_socket* socket) const;
+  };
+  explicit SocketDiag(std::unique_ptr<mnl_socket, Closer> socket);
+
+  absl::Status Dump(uint8_t family, std::vector<TcpSocket>& sockets);
+  void KeepOwn(std::vector<TcpSocket>& sockets);
+
+  std::unique_ptr<mnl_socket, Closer> socket_;
+  std::vector<char> buffer_;
+  uint32_t sequence_ = 0;
+  absl::flat_hash_set<uint64_t> own_inodes_;
+  absl::flat_hash_set<uint64_t> foreign_inodes_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// What TCP counted in the network namespace of this process, since that was made: of all its processes together. In a
+// Kubernetes pod that is the pod. From /proc/self/net/netstat (TcpExt, names in include/uapi/linux/snmp.h) and
+// /proc/self/net/snmp. A counter that this kernel does not have is 0.
+struct TcpExt {
+  uint64_t retransmitted_packets = 0;  // RetransSegs
+  uint64_t rtos = 0;                   // TCPTimeouts: retransmission timers that ran out, repetitions included
+  // Of those, timers that ran out although something later had been acknowledged, or during another recovery:
+  // TCPSackFailures, TCPRenoFailures, TCPSackRecoveryFail, TCPRenoRecoveryFail, TCPLossFailures.
+  uint64_t rtos_after_feedback = 0;
+  uint64_t fast_recoveries = 0;        // TCPSackRecovery, TCPRenoRecovery: losses that the receiver told of
+  uint64_t lost_retransmits = 0;       // TCPLostRetransmit
+  uint64_t spurious_rtos = 0;          // TCPSpuriousRTOs: the answer was only late
+  uint64_t tail_loss_probes = 0;       // TCPLossProbes
+  uint64_t tail_loss_recoveries = 0;   // TCPLossProbeRecovery: losses that a probe repaired
+};
+
+// Unavailable: the files are not there, or not in the kernel's format. `net`: the folder, for tests.
+absl::StatusOr<TcpExt> ReadTcpExt(const std::string& net = "/proc/self/net");
+
+}  // namespace sluice

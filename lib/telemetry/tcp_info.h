@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace sluice {
+
+// What the kernel says of one TCP connection at one moment: the fields of struct tcp_info (linux/tcp.h) that we use.
+// Counts are since the connection was made. A plain value.
+struct TcpInfo {
+  // As a sender.
+  uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
+  std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
+  uint32_t unacknowledged_packets = 0;     // tcpi_unacked
+  uint32_t congestion_window_packets = 0;  // tcpi_snd_cwnd
+  absl::Duration smoothed_rtt;             // tcpi_rtt; 0 before the first acknowledgement
+  std::optional<absl::Duration> min_rtt;   // tcpi_min_rtt; none before the first
+  absl::Duration since_data_sent;          // tcpi_last_data_sent, in the kernel's ticks of 1 to 10 ms
+  // As a receiver.
+  uint32_t out_of_order_packets = 0;   // tcpi_rcv_ooopack, from Linux 5.4: what came before them was lost, or overtaken
+  uint64_t received_bytes = 0;         // tcpi_bytes_received
+  absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
+};
+
+// From the kernel's own struct, of which older kernels give less: what is not there stays as it is above.
+TcpInfo ParseTcpInfo(const void* data, size_t bytes);
+
+}  // namespace sluice

@@ -17,12 +17,27 @@ void LogUnconnected(const std::vector<std::string>& addresses) {
     Log(LogLevel::kWarning, "more workers do not answer", {{"count", addresses.size() - kNamed}});
 }
 
+void LogBudget(int64_t before_bytes, const BudgetStep& step) {
+  Log(LogLevel::kInfo, "budget",
+      {{"decision", BudgetDecisionName(step.decision)},
+       {"reason", step.reason},
+       {"from", before_bytes},
+       {"to", step.state.budget_bytes},
+       {"ceiling", step.state.ceiling_bytes}});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
-  auto link = Link::Create(options.link);
+  Link::Options link_options = options.link;
+  link_options.budget.on_change = LogBudget;
+  auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
+  if (!(*link)->telemetry_status().ok()) {
+    Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
+        {{"reason", (*link)->telemetry_status()}});
+  }
   auto reader = BlockReader::Create(*link, options.reader);
   if (!reader.ok()) return reader.status();
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), *std::move(reader)));

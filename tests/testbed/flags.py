@@ -61,6 +61,10 @@ def think(text):
     return Think(milliseconds(usual), tail_ms)
 
 
+def told_buffer(text):
+    return 0 if text == "unknown" else parse_size_bytes(text)
+
+
 def output_file(text):
     path = pathlib.Path(text).resolve()
     if path.is_relative_to("/run"):
@@ -75,6 +79,8 @@ def add_link_flags(parser, workers=64):
     add("--workers", type=flag(count), default=workers, metavar="N")
     add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="of the switch port (100mbit)")
     add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="of the switch port (32kb)")
+    add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="what Sluice is told of the "
+        "buffer; default: the truth")  # fmt: skip
     add("--cc", choices=("cubic", "reno", "bbr"), default="cubic", help="TCP congestion control of every host")
     add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="of a machine of workers; "
         "default: ten times the rate of the switch port")  # fmt: skip
@@ -89,6 +95,7 @@ def link_of(flags):
         congestion_control=flags.cc,
         access_rate_bps=flags.access_rate,
         rtt_us=flags.rtt,
+        told_buffer_bytes=flags.tell_buffer,
     )
 
 

@@ -63,8 +63,17 @@ class Service:
             program.check()
 
     def counts(self):
+        metrics = self._metrics()
+        kinds = ("rpc_deadline", "queue_deadline", "stall", "tcp_rto")
+        timeouts = {kind: int(sum_of_metric(metrics, "sluice_timeouts_total", f'kind="{kind}"')) for kind in kinds}
         return {
-            "rpc_timeouts": int(sum_of_metric(self._metrics(), "sluice_timeouts_total")),
+            "rpc_timeouts": timeouts["rpc_deadline"] + timeouts["queue_deadline"],
+            "stalls": timeouts["stall"],
+            "inferred_rto_waits": timeouts["tcp_rto"],
+            "inferred_losses": int(sum_of_metric(metrics, "sluice_inferred_losses_total")),
+            "reported_retransmits": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="retransmit"')),
+            "reported_rtos": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="rto"')),
+            "budget_changes": int(sum_of_metric(metrics, "sluice_budget_decisions_total")),
             "aggregator_cpu_seconds": cpu_seconds(self.aggregator.pid),
         }
 
@@ -101,7 +110,7 @@ def _aggregator_config(network, scenario):
         "workers": network.worker_addresses(),
         "link": {
             "capacity": f"{link.rate_bps}bit",
-            "buffer": f"{link.buffer_bytes}",
+            **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
             "rtt": f"{link.rtt_us}us",
             "mtu": MTU_BYTES,
             "connections": "persistent",
@@ -114,9 +123,10 @@ def _aggregator_config(network, scenario):
     }
 
 
-def sum_of_metric(metrics, name):
-    """Over all labels, from the text of a scrape. KeyError where there is no such metric."""
-    values = [float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name]
+def sum_of_metric(metrics, name, label=""):
+    """Over all labels, or those with this one, from the text of a scrape. KeyError where there is no such metric."""
+    lines = [line for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name and label in line]
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines]
     if not values:
         raise KeyError(f"the aggregator shows no {name}")
     return sum(values)

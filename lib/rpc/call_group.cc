@@ -156,7 +156,9 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
 
   void TellOfWorker(bool answered, TimePoint now, absl::Duration transfer) {
     WorkerTable& workers = link().workers();
-    if (stage_.exchange(Stage::kEnded) == Stage::kAsked) workers.OnEnded(row(), now, rpc_->context().peer());
+    if (stage_.exchange(Stage::kEnded) == Stage::kAsked) {
+      workers.OnEnded(row(), now, received_bytes_ + static_cast<int64_t>(answer_.Length()), rpc_->context().peer());
+    }
     if (answered) workers.OnAnswered(row(), ready_after_, transfer);
     const std::optional<TcpReport> report = rpc_->Report();
     if (!report.has_value()) return;

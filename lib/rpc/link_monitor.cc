@@ -30,10 +30,9 @@ std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
 LinkMonitor::LinkMonitor(LinkDriver& driver, const BudgetBounds& bounds, OnBudgetChange on_change)
     : driver_(driver), on_change_(std::move(on_change)), bounds_(bounds), budget_(StartBudget(bounds, Now())) {
   auto sampler = TcpSampler::Start(
-      driver_.io_context(), {.wanted = [this] { return Active(); },
-                             .on_sample = [this](TimePoint now, absl::Span<const TcpSocket> sockets) {
-                               OnSample(now, sockets);
-                             }});
+      driver_.io_context(),
+      {.wanted = [this] { return Active(); },
+       .on_sample = [this](TimePoint now, absl::Span<const TcpSocket> sockets) { OnSample(now, sockets); }});
   status_ = sampler.status();
   if (sampler.ok()) sampler_ = *std::move(sampler);
 }
@@ -62,11 +61,14 @@ void LinkMonitor::OnSample(TimePoint now, absl::Span<const TcpSocket> sockets) {
   CountSight(sight);
   const ScheduleState schedule = driver_.State();
   const LinkProfile& profile = driver_.options().profile;
-  const double frame_share = static_cast<double>(profile.frame_bytes) / static_cast<double>(profile.packet_payload_bytes);
+  const double frame_share =
+      static_cast<double>(profile.frame_bytes) / static_cast<double>(profile.packet_payload_bytes);
   const BudgetObservation seen{
       .now = now,
       .received_frame_bytes = static_cast<int64_t>(static_cast<double>(sight.received_bytes) * frame_share),
-      .losses = sight.losses_out_of_order + sight.losses_silent,
+      .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
+      .silent_losses = sight.rto_waits,
+      .out_of_order_losses = sight.losses_out_of_order,
       .backlogged = schedule.waiting_calls + schedule.ungranted_calls > 0};
   BudgetStep step;
   int64_t before_bytes = 0;

@@ -42,7 +42,9 @@ class LinkMonitor {
   LinkDriver& driver_;
   const OnBudgetChange on_change_;
 
-  int64_t submitted_calls_ = 0;  // at the last look; IO thread only
+  // At the last look; IO thread only.
+  int64_t submitted_calls_ = 0;
+  int64_t ended_calls_ = 0;
 
   mutable absl::Mutex mutex_;
   BudgetBounds bounds_ ABSL_GUARDED_BY(mutex_);

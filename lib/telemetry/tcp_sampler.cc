@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kCostFactor = 100;  // a look that takes 3 ms is made every 300 ms
+constexpr int kCostFactor = 30;  // a look that takes 10 ms is made every 300 ms
 
 }  // namespace
 

@@ -16,7 +16,7 @@ class io_context;
 namespace sluice {
 
 // Looks at the TCP connections of this process again and again, on the thread of an io_context. One for whoever wants
-// to know. However many connections there are, looking takes about a hundredth of one processor: the more a look costs,
+// to know. However many connections there are, looking takes at most 3 % of one processor: the more a look costs,
 // the rarer it is.
 class TcpSampler {
  public:

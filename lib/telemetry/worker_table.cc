@@ -9,8 +9,12 @@ namespace sluice {
 namespace {
 
 // Longer than a receiver may delay an acknowledgement (40 ms on Linux), shorter than the least retransmission timeout
-// (200 ms), by enough for the looks at the connections, a tenth of a second apart.
-constexpr absl::Duration kSilence = absl::Milliseconds(60);
+// (200 ms) by a look at the connections, which come a tenth of a second apart. On a busy machine, answers that are
+// not lost may take half of it.
+constexpr absl::Duration kSilence = absl::Milliseconds(90);
+// What HTTP/2 and gRPC put around an answer, at most; and less than a full packet, more than pings and window updates.
+constexpr int64_t kOverheadBytes = 160;
+constexpr int64_t kPartBytes = 1000;
 // The kernel tells times in ticks of up to 10 ms.
 constexpr absl::Duration kTick = absl::Milliseconds(10);
 constexpr double kMeanWeight = 1.0 / 16;
@@ -45,11 +49,12 @@ void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
   row.in_parts = in_parts;
 }
 
-void WorkerTable::OnEnded(size_t worker, TimePoint now, const std::string& peer) {
+void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer) {
   absl::MutexLock lock(&mutex_);
   Row& row = rows_[worker];
   --row.summary.in_flight;
   ++row.ended;
+  row.ended_bytes += answer_bytes + kOverheadBytes;
   row.waiting_since = now;
   if (!peer.empty() && peer != row.peer) SetPeer(worker, peer);
 }
@@ -85,7 +90,11 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) 
   LinkSight sight;
   absl::Duration rtt_sum;
   absl::flat_hash_map<uint64_t, Seen> seen;
-  absl::flat_hash_map<Row*, const TcpInfo*> last_used;  // a worker's connection that we sent on last
+  struct Connections {
+    const TcpInfo* last_used = nullptr;  // the one that we sent on last
+    uint64_t received_bytes = 0;
+  };
+  absl::flat_hash_map<Row*, Connections> by_row;
   for (const TcpSocket& socket : sockets) {
     Row* const row = RowOf(socket);
     if (row == nullptr) continue;
@@ -97,16 +106,20 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) 
     rtt_sum += info.smoothed_rtt;
     row->summary.rtt = info.smoothed_rtt;
     if (info.min_rtt.has_value()) sight.min_rtt = std::min(*info.min_rtt, sight.min_rtt.value_or(*info.min_rtt));
-    sight.received_bytes += info.received_bytes - last.received_bytes;
+    const uint64_t received_bytes = info.received_bytes - last.received_bytes;
+    sight.received_bytes += received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight.out_of_order_packets += out_of_order_packets;
     if (out_of_order_packets > 0 && Lost(*row)) ++sight.losses_out_of_order;
-    const TcpInfo*& used = last_used[row];
-    if (used == nullptr || info.since_data_sent < used->since_data_sent) used = &info;
+    Connections& of_row = by_row[row];
+    of_row.received_bytes += received_bytes;
+    if (of_row.last_used == nullptr || info.since_data_sent < of_row.last_used->since_data_sent)
+      of_row.last_used = &info;
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
-  for (const auto& [row, info] : last_used) {
-    if (!WaitsForRto(*row, *info, now)) continue;
+  for (const auto& [row, connections] : by_row) {
+    SetPending(*row, connections.received_bytes);
+    if (!WaitsForRto(*row, *connections.last_used, now)) continue;
     if (Lost(*row)) ++sight.losses_silent;
     if (row->waiting_answer == row->CurrentAnswer()) continue;
     row->waiting_answer = row->CurrentAnswer();
@@ -125,11 +138,17 @@ bool WorkerTable::Lost(Row& row) {
   return true;
 }
 
+// An estimate, which is put right whenever nothing is asked for.
+void WorkerTable::SetPending(Row& row, uint64_t received_bytes) {
+  const int64_t pending = row.pending_bytes + static_cast<int64_t>(received_bytes) - std::exchange(row.ended_bytes, 0);
+  row.pending_bytes = row.summary.in_flight == 0 ? 0 : std::max<int64_t>(pending, 0);
+}
+
 bool WorkerTable::WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now) {
   if (row.summary.in_flight == 0) return false;
   const absl::Duration waiting = absl::FromChrono(now - row.waiting_since);
   if (waiting < kSilence || info.since_data_received < kSilence) return false;
-  const bool came_in_part = info.since_data_received < waiting - kTick && !row.in_parts;
+  const bool came_in_part = row.pending_bytes >= kPartBytes && !row.in_parts;
   const bool unacknowledged = info.unacknowledged_packets > 0 && info.since_data_sent >= kSilence - kTick;
   return came_in_part || unacknowledged;
 }

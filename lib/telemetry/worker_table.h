@@ -38,8 +38,8 @@ struct LinkSight {
 // A loss shows in one of two ways. Where something behind it still arrives, packets are out of order. Where nothing
 // does, the connection is silent although an answer should come, and the silence is the network's and not the worker's
 // when a part of the answer has come, or when what we sent last is not acknowledged: a worker that is only slow
-// acknowledges the request within TCP's delay of 40 ms; one that answered at once has put the acknowledgement into the
-// packets that were lost.
+// sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put
+// the acknowledgement into the packets that were lost.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -50,8 +50,9 @@ class WorkerTable {
   // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
   // is a stream, which may pause without anything being lost.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // Of a call that OnAsked has told of. `peer` is gRPC's name of the other end; empty: it was never connected.
-  void OnEnded(size_t worker, TimePoint now, const std::string& peer);
+  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; empty: it
+  // was never connected.
+  void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer);
   // Times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
   // What the worker itself says of one of its connections to us, named by our port: counts since it was made. Returns
@@ -74,6 +75,9 @@ class WorkerTable {
     TimePoint waiting_since;  // the last time that an answer was asked for or ended; means something while in flight
     bool in_parts = false;
     int64_t ended = 0;
+    // What has come of answers that have not ended, at the last look; and what has ended since then.
+    int64_t pending_bytes = 0;
+    int64_t ended_bytes = 0;
     // The answer that was last found to be lost, or to wait, by its number. Answers are numbered as they end.
     int64_t lost_answer = 0;
     int64_t waiting_answer = 0;
@@ -90,6 +94,7 @@ class WorkerTable {
   Row* RowOf(const TcpSocket& socket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPeer(size_t worker, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Lost(Row& row);
+  static void SetPending(Row& row, uint64_t received_bytes);
   static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
 
   mutable absl::Mutex mutex_;

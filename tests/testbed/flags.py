@@ -99,11 +99,11 @@ def link_of(flags):
     )
 
 
-def add_load_flags(parser, policies=POLICIES, default_policy="rolling"):
+def add_load_flags(parser, policies=POLICIES, default_policy="rolling", blocks=20):
     add = parser.add_argument
     add("--policy", type=flag(policies_of(policies)), default=[default_policy], help="one or more of %s, "
         "comma-separated: they run in turns (%s)" % (", ".join(policies), default_policy))  # fmt: skip
-    add("--blocks", type=flag(count), default=20, metavar="K", help="data blocks that each client reads in the "
+    add("--blocks", type=flag(count), default=blocks, metavar="K", help="data blocks that each client reads in the "
         "measured part")  # fmt: skip
     add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
     add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "

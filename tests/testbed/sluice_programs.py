@@ -77,6 +77,9 @@ class Service:
             "aggregator_cpu_seconds": cpu_seconds(self.aggregator.pid),
         }
 
+    def budget_bytes(self):
+        return int(sum_of_metric(self._metrics(), "sluice_budget_bytes"))
+
     def _metrics(self):
         return run_to_end(
             self._network.command(AGGREGATOR, [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]), "scraping"

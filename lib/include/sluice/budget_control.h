@@ -30,7 +30,9 @@ struct BudgetBounds {
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
   int64_t received_frame_bytes = 0;  // that came over the link, headers included
-  int64_t losses = 0;                // episodes that were inferred
+  int64_t answers = 0;               // that ended
+  int64_t silent_losses = 0;         // answers that wait for a retransmission timeout
+  int64_t out_of_order_losses = 0;   // answers of which packets were out of order: lost, or overtaken
   bool backlogged = false;           // calls wait for the budget; otherwise a larger one would change nothing
 };
 
@@ -48,16 +50,22 @@ struct BudgetState {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   int64_t budget_bytes = 0;
-  int64_t ceiling_bytes = 0;    // the budget at which something was lost last; 0: none is remembered
+  int64_t ceiling_bytes = 0;  // the budget at which something was lost last; 0: none is remembered
   TimePoint ceiling_since;
-  int64_t before_growth_bytes = 0;  // a larger budget is on trial; this is the one before. 0: none is
-  double before_growth_rate = 0;    // frame bytes per second that came then
-  TimePoint settle_until;       // losses until then are those that were answered already
-  TimePoint next_growth;        // not before
+  int64_t before_growth_bytes = 0;              // a larger budget is on trial; this is the one before. 0: none is
+  double before_growth_rate = 0;                // frame bytes per second that came then, at best
+  TimePoint settle_until;                       // losses until then are those that were answered already
+  TimePoint next_growth;                        // not before
   std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
 
+  // Since the budget changed last, for a share.
+  int64_t answers = 0;
+  int64_t out_of_order_losses = 0;
+
   // Of the part of the link's time in which calls waited, at this budget.
+  double best_rate = 0;  // frame bytes per second
   TimePoint last_observation;
+  bool backlogged = false;  // then
   std::chrono::nanoseconds measured_time{0};
   int64_t measured_bytes = 0;
 };

@@ -22,7 +22,8 @@ absl::Status ParseBudgetBound(std::string_view field, const std::string& text, s
 
 absl::Status ParseBudget(const v1::AggregatorConfig& config, Link::BudgetOptions& options) {
   options.buffer_known = !config.link().buffer().empty();
-  absl::Status status = ParseBudgetBound("schedule.budget_floor", config.schedule().budget_floor(), options.floor_bytes);
+  absl::Status status =
+      ParseBudgetBound("schedule.budget_floor", config.schedule().budget_floor(), options.floor_bytes);
   status.Update(ParseBudgetBound("schedule.budget_limit", config.schedule().budget_limit(), options.limit_bytes));
   return status;
 }
@@ -74,6 +75,8 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseSchedule(config.schedule(), options.link.schedule));
   status.Update(ParseBudget(config, options.link.budget));
   if (status.ok()) status.Update(Link::Validate(options.link));
+
+  if (config.has_watch_connections()) options.link.watch_connections = config.watch_connections();
 
   BlockReader::Options& reader = options.reader;
   reader.workers.assign(config.workers().begin(), config.workers().end());

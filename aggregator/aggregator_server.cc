@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
   link_options.budget.on_change = LogBudget;
   auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
-  if (!(*link)->telemetry_status().ok()) {
+  if (options.link.watch_connections && !(*link)->telemetry_status().ok()) {
     Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
         {{"reason", (*link)->telemetry_status()}});
   }

@@ -45,6 +45,9 @@ class Aggregator {
         "For one SRU; the next one asks the next replica. Default 2");
     AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
                 [this](const auto& value) { config_.set_segment_bytes(value); });
+    app.add_option_function<bool>(
+        "--watch_connections", [this](bool value) { config_.set_watch_connections(value); },
+        "Look at TCP to infer losses, and adapt the budget. Default true");
     AddServerFlags(app, config_, ready_file_);
     AddLinkProfileFlags(app, *config_.mutable_link());
   }

@@ -38,10 +38,10 @@ BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetO
   const int64_t buffer = BufferBudgetBytes(profile);
   const int64_t start = schedule.budget_bytes.value_or(options.buffer_known ? buffer : kSafeBudgetBytes);
   const bool bounded = options.floor_bytes.has_value() || options.limit_bytes.has_value();
-  const bool fixed =
-      schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
+  const bool fixed = schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
-  bounds.limit_bytes = options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
+  bounds.limit_bytes =
+      options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
   bounds.floor_bytes =
       options.floor_bytes.value_or(std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes}));
   if (fixed) bounds.floor_bytes = bounds.limit_bytes = start;
@@ -97,7 +97,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
       metrics_(std::make_unique<AggregatorMetrics>(*options_.registry)),
       driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)),
-      monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.budget.on_change)) {
+      monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.watch_connections, options_.budget.on_change)) {
   metrics_->SetGaugeSource([this] {
     AggregatorGauges gauges = driver_->Gauges();
     monitor_->FillGauges(gauges);

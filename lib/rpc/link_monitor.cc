@@ -27,8 +27,12 @@ std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
 
 }  // namespace
 
-LinkMonitor::LinkMonitor(LinkDriver& driver, const BudgetBounds& bounds, OnBudgetChange on_change)
+LinkMonitor::LinkMonitor(LinkDriver& driver, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change)
     : driver_(driver), on_change_(std::move(on_change)), bounds_(bounds), budget_(StartBudget(bounds, Now())) {
+  if (!watch) {
+    status_ = absl::FailedPreconditionError("watch_connections is off");
+    return;
+  }
   auto sampler = TcpSampler::Start(
       driver_.io_context(),
       {.wanted = [this] { return Active(); },

@@ -22,12 +22,12 @@ class LinkMonitor {
   using OnBudgetChange = std::function<void(int64_t before_bytes, const BudgetStep& step)>;
 
   // `on_change` is called on the IO thread and may be null. The driver and the metrics outlive the monitor.
-  LinkMonitor(LinkDriver& driver, const BudgetBounds& bounds, OnBudgetChange on_change);
+  LinkMonitor(LinkDriver& driver, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change);
   ~LinkMonitor();  // not on the IO thread
   LinkMonitor(const LinkMonitor&) = delete;
   LinkMonitor& operator=(const LinkMonitor&) = delete;
 
-  // Not OK: the kernel does not tell of connections, so nothing is inferred, and the budget stays.
+  // Not OK: connections are not watched, so nothing is inferred, and the budget stays.
   const absl::Status& status() const { return status_; }
 
   // From now on the budget is this one.

@@ -33,7 +33,7 @@ struct LinkSight {
 
 // What the aggregator sees of each worker of one link: how long answers take, and which of them were lost on the way,
 // with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link;
-// thread-safe. docs/scheduling.md, "Losses that nobody tells of", says why each rule is as it is.
+// thread-safe. docs/losses.md says why each rule is as it is.
 //
 // A loss shows in one of two ways. Where something behind it still arrives, packets are out of order. Where nothing
 // does, the connection is silent although an answer should come, and the silence is the network's and not the worker's

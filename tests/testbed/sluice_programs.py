@@ -15,6 +15,15 @@ _NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", 
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
+# By the name that the kernel's own count has in tcp_counters.
+_EXPORTED = {
+    "retransmits": ("sluice_worker_tcp_retransmitted_packets_total",),
+    "timeouts": ("sluice_worker_tcp_rtos_total",),
+    "loss_probes": ("sluice_worker_tcp_loss_probes_total",),
+    "lost_retransmits": ("sluice_worker_tcp_lost_retransmits_total",),
+    "spurious_timeouts": ("sluice_worker_tcp_spurious_rtos_total",),
+    "full_window_losses": ("sluice_worker_tcp_losses_total", 'feedback="none"'),
+}
 _SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
@@ -74,16 +83,21 @@ class Service:
             "reported_retransmits": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="retransmit"')),
             "reported_rtos": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="rto"')),
             "budget_changes": int(sum_of_metric(metrics, "sluice_budget_decisions_total")),
+            **self._exported_counts(),
             "aggregator_cpu_seconds": cpu_seconds(self.aggregator.pid),
         }
 
     def budget_bytes(self):
         return int(sum_of_metric(self._metrics(), "sluice_budget_bytes"))
 
-    def _metrics(self):
-        return run_to_end(
-            self._network.command(AGGREGATOR, [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]), "scraping"
-        )
+    def _exported_counts(self):
+        """What the workers say of themselves, to be compared with what their kernels say (tcp_counters)."""
+        metrics = "\n".join(self._metrics(host) for host in self._network.machines)
+        return {f"exported_{name}": int(sum_of_metric(metrics, *metric)) for name, metric in _EXPORTED.items()}
+
+    def _metrics(self, host=AGGREGATOR):
+        argv = [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]
+        return run_to_end(self._network.command(host, argv), "scraping")
 
     def _start(self, program, host, config, folder):
         config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
@@ -96,7 +110,7 @@ class Service:
 
 
 def _worker_config(network, machine, scenario, data):
-    config = {"listen": network.machine_listens(machine), "data": str(data)}
+    config = {"listen": network.machine_listens(machine), "data": str(data), "admin": _ADMIN}
     think = scenario.think
     if think.usual_ms:
         config["think_time"] = f"{think.usual_ms}ms"

@@ -9,7 +9,7 @@
 
 // How large the budget of a link should be where nobody knows its buffer, or others take some of it. Sense, decide,
 // apply: LinkMonitor observes the link, Decide is a pure function of plain values, and Link::SetBudget applies what it
-// says. docs/scheduling.md, "The budget finds its place", has the reasons and what was rejected.
+// says. docs/losses.md has the reasons and what was rejected.
 namespace sluice {
 
 // All in bytes, at least 1, floor <= start <= limit.

@@ -52,6 +52,9 @@ class Link {
     // doubled.
     std::optional<int64_t> receive_window_bytes;
     BudgetOptions budget;
+    // Look at the TCP connections to workers while calls are out, to infer losses. Without it nothing is inferred, and
+    // the budget stays.
+    bool watch_connections = true;
     // Where the metrics go; its own registry when there is none.
     std::shared_ptr<prometheus::Registry> registry;
   };
@@ -73,8 +76,8 @@ class Link {
   absl::Status SetBudget(int64_t budget_bytes);
 
   ScheduleState State() const;
-  // Not OK: the kernel does not tell of TCP connections (a sandbox forbids NETLINK_SOCK_DIAG), so losses are not seen,
-  // and the budget stays where it is.
+  // Not OK: connections are not watched, since the kernel does not tell of them (a sandbox forbids NETLINK_SOCK_DIAG)
+  // or watch_connections is off.
   const absl::Status& telemetry_status() const;
   const LinkSchedule::Options& schedule_options() const;
 

@@ -38,18 +38,18 @@ BudgetBounds Known(int64_t buffer_bytes) {
           .capacity_bytes_per_second = kCapacity};
 }
 
-// A link in a loop: a port that drops when the budget is larger than its buffer, and is the busier the larger the budget
-// is: with b bytes in flight, b bytes come each round trip and the time that they take on the link.
+// A link in a loop: a port that drops when the budget is larger than its buffer, and is the busier the larger the
+// budget is: with b bytes in flight, b bytes come each round trip and the time that they take on the link.
 class SimulatedLink {
  public:
   explicit SimulatedLink(const BudgetBounds& bounds) : bounds_(bounds), state_(StartBudget(bounds, now_)) {}
 
   int64_t buffer_bytes = 32 * kKiB;
   int64_t pipe_bytes = 2 * kKiB;  // that a round trip takes on the link
-  double most_share = 1;  // that workers can use
+  double most_share = 1;          // that workers can use
   bool backlogged = true;
-  double noise = 0;                    // of a rate, as a share: what a busy machine takes away
-  int64_t overtaken_of_thousand = 0;   // answers of which packets are out of order, though nothing is lost
+  double noise = 0;                   // of a rate, as a share: what a busy machine takes away
+  int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost
   int64_t decisions[5] = {};
 
   BudgetDecision Step(nanoseconds elapsed = 100ms) {
@@ -266,7 +266,9 @@ TEST(DecideTest, FindsItsPlaceAtRandomLinks) {
     EXPECT_LE(link.TakeLossySteps(), 24);
     EXPECT_LE(link.budget(), link.buffer_bytes);
     const double possible = std::min(link.Share(link.buffer_bytes), 0.93);
-    if (link.noise < 0.02) EXPECT_GE(link.Share(link.budget()), 0.85 * possible);
+    if (link.noise < 0.02) {
+      EXPECT_GE(link.Share(link.budget()), 0.85 * possible);
+    }
   }
 }
 

@@ -138,12 +138,18 @@ TEST_F(MadeUpFilesTest, NamesTheFileThatIsMissing) {
 }
 
 TEST_F(MadeUpFilesTest, NamesTheFileThatIsNotInTheFormatOfTheKernel) {
+  const std::string good = "TcpExt: TCPTimeouts\nTcpExt: 1\n";
   for (const char* bad : {"", "\n\n", "TcpExt: TCPTimeouts\n", "TcpExt: TCPTimeouts\nIpExt: 1\n",
-                          "IpExt: a\nIpExt: 1\n", "TcpExt TCPTimeouts\nTcpExt 1\n"}) {
+                          "IpExt: a\nIpExt: 1\n", "TcpExt TCPTimeouts\nTcpExt 1\n",
+                          "TcpExt: TCPTimeouts\nTcpExt: many\n", "TcpExt: TCPTimeouts TCPLossProbes\nTcpExt: 1\n"}) {
     SCOPED_TRACE(bad);
     Write("netstat", bad);
     ExpectUnavailable("netstat");
   }
+  Write("netstat", good);
+  ASSERT_TRUE(Read().ok());
+  Write("snmp", "Tcp: RetransSegs\nTcp: none\n");
+  ExpectUnavailable("snmp");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, co
   ++row.ended;
   row.ended_bytes += answer_bytes + kOverheadBytes;
   row.waiting_since = now;
-  if (!peer.empty() && peer != row.peer) SetPeer(worker, peer);
+  if (peer != row.peer) SetPeer(worker, peer);
 }
 
 void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
@@ -73,11 +73,13 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
+// A call that ended before it was sent has only the name of its channel, and says nothing of where the worker is.
 void WorkerTable::SetPeer(size_t worker, const std::string& peer) {
-  Row& row = rows_[worker];
-  row.peer = peer;
+  const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer);
+  if (!endpoint.has_value()) return;
+  rows_[worker].peer = peer;
   std::erase_if(by_endpoint_, [worker](const auto& entry) { return entry.second == worker; });
-  if (const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer)) by_endpoint_[*endpoint] = worker;
+  by_endpoint_[*endpoint] = worker;
 }
 
 WorkerTable::Row* WorkerTable::RowOf(const TcpSocket& socket) {

@@ -50,8 +50,8 @@ class WorkerTable {
   // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
   // is a stream, which may pause without anything being lost.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; empty: it
-  // was never connected.
+  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; what is none
+  // of TCP changes nothing.
   void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer);
   // Times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);

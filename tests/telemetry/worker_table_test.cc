@@ -163,6 +163,24 @@ TEST_F(WorkerTableTest, AWorkerThatMovedIsFoundWhereItIsNow) {
   EXPECT_EQ(sight.smoothed_rtt, Milliseconds(2));
 }
 
+// gRPC has no better name for a call that ended before it was sent than that of its channel.
+TEST_F(WorkerTableTest, AWorkerStaysWhereItWasWhenACallToItWasNeverSent) {
+  connection_.socket.info.out_of_order_packets = 3;
+  Receive(5000);
+  EXPECT_EQ(Look().received_bytes, 5000u);
+  for (const char* name : {"", "worker-1:20000", "dns:///worker-1:20000", "unknown"}) {
+    table_.OnAsked(worker_, now_, false);
+    table_.OnEnded(worker_, now_, 0, name);
+    const LinkSight sight = Look();
+    EXPECT_EQ(sight.connections, 1) << name;
+    EXPECT_EQ(sight.received_bytes, 0u) << name;
+  }
+  Introduce(worker_, kPeer);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.received_bytes, 0u) << "counted before";
+  EXPECT_EQ(sight.out_of_order_packets, 0u) << "counted before";
+}
+
 TEST_F(WorkerTableTest, AWorkerBehindSomethingElseThanTcpHasNoConnection) {
   const size_t local = table_.Add("unix:/run/worker");
   Introduce(local, "unix:/run/worker");

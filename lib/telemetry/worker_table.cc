@@ -120,7 +120,7 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) 
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
   for (const auto& [row, connections] : by_row) {
-    SetPending(*row, connections.received_bytes);
+    SetPending(*row, connections.received_bytes, now);
     if (!WaitsForRto(*row, *connections.last_used, now)) continue;
     if (Lost(*row)) ++sight.losses_silent;
     if (row->waiting_answer == row->CurrentAnswer()) continue;
@@ -141,8 +141,11 @@ bool WorkerTable::Lost(Row& row) {
 }
 
 // An estimate, which is put right whenever nothing is asked for.
-void WorkerTable::SetPending(Row& row, uint64_t received_bytes) {
-  const int64_t pending = row.pending_bytes + static_cast<int64_t>(received_bytes) - std::exchange(row.ended_bytes, 0);
+void WorkerTable::SetPending(Row& row, uint64_t received_bytes, TimePoint now) {
+  row.pending_bytes += static_cast<int64_t>(received_bytes);
+  // What has ended since the look began may not be in what it saw: the next one will tell.
+  if (row.waiting_since > now) return;
+  const int64_t pending = row.pending_bytes - std::exchange(row.ended_bytes, 0);
   row.pending_bytes = row.summary.in_flight == 0 ? 0 : std::max<int64_t>(pending, 0);
 }
 

@@ -63,7 +63,8 @@ class WorkerTable {
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // `sockets`: all connections of the process; those of other links are passed over.
+  // `sockets`: all connections of the process, as they were at `now` or a little later; those of other links are passed
+  // over.
   LinkSight Look(TimePoint now, absl::Span<const TcpSocket> sockets);
 
   std::vector<WorkerSummary> Summaries() const;
@@ -94,7 +95,7 @@ class WorkerTable {
   Row* RowOf(const TcpSocket& socket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPeer(size_t worker, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Lost(Row& row);
-  static void SetPending(Row& row, uint64_t received_bytes);
+  static void SetPending(Row& row, uint64_t received_bytes, TimePoint now);
   static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
 
   mutable absl::Mutex mutex_;

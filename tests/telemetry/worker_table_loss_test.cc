@@ -285,5 +285,31 @@ TEST_F(WorkerTableLossTest, EachWorkerIsJudgedByItself) {
   EXPECT_EQ(Summary(other).rtos, 0);
 }
 
+// A look takes time: what it is told was true when it began. An answer that has ended since is not in it in full.
+TEST_F(WorkerTableLossTest, AnAnswerThatEndsDuringALookIsNoPartOfTheNext) {
+  Ask();
+  Pass(Milliseconds(10));
+  const TimePoint began = now_;
+  const std::vector<TcpSocket> sockets = Sockets();
+  Pass(Milliseconds(1));
+  Answer();
+  ExpectNothingLost(table_.Look(began, sockets));
+  Ask(/*acknowledged=*/true);
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+  // And the same where the next request leaves before the look is told.
+  Answer();
+  Ask();
+  Pass(Milliseconds(10));
+  const TimePoint again = now_;
+  const std::vector<TcpSocket> seen_again = Sockets();
+  Pass(Milliseconds(1));
+  Answer();
+  Ask(/*acknowledged=*/true);
+  ExpectNothingLost(table_.Look(again, seen_again));
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -26,8 +26,12 @@ absl::StatusOr<Counters> ReadProtocol(const std::string& path, const std::string
     if (!(name_words >> name) || !(value_words >> repeated) || name != protocol || repeated != protocol) continue;
     Counters counters;
     uint64_t value = 0;
-    while (name_words >> name && value_words >> value) counters[name] = value;
-    return counters;
+    bool whole = true;
+    while (whole && name_words >> name) {
+      whole = static_cast<bool>(value_words >> value);
+      counters[name] = value;
+    }
+    if (whole) return counters;
   }
   return absl::UnavailableError(absl::StrCat(path, " has no counters of ", protocol));
 }

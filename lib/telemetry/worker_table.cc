@@ -56,7 +56,7 @@ void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, co
   ++row.ended;
   row.ended_bytes += answer_bytes + kOverheadBytes;
   row.waiting_since = now;
-  if (!peer.empty() && peer != row.peer) SetPeer(worker, peer);
+  if (peer != row.peer) SetPeer(worker, peer);
 }
 
 void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
@@ -73,11 +73,13 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
+// A call that ended before it was sent has only the name of its channel, and says nothing of where the worker is.
 void WorkerTable::SetPeer(size_t worker, const std::string& peer) {
-  Row& row = rows_[worker];
-  row.peer = peer;
+  const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer);
+  if (!endpoint.has_value()) return;
+  rows_[worker].peer = peer;
   std::erase_if(by_endpoint_, [worker](const auto& entry) { return entry.second == worker; });
-  if (const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer)) by_endpoint_[*endpoint] = worker;
+  by_endpoint_[*endpoint] = worker;
 }
 
 WorkerTable::Row* WorkerTable::RowOf(const TcpSocket& socket) {
@@ -118,7 +120,7 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) 
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
   for (const auto& [row, connections] : by_row) {
-    SetPending(*row, connections.received_bytes);
+    SetPending(*row, connections.received_bytes, now);
     if (!WaitsForRto(*row, *connections.last_used, now)) continue;
     if (Lost(*row)) ++sight.losses_silent;
     if (row->waiting_answer == row->CurrentAnswer()) continue;
@@ -139,8 +141,11 @@ bool WorkerTable::Lost(Row& row) {
 }
 
 // An estimate, which is put right whenever nothing is asked for.
-void WorkerTable::SetPending(Row& row, uint64_t received_bytes) {
-  const int64_t pending = row.pending_bytes + static_cast<int64_t>(received_bytes) - std::exchange(row.ended_bytes, 0);
+void WorkerTable::SetPending(Row& row, uint64_t received_bytes, TimePoint now) {
+  row.pending_bytes += static_cast<int64_t>(received_bytes);
+  // What has ended since the look began may not be in what it saw: the next one will tell.
+  if (row.waiting_since > now) return;
+  const int64_t pending = row.pending_bytes - std::exchange(row.ended_bytes, 0);
   row.pending_bytes = row.summary.in_flight == 0 ? 0 : std::max<int64_t>(pending, 0);
 }
 

@@ -50,8 +50,8 @@ class WorkerTable {
   // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
   // is a stream, which may pause without anything being lost.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; empty: it
-  // was never connected.
+  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; what is none
+  // of TCP changes nothing.
   void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer);
   // Times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
@@ -63,7 +63,8 @@ class WorkerTable {
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // `sockets`: all connections of the process; those of other links are passed over.
+  // `sockets`: all connections of the process, as they were at `now` or a little later; those of other links are passed
+  // over.
   LinkSight Look(TimePoint now, absl::Span<const TcpSocket> sockets);
 
   std::vector<WorkerSummary> Summaries() const;
@@ -94,7 +95,7 @@ class WorkerTable {
   Row* RowOf(const TcpSocket& socket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPeer(size_t worker, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Lost(Row& row);
-  static void SetPending(Row& row, uint64_t received_bytes);
+  static void SetPending(Row& row, uint64_t received_bytes, TimePoint now);
   static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
 
   mutable absl::Mutex mutex_;

@@ -78,7 +78,7 @@ class CallGroupTest : public ::testing::Test {
                   .schedule = {.discipline = Discipline::kRolling, .budget_bytes = 1500}}) {
     std::vector<std::string> addresses;
     for (size_t i = 0; i < cluster_.size(); ++i) addresses.push_back(cluster_.worker(i).address());
-    channels_ = std::make_unique<WorkerChannels>(addresses, WorkerChannels::Options{});
+    channels_ = std::make_unique<WorkerChannels>(addresses, link().workers(), WorkerChannels::Options{});
   }
 
   LinkDriver& link() { return cluster_.link().driver(); }

@@ -127,15 +127,16 @@ TEST_F(ReceiveWindowTest, OutlivesTheArgumentsThatAChannelWasMadeWith) {
 }
 
 TEST_F(ReceiveWindowTest, IsThatOfEveryConnectionOfAWorkerChannelButOverLoopback) {
+  WorkerTable table;
   const WorkerChannels::Options options{.receive_window = kWindow};
   {
     // A name that nobody has resolved yet may be anywhere.
-    const WorkerChannels remote({"dns:///" + listener_.address()}, options);
+    const WorkerChannels remote({"dns:///" + listener_.address()}, table, options);
     remote.Connect(absl::Milliseconds(100));
     EXPECT_EQ(BufferBytes(AwaitConnection()), kWindow.bytes);
   }
   SilentListener other;
-  const WorkerChannels local({other.address()}, options);
+  const WorkerChannels local({other.address()}, table, options);
   local.Connect(absl::Milliseconds(100));
   std::optional<int> fd;
   ASSERT_TRUE(testing::Eventually([&] { return (fd = FindConnection(other)).has_value(); }));

@@ -50,13 +50,14 @@ class ConnectTest : public ::testing::Test {
   }
 
   testing::TemporaryFolder folder_;
+  WorkerTable table_;
 };
 
 TEST_F(ConnectTest, ConnectsToAllWorkersThatAreThere) {
   TestWorker a(folder_.path());
   TestWorker b(folder_.path());
-  WorkerTable table;
-  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, table, {.may_hold = true}).Connect(testing::kPatience), IsEmpty());
+  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, table_, {.may_hold = true}).Connect(testing::kPatience),
+              IsEmpty());
 }
 
 TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
@@ -64,7 +65,7 @@ TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
   SilentListener gone;
   gone.Close();
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({gone.address(), there.address(), gone.address()}, {.may_hold = false});
+  const WorkerChannels channels({gone.address(), there.address(), gone.address()}, table_, {.may_hold = false});
   EXPECT_THAT(channels.Connect(testing::kPatience), ElementsAre(0, 2));
   EXPECT_LT(std::chrono::steady_clock::now() - started, absl::ToChronoMilliseconds(testing::kPatience / 2));
 }
@@ -73,7 +74,7 @@ TEST_F(ConnectTest, GivesUpOnAListenerThatNeverAnswersTheHandshakeWhenTheTimeIsO
   TestWorker there(folder_.path());
   SilentListener silent;
   const auto started = std::chrono::steady_clock::now();
-  const WorkerChannels channels({silent.address(), there.address()}, {.may_hold = false});
+  const WorkerChannels channels({silent.address(), there.address()}, table_, {.may_hold = false});
   EXPECT_THAT(channels.Connect(absl::Milliseconds(500)), ElementsAre(0));
   const auto elapsed = std::chrono::steady_clock::now() - started;
   EXPECT_GE(elapsed, std::chrono::milliseconds(500));
@@ -85,16 +86,25 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
   SilentListener last;
   std::vector<std::string> addresses(16, silent.address());
   addresses.push_back(last.address());
-  const WorkerChannels channels(addresses, {.may_hold = false});
+  const WorkerChannels channels(addresses, table_, {.may_hold = false});
   EXPECT_EQ(channels.Connect(absl::Milliseconds(300)).size(), addresses.size());
   EXPECT_TRUE(silent.HasConnection());
   EXPECT_FALSE(last.HasConnection());
 }
 
+TEST_F(ConnectTest, GivesEachWorkerARowAndTheSameOneToTheSameAddress) {
+  const WorkerChannels channels({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:1"}, table_, {.may_hold = false});
+  const WorkerChannels others({"10.0.0.2:1", "10.0.0.3:1"}, table_, {.may_hold = true});
+  EXPECT_NE(channels.row(0), channels.row(1));
+  EXPECT_EQ(channels.row(2), channels.row(0));
+  EXPECT_EQ(others.row(0), channels.row(1));
+  EXPECT_EQ(table_.Summaries().size(), 3u);
+}
+
 TEST_F(ConnectTest, TakesATimeWithoutEnd) {
   TestWorker there(folder_.path());
-  WorkerTable table;
-  EXPECT_THAT(WorkerChannels({there.address()}, table, {.may_hold = false}).Connect(absl::InfiniteDuration()), IsEmpty());
+  EXPECT_THAT(WorkerChannels({there.address()}, table_, {.may_hold = false}).Connect(absl::InfiniteDuration()),
+              IsEmpty());
 }
 
 }  // namespace

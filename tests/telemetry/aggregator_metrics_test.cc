@@ -45,6 +45,8 @@ TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
   }
   metrics_.CountTimeout(TimeoutKind::kRpcDeadline);
   for (int i = 0; i < 2; ++i) metrics_.CountTimeout(TimeoutKind::kQueueDeadline);
+  for (int i = 0; i < 3; ++i) metrics_.CountTimeout(TimeoutKind::kStall);
+  metrics_.CountTimeouts(TimeoutKind::kTcpRto, 4);
   metrics_.CountSruRetry();
   const std::string text = Text();
   for (const char* line :
@@ -56,7 +58,36 @@ TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
         "sluice_blocks_total{outcome=\"partial\"} 8", "sluice_blocks_total{outcome=\"failed\"} 9",
         "sluice_blocks_total{outcome=\"cancelled\"} 10", "sluice_blocks_total{outcome=\"deadline\"} 11",
         "sluice_blocks_total{outcome=\"refused\"} 12", "sluice_timeouts_total{kind=\"rpc_deadline\"} 1",
-        "sluice_timeouts_total{kind=\"queue_deadline\"} 2", "sluice_sru_retries_total 1"}) {
+        "sluice_timeouts_total{kind=\"queue_deadline\"} 2", "sluice_timeouts_total{kind=\"stall\"} 3",
+        "sluice_timeouts_total{kind=\"tcp_rto\"} 4", "sluice_sru_retries_total 1"}) {
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
+  }
+}
+
+TEST_F(AggregatorMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_inferred_losses_total{evidence=\"silence\"} 0\n"),
+                            HasSubstr("\nsluice_worker_reported_tcp_total{event=\"rto\"} 0\n"),
+                            HasSubstr("\nsluice_budget_decisions_total{decision=\"probe\"} 0\n")));
+  metrics_.CountInferredLosses(LossEvidence::kOutOfOrder, 2);
+  metrics_.CountInferredLosses(LossEvidence::kOutOfOrder, 0);
+  metrics_.CountInferredLosses(LossEvidence::kSilence, 3);
+  metrics_.CountOutOfOrderPackets(40);
+  metrics_.CountWorkerReport(WorkerReport::kRetransmit, 5);
+  metrics_.CountWorkerReport(WorkerReport::kRto, 6);
+  int count = 6;
+  for (const BudgetChangeKind kind :
+       {BudgetChangeKind::kGrow, BudgetChangeKind::kProbe, BudgetChangeKind::kBackOff, BudgetChangeKind::kGiveBack}) {
+    ++count;
+    for (int i = 0; i < count; ++i) metrics_.CountBudgetChange(kind);
+  }
+  const std::string text = Text();
+  for (const char* line :
+       {"sluice_inferred_losses_total{evidence=\"out_of_order\"} 2",
+        "sluice_inferred_losses_total{evidence=\"silence\"} 3", "sluice_link_out_of_order_packets_total 40",
+        "sluice_worker_reported_tcp_total{event=\"retransmit\"} 5", "sluice_worker_reported_tcp_total{event=\"rto\"} 6",
+        "sluice_budget_decisions_total{decision=\"grow\"} 7", "sluice_budget_decisions_total{decision=\"probe\"} 8",
+        "sluice_budget_decisions_total{decision=\"back_off\"} 9",
+        "sluice_budget_decisions_total{decision=\"give_back\"} 10"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
   }
 }
@@ -87,18 +118,35 @@ TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
                        .plan_batch_workers = 6,
                        .plan_wnd_max_packets = 7,
                        .plan_slot = absl::Milliseconds(8),
-                       .link_capacity_bytes_per_second = 12.5e6};
+                       .plan_goodput_bytes_per_second = 11.5e6,
+                       .link_capacity_bytes_per_second = 12.5e6,
+                       .budget_floor_bytes = 9,
+                       .budget_limit_bytes = 10,
+                       .budget_ceiling_bytes = 11};
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
               AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
                     HasSubstr("\nsluice_in_flight_bytes 3\n"), HasSubstr("\nsluice_in_flight_calls 4\n"),
                     HasSubstr("\nsluice_budget_bytes 5\n"), HasSubstr("\nsluice_plan_batch_workers 6\n"),
                     HasSubstr("\nsluice_plan_wnd_max_packets 7\n"), HasSubstr("\nsluice_plan_slot_seconds 0.008\n"),
-                    HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n")));
+                    HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n"),
+                    HasSubstr("\nsluice_plan_goodput_bytes_per_second 11500000\n"),
+                    HasSubstr("\nsluice_budget_floor_bytes 9\n"), HasSubstr("\nsluice_budget_limit_bytes 10\n"),
+                    HasSubstr("\nsluice_budget_ceiling_bytes 11\n")));
   now.queued_calls = 9;
   EXPECT_THAT(Text(), HasSubstr("\nsluice_queued_calls 9\n"));
   metrics_.SetGaugeSource(nullptr);
   EXPECT_THAT(Text(), Not(HasSubstr("sluice_queued_calls")));
+}
+
+TEST_F(AggregatorMetricsTest, ShowsRoundTripsWhereThereIsAConnection) {
+  AggregatorGauges now;
+  metrics_.SetGaugeSource([&now] { return now; });
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_link_connections 0\n"), Not(HasSubstr("sluice_link_rtt_seconds"))));
+  now = {.connections = 64, .min_rtt = absl::Milliseconds(2), .smoothed_rtt = absl::Milliseconds(4)};
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_link_connections 64\n"),
+                            HasSubstr("\nsluice_link_rtt_seconds{stat=\"min\"} 0.002\n"),
+                            HasSubstr("\nsluice_link_rtt_seconds{stat=\"smoothed\"} 0.004\n")));
 }
 
 TEST_F(AggregatorMetricsTest, ASecondInstanceOnARegistryAddsToTheSameCounters) {

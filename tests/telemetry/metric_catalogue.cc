@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 namespace sluice {
 namespace {
 
@@ -49,6 +51,10 @@ std::string TypeName(prometheus::MetricType type) {
 }
 
 }  // namespace
+
+void PrintTo(const DocumentedMetric& metric, std::ostream* out) {
+  *out << metric.type << " " << ::testing::PrintToString(metric.labels);
+}
 
 std::map<std::string, MetricCatalogue> ParseCatalogue(const std::string& markdown) {
   std::map<std::string, MetricCatalogue> catalogues;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct DocumentedMetric {
   std::map<std::string, std::set<std::string>> labels;
   friend bool operator==(const DocumentedMetric&, const DocumentedMetric&) = default;
 };
+void PrintTo(const DocumentedMetric& metric, std::ostream* out);  // for GoogleTest
 
 // By name.
 using MetricCatalogue = std::map<std::string, DocumentedMetric>;

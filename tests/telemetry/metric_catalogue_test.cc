@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <ostream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -13,27 +12,27 @@
 #include "lib/telemetry/aggregator_metrics.h"
 #include "lib/telemetry/process_metrics.h"
 #include "lib/telemetry/worker_metrics.h"
+#include "lib/telemetry/worker_tcp_metrics.h"
 #include "tests/telemetry/scrape.h"
 
 namespace sluice {
-
-void PrintTo(const DocumentedMetric& metric, std::ostream* out) {
-  *out << metric.type << " " << ::testing::PrintToString(metric.labels);
-}
-
 namespace {
 
 // What both programs show, each by its own collectables.
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
-    aggregator_metrics_.SetGaugeSource([] { return AggregatorGauges(); });
+    // With a connection: without one there is no round trip to show.
+    aggregator_metrics_.SetGaugeSource([] {
+      return AggregatorGauges{.connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
+    });
   }
 
   prometheus::Registry aggregator_registry_;
   AggregatorMetrics aggregator_metrics_{aggregator_registry_};
   prometheus::Registry worker_registry_;
   WorkerMetrics worker_metrics_{worker_registry_};
+  WorkerTcpMetrics worker_tcp_metrics_;
   ProcessMetrics process_metrics_;
 };
 
@@ -55,7 +54,7 @@ TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {
 }
 
 TEST_F(MetricCatalogueTest, TheWorkerShowsWhatIsDocumented) {
-  const auto scraped = Scrape({&worker_registry_, &process_metrics_});
+  const auto scraped = Scrape({&worker_registry_, &worker_tcp_metrics_, &process_metrics_});
   EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Worker"));
 }
 
@@ -89,7 +88,8 @@ TEST_F(PromtoolTest, FindsNothingWrongWithTheAggregator) {
 
 TEST_F(PromtoolTest, FindsNothingWrongWithTheWorker) {
   int exit_status = -1;
-  EXPECT_EQ(CheckWithPromtool(ScrapeText({&worker_registry_, &process_metrics_}), exit_status), "");
+  EXPECT_EQ(CheckWithPromtool(ScrapeText({&worker_registry_, &worker_tcp_metrics_, &process_metrics_}), exit_status),
+            "");
   EXPECT_EQ(exit_status, 0);
 }
 

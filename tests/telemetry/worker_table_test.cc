@@ -1,0 +1,240 @@
+#include "lib/telemetry/worker_table.h"
+
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "tests/telemetry/worker_table_fixture.h"
+
+// What is known of workers and of their connections. What is a loss is in worker_table_loss_test.cc.
+namespace sluice {
+namespace {
+
+using absl::Milliseconds;
+using testing::FakeConnection;
+using testing::WorkerTableTest;
+
+TEST_F(WorkerTableTest, TheSameAddressHasTheSameRow) {
+  const size_t a = table_.Add("a:1");
+  const size_t b = table_.Add("b:1");
+  EXPECT_NE(a, b);
+  EXPECT_EQ(table_.Add("a:1"), a);
+  EXPECT_EQ(table_.Add("b:1"), b);
+  ASSERT_EQ(table_.Summaries().size(), 3u);
+  EXPECT_EQ(Summary(a).address, "a:1");
+  EXPECT_EQ(Summary(b).address, "b:1");
+}
+
+TEST_F(WorkerTableTest, OfAWorkerThatWasNeverAskedNothingIsKnown) {
+  const WorkerSummary summary = Summary(table_.Add("new:1"));
+  EXPECT_EQ(summary.answers, 0);
+  EXPECT_EQ(summary.in_flight, 0);
+  EXPECT_EQ(summary.losses, 0);
+  EXPECT_EQ(summary.rtos, 0);
+  EXPECT_EQ(summary.ready, absl::InfiniteDuration());
+  EXPECT_EQ(summary.transfer, absl::InfiniteDuration());
+  EXPECT_EQ(summary.rtt, absl::InfiniteDuration());
+}
+
+TEST_F(WorkerTableTest, CountsAnswersThatMayComeAndThoseThatHaveCome) {
+  Ask();
+  Ask();
+  EXPECT_EQ(Summary().in_flight, 2);
+  End();
+  EXPECT_EQ(Summary().in_flight, 1);
+  EXPECT_EQ(Summary().answers, 0) << "an end is no answer";
+  table_.OnAnswered(worker_, Milliseconds(1), Milliseconds(2));
+  EXPECT_EQ(Summary().answers, 1);
+  End();
+  EXPECT_EQ(Summary().in_flight, 0);
+}
+
+TEST_F(WorkerTableTest, TimesAreMeansThatFollowTheLastAnswers) {
+  table_.OnAnswered(worker_, Milliseconds(16), Milliseconds(160));
+  EXPECT_EQ(Summary().ready, Milliseconds(16));
+  EXPECT_EQ(Summary().transfer, Milliseconds(160));
+  table_.OnAnswered(worker_, Milliseconds(32), Milliseconds(0));
+  EXPECT_EQ(Summary().ready, Milliseconds(17));
+  EXPECT_EQ(Summary().transfer, Milliseconds(150));
+  for (int answer = 0; answer < 200; ++answer) table_.OnAnswered(worker_, Milliseconds(5), Milliseconds(7));
+  EXPECT_LT(absl::AbsDuration(Summary().ready - Milliseconds(5)), absl::Microseconds(1));
+  EXPECT_LT(absl::AbsDuration(Summary().transfer - Milliseconds(7)), absl::Microseconds(1));
+}
+
+TEST_F(WorkerTableTest, CountsBytesSinceTheLookBefore) {
+  EXPECT_EQ(Look().received_bytes, 0u);
+  Receive(700);
+  EXPECT_EQ(Look().received_bytes, 700u);
+  EXPECT_EQ(Look().received_bytes, 0u);
+  Receive(1);
+  Receive(2);
+  EXPECT_EQ(Look().received_bytes, 3u);
+}
+
+TEST_F(WorkerTableTest, ANewConnectionOfAWorkerCountsFromItsBeginning) {
+  Receive(700);
+  Look();
+  Close(connection_);
+  FakeConnection& second = Connect(kPeer);
+  Receive(second, 300);
+  EXPECT_EQ(Look().received_bytes, 300u);
+}
+
+TEST_F(WorkerTableTest, TellsTheSmallestAndTheMeanRoundTrip) {
+  connection_.socket.info.smoothed_rtt = Milliseconds(4);
+  connection_.socket.info.min_rtt = Milliseconds(3);
+  FakeConnection& second = Connect(kPeer);
+  second.socket.info.smoothed_rtt = Milliseconds(2);
+  second.socket.info.min_rtt = Milliseconds(1);
+  Connect(kPeer).socket.info.smoothed_rtt = Milliseconds(6);  // of a kernel that tells of no smallest one
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.connections, 3);
+  EXPECT_EQ(sight.min_rtt, Milliseconds(1));
+  EXPECT_EQ(sight.smoothed_rtt, Milliseconds(4));
+}
+
+TEST_F(WorkerTableTest, RemembersTheRoundTripOfAWorker) {
+  connection_.socket.info.smoothed_rtt = Milliseconds(4);
+  Look();
+  EXPECT_EQ(Summary().rtt, Milliseconds(4));
+  connection_.socket.info.smoothed_rtt = Milliseconds(5);
+  Look();
+  EXPECT_EQ(Summary().rtt, Milliseconds(5));
+  Close(connection_);
+  Look();
+  EXPECT_EQ(Summary().rtt, Milliseconds(5));
+}
+
+TEST_F(WorkerTableTest, WithoutConnectionsThereAreNoRoundTrips) {
+  Close(connection_);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.connections, 0);
+  EXPECT_EQ(sight.min_rtt, std::nullopt);
+  EXPECT_EQ(sight.smoothed_rtt, std::nullopt);
+}
+
+TEST_F(WorkerTableTest, PassesOverConnectionsOfOtherLinks) {
+  FakeConnection& foreign = Connect(kOtherPeer);
+  foreign.socket.info.out_of_order_packets = 9;
+  foreign.socket.info.smoothed_rtt = Milliseconds(90);
+  Receive(foreign, 5000);
+  FakeConnection& other_port = Connect("ipv4:10.0.0.1:20001");
+  Receive(other_port, 5000);
+  Ask(foreign, /*acknowledged=*/false);
+  Receive(500);
+  const LinkSight sight = LookAfter(Milliseconds(100));
+  EXPECT_EQ(sight.connections, 1);
+  EXPECT_EQ(sight.received_bytes, 500u);
+  EXPECT_EQ(sight.out_of_order_packets, 0u);
+  EXPECT_EQ(sight.losses_out_of_order, 0);
+  EXPECT_EQ(sight.losses_silent, 0);
+}
+
+TEST_F(WorkerTableTest, AWorkerIsFoundFromItsFirstAnswerOn) {
+  const size_t fresh = table_.Add("worker-2:20000");
+  FakeConnection& connection = Connect(kOtherPeer);
+  table_.OnAsked(fresh, now_, false);
+  Receive(connection, 400);
+  EXPECT_EQ(Look().connections, 1);
+  table_.OnEnded(fresh, now_, 300, kOtherPeer);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.connections, 2);
+  EXPECT_EQ(sight.received_bytes, 400u);
+}
+
+TEST_F(WorkerTableTest, FindsWorkersByIpv6AndByIpv4InItsClothes) {
+  const std::string mapped = "ipv6:%5B::ffff:10.0.0.9%5D:7";
+  Introduce(table_.Add("a:1"), "ipv6:%5B2001:db8::1%5D:20000");
+  Introduce(table_.Add("b:1"), mapped);
+  Connect("ipv6:[2001:db8::1]:20000");
+  Connect("ipv4:10.0.0.9:7");
+  EXPECT_EQ(Look().connections, 3);
+}
+
+TEST_F(WorkerTableTest, AWorkerThatMovedIsFoundWhereItIsNow) {
+  FakeConnection& moved = Connect(kOtherPeer);
+  EXPECT_EQ(Look().connections, 1);
+  table_.OnAsked(worker_, now_, false);
+  table_.OnEnded(worker_, now_, 0, kOtherPeer);
+  connection_.socket.info.smoothed_rtt = Milliseconds(1);
+  moved.socket.info.smoothed_rtt = Milliseconds(2);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.connections, 1);
+  EXPECT_EQ(sight.smoothed_rtt, Milliseconds(2));
+}
+
+// gRPC has no better name for a call that ended before it was sent than that of its channel.
+TEST_F(WorkerTableTest, AWorkerStaysWhereItWasWhenACallToItWasNeverSent) {
+  connection_.socket.info.out_of_order_packets = 3;
+  Receive(5000);
+  EXPECT_EQ(Look().received_bytes, 5000u);
+  for (const char* name : {"", "worker-1:20000", "dns:///worker-1:20000", "unknown"}) {
+    table_.OnAsked(worker_, now_, false);
+    table_.OnEnded(worker_, now_, 0, name);
+    const LinkSight sight = Look();
+    EXPECT_EQ(sight.connections, 1) << name;
+    EXPECT_EQ(sight.received_bytes, 0u) << name;
+  }
+  Introduce(worker_, kPeer);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.received_bytes, 0u) << "counted before";
+  EXPECT_EQ(sight.out_of_order_packets, 0u) << "counted before";
+}
+
+TEST_F(WorkerTableTest, AWorkerBehindSomethingElseThanTcpHasNoConnection) {
+  const size_t local = table_.Add("unix:/run/worker");
+  Introduce(local, "unix:/run/worker");
+  EXPECT_EQ(Look().connections, 1);
+  EXPECT_EQ(Summary(local).in_flight, 0);
+}
+
+TEST_F(WorkerTableTest, TellsWhatIsNewInTheReportsOfAWorker) {
+  EXPECT_EQ(table_.OnReport(worker_, 51234, {7, 1}).retransmits, 7u);
+  const WorkerTable::Reported news = table_.OnReport(worker_, 51234, {9, 1});
+  EXPECT_EQ(news.retransmits, 2u);
+  EXPECT_EQ(news.rtos, 0u);
+  EXPECT_EQ(table_.OnReport(worker_, 51234, {9, 1}).retransmits, 0u) << "nothing is new";
+  EXPECT_EQ(table_.OnReport(worker_, 51234, {9, 3}).rtos, 2u);
+}
+
+TEST_F(WorkerTableTest, TellsTheReportsOfWorkersAndOfTheirConnectionsApart) {
+  const size_t other = table_.Add("worker-2:20000");
+  table_.OnReport(worker_, 51234, {7, 1});
+  EXPECT_EQ(table_.OnReport(worker_, 51235, {8, 2}).retransmits, 8u);
+  EXPECT_EQ(table_.OnReport(other, 51234, {9, 3}).retransmits, 9u);
+  EXPECT_EQ(table_.OnReport(worker_, 51234, {10, 1}).retransmits, 3u);
+}
+
+TEST_F(WorkerTableTest, AReportOfLessIsThatOfANewConnection) {
+  table_.OnReport(worker_, 51234, {700, 10});
+  const WorkerTable::Reported news = table_.OnReport(worker_, 51234, {5, 2});
+  EXPECT_EQ(news.retransmits, 5u);
+  EXPECT_EQ(news.rtos, 2u);
+  EXPECT_EQ(table_.OnReport(worker_, 51234, {6, 2}).retransmits, 1u);
+}
+
+TEST_F(WorkerTableTest, MayBeUsedByManyThreads) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      const size_t row = table_.Add("worker-" + std::to_string(i % 2));
+      for (int call = 0; call < 500; ++call) {
+        table_.OnAsked(row, now_, false);
+        table_.OnEnded(row, now_, 100, kPeer);
+        table_.OnAnswered(row, Milliseconds(1), Milliseconds(1));
+        table_.OnReport(row, static_cast<uint16_t>(i), {1, 0});
+        table_.Look(now_, Sockets());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int64_t answers = 0;
+  for (const WorkerSummary& worker : table_.Summaries()) {
+    EXPECT_EQ(worker.in_flight, 0);
+    answers += worker.answers;
+  }
+  EXPECT_EQ(answers, 2000);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lib/cli/logging.h"
+#include "lib/telemetry/status_page.h"
 
 namespace sluice {
 namespace {
@@ -44,7 +45,8 @@ absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& i
                                   {.listen = listen,
                                    .name = "sluice-aggregator",
                                    .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
-                                   .health = [this] { return Health(); }});
+                                   .health = [this] { return Health(); },
+                                   .pages = {{"/", StatusPage()}}});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -1,0 +1,52 @@
+"""What any page must keep, whatever it shows: looked at in the browser, after it has laid the page out."""
+
+# Everything that sticks out to the right of a window of that width, or is cut off inside its own box.
+_OVERFLOW = """(width) => [...document.querySelectorAll("body *")].filter((element) =>
+    element.getBoundingClientRect().right > width + 0.5 ||
+    (element.matches(".value, dd, td, #state") && element.scrollWidth > element.clientWidth)
+  ).map((element) => `${element.tagName}#${element.id} "${element.textContent}"`)"""
+
+# Texts that stand out too little from what is behind them, and lines of charts: the ratios of WCAG 2.1, AA.
+_LOW_CONTRAST = """() => {
+  const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+  const luminance = (color) => channels(color).slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const background = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      if (channels(color)[3] !== 0) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const ratio = (element) => {
+    const [light, dark] = [getComputedStyle(element).color, background(element)].map(luminance).sort((a, b) => b - a);
+    return (light + 0.05) / (dark + 0.05);
+  };
+  const visible = (element) => element.checkVisibility();
+  const hasText = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  const texts = [...document.querySelectorAll("body *")].filter((e) => !e.matches("script, noscript") && visible(e) && hasText(e));
+  const lines = [...document.querySelectorAll("path.a, path.b, path.c, path.d, path.link, path.plan")].filter(visible);
+  if (!texts.length || !lines.length) return ["nothing to look at"];
+  return [...texts.filter((e) => ratio(e) < 4.5), ...lines.filter((e) => ratio(e) < 3)]
+    .map((e) => `${e.tagName}.${e.getAttribute("class")} "${e.textContent}" ${ratio(e).toFixed(2)}`);
+}"""
+
+_LAYOUT_SHIFT = """() => new Promise((resolve) => {
+  new PerformanceObserver((list) => resolve(list.getEntries().reduce((sum, shift) => sum + shift.value, 0)))
+    .observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => resolve(0), 500);
+})"""
+
+
+def overflow(browser, width):
+    return browser.evaluate(f"({_OVERFLOW})({width})")
+
+
+def low_contrast(browser):
+    return browser.evaluate(f"({_LOW_CONTRAST})()")
+
+
+def layout_shift(browser):
+    """The sum of shifts since the page was opened: 0 where nothing has moved, 0.1 is what people begin to notice."""
+    return browser.evaluate(f"({_LAYOUT_SHIFT})()")

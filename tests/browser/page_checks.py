@@ -25,7 +25,7 @@ _LOW_CONTRAST = """() => {
   };
   const visible = (element) => element.checkVisibility();
   const hasText = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-  const texts = [...document.querySelectorAll("body *")].filter((e) => !e.matches("script, noscript") && visible(e) && hasText(e));
+  const texts = [...document.querySelectorAll("body *:not(script, noscript)")].filter((e) => visible(e) && hasText(e));
   const lines = [...document.querySelectorAll("path.a, path.b, path.c, path.d, path.link, path.plan")].filter(visible);
   if (!texts.length || !lines.length) return ["nothing to look at"];
   return [...texts.filter((e) => ratio(e) < 4.5), ...lines.filter((e) => ratio(e) < 3)]

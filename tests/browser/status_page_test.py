@@ -278,11 +278,13 @@ class ScriptedTest(BrowserTest):
         }.items():
             self.assertEqual(self.shown(name), expected, name)
         kinds = self.browser.evaluate("[...byId('kinds').rows].map((row) => row.innerText.split('\\t'))")
-        self.assertEqual(kinds, [["stalled", "0", "2"], ["TCP retransmission", "0", "7"], ["new", "0", "1"]])
+        self.assertEqual(kinds, [["stalled", "0", "2"], ["TCP RTO", "0", "7"], ["new", "0", "1"]])
 
         self.admin.metrics = self.admin.metrics.replace('kind="stall"} 2', 'kind="stall"} 6')
         self.browser.wait_for(f"{text_of('timeouts')} === '4'", "timeouts to be counted")
         self.assertEqual(self.browser.evaluate("byId('kinds').rows[0].innerText"), "stalled\t4\t6")
+        self.browser.evaluate("points.unshift({...points[0], at: points[0].at - 181}), draw()")
+        self.assertTrue(self.browser.evaluate("points.every((point) => performance.now() / 1000 - point.at < 180)"))
         names = self.browser.accessible_names("image")
         self.assertIn("Timeouts each second, last 3 minutes: 4 together", names)
         self.assertIn("Bytes in flight, last 3 minutes: 24.0 KiB now, from 24.0 KiB to 24.0 KiB", names)

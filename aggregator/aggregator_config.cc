@@ -1,5 +1,7 @@
 #include "aggregator/aggregator_config.h"
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,22 @@
 
 namespace sluice {
 namespace {
+
+absl::Status ParseBudgetBound(std::string_view field, const std::string& text, std::optional<int64_t>& bound) {
+  if (text.empty()) return absl::OkStatus();
+  int64_t bytes = 0;
+  absl::Status parsed = ParseField(field, text, ParseByteSize, bytes);
+  if (parsed.ok()) bound = bytes;
+  return parsed;
+}
+
+absl::Status ParseBudget(const v1::AggregatorConfig& config, Link::BudgetOptions& options) {
+  options.buffer_known = !config.link().buffer().empty();
+  absl::Status status =
+      ParseBudgetBound("schedule.budget_floor", config.schedule().budget_floor(), options.floor_bytes);
+  status.Update(ParseBudgetBound("schedule.budget_limit", config.schedule().budget_limit(), options.limit_bytes));
+  return status;
+}
 
 absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
   if (!config.policy().empty()) {
@@ -55,6 +73,10 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   if (!profile.ok()) return profile.status();
   options.link.schedule.profile = *profile;
   status.Update(ParseSchedule(config.schedule(), options.link.schedule));
+  status.Update(ParseBudget(config, options.link.budget));
+  if (status.ok()) status.Update(Link::Validate(options.link));
+
+  if (config.has_watch_connections()) options.link.watch_connections = config.watch_connections();
 
   BlockReader::Options& reader = options.reader;
   reader.workers.assign(config.workers().begin(), config.workers().end());

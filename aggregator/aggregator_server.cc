@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "lib/cli/logging.h"
+#include "lib/rpc/link_driver.h"
 #include "lib/telemetry/status_page.h"
+#include "lib/telemetry/worker_summary.h"
 
 namespace sluice {
 namespace {
@@ -18,12 +20,32 @@ void LogUnconnected(const std::vector<std::string>& addresses) {
     Log(LogLevel::kWarning, "more workers do not answer", {{"count", addresses.size() - kNamed}});
 }
 
+void LogBudget(int64_t before_bytes, const BudgetStep& step) {
+  Log(LogLevel::kInfo, "budget",
+      {{"decision", BudgetDecisionName(step.decision)},
+       {"reason", step.reason},
+       {"from", before_bytes},
+       {"to", step.state.budget_bytes},
+       {"ceiling", step.state.ceiling_bytes}});
+}
+
+AdminServer::Page WorkersPage(Link& link) {
+  return {.content_type = "application/json",
+          .body = [&link] { return SlowestWorkersJson(link.driver().workers().Summaries()); }};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
-  auto link = Link::Create(options.link);
+  Link::Options link_options = options.link;
+  link_options.budget.on_change = LogBudget;
+  auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
+  if (options.link.watch_connections && !(*link)->telemetry_status().ok()) {
+    Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
+        {{"reason", (*link)->telemetry_status()}});
+  }
   auto reader = BlockReader::Create(*link, options.reader);
   if (!reader.ok()) return reader.status();
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), *std::move(reader)));
@@ -46,7 +68,7 @@ absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& i
                                    .name = "sluice-aggregator",
                                    .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
                                    .health = [this] { return Health(); },
-                                   .pages = {{"/", StatusPage()}}});
+                                   .pages = {{"/", StatusPage()}, {"/workers.json", WorkersPage(*link_)}}});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

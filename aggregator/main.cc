@@ -25,8 +25,12 @@ class Aggregator {
         [this](const std::vector<std::string>& list) { config_.mutable_workers()->Assign(list.begin(), list.end()); });
     AddTextFlag(app, "--policy", "unscheduled, batches, rolling or grants. Default grants",
                 [this](const auto& value) { config_.mutable_schedule()->set_policy(value); });
-    AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
+    AddTextFlag(app, "--budget", "Bytes that may be in flight, fixed. Default: adaptive, from the buffer of the link",
                 [this](const auto& value) { config_.mutable_schedule()->set_budget(value); });
+    AddTextFlag(app, "--budget_floor", "The adaptive budget is never smaller. Default: 8 full frames",
+                [this](const auto& value) { config_.mutable_schedule()->set_budget_floor(value); });
+    AddTextFlag(app, "--budget_limit", "Nor larger. Default: the buffer of the link, or 4mb where that is not given",
+                [this](const auto& value) { config_.mutable_schedule()->set_budget_limit(value); });
     app.add_option_function<int64_t>(
         "--queue_limit", [this](int64_t value) { config_.mutable_schedule()->set_queue_limit(value); },
         "SRU calls that may wait; a block that finds no room is refused. Default 65536");
@@ -41,6 +45,9 @@ class Aggregator {
         "For one SRU; the next one asks the next replica. Default 2");
     AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
                 [this](const auto& value) { config_.set_segment_bytes(value); });
+    app.add_option_function<bool>(
+        "--watch_connections", [this](bool value) { config_.set_watch_connections(value); },
+        "Look at TCP to infer losses, and adapt the budget. Default true");
     AddServerFlags(app, config_, ready_file_);
     AddLinkProfileFlags(app, *config_.mutable_link());
   }

@@ -14,8 +14,8 @@ browser="chromium"
 # The documents that examples/search searches: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # For .ci/run.
-checks="clang-14 clang-tidy-14 clang-format-14 git"
-# promtool checks our metrics. Its package brings a server, which must not start on somebody's machine.
+checks="clang-14 clang-tidy-14 clang-format-14 git python3-yaml"
+# promtool checks our metrics and rules, and the server reads them. Its package brings a server, which must not start on somebody's machine.
 if [ ! -d /run/systemd/system ]; then
   checks="$checks prometheus"
 fi

@@ -60,9 +60,10 @@ absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   // No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it.
-  WorkerChannels channels(options.workers, {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
-                                            .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes),
-                                            .receive_window = link->receive_window()});
+  WorkerChannels channels(options.workers, link->driver().workers(),
+                          {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
+                           .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes),
+                           .receive_window = link->receive_window()});
   auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
   return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
 }

@@ -76,11 +76,13 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
     prepared_ = true;
     if (aborted_) rpc_->Cancel();
     if (group_.handlers_.on_sent) group_.handlers_.on_sent(spec_.tag);
+    if (!held) Ask();
     rpc_->Start();
   }
 
   void Grant() override {
     granted_ = Now();
+    Ask();
     rpc_->Grant();
   }
 
@@ -102,8 +104,19 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   std::shared_ptr<void> Hold() override { return group_.shared_from_this(); }
 
  private:
+  // A call that is aborted may end while it is granted.
+  enum class Stage { kUnasked, kAsked, kEnded };
+
+  void Ask() {
+    Stage unasked = Stage::kUnasked;
+    if (stage_.compare_exchange_strong(unasked, Stage::kAsked)) {
+      link().workers().OnAsked(row(), Now(), spec_.server_streaming);
+    }
+  }
+
   void OnReady() override {
-    metrics().ObserveReady(absl::FromChrono(Now() - sent_));
+    ready_after_ = absl::FromChrono(Now() - sent_);
+    metrics().ObserveReady(ready_after_);
     if (group_.handlers_.on_ready) group_.handlers_.on_ready(spec_.tag);
     std::optional<int64_t> bytes = rpc_->AnnouncedResponseBytes();
     if (bytes.has_value()) *bytes = std::min(*bytes, kMaxResponseBytes) + kRpcOverheadBytes;
@@ -125,8 +138,11 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   // The answer is handled before the schedule hears of the end: a retry that it adds keeps the block, and so its place
   // in the queue, alive.
   void OnEnd(const grpc::Status& ended) override {
-    metrics().ObserveSruTransfer(absl::FromChrono(Now() - std::max(sent_, granted_.load())));
-    const grpc::Status status = MeaningOf(ended, aborted_, Now() >= group_.deadline_);
+    const TimePoint now = Now();
+    const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_.load()));
+    metrics().ObserveSruTransfer(transfer);
+    const grpc::Status status = MeaningOf(ended, aborted_, now >= group_.deadline_);
+    TellOfWorker(status.ok(), now, transfer);
     absl::StatusOr<grpc::ByteBuffer> answer = std::move(answer_);
     if (!status.ok()) answer = ToAbsl(status);
     const absl::Status verdict = group_.handlers_.on_answer(group_, spec_.tag, std::move(answer));
@@ -138,6 +154,20 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
     group_.OnCallEnded();
   }
 
+  void TellOfWorker(bool answered, TimePoint now, absl::Duration transfer) {
+    WorkerTable& workers = link().workers();
+    if (stage_.exchange(Stage::kEnded) == Stage::kAsked) {
+      workers.OnEnded(row(), now, received_bytes_ + static_cast<int64_t>(answer_.Length()), rpc_->context().peer());
+    }
+    if (answered) workers.OnAnswered(row(), ready_after_, transfer);
+    const std::optional<TcpReport> report = rpc_->Report();
+    if (!report.has_value()) return;
+    const auto news = workers.OnReport(row(), report->port, {report->retransmits, report->rtos});
+    metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
+    metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
+  }
+
+  size_t row() const { return spec_.channels->row(spec_.worker); }
   LinkDriver& link() { return group_.link_; }
   AggregatorMetrics& metrics() { return link().metrics(); }
 
@@ -147,6 +177,8 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
   TimePoint sent_;
   std::atomic<TimePoint> granted_ = TimePoint();  // where it was held; an abort may end it on another thread meanwhile
   std::atomic<CallId> id_ = CallId{};             // until it is known, one that the schedule does not know
+  std::atomic<Stage> stage_ = Stage::kUnasked;
+  absl::Duration ready_after_;
   std::atomic<bool> prepared_ = false;
   std::atomic<bool> aborted_ = false;
   std::unique_ptr<GrantedRpc> rpc_;  // from Send on: a block may have thousands of calls that wait

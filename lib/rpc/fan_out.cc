@@ -46,10 +46,11 @@ absl::Status FanOut::Validate(const Options& options) {
 absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  WorkerChannels channels(options.workers, {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
-                                            .credentials = options.credentials,
-                                            .max_response_bytes = options.max_response_bytes,
-                                            .receive_window = link->receive_window()});
+  WorkerChannels channels(options.workers, link->driver().workers(),
+                          {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
+                           .credentials = options.credentials,
+                           .max_response_bytes = options.max_response_bytes,
+                           .receive_window = link->receive_window()});
   auto core = std::make_unique<FanOutCore>(std::move(link), std::move(channels));
   return std::unique_ptr<FanOut>(new FanOut(std::move(core), options.connect_timeout));
 }

@@ -133,6 +133,13 @@ void GrantedRpc::AskForAnswer() {
   if (!asked_.exchange(true)) DoAskForAnswer();
 }
 
+std::optional<TcpReport> GrantedRpc::Report() const {
+  const auto& trailers = context_.GetServerTrailingMetadata();
+  const auto found = trailers.find(kTcpReportKey);
+  if (found == trailers.end()) return std::nullopt;
+  return ParseTcpReport({found->second.data(), found->second.size()});
+}
+
 std::optional<int64_t> GrantedRpc::AnnouncedResponseBytes() const {
   const auto& headers = context_.GetServerInitialMetadata();
   const auto found = headers.find(kResponseSizeHeader);

@@ -12,6 +12,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include "lib/rpc/completion.h"
+#include "lib/rpc/tcp_report.h"
 
 namespace sluice {
 
@@ -53,6 +54,8 @@ class GrantedRpc {
 
   // What the worker announced in its headers; from OnReady on.
   std::optional<int64_t> AnnouncedResponseBytes() const;
+  // What the worker told of the connection in its trailers; from OnEnd on.
+  std::optional<TcpReport> Report() const;
 
  protected:
   GrantedRpc(Events& events, bool held) : events_(events), held_(held) {}

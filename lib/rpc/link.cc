@@ -1,11 +1,13 @@
 #include "sluice/link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/link_driver.h"
+#include "lib/rpc/link_monitor.h"
 #include "lib/rpc/receive_window.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
@@ -26,6 +28,28 @@ absl::Status CheckReceiveWindow(int64_t bytes) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kSafeBudgetBytes = 16 * 1024;
+constexpr int64_t kFloorFrames = 8;
+constexpr int64_t kUnknownLimitBytes = 4 << 20;
+
+// For a profile that is valid. Fields that are not given go along with those that are.
+BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetOptions& options) {
+  const LinkProfile& profile = schedule.profile;
+  const int64_t buffer = BufferBudgetBytes(profile);
+  const int64_t start = schedule.budget_bytes.value_or(options.buffer_known ? buffer : kSafeBudgetBytes);
+  const bool bounded = options.floor_bytes.has_value() || options.limit_bytes.has_value();
+  const bool fixed = schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
+  BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
+  bounds.limit_bytes =
+      options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
+  bounds.floor_bytes =
+      options.floor_bytes.value_or(std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes}));
+  if (fixed) bounds.floor_bytes = bounds.limit_bytes = start;
+  const int64_t start_within = std::min(std::max(start, bounds.floor_bytes), bounds.limit_bytes);
+  bounds.start_bytes = bounds.reference_bytes = start_within;
+  return bounds;
+}
+
 // 0: not bounded.
 int64_t WindowOf(const Link::Options& options) {
   const LinkSchedule::Options& schedule = options.schedule;
@@ -41,15 +65,24 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
   return Create(Options{.schedule = {.profile = profile}});
 }
 
-absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
+absl::Status Link::Validate(const Options& options) {
   constexpr int kMaxThreads = 64;
   if (options.completion_threads < 1 || options.completion_threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("completion_threads is ", options.completion_threads, "; it must be between 1 and ", kMaxThreads));
   }
-  // Checks the profile, which the window is made from.
+  // Checks the profile, which the bounds are made from.
   if (absl::Status valid = LinkSchedule::Create(options.schedule).status(); !valid.ok()) return valid;
-  if (absl::Status valid = CheckReceiveWindow(options.receive_window_bytes.value_or(0)); !valid.ok()) return valid;
+  if (absl::Status valid = BoundsOf(options.schedule, options.budget).Validate(); !valid.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
+  }
+  return CheckReceiveWindow(options.receive_window_bytes.value_or(0));
+}
+
+absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  const BudgetBounds bounds = BoundsOf(options.schedule, options.budget);
+  if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
   options.receive_window_bytes = WindowOf(options);
   if (options.receive_window_bytes > 0 && !options.schedule.max_in_flight_per_call_bytes.has_value()) {
     options.schedule.max_in_flight_per_call_bytes = options.receive_window_bytes;
@@ -57,14 +90,19 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
   absl::StatusOr<LinkSchedule> schedule = LinkSchedule::Create(options.schedule);
   if (!schedule.ok()) return schedule.status();
   if (!options.registry) options.registry = std::make_shared<prometheus::Registry>();
-  return std::shared_ptr<Link>(new Link(std::move(options), *std::move(schedule)));
+  return std::shared_ptr<Link>(new Link(std::move(options), bounds, *std::move(schedule)));
 }
 
-Link::Link(Options options, LinkSchedule schedule)
+Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
       metrics_(std::make_unique<AggregatorMetrics>(*options_.registry)),
-      driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)) {
-  metrics_->SetGaugeSource([this] { return driver_->Gauges(); });
+      driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)),
+      monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.watch_connections, options_.budget.on_change)) {
+  metrics_->SetGaugeSource([this] {
+    AggregatorGauges gauges = driver_->Gauges();
+    monitor_->FillGauges(gauges);
+    return gauges;
+  });
 }
 
 // The gauges look at the driver, so it is the first to be forgotten and the first to go.
@@ -73,10 +111,13 @@ Link::~Link() {
 }
 
 absl::Status Link::SetBudget(int64_t budget_bytes) {
-  return driver_->SetBudget(budget_bytes);
+  return monitor_->FixBudget(budget_bytes);
 }
 ScheduleState Link::State() const {
   return driver_->State();
+}
+const absl::Status& Link::telemetry_status() const {
+  return monitor_->status();
 }
 const LinkSchedule::Options& Link::schedule_options() const {
   return driver_->options();

@@ -15,6 +15,22 @@ ScheduledCall& CallOf(const Action& action) {
   return *reinterpret_cast<ScheduledCall*>(static_cast<uintptr_t>(action.tag));
 }
 
+// Bytes per second, by the model of the discipline.
+double PredictGoodput(const LinkSchedule::Options& options, const SlotPlan& plan, int64_t response_bytes,
+                      int64_t calls) {
+  constexpr double kBitsPerByte = 8;
+  switch (options.discipline) {
+    case Discipline::kUnscheduled:
+      return PredictCollapse(options.profile, response_bytes, calls).goodput_bps / kBitsPerByte;
+    case Discipline::kBatches:
+      return plan.goodput_bps / kBitsPerByte;
+    case Discipline::kRolling:
+    case Discipline::kGrants:
+      return PredictClosedLoopGoodputBps(options.profile, response_bytes, calls) / kBitsPerByte;
+  }
+  return 0;
+}
+
 }  // namespace
 
 LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads)
@@ -152,6 +168,7 @@ AggregatorGauges LinkDriver::Gauges() const {
   gauges.plan_batch_workers = plan.batch_workers;
   gauges.plan_wnd_max_packets = plan.wnd_max_packets;
   gauges.plan_slot = plan.slot;
+  gauges.plan_goodput_bytes_per_second = PredictGoodput(options_, plan, response_bytes, calls);
   return gauges;
 }
 

@@ -19,6 +19,7 @@
 #include "lib/rpc/completion.h"
 #include "lib/telemetry/aggregator_metrics.h"
 #include "lib/telemetry/io_thread.h"
+#include "lib/telemetry/worker_table.h"
 
 namespace sluice {
 
@@ -64,6 +65,7 @@ class LinkDriver {
   AggregatorGauges Gauges() const;  // the plan is that of the block that was submitted last
   const LinkSchedule::Options& options() const { return options_; }
   AggregatorMetrics& metrics() { return metrics_; }
+  WorkerTable& workers() { return workers_; }
   grpc::CompletionQueue& completion_queue() { return queue_; }
   boost::asio::io_context& io_context() { return io_thread_.context(); }
 
@@ -81,6 +83,7 @@ class LinkDriver {
 
   const LinkSchedule::Options options_;
   AggregatorMetrics& metrics_;
+  WorkerTable workers_;
 
   mutable absl::Mutex mutex_;
   LinkSchedule schedule_ ABSL_GUARDED_BY(mutex_);

@@ -51,8 +51,12 @@ class SruServer::AnswerBytes {
 // One ReadSru. Owns itself from construction to OnDone.
 class SruServer::SruCall final : public grpc::ServerUnaryReactor {
  public:
-  SruCall(SruServer& server, const v1::ReadSruRequest& request, v1::ReadSruResponse& response)
+  SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request,
+          v1::ReadSruResponse& response)
       : server_(server), answer_bytes_(server) {
+    if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
+      context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
+    }
     status_ = answer_bytes_.Take(request.length());
     if (status_.ok()) status_ = Read(request, response);
     if (status_.ok()) sent_bytes_ = request.length();
@@ -134,9 +138,9 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
   std::atomic<bool> cancelled_ = false;
 };
 
-grpc::ServerUnaryReactor* SruServer::ReadSru(grpc::CallbackServerContext*, const v1::ReadSruRequest* request,
+grpc::ServerUnaryReactor* SruServer::ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                              v1::ReadSruResponse* response) {
-  return new SruCall(*this, *request, *response);
+  return new SruCall(*this, *context, *request, *response);
 }
 
 grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,

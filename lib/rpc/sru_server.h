@@ -5,6 +5,7 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "lib/rpc/tcp_report.h"
 #include "lib/rpc/think_time.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/worker_metrics.h"
@@ -16,7 +17,7 @@ class io_context;
 namespace sluice {
 
 // The SruService over the stripes of one store. One a process, for all of its workers; thread-safe. The store, the
-// metrics and the context outlive the grpc::Server that it is registered with, and the context runs until then.
+// metrics, the reports and the context outlive the grpc::Server that it is registered with, and the context runs until then.
 class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
@@ -26,8 +27,9 @@ class SruServer : public v1::SruService::CallbackService {
     // RESOURCE_EXHAUSTED: gRPC's own quota does not count them.
     uint64_t max_answer_bytes = 256 << 20;
   };
-  SruServer(const StripeStore& store, WorkerMetrics& metrics, boost::asio::io_context& context, const Options& options)
-      : store_(store), metrics_(metrics), context_(context), options_(options), think_time_(options.think_time) {}
+  SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
+            const Options& options)
+      : store_(store), metrics_(metrics), reports_(reports), context_(context), options_(options), think_time_(options.think_time) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;
@@ -41,6 +43,7 @@ class SruServer : public v1::SruService::CallbackService {
 
   const StripeStore& store_;
   WorkerMetrics& metrics_;
+  TcpReports& reports_;
   boost::asio::io_context& context_;
   const Options options_;
   ThinkTime think_time_;

@@ -80,7 +80,7 @@ absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses)
   return absl::OkStatus();
 }
 
-WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, const Options& options) {
+WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, WorkerTable& table, const Options& options) {
   const auto credentials = options.credentials ? options.credentials : grpc::InsecureChannelCredentials();
   const auto connection = [&](const std::string& address, bool held) {
     grpc::ChannelArguments arguments = WorkerArguments(options, held);
@@ -91,7 +91,7 @@ WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, const 
     return Connection{channel, std::make_unique<grpc::GenericStub>(channel)};
   };
   for (const std::string& address : addresses) {
-    workers_.push_back({address, connection(address, false), {}});
+    workers_.push_back({address, table.Add(address), connection(address, false), {}});
     if (options.may_hold) workers_.back().held = connection(address, true);
   }
 }

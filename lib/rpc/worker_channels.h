@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/rpc/receive_window.h"
+#include "lib/telemetry/worker_table.h"
 
 namespace sluice {
 
@@ -32,11 +33,12 @@ class WorkerChannels {
   static absl::Status Validate(const std::vector<std::string>& addresses);
 
   // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first
-  // call.
-  WorkerChannels(const std::vector<std::string>& addresses, const Options& options);
+  // call. Each worker gets a row in the table.
+  WorkerChannels(const std::vector<std::string>& addresses, WorkerTable& table, const Options& options);
 
   size_t size() const { return workers_.size(); }
   const std::string& address(size_t worker) const { return workers_[worker].address; }
+  size_t row(size_t worker) const { return workers_[worker].row; }
   // Held: nothing of an answer comes before it is asked for. Only where calls may be.
   grpc::GenericStub& stub(size_t worker, bool held) const {
     return held ? *workers_[worker].held.stub : *workers_[worker].open.stub;
@@ -54,6 +56,7 @@ class WorkerChannels {
   };
   struct Worker {
     std::string address;
+    size_t row = 0;
     Connection open;
     Connection held;  // null unless calls may be
 

@@ -7,14 +7,9 @@
 namespace sluice {
 namespace {
 
-prometheus::MetricFamily Gauge(const char* name, const char* help, double value) {
-  prometheus::MetricFamily family{.name = name, .help = help, .type = prometheus::MetricType::Gauge, .metric = {}};
-  family.metric.emplace_back().gauge.value = value;
-  return family;
-}
-
-prometheus::MetricFamily Gauge(const char* name, const char* help, int64_t value) {
-  return Gauge(name, help, static_cast<double>(value));
+template <class Number>
+prometheus::MetricFamily Gauge(const char* name, const char* help, Number value) {
+  return MakeFamily(prometheus::MetricType::Gauge, name, help, static_cast<double>(value));
 }
 
 }  // namespace
@@ -25,10 +20,20 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                      "worker_kind", {"primary", "replica"})),
       sru_requests_(MakeCounters<6>(registry, "sluice_sru_requests_total", "SRU requests that have ended.", "outcome",
                                     {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
-      timeouts_(MakeCounters<3>(
-          registry, "sluice_timeouts_total",
-          "SRU requests that ran into a deadline of the RPC or of the queue, or whose granted answer stalled.", "kind",
-          {"rpc_deadline", "queue_deadline", "stall"})),
+      timeouts_(MakeCounters<4>(registry, "sluice_timeouts_total",
+                                "SRU requests that ran into a deadline of the RPC or of the queue, whose granted answer "
+                                "stalled, or whose answer was lost and waited for a TCP retransmission timeout.",
+                                "kind", {"rpc_deadline", "queue_deadline", "stall", "tcp_rto"})),
+      inferred_losses_(MakeCounters<2>(registry, "sluice_inferred_losses_total",
+                                       "Answers of which something was lost on the way, as inferred from our side.",
+                                       "evidence", {"out_of_order", "silence"})),
+      out_of_order_packets_(MakeCounter(registry, "sluice_link_out_of_order_packets_total",
+                                        "Packets from workers that arrived out of order.")),
+      worker_reports_(MakeCounters<2>(registry, "sluice_worker_reported_tcp_total",
+                                      "What workers of Sluice reported of their connections to this aggregator.",
+                                      "event", {"retransmit", "rto"})),
+      budget_changes_(MakeCounters<4>(registry, "sluice_budget_decisions_total", "Changes of the adaptive budget.",
+                                      "decision", {"grow", "probe", "back_off", "give_back"})),
       sru_retries_(MakeCounter(registry, "sluice_sru_retries_total", "SRU requests that were made again.")),
       hedges_(MakeCounters<3>(registry, "sluice_hedges_total", "Rival requests to replicas of slow workers.", "outcome",
                               {"won", "lost", "refused"})),
@@ -63,7 +68,7 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
   absl::MutexLock lock(&mutex_);
   if (!gauge_source_) return {};
   const AggregatorGauges now = gauge_source_();
-  return {
+  std::vector<prometheus::MetricFamily> families{
       Gauge("sluice_queued_calls", "SRU requests that wait to be sent.", now.queued_calls),
       Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),
       Gauge("sluice_in_flight_bytes", "Share of the budget that requests in flight take.", now.in_flight_bytes),
@@ -77,7 +82,24 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
       Gauge("sluice_plan_slot_seconds", "T~: length of the slot of one batch.", absl::ToDoubleSeconds(now.plan_slot)),
       Gauge("sluice_link_capacity_bytes_per_second", "C: capacity of the bottleneck link, frames included.",
             now.link_capacity_bytes_per_second),
+      Gauge("sluice_plan_goodput_bytes_per_second", "Payload that the model expects of the plan in force.",
+            now.plan_goodput_bytes_per_second),
+      Gauge("sluice_budget_floor_bytes", "The adaptive budget is never smaller.", now.budget_floor_bytes),
+      Gauge("sluice_budget_limit_bytes", "The adaptive budget is never larger. Equal to the floor: it is fixed.",
+            now.budget_limit_bytes),
+      Gauge("sluice_budget_ceiling_bytes", "The budget at which answers were lost last; 0: none is remembered.",
+            now.budget_ceiling_bytes),
+      Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
+  if (now.connections > 0) {
+    families.push_back(MakeFamily(prometheus::MetricType::Gauge, "sluice_link_rtt_seconds",
+                                  "Round trips of the connections to workers: the smallest ever of any that is open, "
+                                  "and the mean of the smoothed.",
+                                  "stat",
+                                  {{"min", absl::ToDoubleSeconds(now.min_rtt)},
+                                   {"smoothed", absl::ToDoubleSeconds(now.smoothed_rtt)}}));
+  }
+  return families;
 }
 
 }  // namespace sluice

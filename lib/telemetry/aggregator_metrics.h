@@ -20,7 +20,10 @@ namespace sluice {
 // Label values, in the order of the enumerators: see aggregator_metrics.cc and docs/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
 enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
-enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall };
+enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
+enum class LossEvidence { kOutOfOrder, kSilence };
+enum class WorkerReport { kRetransmit, kRto };
+enum class BudgetChangeKind { kGrow, kProbe, kBackOff, kGiveBack };
 enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
@@ -36,7 +39,17 @@ struct AggregatorGauges {
   int64_t plan_batch_workers = 0;    // n
   int64_t plan_wnd_max_packets = 0;  // wnd_max
   absl::Duration plan_slot;          // T~
+  double plan_goodput_bytes_per_second = 0;
   double link_capacity_bytes_per_second = 0;
+
+  int64_t budget_floor_bytes = 0;
+  int64_t budget_limit_bytes = 0;
+  int64_t budget_ceiling_bytes = 0;  // 0: none is remembered
+
+  // Of the connections to workers; infinite where there is none.
+  int64_t connections = 0;
+  absl::Duration min_rtt = absl::InfiniteDuration();
+  absl::Duration smoothed_rtt = absl::InfiniteDuration();
 };
 
 // The metrics of the reading side. One for each link, kept beside it. Thread-safe.
@@ -56,6 +69,18 @@ class AggregatorMetrics : public prometheus::Collectable {
   void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
   void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
+  void CountTimeouts(TimeoutKind kind, int64_t timeouts) {
+    Get(timeouts_, kind).Increment(static_cast<double>(timeouts));
+  }
+  void CountInferredLosses(LossEvidence evidence, int64_t losses) {
+    Get(inferred_losses_, evidence).Increment(static_cast<double>(losses));
+  }
+  void CountOutOfOrderPackets(uint64_t packets) { out_of_order_packets_.Increment(static_cast<double>(packets)); }
+  // What workers of ours said of their connections to this aggregator.
+  void CountWorkerReport(WorkerReport event, uint64_t events) {
+    Get(worker_reports_, event).Increment(static_cast<double>(events));
+  }
+  void CountBudgetChange(BudgetChangeKind kind) { Get(budget_changes_, kind).Increment(); }
   void CountSruRetry() { sru_retries_.Increment(); }
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
     Get(hedges_, outcome).Increment(static_cast<double>(hedges));
@@ -87,7 +112,11 @@ class AggregatorMetrics : public prometheus::Collectable {
 
   const std::array<prometheus::Counter*, 2> goodput_bytes_;
   const std::array<prometheus::Counter*, 6> sru_requests_;
-  const std::array<prometheus::Counter*, 3> timeouts_;
+  const std::array<prometheus::Counter*, 4> timeouts_;
+  const std::array<prometheus::Counter*, 2> inferred_losses_;
+  prometheus::Counter& out_of_order_packets_;
+  const std::array<prometheus::Counter*, 2> worker_reports_;
+  const std::array<prometheus::Counter*, 4> budget_changes_;
   prometheus::Counter& sru_retries_;
   const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 6> blocks_;

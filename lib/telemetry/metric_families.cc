@@ -14,6 +14,25 @@ prometheus::Histogram& MakeHistogram(prometheus::Registry& registry, const std::
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
 }
 
+prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
+                                    double value) {
+  prometheus::MetricFamily family{.name = name, .help = help, .type = type, .metric = {}};
+  prometheus::ClientMetric& metric = family.metric.emplace_back();
+  metric.counter.value = metric.gauge.value = value;
+  return family;
+}
+
+prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
+                                    const std::string& label, const std::vector<LabelledValue>& values) {
+  prometheus::MetricFamily family{.name = name, .help = help, .type = type, .metric = {}};
+  for (const LabelledValue& labelled : values) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label.push_back({label, labelled.label_value});
+    metric.counter.value = metric.gauge.value = labelled.value;
+  }
+  return family;
+}
+
 void MakeBuildInfo(prometheus::Registry& registry) {
   prometheus::BuildGauge()
       .Name("sluice_build_info")

@@ -3,9 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/metric_type.h"
 #include "prometheus/registry.h"
 
 // How the metrics of Sluice are made: every handle is resolved once, since finding one by its labels takes a lock and a
@@ -26,6 +30,18 @@ std::array<prometheus::Counter*, kCount> MakeCounters(prometheus::Registry& regi
 prometheus::Counter& MakeCounter(prometheus::Registry& registry, const std::string& name, const std::string& help);
 prometheus::Histogram& MakeHistogram(prometheus::Registry& registry, const std::string& name, const std::string& help,
                                      const prometheus::Histogram::BucketBoundaries& buckets);
+
+// A family as it is collected, for values that live elsewhere: one value, or one for each value of its only label.
+prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
+                                    double value);
+struct LabelledValue {
+  template <class Number>
+  LabelledValue(std::string label, Number number) : label_value(std::move(label)), value(static_cast<double>(number)) {}
+  std::string label_value;
+  double value = 0;
+};
+prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
+                                    const std::string& label, const std::vector<LabelledValue>& values);
 
 // sluice_build_info: always 1; its labels say which build this is.
 void MakeBuildInfo(prometheus::Registry& registry);

@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+#include "lib/telemetry/metric_families.h"
+
 namespace sluice {
 namespace {
 
@@ -57,13 +59,6 @@ std::optional<int64_t> CountOpenFds(const std::string& proc) {
   return count - 1;  // without the one that reads the folder
 }
 
-prometheus::MetricFamily Family(prometheus::MetricType type, const char* name, const char* help, double value) {
-  prometheus::MetricFamily family{.name = name, .help = help, .type = type, .metric = {}};
-  prometheus::ClientMetric& metric = family.metric.emplace_back();
-  metric.counter.value = metric.gauge.value = value;
-  return family;
-}
-
 }  // namespace
 
 std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
@@ -75,19 +70,19 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   const std::optional<uint64_t> boot_time = ReadBootTime(proc_);
   const std::optional<int64_t> open_fds = CountOpenFds(proc_);
   if (stat) {
-    families.push_back(Family(MetricType::Counter, "process_cpu_seconds_total", "Processor time, user and system.",
+    families.push_back(MakeFamily(MetricType::Counter, "process_cpu_seconds_total", "Processor time, user and system.",
                               static_cast<double>(stat->user_ticks + stat->system_ticks) / ticks_per_second));
-    families.push_back(Family(MetricType::Gauge, "process_resident_memory_bytes", "Memory that is resident.",
+    families.push_back(MakeFamily(MetricType::Gauge, "process_resident_memory_bytes", "Memory that is resident.",
                               static_cast<double>(stat->resident_pages) * page_bytes));
   }
   if (stat && boot_time) {
     families.push_back(
-        Family(MetricType::Gauge, "process_start_time_seconds", "When the process was started, since the epoch.",
+        MakeFamily(MetricType::Gauge, "process_start_time_seconds", "When the process was started, since the epoch.",
                static_cast<double>(*boot_time) + static_cast<double>(stat->start_ticks) / ticks_per_second));
   }
   if (open_fds) {
     families.push_back(
-        Family(MetricType::Gauge, "process_open_fds", "Open file descriptors.", static_cast<double>(*open_fds)));
+        MakeFamily(MetricType::Gauge, "process_open_fds", "Open file descriptors.", static_cast<double>(*open_fds)));
   }
   return families;
 }

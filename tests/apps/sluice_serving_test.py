@@ -317,6 +317,20 @@ class AggregatorTest(ServingTest):
         self.assertIn('<a href="metrics">', links)
         self.assertNotIn("<script", links)
 
+    def test_tells_of_each_of_its_workers(self):
+        workers = self.start_workers()
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0")
+        self.assertEqual(self.cat(aggregator, "data").returncode, 0)
+        answer = fetch(aggregator, "/workers.json")
+        self.assertEqual(answer.headers["Content-Type"], "application/json")
+        told = json.loads(answer.text)
+        self.assertEqual(told["total"], WORKERS)
+        self.assertEqual({worker["address"] for worker in told["workers"]}, set(workers.addresses))
+        for worker in told["workers"]:
+            self.assertGreater(worker["answers"], 0)
+            self.assertGreater(worker["ready_seconds"] + worker["transfer_seconds"], 0)
+            self.assertEqual(worker["in_flight"], 0)
+
     def test_load_reads_right_bytes(self):
         aggregator = self.start_both()
         self.stripe("data", self.source, "--force")  # leaves the source in "input"

@@ -42,7 +42,7 @@ class ReadmeTest(unittest.TestCase):
             self.assertTrue(os.access(_REPOSITORY / command, os.X_OK), command)
 
     def test_files_that_the_documents_link_exist(self):
-        documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").glob("*.md"))]
+        documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").rglob("*.md"))]
         for document in [*documents, *sorted((_REPOSITORY / "examples").glob("*/README.md"))]:
             for target in linked_files(document):
                 self.assertTrue(target.exists(), f"{document.name} links {target}")

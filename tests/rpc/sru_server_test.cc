@@ -36,7 +36,7 @@ class SruServerTest : public ::testing::Test {
     const auto manifest =
         testing::StripeBytes(source_, {.root = folder_.path(), .file = "data", .workers = 3, .sru_bytes = 10});
     ASSERT_TRUE(manifest.ok()) << manifest.status();
-    service_ = std::make_unique<SruServer>(store_, metrics_, io_thread_.context(), options);
+    service_ = std::make_unique<SruServer>(store_, metrics_, reports_, io_thread_.context(), options);
     int port = 0;
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -113,6 +113,7 @@ class SruServerTest : public ::testing::Test {
   const StripeStore store_ = StripeStore::Open(folder_.path()).value();
   prometheus::Registry registry_;
   WorkerMetrics metrics_{registry_};
+  TcpReports reports_;
   std::unique_ptr<SruServer> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::SruService::Stub> stub_;

@@ -55,7 +55,8 @@ class ConnectTest : public ::testing::Test {
 TEST_F(ConnectTest, ConnectsToAllWorkersThatAreThere) {
   TestWorker a(folder_.path());
   TestWorker b(folder_.path());
-  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, {.may_hold = true}).Connect(testing::kPatience), IsEmpty());
+  WorkerTable table;
+  EXPECT_THAT(WorkerChannels({a.address(), b.address()}, table, {.may_hold = true}).Connect(testing::kPatience), IsEmpty());
 }
 
 TEST_F(ConnectTest, NamesThoseWhereNobodyListensAndDoesNotWaitForThem) {
@@ -92,7 +93,8 @@ TEST_F(ConnectTest, DoesNotRushAtTheRestWhenTheTimeIsOver) {
 
 TEST_F(ConnectTest, TakesATimeWithoutEnd) {
   TestWorker there(folder_.path());
-  EXPECT_THAT(WorkerChannels({there.address()}, {.may_hold = false}).Connect(absl::InfiniteDuration()), IsEmpty());
+  WorkerTable table;
+  EXPECT_THAT(WorkerChannels({there.address()}, table, {.may_hold = false}).Connect(absl::InfiniteDuration()), IsEmpty());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class AnswerMeasurement:
     def run(self, scenario, progress):
         """One object, ready for JSON."""
         progress.step(scenario.title)
-        with Network(scenario.link) as network, _Servers(self._server, network, self._folder) as servers:
+        with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers:
             load = Load(network, self._load_argv(scenario, network), self._folder)
             measured = measure(scenario, network, servers, load, progress)
         result = {
@@ -60,7 +60,7 @@ class AnswerMeasurement:
         return argv if scenario.sizes_known else [*argv, "--unknown-sizes"]
 
 
-class _Servers:
+class Servers:
     """A server on every machine of a network, which serves all of its workers, until the `with` block ends."""
 
     def __init__(self, command, network, folder):

@@ -70,19 +70,32 @@ class PortMonitor:
             self.state()
 
 
+# What they stand for: lib/telemetry/tcp_ext.h.
+_TCP_EXT = {
+    "timeouts": ("TCPTimeouts",),
+    "timeouts_after_feedback": (
+        "TCPSackFailures", "TCPRenoFailures", "TCPSackRecoveryFail", "TCPRenoRecoveryFail", "TCPLossFailures",
+    ),
+    "fast_recoveries": ("TCPSackRecovery", "TCPRenoRecovery"),
+    "lost_retransmits": ("TCPLostRetransmit",),
+    "spurious_timeouts": ("TCPSpuriousRTOs",),
+    "loss_probes": ("TCPLossProbes",),
+    "loss_probe_recoveries": ("TCPLossProbeRecovery",),
+}  # fmt: skip
+
+
 def tcp_counters(pid):
-    """Of the network namespace of a process: timeouts and retransmitted segments."""
+    """Of the network namespace of a process."""
     net = pathlib.Path("/proc", str(pid), "net")
-    return {
-        "timeouts": _protocol_counter(net / "netstat", "TcpExt:", "TCPTimeouts"),
-        "retransmits": _protocol_counter(net / "snmp", "Tcp:", "RetransSegs"),
-    }
+    extended = _protocol_counters(net / "netstat", "TcpExt:")
+    counters = {name: sum(extended.get(part, 0) for part in parts) for name, parts in _TCP_EXT.items()}
+    return {**counters, "retransmits": _protocol_counters(net / "snmp", "Tcp:")["RetransSegs"]}
 
 
-def _protocol_counter(path, protocol, name):
+def _protocol_counters(path, protocol):
     # Lines come in pairs: names, then values.
-    rows = [line.split() for line in path.read_text().splitlines() if line.startswith(protocol)]
-    return int(dict(zip(*rows))[name])
+    names, values = (line.split()[1:] for line in path.read_text().splitlines() if line.startswith(protocol))
+    return dict(zip(names, map(int, values)))
 
 
 def cpu_seconds(pid):

@@ -61,6 +61,10 @@ def think(text):
     return Think(milliseconds(usual), tail_ms)
 
 
+def told_buffer(text):
+    return 0 if text == "unknown" else parse_size_bytes(text)
+
+
 def output_file(text):
     path = pathlib.Path(text).resolve()
     if path.is_relative_to("/run"):
@@ -75,6 +79,8 @@ def add_link_flags(parser, workers=64):
     add("--workers", type=flag(count), default=workers, metavar="N")
     add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="of the switch port (100mbit)")
     add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="of the switch port (32kb)")
+    add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="what Sluice is told of the "
+        "buffer; default: the truth")  # fmt: skip
     add("--cc", choices=("cubic", "reno", "bbr"), default="cubic", help="TCP congestion control of every host")
     add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="of a machine of workers; "
         "default: ten times the rate of the switch port")  # fmt: skip
@@ -89,14 +95,15 @@ def link_of(flags):
         congestion_control=flags.cc,
         access_rate_bps=flags.access_rate,
         rtt_us=flags.rtt,
+        told_buffer_bytes=flags.tell_buffer,
     )
 
 
-def add_load_flags(parser, policies=POLICIES, default_policy="rolling"):
+def add_load_flags(parser, policies=POLICIES, default_policy="rolling", blocks=20):
     add = parser.add_argument
     add("--policy", type=flag(policies_of(policies)), default=[default_policy], help="one or more of %s, "
         "comma-separated: they run in turns (%s)" % (", ".join(policies), default_policy))  # fmt: skip
-    add("--blocks", type=flag(count), default=20, metavar="K", help="data blocks that each client reads in the "
+    add("--blocks", type=flag(count), default=blocks, metavar="K", help="data blocks that each client reads in the "
         "measured part")  # fmt: skip
     add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
     add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "

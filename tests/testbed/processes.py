@@ -42,6 +42,9 @@ class Program:
     def wait_until_ready(self, ready_file):
         wait_until(ready_file.exists, _READY_S, f"{self.name} to serve", [self])
 
+    def log(self):
+        return self._log.read_text(errors="replace")
+
     def check(self):
         if self._process.poll() is not None:
             raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log_tail()}")
@@ -59,7 +62,7 @@ class Program:
             raise RuntimeError(f"{self.name} ended with {code} on SIGTERM:\n{self._log_tail()}")
 
     def _log_tail(self):
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+        return "\n".join(self.log().splitlines()[-20:])
 
 
 def wait_until(condition, timeout_s, what, programs=()):

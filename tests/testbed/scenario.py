@@ -29,6 +29,7 @@ class LinkScenario:
     machines: int = 8  # at most this many namespaces hold the workers
     rto_min_ms: int = 200
     rtt_us: int = 200  # told to the model; the namespaces themselves add some tens of microseconds
+    told_buffer_bytes: int | None = None  # what Sluice is told of the buffer; None: the truth, 0: nothing
 
     @property
     def burst_bytes(self):
@@ -49,11 +50,15 @@ class LinkScenario:
     def access_rate(self):
         return self.access_rate_bps or 10 * self.rate_bps
 
+    def told_buffer(self):
+        return self.buffer_bytes if self.told_buffer_bytes is None else self.told_buffer_bytes
+
     def facts(self):
         return {
             "workers": self.workers,
             "rate_bps": self.rate_bps,
             "buffer_bytes": self.buffer_bytes,
+            "told_buffer_bytes": self.told_buffer(),
             "burst_bytes": self.burst_bytes,
             "access_rate_bps": self.access_rate(),
         }

@@ -15,6 +15,15 @@ _NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", 
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
+# By the name that the kernel's own count has in tcp_counters.
+_EXPORTED = {
+    "retransmits": ("sluice_worker_tcp_retransmitted_packets_total",),
+    "timeouts": ("sluice_worker_tcp_rtos_total",),
+    "loss_probes": ("sluice_worker_tcp_loss_probes_total",),
+    "lost_retransmits": ("sluice_worker_tcp_lost_retransmits_total",),
+    "spurious_timeouts": ("sluice_worker_tcp_spurious_rtos_total",),
+    "full_window_losses": ("sluice_worker_tcp_losses_total", 'feedback="none"'),
+}
 _SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
@@ -63,15 +72,32 @@ class Service:
             program.check()
 
     def counts(self):
+        metrics = self._metrics()
+        kinds = ("rpc_deadline", "queue_deadline", "stall", "tcp_rto")
+        timeouts = {kind: int(sum_of_metric(metrics, "sluice_timeouts_total", f'kind="{kind}"')) for kind in kinds}
         return {
-            "rpc_timeouts": int(sum_of_metric(self._metrics(), "sluice_timeouts_total")),
+            "rpc_timeouts": timeouts["rpc_deadline"] + timeouts["queue_deadline"],
+            "stalls": timeouts["stall"],
+            "inferred_rto_waits": timeouts["tcp_rto"],
+            "inferred_losses": int(sum_of_metric(metrics, "sluice_inferred_losses_total")),
+            "reported_retransmits": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="retransmit"')),
+            "reported_rtos": int(sum_of_metric(metrics, "sluice_worker_reported_tcp_total", 'event="rto"')),
+            "budget_changes": int(sum_of_metric(metrics, "sluice_budget_decisions_total")),
+            **self._exported_counts(),
             "aggregator_cpu_seconds": cpu_seconds(self.aggregator.pid),
         }
 
-    def _metrics(self):
-        return run_to_end(
-            self._network.command(AGGREGATOR, [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]), "scraping"
-        )
+    def budget_bytes(self):
+        return int(sum_of_metric(self._metrics(), "sluice_budget_bytes"))
+
+    def _exported_counts(self):
+        """What the workers say of themselves, to be compared with what their kernels say (tcp_counters)."""
+        metrics = "\n".join(self._metrics(host) for host in self._network.machines)
+        return {f"exported_{name}": int(sum_of_metric(metrics, *metric)) for name, metric in _EXPORTED.items()}
+
+    def _metrics(self, host=AGGREGATOR):
+        argv = [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]
+        return run_to_end(self._network.command(host, argv), "scraping")
 
     def _start(self, program, host, config, folder):
         config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
@@ -84,7 +110,7 @@ class Service:
 
 
 def _worker_config(network, machine, scenario, data):
-    config = {"listen": network.machine_listens(machine), "data": str(data)}
+    config = {"listen": network.machine_listens(machine), "data": str(data), "admin": _ADMIN}
     think = scenario.think
     if think.usual_ms:
         config["think_time"] = f"{think.usual_ms}ms"
@@ -101,7 +127,7 @@ def _aggregator_config(network, scenario):
         "workers": network.worker_addresses(),
         "link": {
             "capacity": f"{link.rate_bps}bit",
-            "buffer": f"{link.buffer_bytes}",
+            **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
             "rtt": f"{link.rtt_us}us",
             "mtu": MTU_BYTES,
             "connections": "persistent",
@@ -114,9 +140,10 @@ def _aggregator_config(network, scenario):
     }
 
 
-def sum_of_metric(metrics, name):
-    """Over all labels, from the text of a scrape. KeyError where there is no such metric."""
-    values = [float(line.rsplit(" ", 1)[1]) for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name]
+def sum_of_metric(metrics, name, label=""):
+    """Over all labels, or those with this one, from the text of a scrape. KeyError where there is no such metric."""
+    lines = [line for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name and label in line]
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines]
     if not values:
         raise KeyError(f"the aggregator shows no {name}")
     return sum(values)

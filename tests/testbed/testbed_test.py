@@ -16,6 +16,8 @@ import uuid
 _RUN = pathlib.Path(__file__).with_name("run")
 _FAN_OUT = _RUN.with_name("fan-out")
 _LOOPBACK = _RUN.with_name("loopback")
+_INFER = _RUN.with_name("infer")
+_ADAPT = _RUN.with_name("adapt")
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -62,6 +64,7 @@ def flags(_build):
         (["--think", "2,p95=200"], "'2,p95=200' is not a think time"),
         (["--think", "2,p99=1"], "the tail must be longer"),
         (["--json", "/no/such/folder/result.json"], "no folder"),
+        (["--tell-buffer", "much"], "'much' is not a size"),
     ):
         refuses(arguments, complaint)
     for arguments, complaint in (
@@ -71,6 +74,12 @@ def flags(_build):
         (["--hedge-after", "5", "--replicas", "1", "--policy", "hand-written"], "knows no --hedge-after"),
     ):
         refuses(arguments, complaint, _FAN_OUT)
+    for arguments, complaint in (
+        (["--phases", "64kb"], "'64kb': give a buffer and a number of chunks"),
+        (["--phases", "64kb:0"], "'0' is not a number above 0"),
+        (["--phases", "64kb:1,32kb"], "'32kb': give"),
+    ):
+        refuses(arguments, complaint, _ADAPT)
 
 
 def refuses(arguments, complaint, script=_RUN):
@@ -117,9 +126,38 @@ def reads(build):
         check(result["blocks_read"] == 2 * 5, f"{result['policy']}: {result['blocks_read']} blocks of 10 were read")
         check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput {result['goodput_bps']} over the link's rate")
         check(result["peak_backlog_bytes"] <= result["buffer_bytes"], "the buffer holds more than it was given")
+        for name in ("retransmits", "timeouts", "loss_probes", "lost_retransmits", "spurious_timeouts"):
+            exported, counted = result[f"exported_{name}"], result[f"tcp_{name}"]
+            check(exported == counted, f"workers export {exported} {name}, their kernels counted {counted}")
+    check(plain["tcp_retransmits"] > 0 and plain["inferred_losses"] > 0, f"no losses are seen: {plain}")
     check(plain["policy"] == "unscheduled" and plain["switch_drops"] > 0, f"no drops when all answer at once: {plain}")
     check(rolling["policy"] == "rolling" and rolling["switch_drops"] == 0, f"a schedule that drops: {rolling}")
     check(rolling["tcp_timeouts"] == 0, f"a schedule with timeouts: {rolling}")
+
+
+def infers_losses(build):
+    arguments = "--workers 32 --blocks 6 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build, script=_INFER)))
+    check(result["lost"] > 20, f"nothing to infer: {result}")
+    check(result["found"] >= 0.9 * result["lost"], f"losses are not found: {result}")
+    check(result["false"] <= 0.1 * result["inferred"], f"what is not lost is taken for lost: {result}")
+
+
+def tells_slow_workers_from_losses(build):
+    arguments = "--policy rolling --workers 32 --blocks 8 --think 2,p99=300 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build, script=_INFER)))
+    # A busy machine makes workers late; a tenth of the slow answers, of which there are about 13, is what that may be.
+    check(result["rto_waits"] <= result["tcp_timeouts"] + 1, f"slow workers are taken for losses: {result}")
+
+
+def adapts(build):
+    arguments = "--workers 32 --tell-buffer 64kb --phases 64kb:1,16kb:4 --blocks 20 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build, script=_ADAPT)))
+    before, *after = result["chunks"]
+    check(before["budget_bytes"] == 64 * 1024, f"the budget is not the buffer: {before}")
+    check(after[-1]["budget_bytes"] <= 32 * 1024, f"the budget did not follow the buffer: {result}")
+    check(after[-1]["tcp_timeouts"] == 0, f"still timeouts at the end: {result}")
+    check(any("decision=back_off" in line for line in result["decisions"]), f"nothing was decided: {result}")
 
 
 def stragglers(build):
@@ -227,9 +265,9 @@ def _processes_with(token):
     return found
 
 
-_CASES = (flags, network_collapses, two_at_once, without_root, reads, stragglers, fans_out, fans_out_to_python,
-          loopback_reads, loopback_fans_out, ends_with_interrupt, ends_with_terminate, ends_when_killed,
-          fan_out_ends_with_interrupt)  # fmt: skip
+_CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
+          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, ends_with_interrupt,
+          ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

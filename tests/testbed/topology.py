@@ -6,6 +6,7 @@
 """
 
 import json
+import os
 import subprocess
 
 from sandbox import Unsupported
@@ -55,6 +56,12 @@ class Network:
 
     def machine_listens(self, machine):
         return self.worker_addresses()[machine :: len(self.machines)]
+
+    def set_buffer(self, buffer_bytes):
+        """Of the shallow port, from now on; what it holds stays."""
+        link = self._link
+        argv = ["tc", "-n", SWITCH, "qdisc", "change", "dev", PORT, "root", "tbf", "rate", f"{link.rate_bps}bit"]
+        _run([*argv, "burst", str(link.burst_bytes), "limit", str(buffer_bytes)])
 
     def command(self, namespace, argv):
         return ["ip", "netns", "exec", namespace, *argv]
@@ -124,6 +131,7 @@ class Network:
         for namespace, device in ((host, _UPLINK), (SWITCH, port)):
             # With offloads on, one "packet" in the buffer would be up to 64 KB.
             _in(namespace, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off")
+            _keep_flows_in_order(namespace, device)
         _ip(SWITCH, "link", "set", port, "master", "bridge", "up")
         _ip(host, "addr", "add", f"{address}/24", "dev", _UPLINK)
         _ip(host, "link", "set", _UPLINK, "up")
@@ -153,6 +161,14 @@ class Network:
             "tcp_no_metrics_save": int(_sysctl(host, "net.ipv4.tcp_no_metrics_save")),
             "tcp_slow_start_after_idle": int(_sysctl(host, "net.ipv4.tcp_slow_start_after_idle")),
         }
+
+
+def _keep_flows_in_order(namespace, device):
+    # As the receive queues of a network card do: one flow, one processor. Without it two processors may hand packets of
+    # one connection over at the same time, and TCP takes those that were overtaken for lost. Not every kernel has it.
+    processors = (1 << os.cpu_count()) - 1
+    setting = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
+    _run(["ip", "netns", "exec", namespace, "sh", "-c", f"echo {processors:x} > {setting}"], check=False)
 
 
 def _shape(namespace, device, rate_bps, burst_bytes, limit_bytes):

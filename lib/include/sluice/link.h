@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "sluice/budget_control.h"
 #include "sluice/link_profile.h"
 #include "sluice/link_schedule.h"
 
@@ -16,6 +19,7 @@ namespace sluice {
 
 class AggregatorMetrics;
 class LinkDriver;
+class LinkMonitor;
 struct ReceiveWindow;
 
 // One bottleneck link as this process uses it: the schedule, the threads that drive it, and its metrics. Create one for
@@ -23,6 +27,20 @@ struct ReceiveWindow;
 // buffer. Thread-safe. Destroy it last, and not from a callback: the destructor waits for the calls that are under way.
 class Link {
  public:
+  // The budget follows what the network can take, as the aggregator's connections show it. With schedule.budget_bytes
+  // and neither bound it is fixed, and so it is where unscheduled.
+  struct BudgetOptions {
+    // False: the buffer of the profile is not the truth, only a default. Then the budget starts at 16 KiB, which the
+    // shallowest ports hold, and grows as long as that makes the link busier.
+    bool buffer_known = true;
+    // At least 1. Defaults: 8 full frames, or the budget at the start where that is less; and the buffer of the
+    // profile, or 4 MiB where it is not known.
+    std::optional<int64_t> floor_bytes;
+    std::optional<int64_t> limit_bytes;
+    // Called after each change, on a thread of the link; for logs. May be null.
+    std::function<void(int64_t before_bytes, const BudgetStep& step)> on_change;
+  };
+
   struct Options {
     LinkSchedule::Options schedule;
     // Threads that poll gRPC and drive the schedule. One keeps up with a gigabit of 10 KB responses.
@@ -33,9 +51,16 @@ class Link {
     // unscheduled, or where that is fewer than 8 packets or more than 416 KiB. Linux gives at most net.core.rmem_max,
     // doubled.
     std::optional<int64_t> receive_window_bytes;
+    BudgetOptions budget;
+    // Look at the TCP connections to workers while calls are out, to infer losses. Without it nothing is inferred, and
+    // the budget stays.
+    bool watch_connections = true;
     // Where the metrics go; its own registry when there is none.
     std::shared_ptr<prometheus::Registry> registry;
   };
+
+  // What Create would say of these, without creating anything.
+  static absl::Status Validate(const Options& options);
 
   // InvalidArgument that names the field, the value and the bound. Unimplemented for receive_window_bytes where the
   // gRPC that this was built with is one whose sockets cannot be reached; by default it then does without.
@@ -46,10 +71,14 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Bytes that may be in flight from now on, at least 1. A smaller budget takes nothing back; it only drains.
+  // Bytes that may be in flight from now on, at least 1; from then on it is fixed. A smaller budget takes nothing back;
+  // it only drains.
   absl::Status SetBudget(int64_t budget_bytes);
 
   ScheduleState State() const;
+  // Not OK: connections are not watched, since the kernel does not tell of them (a sandbox forbids NETLINK_SOCK_DIAG)
+  // or watch_connections is off.
+  const absl::Status& telemetry_status() const;
   const LinkSchedule::Options& schedule_options() const;
 
   // The metrics of docs/metrics.md, for whatever exports them: counters and histograms are in the registry, the gauges
@@ -62,11 +91,12 @@ class Link {
   std::optional<ReceiveWindow> receive_window() const;
 
  private:
-  explicit Link(Options options, LinkSchedule schedule);
+  Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule);
 
   Options options_;
   std::unique_ptr<AggregatorMetrics> metrics_;
   std::unique_ptr<LinkDriver> driver_;
+  std::unique_ptr<LinkMonitor> monitor_;
 };
 
 }  // namespace sluice

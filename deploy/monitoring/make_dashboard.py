@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Prints the Grafana dashboard: make_dashboard.py > grafana-dashboard.json. A test compares the two."""
+
+import json
+import sys
+
+sys.dont_write_bytecode = True
+
+from grafana import DATASOURCE, heatmap, lines, placed, row, stat  # noqa: E402
+
+# PromQL, for the aggregators and for the workers that are chosen at the top.
+
+
+def _selector(metric, instances, labels):
+    matchers = [f'instance=~"{instances}"', *(f'{label}="{value}"' for label, value in labels.items())]
+    return f"{metric}{{{', '.join(matchers)}}}"
+
+
+def aggregator(metric, **labels):
+    return _selector(metric, "$instance", labels)
+
+
+def worker(metric, **labels):
+    return _selector(metric, "$worker", labels)
+
+
+def process(metric):
+    return f'{metric}{{job=~"sluice-.*", instance=~"$instance|$worker"}}'
+
+
+def rate(selector):
+    return f"rate({selector}[$__rate_interval])"
+
+
+def quantile(share, histogram):
+    """Of a histogram of aggregators."""
+    return f"histogram_quantile({share}, {rate(aggregator(histogram + '_bucket'))})"
+
+
+def highest(expression):
+    """There may be a thousand workers; the ten that stand out."""
+    return f"topk(10, {expression})"
+
+
+def buckets(histogram):
+    return f"sum by (le) (increase({aggregator(histogram + '_bucket')}[$__rate_interval]))"
+
+
+def mean(histogram):
+    return f"{rate(aggregator(histogram + '_sum'))} / {rate(aggregator(histogram + '_count'))}"
+
+
+def quantiles(histogram):
+    return [(quantile(share, histogram), f"p{round(100 * share)} {{{{instance}}}}") for share in (0.5, 0.9, 0.99)]
+
+
+# What the dashboard shows, from what a caller sees down to what may be the reason.
+
+
+def _overview():
+    always_green = [(None, "green")]
+    return [
+        row("Overview"),
+        stat("Goodput", "Bps", "Payload bytes handed to the application, over 5 minutes.",
+             aggregator("instance:sluice_goodput_bytes:rate5m"), always_green),
+        stat("Use of the link", "percentunit", "Goodput over capacity. 94 % is about the most with an MTU of 1500.",
+             aggregator("instance:sluice_link_utilisation:ratio_rate5m"), always_green),
+        stat("Blocks that are complete", "percentunit", "The service level: of all blocks that clients did not give up.",
+             aggregator("instance:sluice_blocks_complete:ratio_rate5m"), [(None, "red"), (0.99, "green")]),
+        stat("Block time, p99", "s", "Of 5 minutes. 0.2 s and more above p50: TCP retransmission timeouts.",
+             aggregator("instance:sluice_block_seconds:p99_rate5m"), always_green),
+        stat("SRUs that a TCP timeout delayed", "percentunit", "Inferred by the aggregator. From 0.1 % on, incast.",
+             aggregator("instance_kind:sluice_timeouts_per_sru:ratio_rate5m", kind="tcp_rto"),
+             [(None, "green"), (0.001, "red")]),
+        stat("Alerts that fire", "short", "Those of alert-rules.yml. docs/runbooks has a page for each.",
+             'count(ALERTS{alertname=~"Sluice.*", alertstate="firing"}) or vector(0)', [(None, "green"), (1, "red")],
+             legend="alerts"),
+    ]  # fmt: skip
+
+
+def _goodput():
+    return [
+        row("Goodput"),
+        lines("Goodput, link capacity and prediction", "Bps",
+              "What arrives, what the link carries with its headers, and what the model predicts for the plan in force. "
+              "Far below the prediction while requests wait: slow workers, losses, or a processor that is busy.",
+              [(f"sum without (worker_kind) ({rate(aggregator('sluice_goodput_bytes_total'))})", "goodput {{instance}}"),
+               (aggregator("sluice_link_capacity_bytes_per_second"), "capacity {{instance}}"),
+               (aggregator("sluice_plan_goodput_bytes_per_second"), "plan {{instance}}")], width=12),
+        lines("Goodput as a share", "percentunit", "Of the capacity of the link, and of what the model predicts.",
+              [(aggregator("instance:sluice_link_utilisation:ratio_rate5m"), "use of link {{instance}}"),
+               (aggregator("instance:sluice_goodput_of_plan:ratio_rate5m"), "of plan {{instance}}")], width=12),
+        lines("Goodput by kind of worker", "Bps", "Much from replicas: workers are down, slow or corrupt.",
+              [(rate(aggregator("sluice_goodput_bytes_total")), "{{worker_kind}} {{instance}}")], stacked=True),
+        lines("Blocks by outcome", "ops", "Anything but complete and cancelled is a caller without its block.",
+              [(rate(aggregator("sluice_blocks_total")), "{{outcome}} {{instance}}")], stacked=True),
+        lines("SRU requests by outcome", "reqps", "What became of the single requests; replicas and retries hide most.",
+              [(rate(aggregator("sluice_sru_requests_total")), "{{outcome}} {{instance}}")], stacked=True),
+    ]  # fmt: skip
+
+
+def _budget():
+    return [
+        row("In flight, and the budget"),
+        lines("In flight and the budget", "bytes",
+              "What may be on its way, and what is. Floor and limit are the operator's; where they are equal, the budget "
+              "is fixed. The ceiling is the size at which losses were last seen.",
+              [(aggregator("sluice_in_flight_bytes"), "in flight {{instance}}"),
+               (aggregator("sluice_budget_bytes"), "budget {{instance}}"),
+               (aggregator("sluice_budget_floor_bytes"), "floor {{instance}}"),
+               (aggregator("sluice_budget_limit_bytes"), "limit {{instance}}"),
+               (aggregator("sluice_budget_ceiling_bytes") + " > 0", "ceiling {{instance}}")], width=12),
+        lines("Decisions on the budget, per minute", "short",
+              "A back-off now and then, after a probe, is how the budget finds its size. More of them: somebody else "
+              "fills the buffer.",
+              [(f"60 * {rate(aggregator('sluice_budget_decisions_total'))}", "{{decision}} {{instance}}")], width=12),
+        lines("Use of the budget", "percentunit",
+              "Mean of 5 minutes. Low while calls wait: an SRU does not fit what is left.",
+              [(aggregator("instance:sluice_budget_use:ratio_avg5m"), "use {{instance}}")]),
+        lines("Requests that are out", "short",
+              "In flight: their answers may come. Ungranted: sent, and waiting for a grant; at the window while requests "
+              "wait, workers think longer than the window hides.",
+              [(aggregator("sluice_in_flight_calls"), "in flight {{instance}}"),
+               (aggregator("sluice_ungranted_calls"), "ungranted {{instance}}"),
+               (aggregator("sluice_grant_window"), "window {{instance}}")]),
+        lines("Workers that may answer at once", "short",
+              "n of the plan, and the packets that one of them may have in the buffer.",
+              [(aggregator("sluice_plan_batch_workers"), "workers {{instance}}"),
+               (aggregator("sluice_plan_wnd_max_packets"), "packets of one {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _queue():
+    return [
+        row("Queue and waits"),
+        lines("Queue", "short", "Near queue_limit, blocks are refused.",
+              [(aggregator("sluice_queued_calls"), "calls {{instance}}"),
+               (aggregator("sluice_queued_blocks"), "blocks {{instance}}")], width=6),
+        lines("Wait in the queue", "s", "The price of scheduling: most of the block time of a busy link.",
+              quantiles("sluice_queue_wait_seconds"), width=6),
+        lines("Time until an answer is ready", "s", "How long workers think (grants only). hedge_after goes by this.",
+              quantiles("sluice_ready_seconds"), width=6),
+        lines("Lateness of timers", "s", "p99 is the value for link.jitter. Milliseconds: the host is short of processors.",
+              quantiles("sluice_timer_lateness_seconds"), width=6),
+    ]  # fmt: skip
+
+
+def _latency():
+    return [
+        row("Latency"),
+        lines("Block time", "s", "From submission to end: what a caller sees.", quantiles("sluice_block_seconds"), width=12),
+        lines("SRU transfer time", "s", "From the grant, or the request, to the end. 0.2 s and more is a TCP timeout.",
+              quantiles("sluice_sru_transfer_seconds"), width=12),
+        heatmap("Block time, distribution", "A second band 0.2 s or more above the first: TCP retransmission timeouts.",
+                buckets("sluice_block_seconds")),
+        heatmap("SRU transfer time, distribution", "A band from 0.2 to 0.25 s up: TCP retransmission timeouts.",
+                buckets("sluice_sru_transfer_seconds")),
+        lines("Coverage of blocks", "percentunit",
+              "Mean share of a block's bytes that arrived; below 1 where gaps are allowed.",
+              [(mean("sluice_block_coverage_ratio"), "mean {{instance}}")], width=12),
+        lines("Retries and hedges", "ops",
+              "Retries above a percent of the requests have a reason worth finding. Many hedges lost: hedge_after is too "
+              "short; many refused: many workers are slow.",
+              [(rate(aggregator("sluice_sru_retries_total")), "retries {{instance}}"),
+               (rate(aggregator("sluice_hedges_total")), "{{outcome}} hedges {{instance}}")], width=12),
+    ]  # fmt: skip
+
+
+def _losses():
+    return [
+        row("Timeouts and losses, as the aggregator sees them"),
+        lines("Timeouts by kind", "ops",
+              "rpc_deadline: workers that do not answer. queue_deadline: more load than the link carries. stall: a granted "
+              "answer stopped. tcp_rto: the sender's kernel waited 200 ms or more.",
+              [(rate(aggregator("sluice_timeouts_total")), "{{kind}} {{instance}}")]),
+        lines("Inferred losses per 10,000 SRUs", "short",
+              "By evidence. Silence is what is left when a whole window is lost; packets out of order are losses that TCP "
+              "repairs by itself.",
+              [(aggregator("instance_evidence:sluice_inferred_losses_per_10k_srus:ratio_rate5m"),
+                "{{evidence}} {{instance}}")]),
+        lines("Packets out of order", "pps", "On the link's connections: what follows a packet that was lost.",
+              [(rate(aggregator("sluice_link_out_of_order_packets_total")), "packets {{instance}}")]),
+        lines("Round trip of the link's connections", "s",
+              "The smallest of all, and the mean of the smoothed. The difference is the queue in the port: at most buffer "
+              "over capacity.",
+              [(aggregator("sluice_link_rtt_seconds"), "{{stat}} {{instance}}")]),
+        lines("What workers reported of this aggregator's connections", "ops",
+              "Retransmitted packets and retransmission timeouts, from workers of Sluice. Compare with what was inferred.",
+              [(rate(aggregator("sluice_worker_reported_tcp_total")), "{{event}} {{instance}}")]),
+        lines("TCP connections to workers", "short", "One or two a worker. Growth without new workers is a leak.",
+              [(aggregator("sluice_link_connections"), "connections {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _workers():
+    window = "sluice_worker_tcp_congestion_window_packets"
+    namespace = "Of the workers' network namespaces; workers that share one count it once each. "
+    return [
+        row("Workers: TCP"),
+        lines("Retransmission timeouts, all workers", "ops", "What Sluice is there to prevent.",
+              [("job:sluice_worker_tcp_rtos:rate5m", "rto {{job}}")]),
+        lines("Retransmission timeouts, ten highest", "ops",
+              "One worker that stands out has a path or a card of its own to blame.",
+              [(highest(worker("instance:sluice_worker_tcp_rtos:rate5m")), "{{instance}}")]),
+        lines("Retransmitted packets, ten highest", "pps", "Without timeouts they cost little; they come first.",
+              [(highest(rate(worker("sluice_worker_tcp_retransmitted_packets_total"))), "{{instance}}")]),
+        lines("Losses by feedback", "ops",
+              namespace + "none: full windows, which cost a timeout. some: the receiver told of it. probe: repaired by a "
+              "tail-loss probe.",
+              [(f"sum by (feedback) ({rate(worker('sluice_worker_tcp_losses_total'))})", "{{feedback}}")]),
+        lines("Repairs", "ops",
+              namespace + "Tail-loss probes are extra packets in the buffer. Lost retransmissions: it is full all the time. "
+              "Spurious timeouts: nothing was lost, the acknowledgement was late.",
+              [(f"sum({rate(worker('sluice_worker_tcp_loss_probes_total'))})", "probe for tail loss"),
+               (f"sum({rate(worker('sluice_worker_tcp_lost_retransmits_total'))})", "lost retransmissions"),
+               (f"sum({rate(worker('sluice_worker_tcp_spurious_rtos_total'))})", "spurious timeouts")]),
+        lines("Round trip", "s", "Of the workers' connections: the smallest, and the highest ten of the smoothed.",
+              [(f"min({worker('sluice_worker_tcp_rtt_seconds', stat='min')} > 0)", "min"),
+               (highest(worker("sluice_worker_tcp_rtt_seconds", stat="smoothed")), "{{instance}}")]),
+        lines("Congestion window", "short",
+              "In packets, over all workers. Small ones with losses: TCP has taken over from the schedule.",
+              [(f"min({worker(window, stat='min')})", "min"),
+               (f"avg({worker(window, stat='mean')})", "mean"),
+               (f"max({worker(window, stat='max')})", "max")]),
+        lines("TCP connections, ten highest", "short",
+              "Of a worker: one or two for each aggregator, times the ports that it listens on.",
+              [(highest(worker("sluice_worker_tcp_connections")), "{{instance}}")]),
+        lines("Timeouts per SRU, ten highest", "percentunit", "From 1 % on, p99 of every block waits for this worker.",
+              [(highest(worker("instance:sluice_worker_tcp_rtos_per_sru:ratio_rate5m")), "{{instance}}")]),
+        row("Workers: service"),
+        lines("SRUs answered, by outcome", "reqps",
+              "not_found: striped for other workers. out_of_range: a stripe is truncated. error: see the worker's log.",
+              [(f"sum by (outcome) ({rate(worker('sluice_worker_sru_requests_total'))})", "{{outcome}}")],
+              stacked=True, width=6),
+        lines("Manifests answered, by outcome", "reqps", "One for each read of a file.",
+              [(f"sum by (outcome) ({rate(worker('sluice_worker_manifest_requests_total'))})", "{{outcome}}")],
+              stacked=True, width=6),
+        lines("Bytes sent, ten highest", "Bps", "Workers of a stripe send about the same.",
+              [(highest(worker("instance:sluice_worker_sent_bytes:rate5m")), "{{instance}}")], width=6),
+        lines("Time to read from disk, p99, ten highest", "s", "A slow disk shows here and in no metric of the network.",
+              [(highest(worker("instance:sluice_worker_read_seconds:p99_rate5m")), "{{instance}}")], width=6),
+    ]  # fmt: skip
+
+
+def _processes():
+    return [
+        row("Processes"),
+        lines("Processors in use", "short", "Near the number of cores, the processor is the bottleneck and not the link.",
+              [(highest(rate(process("process_cpu_seconds_total"))), "{{job}} {{instance}}")], width=6),
+        lines("Resident memory", "bytes", "Flat while large files are read.",
+              [(highest(process("process_resident_memory_bytes")), "{{job}} {{instance}}")], width=6),
+        lines("Open file descriptors", "short", "About one a worker on an aggregator; growth is a leak.",
+              [(highest(process("process_open_fds")), "{{job}} {{instance}}")], width=6),
+        lines("Time since start", "s", "The youngest ten. Back to 0 is a restart.",
+              [(f"bottomk(10, time() - {process('process_start_time_seconds')})", "{{job}} {{instance}}")], width=6),
+        lines("Processes by version", "short", "More than one version: a rollout is under way, or has stopped.",
+              [(f"count by (job, version) ({process('sluice_build_info')})", "{{job}} {{version}}")], width=12),
+    ]  # fmt: skip
+
+
+def _instances(name, label, metric):
+    return {
+        "type": "query",
+        "name": name,
+        "label": label,
+        "datasource": DATASOURCE,
+        "definition": f"label_values({metric}, instance)",
+        "query": {"query": f"label_values({metric}, instance)", "refId": name},
+        "refresh": 2,  # when the time range changes
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".+",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
+
+
+def dashboard():
+    panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_latency(), *_losses(), *_workers(), *_processes()]
+    source = {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"}
+    alerts = {
+        "name": "Alerts",
+        "datasource": DATASOURCE,
+        "enable": True,
+        "iconColor": "red",
+        "expr": 'ALERTS{alertname=~"Sluice.*", alertstate="firing"}',
+        "titleFormat": "{{alertname}}",
+        "textFormat": "{{instance}}",
+    }
+    return {
+        "uid": "sluice",
+        "title": "Sluice",
+        "description": "One bottleneck link for each aggregator, and the workers behind it.",
+        "tags": ["sluice"],
+        "schemaVersion": 37,
+        "editable": True,
+        "graphTooltip": 1,  # one cross-hair for all
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "annotations": {"list": [alerts]},
+        "templating": {
+            "list": [
+                source,
+                _instances("instance", "Aggregator", "sluice_budget_bytes"),
+                _instances("worker", "Worker", "sluice_worker_sent_bytes_total"),
+            ]
+        },
+        "panels": placed(panels),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(dashboard(), indent=2))

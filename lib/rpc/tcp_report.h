@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "lib/telemetry/tcp_socket.h"
+
+namespace sluice {
+
+// What a worker of ours tells an aggregator about the connection between them, in the trailing metadata of an answer:
+// only the sender of the answers knows what TCP had to repeat. Counts are since the connection was made, so that a
+// report that is lost with its answer is made good by the next one.
+struct TcpReport {
+  uint16_t port = 0;  // the aggregator's end, which names the connection to both
+  uint64_t retransmits = 0;
+  uint64_t rtos = 0;
+  friend bool operator==(const TcpReport&, const TcpReport&) = default;
+};
+
+inline constexpr char kTcpReportKey[] = "sluice-tcp";
+std::string FormatTcpReport(const TcpReport& report);            // "51234 7 1"
+std::optional<TcpReport> ParseTcpReport(std::string_view text);  // none for anything else
+
+// The reports that a worker has to make. One a process; thread-safe. A connection's is due when its counts have changed
+// since the last one, so while nothing is lost no answer carries any, and asking costs one atomic load.
+class TcpReports {
+ public:
+  // Of all connections of the process, now and then.
+  void Update(absl::Span<const TcpSocket> sockets);
+  // What the next answer to a peer carries. gRPC makes the name of the peer anew each time, so it is asked for only when
+  // there is something to report.
+  std::optional<TcpReport> Take(absl::FunctionRef<std::string()> peer);
+
+ private:
+  struct Connection {
+    TcpReport last;  // reported
+    TcpReport now;
+  };
+
+  std::atomic<bool> due_ = false;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, Connection> connections_ ABSL_GUARDED_BY(mutex_);  // by peer, those with losses
+};
+
+}  // namespace sluice

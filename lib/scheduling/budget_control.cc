@@ -1,0 +1,204 @@
+#include "sluice/budget_control.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+// After that much of the link's time with calls waiting, a rate is worth comparing: some nine blocks of 64 workers at
+// 100 Mbit/s, and many at higher rates.
+constexpr nanoseconds kMeasure = milliseconds(500);
+// A probe has longer to show a loss: where the buffer is nearly large enough, it takes an unlucky moment.
+constexpr nanoseconds kProbeTrial = seconds(2);
+// An answer that is lost now may be missed for a while yet: until a retransmission timeout and a sample have passed.
+constexpr nanoseconds kSettle = milliseconds(500);
+
+// Between trials: longer with each that loses or is of no use, shorter with each that goes well, since what was lost
+// once may have been given back.
+constexpr nanoseconds kShortestInterval = seconds(2);
+constexpr nanoseconds kFirstInterval = seconds(10);
+constexpr nanoseconds kLongestInterval = std::chrono::minutes(10);
+// A ceiling is tried again after so many intervals.
+constexpr int64_t kCeilingIntervals = 6;
+
+// What a larger budget could still bring is not worth a loss.
+constexpr double kBusy = 0.93;
+constexpr double kGain = 1.04;
+
+constexpr double kBackOff = 0.5;
+constexpr double kFirstGrowth = 2;
+constexpr double kProbeGrowth = 1.25;
+constexpr double kLeastGrowth = 1.05;
+
+// Networks that overtake packets do so to a few in a thousand; a buffer that overflows loses far more. So much of the
+// answers, and more than one.
+constexpr double kOvertakenShare = 0.01;
+
+int64_t Scaled(int64_t bytes, double factor) {
+  return static_cast<int64_t>(static_cast<double>(bytes) * factor);
+}
+
+void Restart(BudgetState& state) {
+  state.measured_time = nanoseconds(0);
+  state.measured_bytes = 0;
+}
+
+void Set(BudgetState& state, int64_t budget_bytes) {
+  state.budget_bytes = budget_bytes;
+  state.before_growth_bytes = 0;
+  state.best_rate = 0;
+  state.answers = 0;
+  state.out_of_order_losses = 0;
+  Restart(state);
+}
+
+bool Lost(const BudgetState& state, const BudgetObservation& seen) {
+  if (seen.silent_losses > 0) return true;
+  return seen.out_of_order_losses > 0 && state.out_of_order_losses > 1 &&
+         static_cast<double>(state.out_of_order_losses) > kOvertakenShare * static_cast<double>(state.answers);
+}
+
+void WaitLonger(BudgetState& state, BudgetState::TimePoint now) {
+  state.growth_interval = std::clamp(2 * state.growth_interval, kFirstInterval, kLongestInterval);
+  state.next_growth = now + state.growth_interval;
+}
+
+BudgetStep Hold(BudgetState state) {
+  return {.state = state, .decision = BudgetDecision::kHold, .reason = {}};
+}
+
+// A trial that loses goes back to where nothing was lost; any other loss says that the buffer is not what it was.
+BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, BudgetState::TimePoint now) {
+  const int64_t before = state.budget_bytes;
+  const int64_t tried_from = state.before_growth_bytes;
+  state.ceiling_bytes = before;
+  state.ceiling_since = now;
+  state.settle_until = now + kSettle;
+  if (tried_from > 0) {
+    WaitLonger(state, now);
+    Set(state, tried_from);
+    return {state, BudgetDecision::kBackOff, "losses at the larger budget"};
+  }
+  state.growth_interval = kFirstInterval;
+  state.next_growth = now + state.growth_interval;
+  Set(state, std::max(bounds.floor_bytes, Scaled(before, kBackOff)));
+  if (state.budget_bytes == before) return Hold(state);
+  return {state, BudgetDecision::kBackOff, "losses"};
+}
+
+// What to try next; no larger than now where there is nothing to try.
+int64_t NextBudget(const BudgetBounds& bounds, BudgetState& state, BudgetState::TimePoint now) {
+  const int64_t now_bytes = state.budget_bytes;
+  if (state.ceiling_bytes == 0) return std::min(Scaled(now_bytes, kFirstGrowth), bounds.limit_bytes);
+  if (now - state.ceiling_since >= kCeilingIntervals * state.growth_interval) state.ceiling_bytes = 0;
+  int64_t next = std::min(Scaled(now_bytes, kProbeGrowth), bounds.limit_bytes);
+  if (state.ceiling_bytes > 0 && next >= state.ceiling_bytes) next = now_bytes + (state.ceiling_bytes - now_bytes) / 2;
+  const bool worth_it = next >= Scaled(now_bytes, kLeastGrowth) || next == bounds.limit_bytes;
+  return worth_it ? next : now_bytes;
+}
+
+}  // namespace
+
+std::string_view BudgetDecisionName(BudgetDecision decision) {
+  switch (decision) {
+    case BudgetDecision::kHold:
+      return "hold";
+    case BudgetDecision::kGrow:
+      return "grow";
+    case BudgetDecision::kProbe:
+      return "probe";
+    case BudgetDecision::kBackOff:
+      return "back_off";
+    case BudgetDecision::kGiveBack:
+      return "give_back";
+  }
+  return "";
+}
+
+absl::Status BudgetBounds::Validate() const {
+  if (floor_bytes < 1) return absl::InvalidArgumentError(absl::StrCat("floor_bytes: ", floor_bytes, " is below 1"));
+  if (limit_bytes < floor_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("limit_bytes: ", limit_bytes, " is below floor_bytes: ", floor_bytes));
+  }
+  const auto within = [this](absl::string_view field, int64_t bytes) {
+    if (bytes >= floor_bytes && bytes <= limit_bytes) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", bytes, " is outside of ", floor_bytes, " to ", limit_bytes));
+  };
+  absl::Status status = within("start_bytes", start_bytes);
+  status.Update(within("reference_bytes", reference_bytes));
+  if (!(capacity_bytes_per_second > 0)) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("capacity_bytes_per_second: ", capacity_bytes_per_second, " is not above 0")));
+  }
+  return status;
+}
+
+BudgetState StartBudget(const BudgetBounds& bounds, std::chrono::steady_clock::time_point now) {
+  return {.budget_bytes = bounds.start_bytes,
+          .settle_until = now,
+          .next_growth = now,
+          .growth_interval = kFirstInterval,
+          .last_observation = now};
+}
+
+BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const BudgetObservation& seen) {
+  BudgetState state = before;
+  const nanoseconds elapsed = seen.now - before.last_observation;
+  state.last_observation = seen.now;
+  if (bounds.fixed()) return Hold(state);
+  if (seen.now < state.settle_until) return Hold(state);
+  state.answers += seen.answers;
+  state.out_of_order_losses += seen.out_of_order_losses;
+  if (Lost(state, seen)) return BackOff(bounds, state, seen.now);
+  const bool backlogged = std::exchange(state.backlogged, seen.backlogged) && seen.backlogged;
+  if (!backlogged) return Hold(state);
+
+  state.measured_time += elapsed;
+  state.measured_bytes += seen.received_frame_bytes;
+  const bool on_trial = state.before_growth_bytes > 0;
+  if (state.measured_time < (on_trial && state.ceiling_bytes > 0 ? kProbeTrial : kMeasure)) return Hold(state);
+  const double rate =
+      static_cast<double>(state.measured_bytes) / std::chrono::duration<double>(state.measured_time).count();
+  Restart(state);
+  // What slows a measurement down is mostly something else, so the best of them counts.
+  state.best_rate = std::max(state.best_rate, rate);
+
+  if (on_trial) {
+    if (state.budget_bytes > bounds.reference_bytes && rate < kGain * state.before_growth_rate) {
+      WaitLonger(state, seen.now);
+      Set(state, state.before_growth_bytes);
+      return {state, BudgetDecision::kGiveBack, "the larger budget made the link no busier"};
+    }
+    state.before_growth_bytes = 0;
+    if (state.budget_bytes > state.ceiling_bytes) state.ceiling_bytes = 0;
+    if (state.ceiling_bytes > 0) {
+      state.growth_interval = std::max(state.growth_interval / 2, kShortestInterval);
+      state.next_growth = seen.now + state.growth_interval;
+    }
+  }
+
+  const bool wanted =
+      state.budget_bytes < bounds.reference_bytes || state.best_rate < kBusy * bounds.capacity_bytes_per_second;
+  if (!wanted || seen.now < state.next_growth) return Hold(state);
+  const int64_t next = NextBudget(bounds, state, seen.now);
+  if (next <= state.budget_bytes) return Hold(state);
+  const bool lost_before = before.ceiling_bytes > 0;
+  const int64_t from = state.budget_bytes;
+  const double from_rate = state.best_rate;
+  Set(state, next);
+  state.before_growth_bytes = from;
+  state.before_growth_rate = from_rate;
+  if (lost_before) return {state, BudgetDecision::kProbe, "nothing was lost for a while"};
+  return {state, BudgetDecision::kGrow, "the link is not busy, and nothing was lost"};
+}
+
+}  // namespace sluice

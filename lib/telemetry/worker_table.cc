@@ -1,0 +1,164 @@
+#include "lib/telemetry/worker_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/telemetry/peer_name.h"
+
+namespace sluice {
+namespace {
+
+// Longer than a receiver may delay an acknowledgement (40 ms on Linux), shorter than the least retransmission timeout
+// (200 ms) by a look at the connections, which come a tenth of a second apart. On a busy machine, answers that are
+// not lost may take half of it.
+constexpr absl::Duration kSilence = absl::Milliseconds(90);
+// What HTTP/2 and gRPC put around an answer, at most; and less than a full packet, more than pings and window updates.
+constexpr int64_t kOverheadBytes = 160;
+constexpr int64_t kPartBytes = 1000;
+// The kernel tells times in ticks of up to 10 ms.
+constexpr absl::Duration kTick = absl::Milliseconds(10);
+constexpr double kMeanWeight = 1.0 / 16;
+
+void AddToMean(absl::Duration value, absl::Duration& mean) {
+  mean = mean == absl::InfiniteDuration() ? value : mean + kMeanWeight * (value - mean);
+}
+
+uint64_t Increase(uint64_t& last, uint64_t now) {
+  // A smaller count is that of another connection: it has begun anew.
+  const uint64_t before = std::exchange(last, now);
+  return now >= before ? now - before : now;
+}
+
+}  // namespace
+
+size_t WorkerTable::Add(const std::string& address) {
+  absl::MutexLock lock(&mutex_);
+  const auto [found, added] = by_address_.try_emplace(address, rows_.size());
+  if (added) {
+    constexpr absl::Duration kUnknown = absl::InfiniteDuration();
+    rows_.push_back({.summary = {.address = address, .ready = kUnknown, .transfer = kUnknown, .rtt = kUnknown}});
+  }
+  return found->second;
+}
+
+void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
+  absl::MutexLock lock(&mutex_);
+  Row& row = rows_[worker];
+  ++row.summary.in_flight;
+  row.waiting_since = now;
+  row.in_parts = in_parts;
+}
+
+void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer) {
+  absl::MutexLock lock(&mutex_);
+  Row& row = rows_[worker];
+  --row.summary.in_flight;
+  ++row.ended;
+  row.ended_bytes += answer_bytes + kOverheadBytes;
+  row.waiting_since = now;
+  if (!peer.empty() && peer != row.peer) SetPeer(worker, peer);
+}
+
+void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
+  absl::MutexLock lock(&mutex_);
+  WorkerSummary& summary = rows_[worker].summary;
+  ++summary.answers;
+  AddToMean(ready_after, summary.ready);
+  AddToMean(transfer, summary.transfer);
+}
+
+WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const Reported& counts) {
+  absl::MutexLock lock(&mutex_);
+  Reported& last = rows_[worker].reported[port];
+  return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
+}
+
+void WorkerTable::SetPeer(size_t worker, const std::string& peer) {
+  Row& row = rows_[worker];
+  row.peer = peer;
+  std::erase_if(by_endpoint_, [worker](const auto& entry) { return entry.second == worker; });
+  if (const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer)) by_endpoint_[*endpoint] = worker;
+}
+
+WorkerTable::Row* WorkerTable::RowOf(const TcpSocket& socket) {
+  const auto found = by_endpoint_.find(socket.remote);
+  return found == by_endpoint_.end() ? nullptr : &rows_[found->second];
+}
+
+LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) {
+  absl::MutexLock lock(&mutex_);
+  LinkSight sight;
+  absl::Duration rtt_sum;
+  absl::flat_hash_map<uint64_t, Seen> seen;
+  struct Connections {
+    const TcpInfo* last_used = nullptr;  // the one that we sent on last
+    uint64_t received_bytes = 0;
+  };
+  absl::flat_hash_map<Row*, Connections> by_row;
+  for (const TcpSocket& socket : sockets) {
+    Row* const row = RowOf(socket);
+    if (row == nullptr) continue;
+    const TcpInfo& info = socket.info;
+    const auto before = seen_.find(socket.inode);
+    const Seen last = before == seen_.end() ? Seen() : before->second;
+    seen[socket.inode] = {info.out_of_order_packets, info.received_bytes};
+    ++sight.connections;
+    rtt_sum += info.smoothed_rtt;
+    row->summary.rtt = info.smoothed_rtt;
+    if (info.min_rtt.has_value()) sight.min_rtt = std::min(*info.min_rtt, sight.min_rtt.value_or(*info.min_rtt));
+    const uint64_t received_bytes = info.received_bytes - last.received_bytes;
+    sight.received_bytes += received_bytes;
+    const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
+    sight.out_of_order_packets += out_of_order_packets;
+    if (out_of_order_packets > 0 && Lost(*row)) ++sight.losses_out_of_order;
+    Connections& of_row = by_row[row];
+    of_row.received_bytes += received_bytes;
+    if (of_row.last_used == nullptr || info.since_data_sent < of_row.last_used->since_data_sent)
+      of_row.last_used = &info;
+  }
+  if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
+  for (const auto& [row, connections] : by_row) {
+    SetPending(*row, connections.received_bytes);
+    if (!WaitsForRto(*row, *connections.last_used, now)) continue;
+    if (Lost(*row)) ++sight.losses_silent;
+    if (row->waiting_answer == row->CurrentAnswer()) continue;
+    row->waiting_answer = row->CurrentAnswer();
+    ++row->summary.rtos;
+    ++sight.rto_waits;
+  }
+  seen_ = std::move(seen);
+  return sight;
+}
+
+// True once for an answer, so that a loss which several packets, looks or signs tell of is one.
+bool WorkerTable::Lost(Row& row) {
+  if (row.lost_answer == row.CurrentAnswer()) return false;
+  row.lost_answer = row.CurrentAnswer();
+  ++row.summary.losses;
+  return true;
+}
+
+// An estimate, which is put right whenever nothing is asked for.
+void WorkerTable::SetPending(Row& row, uint64_t received_bytes) {
+  const int64_t pending = row.pending_bytes + static_cast<int64_t>(received_bytes) - std::exchange(row.ended_bytes, 0);
+  row.pending_bytes = row.summary.in_flight == 0 ? 0 : std::max<int64_t>(pending, 0);
+}
+
+bool WorkerTable::WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now) {
+  if (row.summary.in_flight == 0) return false;
+  const absl::Duration waiting = absl::FromChrono(now - row.waiting_since);
+  if (waiting < kSilence || info.since_data_received < kSilence) return false;
+  const bool came_in_part = row.pending_bytes >= kPartBytes && !row.in_parts;
+  const bool unacknowledged = info.unacknowledged_packets > 0 && info.since_data_sent >= kSilence - kTick;
+  return came_in_part || unacknowledged;
+}
+
+std::vector<WorkerSummary> WorkerTable::Summaries() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<WorkerSummary> summaries;
+  summaries.reserve(rows_.size());
+  for (const Row& row : rows_) summaries.push_back(row.summary);
+  return summaries;
+}
+
+}  // namespace sluice

@@ -1,0 +1,177 @@
+"""A worker and an aggregator of Sluice on loopback, and a Prometheus that scrapes them as operators are told to."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from monitored import CONFIG_FILE, RULE_FILES, load_yaml
+
+_PATIENCE_S = 60  # for what has to happen
+_INTERVAL = "1s"
+_WORKERS = 4
+
+
+def wait_until(condition, what):
+    """What the condition gave when it came true. It is for what only another process can make true."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {_PATIENCE_S} s for {what}")
+        time.sleep(0.05)
+    return result
+
+
+def settled(look):
+    """What `look` finds wrong once that is nothing, or what is still wrong when patience ends."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while (wrong := look()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return wrong
+
+
+class Program:
+    """One running program, from its start to the end of the `with` block."""
+
+    def __init__(self, argv, folder):
+        name = pathlib.Path(argv[0]).name
+        self._log = pathlib.Path(folder, f"{name}.log")
+        self.name = name
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen([str(word) for word in argv], stdout=log, stderr=log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+
+    def serves(self, condition):
+        """Waits for a condition that the program makes true. AssertionError, with its log, where it ends before."""
+
+        def holds():
+            if self._process.poll() is not None:
+                raise AssertionError(f"{self.name} has ended:\n{self._log.read_text(errors='replace')}")
+            return condition()
+
+        return wait_until(holds, f"{self.name} to serve")
+
+
+class Demo:
+    """Both programs over a striped file. Thread-safe it is not."""
+
+    def __init__(self, programs, folder, stack):
+        self._programs = pathlib.Path(programs)
+        self._folder = pathlib.Path(folder)
+        source = self._folder / "source"
+        source.write_bytes(random.Random(1).randbytes(400_000))
+        self._run("sluice-stripe", "--workers", _WORKERS, "--sru", 10_000, "--out", self._folder / "stripes", source)
+        listen = ",".join(["127.0.0.1:0"] * _WORKERS)
+        self.worker, addresses = self._serve(
+            stack, "sluice-worker", "--data", self._folder / "stripes", "--listen", listen
+        )
+        self._aggregator, (self._address, aggregator_admin) = self._serve(
+            stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS])
+        )
+        self.targets = {"sluice-aggregator": aggregator_admin, "sluice-worker": addresses[_WORKERS]}
+
+    def read(self):
+        """Some data blocks, one after the other."""
+        flags = ["--clients", 2, "--blocks", 20]
+        report = json.loads(self._run("sluice-load", "--aggregator", self._address, "--file", "source", *flags))
+        if report["errors"]:
+            raise AssertionError(report)
+
+    def _serve(self, stack, name, *flags):
+        """The program and its addresses; the last is where it is scraped."""
+        ready = self._folder / f"{name}.ready"
+        argv = [self._programs / name, "--admin", "127.0.0.1:0", "--ready-file", ready, *flags]
+        program = stack.enter_context(Program(argv, self._folder))
+        program.serves(ready.exists)
+        return program, ready.read_text().split()
+
+    def _run(self, name, *flags):
+        argv = [str(word) for word in (self._programs / name, *flags)]
+        result = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
+        if result.returncode != 0:
+            raise AssertionError(f"{name} ended with {result.returncode}: {result.stderr}")
+        return result.stdout
+
+
+class Prometheus:
+    """A server with the configuration of deploy/monitoring, but for targets and intervals. Alerts do not wait for their
+    `for`: what would be an alert in some minutes is one at once."""
+
+    def __init__(self, targets, folder, stack):
+        self._folder = pathlib.Path(folder)
+        self._address = f"127.0.0.1:{free_port()}"
+        config = self._folder / "prometheus.yml"
+        config.write_text(json.dumps(self._config(targets)))  # JSON is YAML
+        argv = ["prometheus", f"--config.file={config}", f"--web.listen-address={self._address}", "--log.level=warn"]
+        argv.append(f"--storage.tsdb.path={self._folder / 'tsdb'}")
+        stack.enter_context(Program(argv, folder)).serves(self._ready)
+
+    def ask(self, path, **parameters):
+        """`data` of an answer of the HTTP API. ValueError where there is an error in what was asked."""
+        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"{parameters}: {error.read().decode()}") from None
+
+    def series(self, selector):
+        return self.ask("series", **{"match[]": selector})
+
+    def value(self, expression):
+        """Of a query with one result; None where there is none."""
+        result = self.ask("query", query=expression)["result"]
+        return float(result[0]["value"][1]) if result else None
+
+    def rules(self):
+        return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+
+    def firing(self):
+        return [alert["labels"] for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"]
+
+    def _config(self, targets):
+        config = load_yaml(CONFIG_FILE)
+        config["global"] = {"scrape_interval": _INTERVAL, "evaluation_interval": _INTERVAL}
+        config["rule_files"] = [str(self._rules_without_for(path)) for path in RULE_FILES]
+        for job in config["scrape_configs"]:
+            job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
+        return config
+
+    def _rules_without_for(self, path):
+        content = load_yaml(path)
+        for group in content["groups"]:
+            for rule in group["rules"]:
+                rule.pop("for", None)
+        copy = self._folder / path.name
+        copy.write_text(json.dumps(content))
+        return copy
+
+    def _ready(self):
+        with contextlib.suppress(OSError):  # also what urllib raises for 503
+            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=_PATIENCE_S):
+                return True
+        return False
+
+
+def free_port():
+    """Below those that the kernel gives out, or another test may have got it before Prometheus listens."""
+    for port in random.sample(range(10_000, 32_000), 1_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no free port below 32000")

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Rules, dashboard and pages against a real Prometheus that scrapes the real programs: prometheus_test.py PROGRAMS.
+
+Whatever they ask for has to be there: metrics and the values of labels, down to the matchers of every selector.
+"""
+
+import contextlib
+import platform
+import re
+import sys
+import tempfile
+import unittest
+
+import needs
+from demo import Demo, Prometheus, settled, wait_until
+from monitored import dashboard_queries, documented_metrics, documented_queries, rules, variables
+from promql import selectors
+
+_PROGRAMS = []  # the folder that holds them
+
+# Prometheus makes this series of alerts that fire; while all is well there is none.
+_OF_ALERTS = re.compile(r"ALERTS\b")
+# Alerts about the machine: this one may be busy, and others use its network, too.
+_MAY_FIRE = {"SluiceTimersLate", "SluiceSpuriousTimeouts"}
+# Not there on older kernels, which do not tell of it; a recording rule has something else to go by.
+_SINCE_KERNEL = {"sluice_worker_tcp_rtos_total": (6, 7)}
+# By the headings of docs/metrics.md.
+_JOBS = {
+    "Aggregator": ["sluice-aggregator"],
+    "Worker": ["sluice-worker"],
+    "Both": ["sluice-aggregator", "sluice-worker"],
+}
+
+
+def of_job(selector, job):
+    """The same selector, for one job."""
+    name, _, matchers = selector.partition("{")
+    return f'{name}{{job="{job}"' + (f", {matchers}" if matchers else "}")
+
+
+def of_this_kernel(selector):
+    release = tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
+    return release >= _SINCE_KERNEL.get(selector.partition("{")[0], (0, 0))
+
+
+class MonitoringTest(unittest.TestCase):
+    """The tests of a class share one demo."""
+
+    @classmethod
+    def setUpClass(cls):
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-monitoring-"))
+            cls.demo = Demo(_PROGRAMS[0], folder, stack)
+            cls.prometheus = Prometheus(cls.demo.targets, folder, stack)
+            cls.wait_for_a_scrape_of_all()
+            cls.demo.read()
+            cls.wait_for_rules_to_see_it()
+            cls.addClassCleanup(stack.pop_all().close)
+
+    @classmethod
+    def wait_for_a_scrape_of_all(cls):
+        targets = len(cls.demo.targets)
+        wait_until(lambda: cls.prometheus.value("count(up == 1)") == targets, "Prometheus to scrape all targets")
+
+    @classmethod
+    def wait_for_rules_to_see_it(cls):
+        complete = "instance:sluice_blocks_complete:ratio_rate5m"
+        wait_until(lambda: cls.prometheus.value(complete) == 1, "the recording rules to see blocks")
+        for _ in range(2):  # one evaluation may be under way
+            before = cls.evaluations()
+            wait_until(lambda: not before & cls.evaluations(), "every group of rules to be evaluated again")
+
+    @classmethod
+    def evaluations(cls):
+        return {(group["name"], group["lastEvaluation"]) for group in cls.prometheus.ask("rules")["groups"]}
+
+
+class HealthyTest(MonitoringTest):
+    """Nothing is wrong."""
+
+    def expand(self, expression):
+        """With Grafana's variables as it would put them in when all instances are chosen one by one."""
+        for name, (selector, label) in variables().items():
+            values = sorted({series[label] for series in self.prometheus.series(selector)})
+            self.assertTrue(values, f"nothing to choose from for ${name}")
+            expression = expression.replace(f"${name}", f"({'|'.join(map(re.escape, values))})".replace("\\", "\\\\"))
+        return expression.replace("$__rate_interval", "1m")
+
+    def queries(self):
+        """(where it stands, expression) of everything but the rules."""
+        queries = [(f"variable {name}", selector) for name, (selector, _) in variables().items()]
+        queries += [(where, self.expand(query)) for where, query in dashboard_queries()]
+        return queries + documented_queries()
+
+    def test_every_rule_is_loaded_and_healthy(self):
+        loaded = self.prometheus.rules()
+        self.assertEqual(
+            sorted(rule["name"] for rule in loaded), sorted(rule.get("alert") or rule["record"] for rule in rules())
+        )
+        for rule in loaded:
+            self.assertEqual((rule["health"], rule.get("lastError", "")), ("ok", ""), rule["name"])
+
+    def test_every_series_that_is_asked_for_is_there(self):
+        asked = [(f"rule {rule.get('alert') or rule['record']}", rule["expr"]) for rule in rules()] + self.queries()
+        wanted = {}
+        for where, query in asked:
+            self.assertTrue(selectors(query), f"{where} asks for nothing")
+            for selector in selectors(query):
+                if not _OF_ALERTS.match(selector) and of_this_kernel(selector):
+                    wanted.setdefault(selector, where)
+        self.none_is_missing({selector: f"{selector}  ({where})" for selector, where in wanted.items()})
+
+    def test_every_metric_that_is_documented_is_there(self):
+        wanted = {
+            of_job(sample, job): f"{sample}  ({job})"
+            for heading, samples in documented_metrics()
+            for job in _JOBS[heading]
+            for sample in samples
+            if of_this_kernel(sample)
+        }
+        self.assertTrue(wanted)
+        self.none_is_missing(wanted)
+
+    def test_every_expression_can_be_evaluated(self):
+        for where, query in self.queries():
+            with self.subTest(where):
+                self.prometheus.ask("query", query=query)
+
+    def test_recording_rules_see_what_was_read(self):
+        for name in ("instance:sluice_goodput_bytes:rate5m", "instance:sluice_worker_sent_bytes:rate5m"):
+            self.assertGreater(self.prometheus.value(name), 0, name)
+        p99 = self.prometheus.value("instance:sluice_block_seconds:p99_rate5m")
+        self.assertGreaterEqual(p99, self.prometheus.value("instance:sluice_block_seconds:p50_rate5m"))
+
+    def test_no_alert_fires(self):
+        """Also none that would have waited for minutes first. A scrape may be late where the machine is busy."""
+        firing = settled(lambda: {labels["alertname"] for labels in self.prometheus.firing()} - _MAY_FIRE)
+        self.assertEqual(firing, set())
+
+    def none_is_missing(self, wanted):
+        """`wanted`: selectors, each with what to call it."""
+        missing = settled(lambda: [name for selector, name in wanted.items() if not self.prometheus.series(selector)])
+        if missing:
+            self.fail("no scrape and no rule has these:\n" + "\n".join(sorted(missing)))
+
+
+class WorkerDiesTest(MonitoringTest):
+    """That alerts are seen where something is wrong."""
+
+    def test_an_alert_fires_and_is_a_series_of_its_own(self):
+        self.demo.worker.end()
+        expected = {
+            "alertname": "SluiceTargetDown",
+            "severity": "critical",
+            "job": "sluice-worker",
+            "instance": self.demo.targets["sluice-worker"],
+        }
+        wait_until(lambda: expected in self.prometheus.firing(), f"{expected['alertname']} to fire")
+        alert_queries = [query for _, query in dashboard_queries() if "ALERTS" in query]
+        self.assertEqual(len(alert_queries), 2)
+        for query in alert_queries:
+            wait_until(lambda query=query: (self.prometheus.value(query) or 0) >= 1, f"{query} to show it")
+
+
+if __name__ == "__main__":
+    needs.program("prometheus")
+    _PROGRAMS.append(sys.argv.pop(1))
+    unittest.main(verbosity=2)

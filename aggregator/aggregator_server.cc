@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "lib/cli/logging.h"
+#include "lib/rpc/link_driver.h"
+#include "lib/telemetry/status_page.h"
+#include "lib/telemetry/worker_summary.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +27,11 @@ void LogBudget(int64_t before_bytes, const BudgetStep& step) {
        {"from", before_bytes},
        {"to", step.state.budget_bytes},
        {"ceiling", step.state.ceiling_bytes}});
+}
+
+AdminServer::Page WorkersPage(Link& link) {
+  return {.content_type = "application/json",
+          .body = [&link] { return SlowestWorkersJson(link.driver().workers().Summaries()); }};
 }
 
 }  // namespace
@@ -59,7 +67,8 @@ absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& i
                                   {.listen = listen,
                                    .name = "sluice-aggregator",
                                    .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
-                                   .health = [this] { return Health(); }});
+                                   .health = [this] { return Health(); },
+                                   .pages = {{"/", StatusPage()}, {"/workers.json", WorkersPage(*link_)}}});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

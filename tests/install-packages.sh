@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
-#   tests/install-packages.sh [build] [network] [search] [checks]     default: build network
+#   tests/install-packages.sh [build] [network] [browser] [search] [checks]     default: build network
 set -eu
 
 # To configure and build everything, tests and benchmarks included.
@@ -9,6 +9,8 @@ build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-g
   libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, and its servers in Python.
 network="iproute2 ethtool procps util-linux python3-grpcio"
+# For the tests of the status page, which are skipped without it: 350 MB on disk.
+browser="chromium"
 # The documents that examples/search searches: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # For .ci/run.
@@ -24,9 +26,10 @@ for group in "$@"; do
   case $group in
     build) wanted="$wanted $build" ;;
     network) wanted="$wanted $network" ;;
+    browser) wanted="$wanted $browser" ;;
     search) wanted="$wanted $search" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, search and checks" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, browser, search and checks" >&2; exit 2 ;;
   esac
 done
 

@@ -44,6 +44,9 @@ HttpReply Route(const AdminServer::Options& options, const std::string& path) {
     if (health.ok()) return {.body = "ok\n"};
     return {.status = boost::beast::http::status::service_unavailable, .body = absl::StrCat(health.message(), "\n")};
   }
+  if (const auto page = options.pages.find(path); page != options.pages.end()) {
+    return {.content_type = page->second.content_type, .body = page->second.body()};
+  }
   if (path == "/") {
     return {.content_type = "text/html; charset=utf-8",
             .body = absl::StrCat("<!doctype html><title>", options.name, "</title><h1>", options.name,

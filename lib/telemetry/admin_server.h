@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,13 +19,18 @@ class Collectable;
 
 namespace sluice {
 
-// The HTTP server for operators: /metrics in Prometheus' text format, /healthz, and / that links to both. One a
-// process, on the process' IO thread, so that it needs no lock and no thread of its own.
+// The HTTP server for operators: /metrics in Prometheus' text format, /healthz, / that links to both, and the pages
+// that its owner adds. One a process, on the process' IO thread, so that it needs no lock and no thread of its own.
 //
 // Slow clients cannot hold it up: every connection has time and size limits (see HttpSession), and the one that would
 // be one too many (64) takes the place of the oldest.
 class AdminServer {
  public:
+  struct Page {
+    std::string content_type;
+    std::function<std::string()> body;  // called on the IO thread, for each request
+  };
+
   struct Options {
     std::string listen;  // host:port; port 0 takes a free one
     std::string name;    // of the program, for the page at /
@@ -32,6 +38,8 @@ class AdminServer {
     std::vector<const prometheus::Collectable*> collectables;
     // OK: 200. Any error: 503 with its message. Default: always OK. Called on the IO thread.
     std::function<absl::Status()> health;
+    // By path. A page at / takes the place of the links; /metrics and /healthz are no pages.
+    std::map<std::string, Page> pages;
     // For a client to send a request, and again to take the answer.
     absl::Duration request_timeout = absl::Seconds(10);
   };

@@ -17,6 +17,11 @@ namespace http = boost::beast::http;
 // Between requests; longer than the usual scrape interval, so that Prometheus keeps its connection.
 constexpr std::chrono::seconds kIdleTimeout{75};
 constexpr std::chrono::seconds kLingerTimeout{1};
+// Pages are whole in themselves: their code stands in them, and talks to the server that they came from. What somebody
+// might smuggle into one cannot load or send anything elsewhere.
+constexpr char kContentSecurityPolicy[] =
+    "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 constexpr uint32_t kMaxHeaderBytes = 8192;
 constexpr size_t kMaxBufferBytes = size_t{2} * kMaxHeaderBytes;
 
@@ -81,6 +86,8 @@ void HttpSession::Write(HttpReply reply, const Request& request, bool keep_alive
   response_ = Response(reply.status, request.version());
   response_.set(http::field::content_type, reply.content_type);
   response_.set(http::field::cache_control, "no-store");
+  response_.set("Content-Security-Policy", kContentSecurityPolicy);
+  response_.set("X-Content-Type-Options", "nosniff");
   if (reply.status == http::status::method_not_allowed) response_.set(http::field::allow, "GET, HEAD");
   response_.keep_alive(keep_alive);
   response_.content_length(reply.body.size());

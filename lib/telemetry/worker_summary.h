@@ -20,8 +20,9 @@ struct WorkerSummary {
   int64_t in_flight = 0;
 };
 
-// {"workers": [{"address": "10.0.0.1:20000", "answers": 123, "ready_seconds": 0.001, ...}], "total": 64}: the workers as
-// they are given, the slowest first, out of `total`. An infinite time is null. Keys are in no particular order.
-std::string WorkersJson(const std::vector<WorkerSummary>& slowest, int64_t total);
+// {"workers": [{"address": "10.0.0.1:20000", "answers": 123, "ready_seconds": 0.001, ...}], "total": 64}: the 20
+// workers whose answers take longest, the slowest first, of `total`. A time that is not known is left out, and counts
+// as none. Keys are in no particular order.
+std::string SlowestWorkersJson(std::vector<WorkerSummary> workers);
 
 }  // namespace sluice

@@ -5,7 +5,6 @@ Run as: sluice_serving_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 
 import json
 import os
-import random
 import re
 import signal
 import socket
@@ -15,30 +14,9 @@ import tempfile
 import threading
 import time
 import unittest
-import urllib.request
 
-PROGRAMS = ""
-PATIENCE = 60  # seconds that a test waits for what has to happen
-
-WORKERS = 4
-SRU_BYTES = 10000
-
-
-def program(name):
-    return os.path.join(PROGRAMS, name)
-
-
-def run(name, *flags, **options):
-    return subprocess.run([program(name), *flags], capture_output=True, timeout=PATIENCE, check=False, **options)
-
-
-def wait_until(condition, what):
-    """For a condition that only another process can make true."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE} s for {what}")
-        time.sleep(0.01)
+sys.dont_write_bytecode = True
+from serving import PATIENCE, SRU_BYTES, WORKERS, ServingTest, fetch, main, metric, program, run, wait_until  # noqa: E402
 
 
 def resident_bytes(process):
@@ -54,72 +32,6 @@ def sanitized(name):
 
 def files_below(folder):
     return sorted(os.listdir(folder))
-
-
-class Server:
-    """A server program on free ports of loopback, from its ready file to its end."""
-
-    def __init__(self, folder, name, *flags):
-        ready = os.path.join(folder, f"{name}-{time.monotonic_ns()}.ready")
-        self.log = open(f"{ready}.log", "w+b")
-        self.process = subprocess.Popen([program(name), "--ready_file", ready, *flags], stdout=self.log, stderr=self.log)
-        wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, f"{name} to serve")
-        if self.process.poll() is not None:
-            raise AssertionError(self.text())
-        with open(ready, encoding="utf-8") as lines:
-            self.addresses = lines.read().split()
-
-    def text(self):
-        self.log.seek(0)
-        return self.log.read().decode()
-
-    def terminate(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=PATIENCE)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
-
-
-class ServingTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="sluice-serving-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.source = random.Random(1).randbytes(10 * WORKERS * SRU_BYTES + 12345)
-        self.stripe("data", self.source)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def stripe(self, name, data, *flags):
-        with open(self.path("input"), "wb") as file:
-            file.write(data)
-        result = run("sluice-stripe", "--out", self.path("stripes"), "--workers", str(WORKERS), "--sru",
-                     str(SRU_BYTES), "--name", name, *flags, self.path("input"))
-        self.assertEqual(result.returncode, 0, result.stderr)
-
-    def start(self, name, *flags):
-        server = Server(self.folder, name, *flags)
-        self.addCleanup(server.close)
-        return server
-
-    def start_workers(self, *flags, count=WORKERS):
-        listen = ",".join(["127.0.0.1:0"] * count)
-        return self.start("sluice-worker", "--data", self.path("stripes"), "--listen", listen, *flags)
-
-    def start_aggregator(self, workers, *flags, listen="127.0.0.1:0"):
-        return self.start("sluice-aggregator", "--listen", listen, "--workers", ",".join(workers[:WORKERS]), *flags)
-
-    def start_both(self, *flags):
-        workers = self.start_workers()
-        return self.start_aggregator(workers.addresses, *flags)
-
-    def cat(self, aggregator, *flags):
-        return run("sluice-cat", "--aggregator", aggregator.addresses[0], *flags)
 
 
 class AggregatorCommandLineTest(unittest.TestCase):
@@ -347,19 +259,6 @@ class CatTest(ServingTest):
         self.assertIn(b"eadline", result.stderr)
 
 
-def scrape(aggregator):
-    with urllib.request.urlopen(f"http://{aggregator.addresses[1]}/metrics", timeout=PATIENCE) as answer:
-        return answer.read().decode()
-
-
-def metric(aggregator, name):
-    """The value of a sample, its labels as in the text."""
-    for line in scrape(aggregator).splitlines():
-        if line.startswith(name + " "):
-            return float(line.rpartition(" ")[2])
-    raise AssertionError(f"no sample {name}")
-
-
 class AggregatorTest(ServingTest):
     def test_sigterm_lets_a_read_finish(self):
         workers = self.start_workers("--think_time", "100ms")
@@ -405,6 +304,32 @@ class AggregatorTest(ServingTest):
             rest, err = cat.communicate(timeout=PATIENCE)
         self.assertEqual((cat.returncode, err), (0, b""))
         self.assertTrue(out + rest == self.source * 20)
+
+    def test_the_status_page_is_the_aggregators_alone(self):
+        workers = self.start_workers("--admin", "127.0.0.1:0")
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0")
+        page = fetch(aggregator, "/")
+        self.assertIn('<p id="state" role="status">', page.text)
+        self.assertEqual(page.headers["Content-Type"], "text/html; charset=utf-8")
+        self.assertEqual(page.headers["Cache-Control"], "no-store")
+        self.assertTrue(page.headers["Content-Security-Policy"].startswith("default-src 'none'; connect-src 'self';"))
+        links = fetch(workers, "/").text
+        self.assertIn('<a href="metrics">', links)
+        self.assertNotIn("<script", links)
+
+    def test_tells_of_each_of_its_workers(self):
+        workers = self.start_workers()
+        aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0")
+        self.assertEqual(self.cat(aggregator, "data").returncode, 0)
+        answer = fetch(aggregator, "/workers.json")
+        self.assertEqual(answer.headers["Content-Type"], "application/json")
+        told = json.loads(answer.text)
+        self.assertEqual(told["total"], WORKERS)
+        self.assertEqual({worker["address"] for worker in told["workers"]}, set(workers.addresses))
+        for worker in told["workers"]:
+            self.assertGreater(worker["answers"], 0)
+            self.assertGreater(worker["ready_seconds"] + worker["transfer_seconds"], 0)
+            self.assertEqual(worker["in_flight"], 0)
 
     def test_load_reads_right_bytes(self):
         aggregator = self.start_both()
@@ -598,5 +523,4 @@ class MemoryTest(ServingTest):
 
 
 if __name__ == "__main__":
-    PROGRAMS = sys.argv.pop(1)
-    unittest.main()
+    main()

@@ -108,6 +108,33 @@ TEST_F(AdminServerTest, HasAnIndex) {
                     HasSubstr("sluice-test"), HasSubstr("href=\"metrics\"")));
 }
 
+TEST_F(AdminServerTest, ServesThePagesOfItsOwner) {
+  AdminServer::Options options = Options();
+  int asked = 0;
+  options.pages = {
+      {"/", {.content_type = "text/html", .body = [] { return "<h1>mine</h1>"; }}},
+      {"/count.json", {.content_type = "application/json", .body = [&asked] { return std::to_string(++asked); }}}};
+  Start(options);
+  EXPECT_THAT(Get("/"), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Type: text/html\r\n"),
+                              EndsWith("\r\n\r\n<h1>mine</h1>")));
+  EXPECT_THAT(Get("/count.json"), AllOf(HasSubstr("Content-Type: application/json\r\n"), EndsWith("\r\n\r\n1")));
+  EXPECT_THAT(Get("/count.json?again"), EndsWith("\r\n\r\n2"));
+  EXPECT_THAT(Ask("HEAD /count.json HTTP/1.1\r\nHost: x\r\n\r\n", true), EndsWith("Content-Length: 1\r\n\r\n"));
+  EXPECT_THAT(Ask("POST /count.json HTTP/1.1\r\nHost: x\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Get("/count.json/"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get("/healthz"), EndsWith("\r\n\r\nok\n"));
+}
+
+TEST_F(AdminServerTest, LetsNoAnswerBeKeptOrLoadAnythingFromElsewhere) {
+  Start();
+  for (const char* target : {"/", "/metrics", "/healthz", "/nothing"}) {
+    EXPECT_THAT(Get(target), AllOf(HasSubstr("Cache-Control: no-store\r\n"),
+                                   HasSubstr("Content-Security-Policy: default-src 'none'; connect-src 'self'; "),
+                                   HasSubstr("X-Content-Type-Options: nosniff\r\n")))
+        << target;
+  }
+}
+
 TEST_F(AdminServerTest, AnswersHeadWithTheHeaderOfGet) {
   Start();
   const std::string head = Ask("HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n", true);

@@ -46,6 +46,7 @@ TEST(LinkTest, RefusesBoundsBetweenWhichNoBudgetFits) {
                 "budget.limit_bytes: 99 is below floor_bytes: 100");
   ExpectRefused({.schedule = {.profile = {.buffer_bytes = 5000}}, .budget = {.floor_bytes = 5001}},
                 "budget.limit_bytes: 5000 is below floor_bytes: 5001");
+  ExpectRefused({.budget = {.limit_bytes = 0}}, "budget.limit_bytes: 0 is below");
   EXPECT_TRUE(Link::Validate({.budget = {.floor_bytes = 1, .limit_bytes = 1}}).ok());
 }
 

@@ -51,9 +51,8 @@ absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
 // A link without calls is left alone, but for one look after the last of them.
 bool LinkMonitor::Active() {
   const ScheduleState state = driver_.State();
-  const bool active = state.ended_calls < state.submitted_calls || state.submitted_calls != submitted_calls_;
-  submitted_calls_ = state.submitted_calls;
-  return active;
+  const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;
+  return ended || state.ended_calls < state.submitted_calls;
 }
 
 void LinkMonitor::OnSample(TimePoint now, absl::Span<const TcpSocket> sockets) {

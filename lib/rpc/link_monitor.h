@@ -42,9 +42,9 @@ class LinkMonitor {
   LinkDriver& driver_;
   const OnBudgetChange on_change_;
 
-  // At the last look; IO thread only.
-  int64_t submitted_calls_ = 0;
-  int64_t ended_calls_ = 0;
+  // IO thread only.
+  int64_t ended_before_look_ = 0;
+  int64_t ended_calls_ = 0;  // that were counted as answers
 
   mutable absl::Mutex mutex_;
   BudgetBounds bounds_ ABSL_GUARDED_BY(mutex_);

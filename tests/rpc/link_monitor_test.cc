@@ -53,6 +53,14 @@ TEST_F(LinkMonitorTest, ShowsConnectionsToWorkersAndTheirRoundTrips) {
   EXPECT_LT(*smoothed_rtt, 1) << "over loopback";
 }
 
+// Where the workers are, the first answers tell; those that come last, too.
+TEST_F(LinkMonitorTest, LooksOnceMoreAfterTheLastAnswer) {
+  TestCluster cluster(Rolling(4));
+  cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(400)); });
+  ASSERT_TRUE(cluster.Read(0).ok());
+  EXPECT_TRUE(AwaitConnections(cluster, 4));
+}
+
 TEST_F(LinkMonitorTest, EachLinkSeesItsOwnWorkers) {
   TestCluster two(Rolling(2));
   TestCluster three(Rolling(3));

@@ -35,6 +35,7 @@ class LinkMonitor {
   void FillGauges(AggregatorGauges& gauges) const;
 
  private:
+  void ApplyBudget();
   bool Active();
   void OnSample(TimePoint now, absl::Span<const TcpSocket> sockets);
   void CountSight(const LinkSight& sight);

@@ -1,16 +1,25 @@
 #include "lib/rpc/link_monitor.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <boost/asio/post.hpp>
 
 #include "sluice/link.h"
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/rpc/call_group.h"
+#include "lib/rpc/clock.h"
+#include "lib/rpc/messages.h"
+#include "lib/rpc/worker_channels.h"
 #include "tests/rpc/test_cluster.h"
 
 // With real connections over loopback, which loses nothing. What is a loss is in tests/telemetry/worker_table_test.cc.
@@ -18,6 +27,7 @@ namespace sluice {
 namespace {
 
 using testing::Eventually;
+using testing::kPatience;
 using testing::Slow;
 using testing::TestCluster;
 
@@ -173,6 +183,48 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByTheOneWhoIsToldOfAChange) {
   EXPECT_EQ(cluster.Gauge("sluice_budget_bytes"), 20000);
   EXPECT_EQ(cluster.link().State().budget_bytes, 20000);
   EXPECT_EQ(changes, 1);
+}
+
+// The thread that looks at the link is late, so that it is a larger budget which finds that a deadline has passed.
+TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
+  TestCluster cluster(UnknownBuffer());
+  cluster.SpoilSrus([](const auto&) { return testing::Hang(); });
+  LinkDriver& driver = cluster.link().driver();
+  const WorkerChannels channels({cluster.worker(0).address()}, driver.workers(), WorkerChannels::Options{});
+  v1::ReadSruRequest request;
+  request.set_file("data");
+  request.set_length(1);
+  GroupCall call{.channels = &channels,
+                 .method = "/sluice.v1.SruService/ReadSru",
+                 .request = Serialize(request),
+                 .response_bytes = 16384,
+                 .timeout = kPatience};
+  absl::Notification held_ended;
+  const auto held = CallGroup::Start(
+      driver, {call}, TimePoint::max(),
+      {.on_answer = [](auto&, size_t, auto) { return absl::OkStatus(); }, .on_end = [&] { held_ended.Notify(); }});
+  ASSERT_TRUE(held.ok());
+  const TimePoint deadline = Now() + std::chrono::milliseconds(900);
+  absl::Notification overdue_ended;
+  const auto overdue = CallGroup::Start(driver, {call}, deadline,
+                                        {.on_answer =
+                                             [&](auto&, size_t, auto answer) {
+                                               EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status()));
+                                               EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
+                                               return absl::OkStatus();
+                                             },
+                                         .on_end = [&] { overdue_ended.Notify(); }});
+  ASSERT_TRUE(overdue.ok());
+  // By then it has seen once that a call waits.
+  while (Now() < deadline - std::chrono::milliseconds(600)) std::this_thread::yield();
+  boost::asio::post(driver.io_context(), [deadline] {
+    while (Now() < deadline) std::this_thread::yield();
+  });
+  EXPECT_TRUE(overdue_ended.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 20000);
+  EXPECT_TRUE(Eventually([&] { return cluster.link().State().budget_bytes == 20000; }));
+  (*held)->Cancel();
+  EXPECT_TRUE(held_ended.WaitForNotificationWithTimeout(kPatience));
 }
 
 TEST_F(LinkMonitorTest, SetBudgetFixesIt) {

@@ -42,8 +42,9 @@ BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetO
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
   bounds.limit_bytes =
       options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
-  bounds.floor_bytes =
-      options.floor_bytes.value_or(std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes}));
+  // At least 1, so that a limit below that is what is refused.
+  bounds.floor_bytes = options.floor_bytes.value_or(
+      std::max<int64_t>(1, std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes})));
   if (fixed) bounds.floor_bytes = bounds.limit_bytes = start;
   const int64_t start_within = std::min(std::max(start, bounds.floor_bytes), bounds.limit_bytes);
   bounds.start_bytes = bounds.reference_bytes = start_within;

@@ -46,18 +46,36 @@ LinkMonitor::~LinkMonitor() = default;
 absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
   absl::Status status = driver_.SetBudget(budget_bytes);
   if (!status.ok()) return status;
-  absl::MutexLock lock(&mutex_);
-  bounds_.floor_bytes = bounds_.start_bytes = bounds_.reference_bytes = bounds_.limit_bytes = budget_bytes;
-  budget_ = StartBudget(bounds_, Now());
+  {
+    absl::MutexLock lock(&mutex_);
+    bounds_.floor_bytes = bounds_.start_bytes = bounds_.reference_bytes = bounds_.limit_bytes = budget_bytes;
+    budget_ = StartBudget(bounds_, Now());
+  }
+  ApplyBudget();
   return absl::OkStatus();
+}
+
+// Not under the lock: calls that end by it may ask the link for anything. Whoever comes last with what is no longer the
+// budget applies the right one.
+void LinkMonitor::ApplyBudget() {
+  int64_t applied_bytes = 0;
+  while (true) {
+    int64_t budget_bytes = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      budget_bytes = budget_.budget_bytes;
+    }
+    if (budget_bytes == applied_bytes) return;
+    driver_.SetBudget(budget_bytes).IgnoreError();
+    applied_bytes = budget_bytes;
+  }
 }
 
 // A link without calls is left alone, but for one look after the last of them.
 bool LinkMonitor::Active() {
   const ScheduleState state = driver_.State();
-  const bool active = state.ended_calls < state.submitted_calls || state.submitted_calls != submitted_calls_;
-  submitted_calls_ = state.submitted_calls;
-  return active;
+  const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;
+  return ended || state.ended_calls < state.submitted_calls;
 }
 
 void LinkMonitor::OnSample(TimePoint now, absl::Span<const TcpSocket> sockets) {
@@ -82,10 +100,10 @@ void LinkMonitor::OnSample(TimePoint now, absl::Span<const TcpSocket> sockets) {
     before_bytes = budget_.budget_bytes;
     step = Decide(bounds_, budget_, seen);
     budget_ = step.state;
-    if (step.decision != BudgetDecision::kHold) driver_.SetBudget(budget_.budget_bytes).IgnoreError();
   }
   const std::optional<BudgetChangeKind> kind = KindOf(step.decision);
   if (!kind.has_value()) return;
+  ApplyBudget();
   driver_.metrics().CountBudgetChange(*kind);
   if (on_change_) on_change_(before_bytes, step);
 }

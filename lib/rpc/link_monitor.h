@@ -35,6 +35,7 @@ class LinkMonitor {
   void FillGauges(AggregatorGauges& gauges) const;
 
  private:
+  void ApplyBudget();
   bool Active();
   void OnSample(TimePoint now, absl::Span<const TcpSocket> sockets);
   void CountSight(const LinkSight& sight);
@@ -42,9 +43,9 @@ class LinkMonitor {
   LinkDriver& driver_;
   const OnBudgetChange on_change_;
 
-  // At the last look; IO thread only.
-  int64_t submitted_calls_ = 0;
-  int64_t ended_calls_ = 0;
+  // IO thread only.
+  int64_t ended_before_look_ = 0;
+  int64_t ended_calls_ = 0;  // that were counted as answers
 
   mutable absl::Mutex mutex_;
   BudgetBounds bounds_ ABSL_GUARDED_BY(mutex_);

@@ -12,6 +12,7 @@
 #include "lib/rpc/messages.h"
 #include "lib/rpc/worker_channels.h"
 #include "tests/rpc/listener.h"
+#include "tests/rpc/scripted_server.h"
 #include "tests/rpc/test_cluster.h"
 
 namespace sluice {
@@ -297,6 +298,68 @@ TEST_F(CallGroupTest, AWorkerThatCancelsIsAWorkerThatFailed) {
   EXPECT_THAT(record_.answers().at(0).front(), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "rpc_error"), 1);
   EXPECT_EQ(cluster_.Metric("sluice_sru_requests_total", "cancelled"), 0);
+}
+
+// A call whose time is over before it was sent has no connection, and gRPC names it after its channel.
+TEST_F(CallGroupTest, AWorkerKeepsItsConnectionWhenACallToItIsNeverSent) {
+  ASSERT_TRUE(cluster_.link().telemetry_status().ok());
+  ASSERT_TRUE(cluster_.link().SetBudget(100000).ok());
+  const auto connections = [&] { return cluster_.Gauge("sluice_link_connections"); };
+  ASSERT_TRUE(Start({Call(0, 0)}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  ASSERT_TRUE(testing::Eventually([&] { return connections() == 1; }));
+  // The link is looked at several times while the second is under way.
+  cluster_.worker(0).SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(500)); });
+  Record record;
+  ASSERT_TRUE(
+      CallGroup::Start(link(), {Call(0, 0, absl::Nanoseconds(1)), Call(0, 1)}, TimePoint::max(), record.Handlers())
+          .ok());
+  bool kept = true;
+  while (!record.ended()) kept = kept && connections() == 1;
+  EXPECT_TRUE(kept);
+  EXPECT_THAT(record.answers().at(0).front(), HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_TRUE(record.answers().at(1).front().ok()) << record.answers().at(1).front();
+}
+
+TEST_F(CallGroupTest, CountsWhatWorkersReportOfTheirConnections) {
+  testing::ScriptedServer server;
+  channels_ = std::make_unique<WorkerChannels>(std::vector<std::string>{server.address()}, link().workers(),
+                                               WorkerChannels::Options{});
+  const std::vector<std::string> reports = {"51234 7 1", "51234 7 1", "51234 9 1", "51235 4 3", "no report", ""};
+  for (const std::string& report : reports) {
+    server.SetPlay([report](const auto&) {
+      testing::Script script;
+      if (!report.empty()) script.trailers = {{"sluice-tcp", report}};
+      return script;
+    });
+    for (const bool streams : {false, true}) {
+      GroupCall call = Call(0, 0);
+      call.server_streaming = streams;
+      Record record;
+      CallGroup::Handlers handlers = record.Handlers();
+      handlers.on_message = [](CallGroup&, size_t, grpc::ByteBuffer&) {};
+      ASSERT_TRUE(CallGroup::Start(link(), {call}, TimePoint::max(), handlers).ok());
+      ASSERT_TRUE(record.AwaitEnd());
+      EXPECT_TRUE(record.answers().at(0).front().ok()) << record.answers().at(0).front();
+    }
+  }
+  EXPECT_EQ(cluster_.Metric("sluice_worker_reported_tcp_total", "retransmit"), 9 + 4);
+  EXPECT_EQ(cluster_.Metric("sluice_worker_reported_tcp_total", "rto"), 1 + 3);
+  EXPECT_EQ(cluster_.Metric("sluice_timeouts_total", "tcp_rto"), 0) << "that is what was inferred";
+}
+
+TEST_F(CallGroupTest, CountsWhatAWorkerReportsWithAnError) {
+  testing::ScriptedServer server([](const auto&) {
+    return testing::Script{
+        .messages = {}, .status = {grpc::StatusCode::INTERNAL, "broken"}, .trailers = {{"sluice-tcp", "51234 3 2"}}};
+  });
+  channels_ = std::make_unique<WorkerChannels>(std::vector<std::string>{server.address()}, link().workers(),
+                                               WorkerChannels::Options{});
+  ASSERT_TRUE(Start({Call(0, 0)}).ok());
+  ASSERT_TRUE(record_.AwaitEnd());
+  EXPECT_THAT(record_.answers().at(0).front(), HasCode(absl::StatusCode::kInternal));
+  EXPECT_EQ(cluster_.Metric("sluice_worker_reported_tcp_total", "retransmit"), 3);
+  EXPECT_EQ(cluster_.Metric("sluice_worker_reported_tcp_total", "rto"), 2);
 }
 
 TEST_F(CallGroupTest, CountsAnAnswerThatIsWorthNothingAsCorrupt) {

@@ -1,6 +1,8 @@
 #include "sluice/link.h"
 
+#include <map>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +37,52 @@ TEST(LinkTest, RefusesAReceiveWindowThatTcpCannotHave) {
   ExpectRefused({.receive_window_bytes = -1}, "receive_window_bytes is -1");
   ExpectRefused({.receive_window_bytes = 8191}, "receive_window_bytes is 8191");
   ExpectRefused({.receive_window_bytes = (int64_t{1} << 30) + 1}, "receive_window_bytes is 1073741825");
+}
+
+TEST(LinkTest, RefusesBoundsBetweenWhichNoBudgetFits) {
+  ExpectRefused({.budget = {.floor_bytes = 0}}, "budget.floor_bytes: 0 is below 1");
+  ExpectRefused({.budget = {.floor_bytes = -5, .limit_bytes = -5}}, "budget.floor_bytes: -5 is below 1");
+  ExpectRefused({.budget = {.floor_bytes = 100, .limit_bytes = 99}},
+                "budget.limit_bytes: 99 is below floor_bytes: 100");
+  ExpectRefused({.schedule = {.profile = {.buffer_bytes = 5000}}, .budget = {.floor_bytes = 5001}},
+                "budget.limit_bytes: 5000 is below floor_bytes: 5001");
+  ExpectRefused({.budget = {.limit_bytes = 0}}, "budget.limit_bytes: 0 is below");
+  EXPECT_TRUE(Link::Validate({.budget = {.floor_bytes = 1, .limit_bytes = 1}}).ok());
+}
+
+struct BoundsCase {
+  Link::Options options;
+  int64_t floor_bytes;
+  int64_t start_bytes;
+  int64_t limit_bytes;
+};
+
+TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
+  constexpr int64_t kFloor = 8 * 1514;
+  const std::vector<BoundsCase> cases = {
+      {{}, kFloor, 32768, 32768},
+      {{.budget = {.buffer_known = false}}, kFloor, 16384, 4 << 20},
+      {{.schedule = {.budget_bytes = 20000}}, 20000, 20000, 20000},
+      {{.schedule = {.discipline = Discipline::kUnscheduled}}, 32768, 32768, 32768},
+      {{.schedule = {.profile = {.buffer_bytes = 5000}}}, 5000, 5000, 5000},
+      {{.schedule = {.budget_bytes = 20000}, .budget = {.limit_bytes = 50000}}, kFloor, 20000, 50000},
+      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 6000}}, 6000, 20000, 32768},
+      {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 30000}}, 30000, 30000, 32768},
+      {{.budget = {.limit_bytes = 10000}}, 10000, 10000, 10000},
+      {{.budget = {.buffer_known = false, .limit_bytes = 100000}}, kFloor, 16384, 100000},
+  };
+  for (const BoundsCase& bounds : cases) {
+    SCOPED_TRACE(&bounds - cases.data());
+    const auto link = Link::Create(bounds.options);
+    ASSERT_TRUE(link.ok()) << link.status();
+    std::map<std::string, double> gauges;
+    for (const auto& family : (*link)->gauges().Collect()) gauges[family.name] = family.metric.front().gauge.value;
+    EXPECT_EQ(gauges.at("sluice_budget_floor_bytes"), static_cast<double>(bounds.floor_bytes));
+    EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), static_cast<double>(bounds.limit_bytes));
+    EXPECT_EQ(gauges.at("sluice_budget_ceiling_bytes"), 0);
+    if (bounds.options.schedule.discipline == Discipline::kUnscheduled) continue;  // has none
+    EXPECT_EQ((*link)->State().budget_bytes, bounds.start_bytes);
+  }
 }
 
 struct WindowCase {

@@ -44,6 +44,7 @@ class ScriptedServer::Call final : public grpc::ServerGenericBidiReactor {
     }
     script_ = server_.Begin(std::move(seen));
     if (script_.announced.has_value()) context_.AddInitialMetadata("sluice-response-bytes", *script_.announced);
+    for (const auto& [key, value] : script_.trailers) context_.AddTrailingMetadata(key, value);
     if (script_.early_headers) return StartSendInitialMetadata();
     Step();
   }

@@ -25,6 +25,7 @@ struct Script {
   std::optional<size_t> hold_before;     // this message, or with their number the status: until Release
   bool early_headers = false;            // before anything else, a hold included
   std::optional<std::string> announced;  // sluice-response-bytes
+  std::map<std::string, std::string> trailers;
 };
 
 // A call as the server saw it.

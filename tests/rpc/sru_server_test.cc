@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/telemetry/io_thread.h"
+#include "lib/telemetry/socket_diag.h"
 #include "prometheus/registry.h"
 #include "tests/stripe/striped_folder.h"
 
@@ -43,6 +44,7 @@ class SruServerTest : public ::testing::Test {
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
+    port_ = absl::StrCat(port);
     stub_ = v1::SruService::NewStub(
         grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
   }
@@ -115,6 +117,7 @@ class SruServerTest : public ::testing::Test {
   WorkerMetrics metrics_{registry_};
   TcpReports reports_;
   std::unique_ptr<SruServer> service_;
+  std::string port_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::SruService::Stub> stub_;
   v1::ReadSruResponse response_;
@@ -203,6 +206,33 @@ TEST_F(SruServerTest, ThinksLongerAboutAnswersInTheTail) {
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+}
+
+// Of a connection over loopback, which loses nothing, the test says that it did.
+TEST_F(SruServerTest, TellsItsClientWhatTcpRepeatedOnTheirConnectionOnce) {
+  Start();
+  const auto trailer = [this]() -> std::string {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->ReadSru(&context, Request("data", 1, 10, 10), &response_).ok());
+    const auto& trailers = context.GetServerTrailingMetadata();
+    const auto found = trailers.find("sluice-tcp");
+    return found == trailers.end() ? "" : std::string(found->second.data(), found->second.size());
+  };
+  EXPECT_EQ(trailer(), "");
+  auto diag = SocketDiag::Open();
+  if (!diag.ok()) GTEST_SKIP() << diag.status();
+  auto sockets = diag->OwnConnections();
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  ASSERT_EQ(sockets->size(), 2u) << "both ends are in this process";
+  const bool first_is_client = absl::StrCat((*sockets)[0].remote.port()) == port_;
+  const TcpSocket& client = (*sockets)[first_is_client ? 0 : 1];
+  reports_.Update(*sockets);
+  EXPECT_EQ(trailer(), "");
+  for (TcpSocket& socket : *sockets) socket.info.retransmitted_packets = 7;
+  for (TcpSocket& socket : *sockets) socket.info.rtos = 1;
+  reports_.Update(*sockets);
+  EXPECT_EQ(trailer(), absl::StrCat(client.local.port(), " 7 1"));
+  EXPECT_EQ(trailer(), "");
 }
 
 // More calls than gRPC has threads: one after the other they would take 50 seconds.

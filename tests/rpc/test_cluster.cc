@@ -29,7 +29,8 @@ TestCluster::TestCluster(Options options) : options_(std::move(options)), source
   for (int i = 0; i < listed; ++i) {
     options_.reader.workers.push_back(workers_[static_cast<size_t>(i) % workers_.size()]->address());
   }
-  auto link = Link::Create({.schedule = options_.schedule, .completion_threads = options_.completion_threads});
+  auto link = Link::Create(
+      {.schedule = options_.schedule, .completion_threads = options_.completion_threads, .budget = options_.budget});
   EXPECT_TRUE(link.ok()) << link.status();
   link_ = *std::move(link);
   MakeReader();
@@ -76,6 +77,16 @@ double TestCluster::Metric(const std::string& name, const std::string& label_val
   }
   ADD_FAILURE() << "no metric " << name << " with label " << label_value;
   return -1;
+}
+
+std::optional<double> TestCluster::Gauge(const std::string& name, const std::string& label_value) const {
+  for (const prometheus::MetricFamily& family : link_->gauges().Collect()) {
+    if (family.name != name) continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      if ((metric.label.empty() ? "" : metric.label.front().value) == label_value) return metric.gauge.value;
+    }
+  }
+  return std::nullopt;
 }
 
 ReadResult Drain(ReadStream& stream) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ class TestCluster {
     uint32_t sru_bytes = 4096;
     uint32_t replicas = 1;
     LinkSchedule::Options schedule;
+    Link::BudgetOptions budget;
     int completion_threads = 1;
     BlockReader::Options reader;  // its workers are filled in
   };
@@ -68,6 +70,8 @@ class TestCluster {
 
   // "sluice_blocks_total" {outcome="complete"}: the value of a counter, or of a histogram's count, now.
   double Metric(const std::string& name, const std::string& label_value = "") const;
+  // The same of a gauge; none where it is not shown.
+  std::optional<double> Gauge(const std::string& name, const std::string& label_value = "") const;
 
  private:
   Options options_;

@@ -1,0 +1,263 @@
+#include "lib/rpc/link_monitor.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/post.hpp>
+
+#include "sluice/link.h"
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/rpc/call_group.h"
+#include "lib/rpc/clock.h"
+#include "lib/rpc/messages.h"
+#include "lib/rpc/worker_channels.h"
+#include "tests/rpc/test_cluster.h"
+
+// With real connections over loopback, which loses nothing. What is a loss is in tests/telemetry/worker_table_test.cc.
+namespace sluice {
+namespace {
+
+using testing::Eventually;
+using testing::kPatience;
+using testing::Slow;
+using testing::TestCluster;
+
+class LinkMonitorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto link = Link::Create(LinkProfile{});
+    ASSERT_TRUE(link.ok()) << link.status();
+    if (!(*link)->telemetry_status().ok()) GTEST_SKIP() << (*link)->telemetry_status();
+  }
+
+  // With rolling a worker has one connection.
+  static TestCluster::Options Rolling(int workers) {
+    return {.workers = workers, .schedule = {.discipline = Discipline::kRolling}};
+  }
+
+  static bool AwaitConnections(const TestCluster& cluster, double expected) {
+    return Eventually([&] { return cluster.Gauge("sluice_link_connections") == expected; });
+  }
+};
+
+TEST_F(LinkMonitorTest, ShowsConnectionsToWorkersAndTheirRoundTrips) {
+  TestCluster cluster(Rolling(4));
+  EXPECT_EQ(cluster.Gauge("sluice_link_connections"), 0);
+  EXPECT_EQ(cluster.Gauge("sluice_link_rtt_seconds", "min"), std::nullopt);
+  ASSERT_TRUE(cluster.Read(0).ok());
+  EXPECT_TRUE(AwaitConnections(cluster, 4));
+  const auto min_rtt = cluster.Gauge("sluice_link_rtt_seconds", "min");
+  const auto smoothed_rtt = cluster.Gauge("sluice_link_rtt_seconds", "smoothed");
+  ASSERT_TRUE(min_rtt.has_value() && smoothed_rtt.has_value());
+  EXPECT_GT(*min_rtt, 0);
+  EXPECT_LE(*min_rtt, *smoothed_rtt);
+  EXPECT_LT(*smoothed_rtt, 1) << "over loopback";
+}
+
+// Where the workers are, the first answers tell; those that come last, too.
+TEST_F(LinkMonitorTest, LooksOnceMoreAfterTheLastAnswer) {
+  TestCluster cluster(Rolling(4));
+  cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(400)); });
+  ASSERT_TRUE(cluster.Read(0).ok());
+  EXPECT_TRUE(AwaitConnections(cluster, 4));
+}
+
+TEST_F(LinkMonitorTest, EachLinkSeesItsOwnWorkers) {
+  TestCluster two(Rolling(2));
+  TestCluster three(Rolling(3));
+  ASSERT_TRUE(two.Read(0).ok());
+  ASSERT_TRUE(three.Read(0).ok());
+  EXPECT_TRUE(AwaitConnections(two, 2));
+  EXPECT_TRUE(AwaitConnections(three, 3));
+  ASSERT_TRUE(two.Read(1).ok());
+  EXPECT_TRUE(AwaitConnections(two, 2));
+}
+
+TEST_F(LinkMonitorTest, WorkersThatAreGoneAreSeenToBeGone) {
+  TestCluster cluster(Rolling(3));
+  ASSERT_TRUE(cluster.Read(0).ok());
+  ASSERT_TRUE(AwaitConnections(cluster, 3));
+  cluster.worker(1).Stop();
+  EXPECT_FALSE(cluster.Read(0).ok());
+  EXPECT_TRUE(AwaitConnections(cluster, 2));
+}
+
+class SlowWorkersTest : public LinkMonitorTest, public ::testing::WithParamInterface<Discipline> {};
+INSTANTIATE_TEST_SUITE_P(By, SlowWorkersTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+
+TEST_P(SlowWorkersTest, HaveLostNothing) {
+  TestCluster cluster({.workers = 4, .schedule = {.discipline = GetParam()}});
+  for (const absl::Duration delay : {absl::ZeroDuration(), absl::Milliseconds(60), absl::Milliseconds(600)}) {
+    cluster.SpoilSrus([delay](const auto&) { return Slow(delay); });
+    for (uint64_t block = 0; block < 3; ++block) ASSERT_TRUE(cluster.Read(block).ok());
+  }
+  EXPECT_TRUE(Eventually([&] { return cluster.Gauge("sluice_link_connections") >= 4; }));
+  EXPECT_EQ(cluster.Metric("sluice_timeouts_total", "tcp_rto"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_inferred_losses_total", "silence"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_inferred_losses_total", "out_of_order"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_link_out_of_order_packets_total"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_budget_decisions_total", "back_off"), 0);
+}
+
+// What the link told of its budget, from its thread to that of the test.
+class Changes {
+ public:
+  struct Change {
+    int64_t before_bytes;
+    BudgetStep step;
+  };
+
+  void Add(int64_t before_bytes, const BudgetStep& step) {
+    absl::MutexLock lock(&mutex_);
+    changes_.push_back({before_bytes, step});
+  }
+  std::vector<Change> all() {
+    absl::MutexLock lock(&mutex_);
+    return changes_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);
+};
+
+class UnknownBufferTest : public LinkMonitorTest {
+ protected:
+  // A link that calls wait for, and that is never busy.
+  static TestCluster::Options UnknownBuffer() {
+    return {.workers = 8,
+            .file_bytes = 8 * 8192 * 4,
+            .sru_bytes = 8192,
+            .schedule = {.profile = {.capacity_bytes_per_second = 1e9}, .discipline = Discipline::kRolling},
+            .budget = {.buffer_known = false}};
+  }
+
+  static bool ReadUntil(TestCluster& cluster, const std::function<bool()>& condition) {
+    cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(2)); });
+    return Eventually([&] {
+      EXPECT_TRUE(testing::Drain(*cluster.reader().Open("data", std::nullopt)).status.ok());
+      return condition() || ::testing::Test::HasFailure();
+    });
+  }
+};
+
+TEST_F(UnknownBufferTest, TheBudgetGrowsWhileNothingIsLost) {
+  Changes changes;
+  TestCluster::Options options = UnknownBuffer();
+  options.budget.on_change = [&](int64_t before_bytes, const BudgetStep& step) { changes.Add(before_bytes, step); };
+  TestCluster cluster(options);
+  EXPECT_EQ(cluster.Gauge("sluice_budget_bytes"), 16384);
+  ASSERT_TRUE(ReadUntil(cluster, [&] { return !changes.all().empty(); }));
+  const Changes::Change first = changes.all().front();
+  EXPECT_EQ(first.before_bytes, 16384);
+  EXPECT_EQ(first.step.decision, BudgetDecision::kGrow);
+  EXPECT_EQ(first.step.state.budget_bytes, 32768);
+  EXPECT_FALSE(first.step.reason.empty());
+  EXPECT_GE(cluster.Metric("sluice_budget_decisions_total", "grow"), 1);
+  EXPECT_EQ(cluster.Metric("sluice_budget_decisions_total", "back_off"), 0);
+}
+
+TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByTheOneWhoIsToldOfAChange) {
+  std::atomic<int> changes = 0;
+  std::atomic<Link*> link = nullptr;
+  TestCluster::Options options = UnknownBuffer();
+  options.budget.on_change = [&](int64_t, const BudgetStep&) {
+    ++changes;
+    EXPECT_TRUE(link.load()->SetBudget(20000).ok());
+  };
+  TestCluster cluster(options);
+  link = &cluster.link();
+  ASSERT_TRUE(ReadUntil(cluster, [&] { return changes > 0; }));
+  EXPECT_TRUE(Eventually([&] { return cluster.Gauge("sluice_budget_limit_bytes") == 20000; }));
+  EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 20000);
+  EXPECT_EQ(cluster.Gauge("sluice_budget_bytes"), 20000);
+  EXPECT_EQ(cluster.link().State().budget_bytes, 20000);
+  EXPECT_EQ(changes, 1);
+}
+
+// The thread that looks at the link is late, so that it is a larger budget which finds that a deadline has passed.
+TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
+  TestCluster cluster(UnknownBuffer());
+  cluster.SpoilSrus([](const auto&) { return testing::Hang(); });
+  LinkDriver& driver = cluster.link().driver();
+  const WorkerChannels channels({cluster.worker(0).address()}, driver.workers(), WorkerChannels::Options{});
+  v1::ReadSruRequest request;
+  request.set_file("data");
+  request.set_length(1);
+  GroupCall call{.channels = &channels,
+                 .method = "/sluice.v1.SruService/ReadSru",
+                 .request = Serialize(request),
+                 .response_bytes = 16384,
+                 .timeout = kPatience};
+  absl::Notification held_ended;
+  const auto held = CallGroup::Start(
+      driver, {call}, TimePoint::max(),
+      {.on_answer = [](auto&, size_t, auto) { return absl::OkStatus(); }, .on_end = [&] { held_ended.Notify(); }});
+  ASSERT_TRUE(held.ok());
+  const TimePoint deadline = Now() + std::chrono::milliseconds(900);
+  absl::Notification overdue_ended;
+  const auto overdue = CallGroup::Start(driver, {call}, deadline,
+                                        {.on_answer =
+                                             [&](auto&, size_t, auto answer) {
+                                               EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status()));
+                                               EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
+                                               return absl::OkStatus();
+                                             },
+                                         .on_end = [&] { overdue_ended.Notify(); }});
+  ASSERT_TRUE(overdue.ok());
+  // By then it has seen once that a call waits.
+  while (Now() < deadline - std::chrono::milliseconds(600)) std::this_thread::yield();
+  boost::asio::post(driver.io_context(), [deadline] {
+    while (Now() < deadline) std::this_thread::yield();
+  });
+  EXPECT_TRUE(overdue_ended.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 20000);
+  EXPECT_TRUE(Eventually([&] { return cluster.link().State().budget_bytes == 20000; }));
+  (*held)->Cancel();
+  EXPECT_TRUE(held_ended.WaitForNotificationWithTimeout(kPatience));
+}
+
+TEST_F(LinkMonitorTest, SetBudgetFixesIt) {
+  TestCluster cluster(Rolling(2));
+  EXPECT_LT(cluster.Gauge("sluice_budget_floor_bytes"), cluster.Gauge("sluice_budget_limit_bytes"));
+  ASSERT_TRUE(cluster.link().SetBudget(9000).ok());
+  for (const char* gauge : {"sluice_budget_bytes", "sluice_budget_floor_bytes", "sluice_budget_limit_bytes"}) {
+    EXPECT_EQ(cluster.Gauge(gauge), 9000) << gauge;
+  }
+  EXPECT_EQ(cluster.Gauge("sluice_budget_ceiling_bytes"), 0);
+  EXPECT_FALSE(cluster.link().SetBudget(0).ok());
+  EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 9000) << "an error changes nothing";
+}
+
+TEST_F(LinkMonitorTest, ShowsWhatThePlanPromises) {
+  TestCluster cluster(Rolling(2));
+  EXPECT_EQ(cluster.Gauge("sluice_plan_goodput_bytes_per_second"), 0) << "nothing was asked for";
+  ASSERT_TRUE(cluster.Read(0).ok());
+  const auto goodput = cluster.Gauge("sluice_plan_goodput_bytes_per_second");
+  EXPECT_GT(goodput, 0);
+  EXPECT_LT(goodput, cluster.Gauge("sluice_link_capacity_bytes_per_second"));
+}
+
+TEST_F(LinkMonitorTest, LinksComeAndGoWhileOthersAreWatched) {
+  TestCluster cluster(Rolling(2));
+  for (int round = 0; round < 10; ++round) {
+    const auto link = Link::Create(LinkProfile{});
+    ASSERT_TRUE(link.ok());
+    EXPECT_TRUE((*link)->telemetry_status().ok());
+    ASSERT_TRUE(cluster.Read(static_cast<uint64_t>(round % 3)).ok());
+  }
+  EXPECT_TRUE(AwaitConnections(cluster, 2));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -28,6 +28,10 @@ constexpr nanoseconds kLongestInterval = std::chrono::minutes(10);
 // A ceiling is tried again after so many intervals.
 constexpr int64_t kCeilingIntervals = 6;
 
+// What other programs take from the processor makes a measurement worse than the link is, so more than one is taken
+// before a step is given back, or another one made. The first step is made at once.
+constexpr int64_t kMeasurements = 4;
+
 // What a larger budget could still bring is not worth a loss.
 constexpr double kBusy = 0.93;
 constexpr double kGain = 1.04;
@@ -54,6 +58,7 @@ void Set(BudgetState& state, int64_t budget_bytes) {
   state.budget_bytes = budget_bytes;
   state.before_growth_bytes = 0;
   state.best_rate = 0;
+  state.measurements = 0;
   state.answers = 0;
   state.out_of_order_losses = 0;
   Restart(state);
@@ -169,11 +174,12 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   const double rate =
       static_cast<double>(state.measured_bytes) / std::chrono::duration<double>(state.measured_time).count();
   Restart(state);
-  // What slows a measurement down is mostly something else, so the best of them counts.
   state.best_rate = std::max(state.best_rate, rate);
+  ++state.measurements;
 
   if (on_trial) {
-    if (state.budget_bytes > bounds.reference_bytes && rate < kGain * state.before_growth_rate) {
+    if (state.budget_bytes > bounds.reference_bytes && state.best_rate < kGain * state.before_growth_rate) {
+      if (state.measurements < kMeasurements) return Hold(state);
       WaitLonger(state, seen.now);
       Set(state, state.before_growth_bytes);
       return {state, BudgetDecision::kGiveBack, "the larger budget made the link no busier"};
@@ -188,7 +194,8 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
 
   const bool wanted =
       state.budget_bytes < bounds.reference_bytes || state.best_rate < kBusy * bounds.capacity_bytes_per_second;
-  if (!wanted || seen.now < state.next_growth) return Hold(state);
+  const bool measured = state.measurements >= kMeasurements || state.budget_bytes <= bounds.start_bytes;
+  if (!wanted || !measured || seen.now < state.next_growth) return Hold(state);
   const int64_t next = NextBudget(bounds, state, seen.now);
   if (next <= state.budget_bytes) return Hold(state);
   const bool lost_before = before.ceiling_bytes > 0;

@@ -148,6 +148,20 @@ TEST(DecideTest, WhatDoesNotMakeTheLinkBusierIsGivenBack) {
   EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kGiveBack)], 1);
 }
 
+TEST(DecideTest, AMeasurementThatABusyHostSpoilsDecidesNothing) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  while (link.Step() != BudgetDecision::kGrow) {
+  }
+  link.noise = 0.5;
+  link.Run(1s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  link.noise = 0;
+  link.Run(10s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kGiveBack)], 0);
+}
+
 TEST(DecideTest, ATrialThatLosesGoesBackAtOnceAndIsRemembered) {
   SimulatedLink link(Unknown());
   link.buffer_bytes = 20 * kKiB;

@@ -64,6 +64,7 @@ struct BudgetState {
 
   // Of the part of the link's time in which calls waited, at this budget.
   double best_rate = 0;  // frame bytes per second
+  int64_t measurements = 0;
   TimePoint last_observation;
   bool backlogged = false;  // then
   std::chrono::nanoseconds measured_time{0};

@@ -174,6 +174,33 @@ TEST_F(TcpSamplerTest, CallsNothingOfItsOptionsAfterItIsGone) {
   }
 }
 
+// It goes while its thread is in the middle of a look, and the next one is due at once.
+TEST_F(TcpSamplerTest, CallsNothingMoreWhenItGoesDuringALook) {
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> calls = 0;
+    absl::Notification looking;
+    auto sampler = Start({.period = absl::Nanoseconds(1), .wanted = [&] {
+                            if (++calls == 3) {
+                              looking.Notify();
+                              const auto until = steady_clock::now() + std::chrono::milliseconds(2);
+                              while (steady_clock::now() < until) {
+                              }
+                            }
+                            return false;
+                          }});
+    ASSERT_TRUE(sampler.ok()) << sampler.status();
+    ASSERT_TRUE(looking.WaitForNotificationWithTimeout(kPatience));
+    sampler->reset();
+    const int last = calls;
+    for (int turn = 0; turn < 3; ++turn) {
+      absl::Notification done;
+      boost::asio::post(io_thread_.context(), [&done] { done.Notify(); });
+      ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
+    }
+    EXPECT_EQ(calls, last);
+  }
+}
+
 TEST_F(TcpSamplerTest, SeveralMayLookAtOnce) {
   TcpPair pair;
   Samples others;

@@ -128,6 +128,27 @@ TEST_F(WorkerTableLossTest, AnAnswerThatHasComeInFullIsNoPartOfTheNext) {
   }
 }
 
+TEST_F(WorkerTableLossTest, WhatCameOfAnAnswerThatWasGivenUpIsNoPartOfTheNext) {
+  Ask();
+  Receive(kAnswerBytes / 2);
+  End(0);
+  ExpectNothingLost(LookAfter(Milliseconds(10)));
+  Ask();
+  ExpectNothingLost(LookAfter(Seconds(1)));
+}
+
+// What is around an answer is not known to the byte; that must not add up while there is always one under way.
+TEST_F(WorkerTableLossTest, APartIsSeenAfterManyAnswersWithoutAPause) {
+  Ask();
+  for (int answer = 0; answer < 100; ++answer) {
+    Ask();
+    Answer();
+    ExpectNothingLost(LookAfter(Milliseconds(10)));
+  }
+  Receive(kPart);
+  ExpectSilentLoss(LookAfter(kSilence));
+}
+
 TEST_F(WorkerTableLossTest, StreamsMayPauseAfterAPart) {
   AskForParts(/*acknowledged=*/true);
   for (int part = 0; part < 5; ++part) {

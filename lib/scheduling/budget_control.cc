@@ -33,7 +33,7 @@ constexpr int64_t kCeilingIntervals = 6;
 constexpr int64_t kMeasurements = 4;
 
 // What a larger budget could still bring is not worth a loss.
-constexpr double kBusy = 0.93;
+constexpr double kBusy = 0.95;
 constexpr double kGain = 1.04;
 
 constexpr double kBackOff = 0.5;

@@ -30,10 +30,11 @@ WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoTh
       service_(store_, metrics_, tcp_reports_, io_thread.context(), {.think_time = options.think_time}) {}
 
 void WorkerServer::WatchConnections(IoThread& io_thread) {
-  auto sampler = TcpSampler::Start(io_thread.context(), {.period = kReportPeriod, .on_sample = [this](auto, auto sockets) {
-                                                           tcp_metrics_.Update(sockets);
-                                                           tcp_reports_.Update(sockets);
-                                                         }});
+  auto sampler =
+      TcpSampler::Start(io_thread.context(), {.period = kReportPeriod, .on_sample = [this](auto, auto sockets) {
+                                                tcp_metrics_.Update(sockets);
+                                                tcp_reports_.Update(sockets);
+                                              }});
   if (sampler.ok()) {
     tcp_sampler_ = *std::move(sampler);
   } else {
@@ -43,11 +44,11 @@ void WorkerServer::WatchConnections(IoThread& io_thread) {
 
 absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
-      io_thread.context(),
-      {.listen = listen, .name = "sluice-worker", .collectables = {&registry_, &tcp_metrics_, &process_metrics_}, .health = [this] {
-         return Health();
-       }});
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin =
+      AdminServer::Start(io_thread.context(), {.listen = listen,
+                                               .name = "sluice-worker",
+                                               .collectables = {&registry_, &tcp_metrics_, &process_metrics_},
+                                               .health = [this] { return Health(); }});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

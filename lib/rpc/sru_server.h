@@ -17,7 +17,8 @@ class io_context;
 namespace sluice {
 
 // The SruService over the stripes of one store. One a process, for all of its workers; thread-safe. The store, the
-// metrics, the reports and the context outlive the grpc::Server that it is registered with, and the context runs until then.
+// metrics, the reports and the context outlive the grpc::Server that it is registered with, and the context runs until
+// then.
 class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
@@ -29,7 +30,12 @@ class SruServer : public v1::SruService::CallbackService {
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
             const Options& options)
-      : store_(store), metrics_(metrics), reports_(reports), context_(context), options_(options), think_time_(options.think_time) {}
+      : store_(store),
+        metrics_(metrics),
+        reports_(reports),
+        context_(context),
+        options_(options),
+        think_time_(options.think_time) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;

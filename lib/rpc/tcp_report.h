@@ -35,8 +35,8 @@ class TcpReports {
  public:
   // Of all connections of the process, now and then.
   void Update(absl::Span<const TcpSocket> sockets);
-  // What the next answer to a peer carries. gRPC makes the name of the peer anew each time, so it is asked for only when
-  // there is something to report.
+  // What the next answer to a peer carries. gRPC makes the name of the peer anew each time, so it is asked for only
+  // when there is something to report.
   std::optional<TcpReport> Take(absl::FunctionRef<std::string()> peer);
 
  private:

@@ -20,10 +20,11 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                      "worker_kind", {"primary", "replica"})),
       sru_requests_(MakeCounters<6>(registry, "sluice_sru_requests_total", "SRU requests that have ended.", "outcome",
                                     {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
-      timeouts_(MakeCounters<4>(registry, "sluice_timeouts_total",
-                                "SRU requests that ran into a deadline of the RPC or of the queue, whose granted answer "
-                                "stalled, or whose answer was lost and waited for a TCP retransmission timeout.",
-                                "kind", {"rpc_deadline", "queue_deadline", "stall", "tcp_rto"})),
+      timeouts_(
+          MakeCounters<4>(registry, "sluice_timeouts_total",
+                          "SRU requests that ran into a deadline of the RPC or of the queue, whose granted answer "
+                          "stalled, or whose answer was lost and waited for a TCP retransmission timeout.",
+                          "kind", {"rpc_deadline", "queue_deadline", "stall", "tcp_rto"})),
       inferred_losses_(MakeCounters<2>(registry, "sluice_inferred_losses_total",
                                        "Answers of which something was lost on the way, as inferred from our side.",
                                        "evidence", {"out_of_order", "silence"})),
@@ -92,12 +93,11 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
       Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
   if (now.connections > 0) {
-    families.push_back(MakeFamily(prometheus::MetricType::Gauge, "sluice_link_rtt_seconds",
-                                  "Round trips of the connections to workers: the smallest ever of any that is open, "
-                                  "and the mean of the smoothed.",
-                                  "stat",
-                                  {{"min", absl::ToDoubleSeconds(now.min_rtt)},
-                                   {"smoothed", absl::ToDoubleSeconds(now.smoothed_rtt)}}));
+    families.push_back(MakeFamily(
+        prometheus::MetricType::Gauge, "sluice_link_rtt_seconds",
+        "Round trips of the connections to workers: the smallest ever of any that is open, "
+        "and the mean of the smoothed.",
+        "stat", {{"min", absl::ToDoubleSeconds(now.min_rtt)}, {"smoothed", absl::ToDoubleSeconds(now.smoothed_rtt)}}));
   }
   return families;
 }

@@ -71,14 +71,14 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   const std::optional<int64_t> open_fds = CountOpenFds(proc_);
   if (stat) {
     families.push_back(MakeFamily(MetricType::Counter, "process_cpu_seconds_total", "Processor time, user and system.",
-                              static_cast<double>(stat->user_ticks + stat->system_ticks) / ticks_per_second));
+                                  static_cast<double>(stat->user_ticks + stat->system_ticks) / ticks_per_second));
     families.push_back(MakeFamily(MetricType::Gauge, "process_resident_memory_bytes", "Memory that is resident.",
-                              static_cast<double>(stat->resident_pages) * page_bytes));
+                                  static_cast<double>(stat->resident_pages) * page_bytes));
   }
   if (stat && boot_time) {
     families.push_back(
         MakeFamily(MetricType::Gauge, "process_start_time_seconds", "When the process was started, since the epoch.",
-               static_cast<double>(*boot_time) + static_cast<double>(stat->start_ticks) / ticks_per_second));
+                   static_cast<double>(*boot_time) + static_cast<double>(stat->start_ticks) / ticks_per_second));
   }
   if (open_fds) {
     families.push_back(

@@ -16,11 +16,11 @@ struct TcpExt {
   // Of those, timers that ran out although something later had been acknowledged, or during another recovery:
   // TCPSackFailures, TCPRenoFailures, TCPSackRecoveryFail, TCPRenoRecoveryFail, TCPLossFailures.
   uint64_t rtos_after_feedback = 0;
-  uint64_t fast_recoveries = 0;        // TCPSackRecovery, TCPRenoRecovery: losses that the receiver told of
-  uint64_t lost_retransmits = 0;       // TCPLostRetransmit
-  uint64_t spurious_rtos = 0;          // TCPSpuriousRTOs: the answer was only late
-  uint64_t tail_loss_probes = 0;       // TCPLossProbes
-  uint64_t tail_loss_recoveries = 0;   // TCPLossProbeRecovery: losses that a probe repaired
+  uint64_t fast_recoveries = 0;       // TCPSackRecovery, TCPRenoRecovery: losses that the receiver told of
+  uint64_t lost_retransmits = 0;      // TCPLostRetransmit
+  uint64_t spurious_rtos = 0;         // TCPSpuriousRTOs: the answer was only late
+  uint64_t tail_loss_probes = 0;      // TCPLossProbes
+  uint64_t tail_loss_recoveries = 0;  // TCPLossProbeRecovery: losses that a probe repaired
 };
 
 // Unavailable: the files are not there, or not in the kernel's format. `net`: the folder, for tests.

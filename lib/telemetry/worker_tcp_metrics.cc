@@ -85,7 +85,8 @@ std::vector<MetricFamily> WorkerTcpMetrics::Collect() const {
   std::vector<MetricFamily> families;
   if (diag_.has_value()) {
     if (const auto sockets = diag_->OwnConnections(); sockets.ok()) Add(*sockets, state_);
-    const auto rtt = SpreadOf(state_.last, [](const TcpInfo& info) { return absl::ToDoubleSeconds(info.smoothed_rtt); });
+    const auto rtt =
+        SpreadOf(state_.last, [](const TcpInfo& info) { return absl::ToDoubleSeconds(info.smoothed_rtt); });
     const auto least_rtt = SpreadOf(state_.last, [](const TcpInfo& info) {
       return absl::ToDoubleSeconds(info.min_rtt.value_or(info.smoothed_rtt));
     });

@@ -46,7 +46,7 @@ class SimulatedLink {
 
   int64_t buffer_bytes = 32 * kKiB;
   int64_t pipe_bytes = 3 * kKiB / 2;  // that a round trip takes on the link
-  double most_share = 1;          // that workers can use
+  double most_share = 1;              // that workers can use
   bool backlogged = true;
   double noise = 0;                   // of a rate, as a share: what a busy machine takes away
   int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lib/rpc/probe_server.h"
 #include "lib/rpc/rpc_server.h"
 #include "lib/rpc/sru_server.h"
 #include "lib/stripe/stripe_store.h"
@@ -43,7 +44,8 @@ class WorkerServer {
   prometheus::Registry registry_;
   const ProcessMetrics process_metrics_;
   WorkerMetrics metrics_;
-  SruServer service_;
+  SruServer sru_service_;
+  ProbeServer probe_service_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<AdminServer> admin_;
   std::unique_ptr<RpcServer> rpc_server_;  // the last: its calls end before what they use

@@ -30,6 +30,7 @@ TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
                .received_packets = known.tcpi_segs_in,
                .since_data_received = absl::Milliseconds(known.tcpi_last_data_recv),
                .packet_payload_bytes = known.tcpi_snd_mss,
+               .timestamps = (known.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0,
                .path_mtu_bytes = known.tcpi_pmtu};
   if (uint16_t rtos = 0; bytes >= kTotalRtoOffset + sizeof(rtos)) {
     std::memcpy(&rtos, static_cast<const char*>(data) + kTotalRtoOffset, sizeof(rtos));

@@ -27,6 +27,7 @@ struct TcpInfo {
   absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
   // Of the path.
   uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, TCP's options not counted
+  bool timestamps = false;            // an option of 12 bytes in every packet (RFC 7323)
   uint32_t path_mtu_bytes = 0;        // tcpi_pmtu
 };
 

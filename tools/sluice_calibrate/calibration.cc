@@ -29,6 +29,7 @@ constexpr int kMostAnswers = 64;
 constexpr int64_t kInitialWindowPackets = 10;
 constexpr absl::Duration kLoopTime = absl::Milliseconds(150);
 constexpr double kLoopRounds = 12;  // full buffers that a loop sends, at least
+constexpr absl::Duration kLongestLoopTime = absl::Seconds(3);
 
 constexpr double kGrowth = 1.05;  // of the rate; less is none
 constexpr int kRateLoops = 6;
@@ -37,7 +38,11 @@ constexpr absl::Duration kRateLoopTime = absl::Milliseconds(300);
 constexpr double kBusy = 0.9;  // a loop's best window against the rate, or it did not keep the port busy
 constexpr int kBusyAttempts = 4;
 constexpr double kPrecision = 0.03;
-constexpr int kRepeats = 3;
+constexpr double kWithoutLoss = 0.85;  // of what is lossless, which another time it might not be
+constexpr int kLoopsInRound = 6;
+constexpr int kFewestRounds = 2;
+constexpr int kMostRounds = 8;
+constexpr double kEnough = 0.06;  // of the buffer, between the ends of its interval
 constexpr int kFewestHosts = 2;
 
 // Where the phases are on the way, as shares of the usual time.
@@ -67,10 +72,17 @@ class Run {
   absl::StatusOr<Measurements> Measure() {
     absl::Status status = MeasureHostAndPath();
     if (status.ok() && CanMeasureLink()) {
-      status = MeasureRate();
-      if (status.ok() && CanMeasureBuffer()) status = MeasureBuffer();
+      status = FindRate();
+      const bool can_measure_buffer = CanMeasureBuffer();
+      if (status.ok() && can_measure_buffer) status = FindBuffer();
+      if (status.ok()) status = MeasureRate();
+      if (status.ok() && can_measure_buffer) status = RepeatAroundOnset();
     }
     if (!status.ok()) return status;
+    if (OutOfTime()) {
+      measured_.notes.push_back(
+          absl::StrCat("fewer runs than wanted: the time was up after ", sluice::FormatDuration(options_.time_limit)));
+    }
     measured_.elapsed = prober_.Elapsed();
     return std::move(measured_);
   }
@@ -114,48 +126,46 @@ class Run {
           absl::StrCat("all workers are on one host, whose own link holds back what a port would drop; ", kFewestHosts,
                        " hosts are wanted");
     } else if (rate_ == 0) {
-      measured_.no_buffer = "it takes the rate, which is not determined";
+      measured_.no_buffer = "the rate is not known";
     }
     return measured_.no_buffer.empty();
   }
 
-  // More and more in flight, until two doublings have added nothing or packets are lost; then for longer with the least
-  // that kept the link busy.
-  absl::Status MeasureRate() {
-    int64_t busy_bytes = 0;
-    int64_t lossless_bytes = 0;
+  // Twice as much in flight again and again, until two doublings have added nothing or packets are lost.
+  absl::Status FindRate() {
     int idle_steps = 0;
-    double best = 0;
     for (int64_t bytes = kFirstInFlightBytes; bytes <= options_.max_in_flight_bytes && idle_steps < 2; bytes *= 2) {
       Tell(kRateFrom, absl::StrCat("rate: ", FormatByteSize(bytes), " in flight"));
-      auto loop = prober_.RunLoop(PlanLoop(bytes, best, packets_));
+      auto loop = prober_.RunLoop(PlanLoop(bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
-      const bool lossy = loop->lost_packets > 0;
       const double rate = MedianWindow(*loop);
-      idle_steps = rate < kGrowth * best ? idle_steps + 1 : 0;
-      if (!lossy) lossless_bytes = bytes;
-      if (!lossy && idle_steps == 0) busy_bytes = bytes;
-      best = std::max(best, rate);
+      idle_steps = rate < kGrowth * rate_ ? idle_steps + 1 : 0;
+      rate_ = std::max(rate_, rate);
+      lossless_bytes_ = bytes;
+      const bool lossy = loop->lost_packets > 0;
       measured_.rate_loops.push_back(*std::move(loop));
       if (lossy) break;
     }
-    // A step above the knee, where a late answer leaves no gap.
-    const int64_t bytes = std::max(kFirstInFlightBytes, std::min(2 * busy_bytes, lossless_bytes));
+    return absl::OkStatus();
+  }
+
+  // For longer, with as long a queue as goes without loss: no pause of this host shall leave the port idle.
+  absl::Status MeasureRate() {
+    const auto bytes = static_cast<int64_t>(kWithoutLoss * static_cast<double>(lossless_bytes_));
     for (int i = 0; i < kRateLoops && !OutOfTime(); ++i) {
-      Tell(kRateFrom + (kBufferFrom - kRateFrom) * (i + 1) / (kRateLoops + 1),
-           absl::StrCat("rate: ", FormatBitRate(8 * best)));
-      ClosedLoop plan = PlanLoop(bytes, best, packets_);
+      Tell(kRateFrom, absl::StrCat("rate: ", FormatBitRate(8 * rate_)));
+      ClosedLoop plan = PlanLoop(bytes, rate_, packets_);
       plan.duration = std::max(plan.duration, kRateLoopTime);
       auto loop = prober_.RunLoop(plan);
       if (!loop.ok()) return loop.status();
       measured_.rate_loops.push_back(*std::move(loop));
     }
-    rate_ = EstimateRate(measured_.rate_loops).value.value_or(0);
+    rate_ = EstimateRate(measured_.rate_loops).value.value_or(rate_);
     return absl::OkStatus();
   }
 
-  // Doubles until loss shows, halves the bracket, and repeats around what it has found.
-  absl::Status MeasureBuffer() {
+  // Doubles until loss shows, and halves the bracket.
+  absl::Status FindBuffer() {
     const double outside = rate_ * Percentile(AnswerSeconds(), 0.5);
     int64_t low = 0;
     int64_t high = std::max(kFirstInFlightBytes, static_cast<int64_t>(outside) + kFewestAnswers * packets_.frame_bytes);
@@ -164,26 +174,33 @@ class Run {
       const auto lossy = IsLossy(high);
       if (!lossy.ok()) return lossy.status();
       if (*lossy) break;
-      low = high;
+      low = lossless_bytes_ = high;
       if (high == options_.max_in_flight_bytes || OutOfTime()) return absl::OkStatus();
       high *= 2;
     }
-    if (low == 0) return absl::OkStatus();  // lossy from the start; the estimate says so
-    while (static_cast<double>(high - low) > kPrecision * static_cast<double>(high) && !OutOfTime()) {
+    while (low > 0 && static_cast<double>(high - low) > kPrecision * static_cast<double>(high) && !OutOfTime()) {
       const int64_t middle = low + (high - low) / 2;
       const auto lossy = IsLossy(middle);
       if (!lossy.ok()) return lossy.status();
       (*lossy ? high : low) = middle;
     }
-    return RepeatAround(low, high);
+    lossless_bytes_ = low > 0 ? low : high / 2;
+    return absl::OkStatus();
   }
 
-  absl::Status RepeatAround(int64_t low, int64_t high) {
-    const int64_t step = std::max<int64_t>(high - low, static_cast<int64_t>(kPrecision * static_cast<double>(high)));
-    for (int i = 0; i < kRepeats; ++i) {
-      for (const int64_t bytes : {low - 2 * step, low - step, low, high, high + step, high + 2 * step}) {
+  // Repeats around the onset, over a range a little wider than what is known of it, until it is known well enough.
+  absl::Status RepeatAroundOnset() {
+    for (int round = 0; round < kMostRounds; ++round) {
+      const BufferEstimate estimate = EstimateBuffer(Trials(measured_.buffer_loops), OutsideQueue());
+      if (!estimate.bytes.value.has_value()) return absl::OkStatus();
+      const double around = estimate.onset_high_bytes - estimate.onset_low_bytes;
+      if (round >= kFewestRounds && around < kEnough * estimate.onset_bytes) return absl::OkStatus();
+      const double margin = kPrecision * estimate.onset_bytes;
+      const double first = estimate.onset_low_bytes - margin;
+      const double step = (around + 2 * margin) / (kLoopsInRound - 1);
+      for (int i = 0; i < kLoopsInRound; ++i) {
         if (OutOfTime()) return absl::OkStatus();
-        const auto loop = RunBusyLoop(bytes);
+        const auto loop = RunBusyLoop(static_cast<int64_t>(first + i * step));
         if (!loop.ok()) return loop.status();
       }
     }
@@ -227,7 +244,8 @@ class Run {
   const CalibrationOptions& options_;
   LinkProfile packets_;
   Measurements measured_;
-  double rate_ = 0;  // bytes per second; 0: not known
+  double rate_ = 0;                               // bytes per second; 0: not known
+  int64_t lossless_bytes_ = kFirstInFlightBytes;  // in flight, that are probably not too much
   int buffer_loops_ = 0;
 };
 
@@ -243,8 +261,9 @@ ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const
   const int64_t payload = LargestPayloadWithin(packets, in_flight_bytes / answers - kAnswerOverheadBytes);
   const absl::Duration rounds =
       rate_bytes_per_second > 0 ? absl::Seconds(kLoopRounds * total / rate_bytes_per_second) : absl::ZeroDuration();
-  return {
-      .in_flight = answers, .payload_bytes = std::max<int64_t>(payload, 1), .duration = std::max(kLoopTime, rounds)};
+  return {.in_flight = answers,
+          .payload_bytes = std::max<int64_t>(payload, 1),
+          .duration = std::clamp(rounds, kLoopTime, kLongestLoopTime)};
 }
 
 LinkProfile PacketProfile(const PathFacts& path) {

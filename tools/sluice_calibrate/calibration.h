@@ -15,7 +15,7 @@ namespace sluice {
 
 struct CalibrationOptions {
   int64_t max_in_flight_bytes = 2 << 20;          // never more, so the largest buffer that can be found
-  absl::Duration time_limit = absl::Seconds(50);  // after it no new loop begins
+  absl::Duration time_limit = absl::Seconds(45);  // after it no new loop begins
   std::function<void(double share, const std::string& stage)> on_progress;  // may be null
 };
 

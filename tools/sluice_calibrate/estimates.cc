@@ -19,9 +19,10 @@ constexpr size_t kFewestWindows = 5;
 constexpr double kBusy = 0.95;
 // Of the windows of busy loops. Above the median, since a host that pauses makes windows slower and never faster; below
 // the top, where a window begins with a queue that a pause has left.
-constexpr double kRateQuantile = 0.75;
-// With more losses below the onset than that, something else loses packets, too.
+constexpr double kRateQuantile = 0.9;
+// With more losses than that well below the onset, something else loses packets, too.
 constexpr double kQuiet = 0.1;
+constexpr double kWellBelow = 0.8;
 
 std::vector<double> Rates(const LoopSample& loop) {
   std::vector<double> rates;
@@ -68,17 +69,17 @@ Bracket BracketOf(absl::Span<const BufferTrial> sorted, const std::vector<Cut>& 
   return bracket;
 }
 
-std::string OtherLosses(absl::Span<const BufferTrial> sorted, int64_t onset_bytes) {
+std::string OtherLosses(absl::Span<const BufferTrial> sorted, double onset_bytes) {
   int lossy = 0;
   int all = 0;
   for (const BufferTrial& trial : sorted) {
-    if (trial.in_flight_bytes >= onset_bytes) break;
+    if (static_cast<double>(trial.in_flight_bytes) >= kWellBelow * onset_bytes) break;
     ++all;
     lossy += trial.lost_packets > 0 ? 1 : 0;
   }
   if (lossy <= kQuiet * all) return "";
   return absl::StrCat("packets were also lost in ", lossy, " of ", all,
-                      " runs with less in flight: other traffic on the link");
+                      " runs with much less in flight: other traffic on the link");
 }
 
 std::string InKib(double bytes) {
@@ -135,14 +136,25 @@ Estimate EstimateRate(absl::Span<const LoopSample> loops) {
   return EstimateQuantile(std::move(rates), kRateQuantile);
 }
 
-double BytesOutsideQueue(double rate_bytes_per_second, absl::Span<const absl::Duration> between_answers) {
-  if (between_answers.empty()) return 0;
-  return rate_bytes_per_second *
-         absl::ToDoubleSeconds(*std::min_element(between_answers.begin(), between_answers.end()));
+std::vector<BufferTrial> Trials(absl::Span<const LoopSample> loops) {
+  std::vector<BufferTrial> trials;
+  for (const LoopSample& loop : loops) trials.push_back({loop.in_flight_bytes, loop.lost_packets});
+  return trials;
 }
 
-BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, double rate_bytes_per_second,
-                              absl::Span<const absl::Duration> between_answers) {
+OutsideQueue EstimateOutsideQueue(double rate_bytes_per_second, int64_t frame_bytes,
+                                  absl::Span<const absl::Duration> answer_times) {
+  if (answer_times.empty()) return {};
+  std::vector<double> sent;
+  for (const absl::Duration time : answer_times) sent.push_back(rate_bytes_per_second * absl::ToDoubleSeconds(time));
+  const auto frame = static_cast<double>(frame_bytes);
+  const double usual = Percentile(sent, 0.5);
+  return {.low_bytes = std::max(*std::min_element(sent.begin(), sent.end()) - frame, 0.0),
+          .usual_bytes = std::max(usual - frame, 0.0),
+          .high_bytes = usual};
+}
+
+BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, const OutsideQueue& outside) {
   if (trials.empty()) return {NotDetermined("no run kept the port busy: this host or the workers are too slow")};
   std::vector<BufferTrial> sorted(trials.begin(), trials.end());
   std::sort(sorted.begin(), sorted.end(),
@@ -151,9 +163,8 @@ BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, double rate_
   const int wrong =
       std::min_element(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.wrong < b.wrong; })->wrong;
   const Bracket best = BracketOf(sorted, cuts, wrong);
-  const double outside = BytesOutsideQueue(rate_bytes_per_second, between_answers);
   if (!best.high.has_value()) {
-    return {NotDetermined(absl::StrCat("larger than ", InKib(static_cast<double>(*best.low) - outside),
+    return {NotDetermined(absl::StrCat("larger than ", InKib(static_cast<double>(*best.low) - outside.high_bytes),
                                        ": no loss begins with up to that in the queue"))};
   }
   if (!best.low.has_value()) {
@@ -165,11 +176,13 @@ BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, double rate_
   const Bracket wide = BracketOf(sorted, cuts, wrong + 1);
   BufferEstimate estimate;
   estimate.onset_bytes = 0.5 * static_cast<double>(*best.low + *best.high);
-  estimate.bytes.value = std::max(estimate.onset_bytes - outside, 1.0);
-  estimate.bytes.low = std::max(static_cast<double>(wide.low.value_or(sorted.front().in_flight_bytes)) - outside, 1.0);
-  estimate.bytes.high = static_cast<double>(wide.high.value_or(sorted.back().in_flight_bytes)) - outside;
-  estimate.bytes.samples = static_cast<int64_t>(sorted.size());
-  estimate.bytes.note = OtherLosses(sorted, *best.high);
+  estimate.onset_low_bytes = static_cast<double>(wide.low.value_or(sorted.front().in_flight_bytes));
+  estimate.onset_high_bytes = static_cast<double>(wide.high.value_or(sorted.back().in_flight_bytes));
+  estimate.bytes = {.value = std::max(estimate.onset_bytes - outside.usual_bytes, 1.0),
+                    .low = std::max(estimate.onset_low_bytes - outside.high_bytes, 1.0),
+                    .high = std::max(estimate.onset_high_bytes - outside.low_bytes, 1.0),
+                    .samples = static_cast<int64_t>(sorted.size()),
+                    .note = OtherLosses(sorted, estimate.onset_bytes)};
   return estimate;
 }
 

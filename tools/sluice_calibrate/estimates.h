@@ -39,17 +39,29 @@ struct BufferTrial {
   int64_t lost_packets = 0;
 };
 
+std::vector<BufferTrial> Trials(absl::Span<const LoopSample> loops);
+
+// Of what is in flight, the part that is not in the queue when that is fullest: what the port sends from an answer
+// until the next one of its place in the loop has come, less the packet that it is sending then, which is in the buffer
+// until its end.
+struct OutsideQueue {
+  double low_bytes = 0;
+  double usual_bytes = 0;
+  double high_bytes = 0;
+};
+// From the times of the smallest answers, one at a time.
+OutsideQueue EstimateOutsideQueue(double rate_bytes_per_second, int64_t frame_bytes,
+                                  absl::Span<const absl::Duration> answer_times);
+
 struct BufferEstimate {
   Estimate bytes;
-  double onset_bytes = 0;  // in flight where loss begins; 0: nowhere
+  // In flight where loss begins.
+  double onset_bytes = 0;
+  double onset_low_bytes = 0;
+  double onset_high_bytes = 0;
 };
 
-// B: what was in flight where loss begins, less what was not in the queue: what the port sends in the shortest time
-// from an answer to the next one. `between_answers` are the times of the smallest answers.
-BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, double rate_bytes_per_second,
-                              absl::Span<const absl::Duration> between_answers);
-
-// What the port sends in the shortest time between two answers of one place in the loop.
-double BytesOutsideQueue(double rate_bytes_per_second, absl::Span<const absl::Duration> between_answers);
+// B: what was in flight where loss begins, less what was not in the queue.
+BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, const OutsideQueue& outside);
 
 }  // namespace sluice

@@ -21,7 +21,8 @@ class GrpcProber final : public Prober {
   static absl::StatusOr<std::unique_ptr<GrpcProber>> Create(std::vector<std::string> workers,
                                                             std::function<bool()> interrupted);
 
-  // Leaves out workers that do not answer, with a note. Their error where none does.
+  // Leaves out workers that do not answer, and those on this host where there are others, with a note. Their error
+  // where none answers.
   absl::StatusOr<PathFacts> LookAtPath() override;
   absl::StatusOr<TimerSamples> MeasureTimers() override;
   absl::StatusOr<RoundTripSamples> MeasureRoundTrips() override;
@@ -30,6 +31,12 @@ class GrpcProber final : public Prober {
 
  private:
   GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, SocketDiag socket_diag);
+
+  struct Found {
+    std::vector<std::string> local;   // workers on this host
+    std::vector<std::string> remote;  // and on others
+  };
+  absl::StatusOr<Found> FindWorkers(PathFacts& path);
 
   std::vector<std::string> workers_;  // those that answer, once LookAtPath has returned
   const std::function<bool()> interrupted_;

@@ -67,10 +67,8 @@ std::string Quoted(const std::string& text) {
 }  // namespace
 
 std::string LossCurveScript(const v1::Calibration& report, const std::string& svg_path) {
-  const std::string points = Points(report);
-  const std::string data = points.empty() ? "" : absl::StrCat("$runs << END\n", points, "END\n");
   return absl::StrCat("set terminal svg size 760,380 font 'sans-serif,13' background '#ffffff'\n", "set output ",
-                      Quoted(svg_path), "\n", data, Mark(report),
+                      Quoted(svg_path), "\n$runs << END\n", Points(report), "END\n", Mark(report),
                       "set xlabel 'in the queue of the port, KiB'\n"
                       "set ylabel 'runs with loss, %'\n"
                       "set y2label 'lost packets in a run'\n"
@@ -80,11 +78,9 @@ std::string LossCurveScript(const v1::Calibration& report, const std::string& sv
                       "set y2tics\n"
                       "set grid ytics lc rgb '#dddddd'\n"
                       "set key bottom left\n"
-                      "set border 11; set tics nomirror\n",
-                      points.empty()
-                          ? "plot -1 notitle\n"
-                          : "plot $runs using 1:3 axes x1y2 with impulses lc rgb '#c77d0a' lw 3 title 'lost packets', "
-                            "$runs using 1:2 with linespoints lc rgb '#b3261e' lw 2 pt 7 title 'runs with loss'\n");
+                      "set border 11; set tics nomirror\n"
+                      "plot $runs using 1:3 axes x1y2 with impulses lc rgb '#c77d0a' lw 3 title 'lost packets', "
+                      "$runs using 1:2 with linespoints lc rgb '#b3261e' lw 2 pt 7 title 'runs with loss'\n");
 }
 
 absl::Status FindGnuplot() {

@@ -9,7 +9,7 @@
 namespace sluice {
 
 // A script for gnuplot that draws, as an SVG, which share of the runs lost packets and how many, over what was in the
-// queue, and marks the buffer.
+// queue, and marks the buffer. Of a report with runs.
 std::string LossCurveScript(const v1::Calibration& report, const std::string& svg_path);
 
 // FailedPrecondition: there is no gnuplot on this host.

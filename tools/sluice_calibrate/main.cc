@@ -86,7 +86,12 @@ class CalibrateProgram {
     PrintReport(report, std::cout);
     absl::Status status = WriteFile("json", json_, ReportJson(report));
     status.Update(WriteFile("profile", profile_, LinkConfigJson(report)));
-    if (!plot_.empty()) status.Update(DrawLossCurve(report, plot_));
+    if (plot_.empty()) return status;
+    if (report.buffer_runs().empty()) {
+      std::cerr << "sluice-calibrate: plot: there is nothing to draw, as the buffer was not measured" << std::endl;
+      return status;
+    }
+    status.Update(DrawLossCurve(report, plot_));
     return status;
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,15 @@ namespace sluice {
 // been lost on them yet. Not thread-safe.
 class ProbeConnections {
  public:
-  // Connects all, a few at a time. The errors of a worker name it.
-  static absl::StatusOr<std::unique_ptr<ProbeConnections>> Open(const std::vector<std::string>& workers, size_t count);
+  // Connects all. The error of a worker that cannot be reached; Cancelled: `interrupted` has said so.
+  static absl::StatusOr<std::unique_ptr<ProbeConnections>> Open(const std::vector<std::string>& workers, size_t count,
+                                                                const std::function<bool()>& interrupted);
+
+  // Not connected yet.
+  ProbeConnections(const std::vector<std::string>& workers, size_t count);
+
+  // Connects, a few at a time. The status of each connection, which names its worker.
+  std::vector<absl::Status> Connect(const std::function<bool()>& interrupted);
 
   size_t size() const { return connections_.size(); }
   const std::string& worker(size_t connection) const { return connections_[connection].worker; }
@@ -28,6 +36,9 @@ class ProbeConnections {
 
   // One answer, and wait for it.
   absl::Status Probe(size_t connection, uint32_t payload_bytes) const;
+
+  // What the worker's kernel counts.
+  absl::StatusOr<v1::GetTcpCountersResponse> TcpCounters(size_t connection) const;
 
   // Packets that the workers had to send again because they had not arrived, on all of these connections.
   absl::StatusOr<int64_t> LostPackets() const;

@@ -17,10 +17,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kAnswerPatience = std::chrono::seconds(15);  // several retransmission timeouts
-constexpr auto kWindow = std::chrono::milliseconds(20);
+constexpr auto kAnswerPatience = std::chrono::seconds(10);  // several retransmission timeouts
+// Long against a pause of this host and the burst of a token bucket, which make one faster than the link.
+constexpr auto kWindow = std::chrono::milliseconds(40);
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);  // for interrupts
 constexpr int kFirstAnswers = 2;
+constexpr int kAnswersUntilOneMore = 3;
 
 struct Call {
   grpc::ClientContext context;
@@ -57,8 +59,7 @@ class ProbeLoop {
   }
 
   absl::StatusOr<ProbeLoopResult> Run(const std::function<bool()>& interrupted) {
-    if (absl::Status status = wire_.TakeBytes().status(); !status.ok()) return status;
-    end_ = Clock::now() + absl::ToChronoNanoseconds(loop_.duration);
+    if (absl::Status status = wire_.Read().status(); !status.ok()) return status;
     for (int i = 0; i < std::min(kFirstAnswers, loop_.in_flight); ++i) Ask();
     while (under_way_ > 0) {
       void* tag = nullptr;
@@ -97,34 +98,39 @@ class ProbeLoop {
     if (!call->status.ok()) return connections_.Explain(connection, call->status);
     ++answers_;
     result_.answer_times.push_back(absl::FromChrono(now - call->started));
-    if (now >= end_) return absl::OkStatus();
+    if (is_full_ && now >= end_) return absl::OkStatus();
     Ask();
-    // One more with each answer until all are under way: a whole burst from connections whose round trips TCP has not
-    // seen under load would make it send probes for lost tails.
-    if (under_way_ < loop_.in_flight) {
-      Ask();
+    if (!is_full_) {
+      FillUp(now);
       return absl::OkStatus();
     }
     return now >= window_end_ ? TakeWindow() : absl::OkStatus();
   }
 
+  // Slowly: round trips that grow by more than half at a time make TCP take the last packets of answers for lost, and
+  // send them again; they would add to what is in flight.
+  void FillUp(Clock::time_point now) {
+    if (under_way_ < loop_.in_flight && answers_ % kAnswersUntilOneMore == 0) Ask();
+    is_full_ = under_way_ == loop_.in_flight;
+    end_ = now + absl::ToChronoNanoseconds(loop_.duration);
+  }
+
   absl::Status TakeWindow() {
-    const auto arrived = wire_.TakeBytes();
+    const auto arrived = wire_.Read();
     if (!arrived.ok()) return arrived.status();
-    const auto now = Clock::now();
-    wire_bytes_ += *arrived;
+    wire_bytes_ += arrived->bytes;
     if (window_end_ != Clock::time_point()) {
-      result_.sample.windows.push_back({*arrived, absl::FromChrono(now - window_begin_)});
+      result_.sample.windows.push_back({arrived->bytes, absl::FromChrono(arrived->time - window_begin_)});
     }
-    window_begin_ = now;
-    window_end_ = now + kWindow;
+    window_begin_ = arrived->time;
+    window_end_ = arrived->time + kWindow;
     return absl::OkStatus();
   }
 
   absl::StatusOr<ProbeLoopResult> Finish() {
-    const auto arrived = wire_.TakeBytes();
+    const auto arrived = wire_.Read();
     if (!arrived.ok()) return arrived.status();
-    wire_bytes_ += *arrived;
+    wire_bytes_ += arrived->bytes;
     if (answers_ > 0) result_.sample.in_flight_bytes = loop_.in_flight * wire_bytes_ / answers_;
     return std::move(result_);
   }
@@ -137,6 +143,7 @@ class ProbeLoop {
   std::vector<std::unique_ptr<Call>> calls_;  // by connection; null: idle
   std::deque<size_t> idle_;
   int under_way_ = 0;
+  bool is_full_ = false;  // everything has been under way once
   int64_t answers_ = 0;
   int64_t wire_bytes_ = 0;
   Clock::time_point end_;

@@ -23,7 +23,7 @@ struct RoundTripSamples {
 // What the way to the workers is made of.
 struct PathFacts {
   int hosts = 0;               // that workers are on
-  bool same_host = false;      // workers and we share one: no port between
+  bool same_host = false;      // as we: no port between
   bool counts_losses = false;  // workers tell what their TCP lost
   // Of TCP's packets, as in LinkProfile.
   int64_t mtu_bytes = 0;
@@ -53,7 +53,8 @@ struct LoopSample {
   int64_t in_flight_bytes = 0;      // on the wire
   std::vector<WireWindow> windows;  // while everything was in flight
   int64_t lost_packets = 0;         // that the workers had to send again, and that had not arrived
-  double processor_share = 0;       // of one processor, that this process used
+  double process_share = 0;         // of one processor, that this process used
+  double host_share = 0;            // of all processors of this host, that were used
 };
 
 // Measures on a real path, or on one that a test makes up. Errors end the calibration; Cancelled: the user wants it to.

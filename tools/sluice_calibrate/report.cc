@@ -10,6 +10,9 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lib/cli/units.h"
+#include "tools/percentile.h"
 #include "tools/sluice_calibrate/estimates.h"
 
 namespace sluice {
@@ -17,8 +20,9 @@ namespace {
 
 constexpr double kBitsPerByte = 8;
 constexpr double kJitterQuantile = 0.99;
-// A process that uses more than that of a processor may have been the bottleneck itself.
-constexpr double kProcessorBusy = 0.8;
+// With more use than that of a processor by this process, or of all by anybody, these may have been the bottleneck.
+constexpr double kProcessBusy = 0.8;
+constexpr double kHostBusy = 0.95;
 
 std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
   std::vector<double> seconds;
@@ -36,7 +40,7 @@ void AddFigure(const char* name, const char* unit, const Estimate& estimate, v1:
   figure.set_value(*estimate.value);
   figure.set_low(estimate.low);
   figure.set_high(estimate.high);
-  figure.set_samples(estimate.samples);
+  figure.set_samples(static_cast<int32_t>(estimate.samples));
 }
 
 Estimate Scaled(Estimate estimate, double factor) {
@@ -102,36 +106,53 @@ void ReportPackets(const PathFacts& path, v1::Calibration& report) {
   }
 }
 
-bool AnyLost(const std::vector<LoopSample>& loops) {
-  return std::any_of(loops.begin(), loops.end(), [](const LoopSample& loop) { return loop.lost_packets > 0; });
+std::vector<LoopSample> AllLoops(const Measurements& measured) {
+  std::vector<LoopSample> loops = measured.rate_loops;
+  loops.insert(loops.end(), measured.buffer_loops.begin(), measured.buffer_loops.end());
+  return loops;
+}
+
+// That of half the loops is larger.
+double UsualShare(const std::vector<LoopSample>& loops, double LoopSample::*share) {
+  std::vector<double> shares;
+  for (const LoopSample& loop : loops) shares.push_back(loop.*share);
+  return Percentile(std::move(shares), 0.5);
 }
 
 Estimate RateOf(const Measurements& measured) {
   if (!measured.no_rate.empty()) return NotDetermined(measured.no_rate);
-  std::vector<LoopSample> loops = measured.rate_loops;
-  loops.insert(loops.end(), measured.buffer_loops.begin(), measured.buffer_loops.end());
-  Estimate rate = EstimateRate(loops);
-  if (!rate.value.has_value() || AnyLost(loops)) return rate;
-  const auto busy = [](const LoopSample& loop) { return loop.processor_share > kProcessorBusy; };
-  if (std::none_of(loops.begin(), loops.end(), busy)) return rate;
-  return NotDetermined(absl::StrCat("at least ", Rounded(kBitsPerByte * *rate.value),
-                                    " bit/s: this host's processor was busy, and no port dropped anything"));
+  const std::vector<LoopSample> loops = AllLoops(measured);
+  const Estimate rate = EstimateRate(loops);
+  // Loss is a port's: then it was the bottleneck.
+  const bool any_lost =
+      std::any_of(loops.begin(), loops.end(), [](const LoopSample& loop) { return loop.lost_packets > 0; });
+  if (!rate.value.has_value() || any_lost || UsualShare(loops, &LoopSample::process_share) < kProcessBusy) return rate;
+  return NotDetermined(absl::StrCat("at least ", FormatBitRate(kBitsPerByte * *rate.value),
+                                    ": sluice-calibrate was busy with it, and no port lost anything"));
+}
+
+void NoteBusyHost(const Measurements& measured, v1::Calibration& report) {
+  const double share = UsualShare(AllLoops(measured), &LoopSample::host_share);
+  if (share < kHostBusy) return;
+  report.add_notes(
+      absl::StrFormat("the processors of this host were busy %.0f %% of the time: what was measured may be "
+                      "theirs, not the link's; repeat it on a quiet host",
+                      100 * share));
 }
 
 void ReportBuffer(const Measurements& measured, double rate, v1::Calibration& report) {
-  const auto& answers = measured.round_trips.answers;
-  BufferEstimate buffer = {NotDetermined(measured.no_buffer)};
-  if (measured.no_buffer.empty()) {
-    std::vector<BufferTrial> trials;
-    const double outside = BytesOutsideQueue(rate, answers);
+  BufferEstimate buffer = {
+      NotDetermined(measured.no_buffer.empty() ? "the rate is not determined" : measured.no_buffer)};
+  if (measured.no_buffer.empty() && rate > 0) {
+    const OutsideQueue outside = EstimateOutsideQueue(rate, measured.path.frame_bytes, measured.round_trips.answers);
     for (const LoopSample& loop : measured.buffer_loops) {
-      trials.push_back({loop.in_flight_bytes, loop.lost_packets});
       v1::LoadRun& run = *report.add_buffer_runs();
-      run.set_in_flight_bytes(loop.in_flight_bytes);
-      run.set_queue_bytes(std::max<int64_t>(loop.in_flight_bytes - static_cast<int64_t>(outside), 0));
-      run.set_lost_packets(loop.lost_packets);
+      const double queue_bytes = static_cast<double>(loop.in_flight_bytes) - outside.usual_bytes;
+      run.set_in_flight_bytes(static_cast<int32_t>(loop.in_flight_bytes));
+      run.set_queue_bytes(static_cast<int32_t>(std::max(queue_bytes, 0.0)));
+      run.set_lost_packets(static_cast<int32_t>(loop.lost_packets));
     }
-    buffer = EstimateBuffer(trials, rate, answers);
+    buffer = EstimateBuffer(Trials(measured.buffer_loops), outside);
   }
   AddFigure("buffer", "B", buffer.bytes, report);
   if (buffer.bytes.value.has_value()) report.mutable_link()->set_buffer(Rounded(*buffer.bytes.value));
@@ -152,6 +173,7 @@ v1::Calibration MakeReport(const Measurements& measured) {
   ReportPackets(measured.path, report);
   ReportTimers(measured.timers, report);
   report.set_seconds(absl::ToDoubleSeconds(measured.elapsed));
+  NoteBusyHost(measured, report);
   for (const auto& notes : {measured.path.notes, measured.notes})
     report.mutable_notes()->Add(notes.begin(), notes.end());
   return report;

@@ -8,6 +8,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "sluice/v1/probe_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/synchronization/notification.h"
@@ -68,6 +69,24 @@ TEST_F(RpcServerTest, TakesAFreePortForPortZero) {
   EXPECT_THAT((*server)->addresses()[0], MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
   EXPECT_THAT((*server)->addresses()[1], MatchesRegex("localhost:[1-9][0-9]*"));
   EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+}
+
+TEST_F(RpcServerTest, ServesSeveralServices) {
+  class EmptyProbes final : public v1::ProbeService::Service {
+    grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest*, v1::ProbeResponse*) override {
+      return grpc::Status::OK;
+    }
+  };
+  service_.let_go.Notify();
+  EmptyProbes probes;
+  const auto server = RpcServer::Start(OnLoopback(), {&service_, &probes});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+  const auto stub =
+      v1::ProbeService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ProbeResponse response;
+  EXPECT_TRUE(stub->Probe(&context, {}, &response).ok());
 }
 
 TEST_F(RpcServerTest, ServesOnUnixSocketsAndNamesThemAsGiven) {

@@ -88,8 +88,10 @@ class Run {
   }
 
  private:
-  void Tell(double share, const std::string& stage) const {
-    if (options_.on_progress) options_.on_progress(share, stage);
+  // Never goes back: the rate is measured in two phases.
+  void Tell(double share, const std::string& stage) {
+    share_ = std::max(share_, share);
+    if (options_.on_progress) options_.on_progress(share_, stage);
   }
 
   bool OutOfTime() const { return prober_.Elapsed() > options_.time_limit; }
@@ -131,7 +133,7 @@ class Run {
     return measured_.no_buffer.empty();
   }
 
-  // Twice as much in flight again and again, until two doublings have added nothing or packets are lost.
+  // Twice as much in flight again and again, until two doublings have added nothing.
   absl::Status FindRate() {
     int idle_steps = 0;
     for (int64_t bytes = kFirstInFlightBytes; bytes <= options_.max_in_flight_bytes && idle_steps < 2; bytes *= 2) {
@@ -141,10 +143,8 @@ class Run {
       const double rate = MedianWindow(*loop);
       idle_steps = rate < kGrowth * rate_ ? idle_steps + 1 : 0;
       rate_ = std::max(rate_, rate);
-      lossless_bytes_ = bytes;
-      const bool lossy = loop->lost_packets > 0;
+      if (loop->lost_packets == 0) lossless_bytes_ = bytes;
       measured_.rate_loops.push_back(*std::move(loop));
-      if (lossy) break;
     }
     return absl::OkStatus();
   }
@@ -247,6 +247,7 @@ class Run {
   double rate_ = 0;                               // bytes per second; 0: not known
   int64_t lossless_bytes_ = kFirstInFlightBytes;  // in flight, that are probably not too much
   int buffer_loops_ = 0;
+  double share_ = 0;  // of the calibration that is done
 };
 
 }  // namespace

@@ -141,9 +141,8 @@ void NoteBusyHost(const Measurements& measured, v1::Calibration& report) {
 }
 
 void ReportBuffer(const Measurements& measured, double rate, v1::Calibration& report) {
-  BufferEstimate buffer = {
-      NotDetermined(measured.no_buffer.empty() ? "the rate is not determined" : measured.no_buffer)};
-  if (measured.no_buffer.empty() && rate > 0) {
+  BufferEstimate buffer = {NotDetermined(measured.no_buffer)};
+  if (measured.no_buffer.empty()) {
     const OutsideQueue outside = EstimateOutsideQueue(rate, measured.path.frame_bytes, measured.round_trips.answers);
     for (const LoopSample& loop : measured.buffer_loops) {
       v1::LoadRun& run = *report.add_buffer_runs();
@@ -153,6 +152,7 @@ void ReportBuffer(const Measurements& measured, double rate, v1::Calibration& re
       run.set_lost_packets(static_cast<int32_t>(loop.lost_packets));
     }
     buffer = EstimateBuffer(Trials(measured.buffer_loops), outside);
+    if (buffer.bytes.value.has_value() && rate == 0) buffer.bytes = NotDetermined("the rate is not determined");
   }
   AddFigure("buffer", "B", buffer.bytes, report);
   if (buffer.bytes.value.has_value()) report.mutable_link()->set_buffer(Rounded(*buffer.bytes.value));

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
   absl::Status admin = server->StartAdmin(options.admin, io_thread);
   if (!admin.ok()) return admin;
   LogUnconnected(server->reader_->Connect());
-  auto rpc_server = RpcServer::Start(options.rpc_server, server->service_);
+  auto rpc_server = RpcServer::Start(options.rpc_server, {&server->service_});
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
   return server;

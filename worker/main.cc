@@ -38,6 +38,9 @@ class Worker {
     app.add_option_function<double>(
         "--think_tail_share", [this](double share) { config_.mutable_think_tail()->set_share(share); },
         "That share, above 0 and at most 1");
+    app.add_flag_function(
+        "--probe,!--no_probe", [this](int64_t count) { config_.set_probe(count > 0); },
+        "Answer sluice-calibrate, which measures the link. The default");
     AddServerFlags(app, config_, ready_file_);
   }
 

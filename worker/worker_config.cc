@@ -51,6 +51,7 @@ absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) 
   options.data = config.data();
   options.admin = config.admin();
   options.rpc_server.reflection = config.reflection();
+  if (config.has_probe()) options.probe = config.probe();
   absl::Status status = ParseListen(config, options);
   status.Update(ParseTimes(config, options));
   if (options.data.empty())

@@ -16,6 +16,7 @@ struct WorkerOptions {
   std::string data;   // the folder that holds worker-NNNN folders
   std::string admin;  // host:port; empty: none
   ThinkTime::Options think_time;
+  bool probe = true;  // serve the ProbeService
 };
 
 // InvalidArgument names the field of the config, its value and what it should be.

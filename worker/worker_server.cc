@@ -18,7 +18,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   server->WatchConnections(io_thread);
   absl::Status admin = server->StartAdmin(options.admin, io_thread);
   if (!admin.ok()) return admin;
-  absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(options.rpc_server, server->service_);
+  std::vector<grpc::Service*> services = {&server->sru_service_};
+  if (options.probe) services.push_back(&server->probe_service_);
+  absl::StatusOr<std::unique_ptr<RpcServer>> rpc_server = RpcServer::Start(options.rpc_server, services);
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
   return server;
@@ -27,7 +29,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
 WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread)
     : store_(std::move(store)),
       metrics_(registry_),
-      service_(store_, metrics_, tcp_reports_, io_thread.context(), {.think_time = options.think_time}) {}
+      sru_service_(store_, metrics_, tcp_reports_, io_thread.context(), {.think_time = options.think_time}),
+      probe_service_(io_thread.context(), {}) {}
 
 void WorkerServer::WatchConnections(IoThread& io_thread) {
   auto sampler =

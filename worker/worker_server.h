@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lib/rpc/probe_server.h"
 #include "lib/rpc/rpc_server.h"
 #include "lib/rpc/sru_server.h"
 #include "lib/rpc/tcp_report.h"
@@ -49,7 +50,8 @@ class WorkerServer {
   WorkerMetrics metrics_;
   WorkerTcpMetrics tcp_metrics_;
   TcpReports tcp_reports_;
-  SruServer service_;
+  SruServer sru_service_;
+  ProbeServer probe_service_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<TcpSampler> tcp_sampler_;
   std::unique_ptr<AdminServer> admin_;

@@ -39,17 +39,29 @@ ProgressBar::~ProgressBar() {
   if (shown_) std::fputs(kClearLine, stderr);
 }
 
-void ProgressBar::Update(uint64_t bytes, uint64_t total_bytes) {
+bool ProgressBar::IsDue() {
   const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || now - drawn_ < kInterval) return;
+  if (!shown_ || now - drawn_ < kInterval) return false;
   drawn_ = now;
-  const double seconds = std::chrono::duration<double>(now - started_).count();
+  return true;
+}
+
+void ProgressBar::Update(uint64_t bytes, uint64_t total_bytes) {
+  if (!IsDue()) return;
+  const double seconds = std::chrono::duration<double>(drawn_ - started_).count();
   const std::string bar =
       total_bytes == 0 ? "" : Bar(std::min(1.0, static_cast<double>(bytes) / static_cast<double>(total_bytes)));
   const std::string rate =
       seconds > 0 ? absl::StrCat("  ", FormatBitRate(8.0 * static_cast<double>(bytes) / seconds)) : "";
   std::fprintf(stderr, "%s%s%s%s", kClearLine, bar.c_str(), FormatByteSize(static_cast<int64_t>(bytes)).c_str(),
                rate.c_str());
+  std::fflush(stderr);
+}
+
+void ProgressBar::UpdateStage(double share, std::string_view text) {
+  if (!IsDue()) return;
+  std::fprintf(stderr, "%s%s%.*s", kClearLine, Bar(std::clamp(share, 0.0, 1.0)).c_str(), static_cast<int>(text.size()),
+               text.data());
   std::fflush(stderr);
 }
 

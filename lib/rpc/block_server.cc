@@ -6,14 +6,11 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "lib/rpc/grpc_status.h"
 #include "lib/stripe/crc32c.h"
 
 namespace sluice {
 namespace {
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
-}
 
 // The client's deadline as a span: gRPC gives it on the wall clock.
 absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {

@@ -24,11 +24,12 @@ std::string WithPort(const std::string& address, int port) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options, grpc::Service& service) {
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options,
+                                                            const std::vector<grpc::Service*>& services) {
   grpc::EnableDefaultHealthCheckService(true);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  builder.RegisterService(&service);
+  for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   // By default two servers share a port, each with half of the connections, and nobody is told.

@@ -24,9 +24,10 @@ class RpcServer {
     absl::Duration drain_timeout = absl::Seconds(10);
   };
 
-  // Serves when it returns. Unavailable: an address is taken, or not one of this machine. `service` outlives the
+  // Serves when it returns. Unavailable: an address is taken, or not one of this machine. The services outlive the
   // server.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options, grpc::Service& service);
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options,
+                                                          const std::vector<grpc::Service*>& services);
   ~RpcServer();
 
   // As they were given, with the port that was found for port 0.

@@ -1,8 +1,8 @@
 #include "lib/rpc/sru_server.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
-#include <string>
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/io_context.hpp>
@@ -10,54 +10,20 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "lib/rpc/grpc_status.h"
 
 namespace sluice {
-namespace {
-
-// The numbers of absl's codes are those of gRPC's.
-grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
-}  // namespace
-
-// A share of the memory for answers, from the request until the last byte of its answer has left.
-class SruServer::AnswerBytes {
- public:
-  explicit AnswerBytes(SruServer& server) : server_(server) {}
-  ~AnswerBytes() { server_.answer_bytes_.fetch_sub(bytes_); }
-  AnswerBytes(const AnswerBytes&) = delete;
-  AnswerBytes& operator=(const AnswerBytes&) = delete;
-
-  // Once.
-  absl::Status Take(uint32_t bytes) {
-    if (bytes > kMaxReadBytes) return absl::OkStatus();  // nothing is held for it: the store refuses it
-    uint64_t before = server_.answer_bytes_;
-    while (before + bytes <= server_.options_.max_answer_bytes) {
-      if (!server_.answer_bytes_.compare_exchange_weak(before, before + bytes)) continue;
-      bytes_ = bytes;
-      return absl::OkStatus();
-    }
-    return absl::ResourceExhaustedError(absl::StrCat("answers of ", before, " bytes wait to be sent; at most ",
-                                                     server_.options_.max_answer_bytes, " may; try again later"));
-  }
-
- private:
-  SruServer& server_;
-  uint64_t bytes_ = 0;
-};
 
 // One ReadSru. Owns itself from construction to OnDone.
 class SruServer::SruCall final : public grpc::ServerUnaryReactor {
  public:
   SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request,
           v1::ReadSruResponse& response)
-      : server_(server), answer_bytes_(server) {
+      : server_(server), answer_(server.answers_) {
     if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
-    status_ = answer_bytes_.Take(request.length());
+    status_ = server_.TakeMemory(answer_, request.length());
     if (status_.ok()) status_ = Read(request, response);
     if (status_.ok()) sent_bytes_ = request.length();
     // Only for what is there: a worker that nobody has takes no memory for its draws.
@@ -100,7 +66,7 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
   }
 
   SruServer& server_;
-  AnswerBytes answer_bytes_;
+  AnswerMemory::Share answer_;
   absl::Status status_;
   uint64_t sent_bytes_ = 0;
   std::atomic<bool> cancelled_ = false;
@@ -111,8 +77,8 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
 class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
-      : server_(server), answer_bytes_(server) {
-    status_ = answer_bytes_.Take(request.length());
+      : server_(server), answer_(server.answers_) {
+    status_ = server_.TakeMemory(answer_, request.length());
     if (status_.ok()) status_ = Read(request, response);
     Finish(ToGrpc(status_));
   }
@@ -133,10 +99,15 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
   }
 
   SruServer& server_;
-  AnswerBytes answer_bytes_;
+  AnswerMemory::Share answer_;
   absl::Status status_;
   std::atomic<bool> cancelled_ = false;
 };
+
+absl::Status SruServer::TakeMemory(AnswerMemory::Share& answer, uint32_t bytes) {
+  if (bytes > kMaxReadBytes) return absl::OkStatus();  // nothing is held for it: the store refuses it
+  return answer.Take(bytes);
+}
 
 grpc::ServerUnaryReactor* SruServer::ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                              v1::ReadSruResponse* response) {

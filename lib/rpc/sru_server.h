@@ -1,10 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "lib/rpc/answer_memory.h"
 #include "lib/rpc/tcp_report.h"
 #include "lib/rpc/think_time.h"
 #include "lib/stripe/stripe_store.h"
@@ -24,8 +24,7 @@ class SruServer : public v1::SruService::CallbackService {
   struct Options {
     // An answer with an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
     ThinkTime::Options think_time;
-    // Bytes of answers that are held in memory, also for clients that do not read them. What comes on top is refused as
-    // RESOURCE_EXHAUSTED: gRPC's own quota does not count them.
+    // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
@@ -35,7 +34,8 @@ class SruServer : public v1::SruService::CallbackService {
         reports_(reports),
         context_(context),
         options_(options),
-        think_time_(options.think_time) {}
+        think_time_(options.think_time),
+        answers_(options.max_answer_bytes) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;
@@ -43,9 +43,10 @@ class SruServer : public v1::SruService::CallbackService {
                                          v1::ReadManifestResponse* response) override;
 
  private:
-  class AnswerBytes;
   class SruCall;
   class ManifestCall;
+
+  absl::Status TakeMemory(AnswerMemory::Share& answer, uint32_t bytes);
 
   const StripeStore& store_;
   WorkerMetrics& metrics_;
@@ -53,7 +54,7 @@ class SruServer : public v1::SruService::CallbackService {
   boost::asio::io_context& context_;
   const Options options_;
   ThinkTime think_time_;
-  std::atomic<uint64_t> answer_bytes_ = 0;
+  AnswerMemory answers_;
 };
 
 }  // namespace sluice

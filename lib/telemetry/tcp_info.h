@@ -13,6 +13,7 @@ namespace sluice {
 struct TcpInfo {
   // As a sender.
   uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
+  uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: what the other end had already
   std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
   uint32_t unacknowledged_packets = 0;     // tcpi_unacked
   uint32_t congestion_window_packets = 0;  // tcpi_snd_cwnd
@@ -22,7 +23,12 @@ struct TcpInfo {
   // As a receiver.
   uint32_t out_of_order_packets = 0;   // tcpi_rcv_ooopack, from Linux 5.4: what came before them was lost, or overtaken
   uint64_t received_bytes = 0;         // tcpi_bytes_received
+  uint32_t received_packets = 0;       // tcpi_segs_in, acknowledgements included
   absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
+  // Of the path.
+  uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, TCP's options not counted
+  bool timestamps = false;            // an option of 12 bytes in every packet (RFC 7323)
+  uint32_t path_mtu_bytes = 0;        // tcpi_pmtu
 };
 
 // From the kernel's own struct, of which older kernels give less: what is not there stays as it is above.

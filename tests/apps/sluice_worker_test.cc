@@ -11,6 +11,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "sluice/v1/probe_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/strings/str_cat.h"
@@ -107,7 +108,7 @@ TEST_F(SluiceWorkerTest, ExplainsItself) {
   EXPECT_EQ(help.exit_code, 0);
   for (const char* flag :
        {"--listen", "--data", "--admin", "--config", "--check_config", "--think_time", "--think_tail_time",
-        "--think_tail_share", "--reflection", "--log_level", "--drain_timeout", "--ready_file"})
+        "--think_tail_share", "--probe", "--reflection", "--log_level", "--drain_timeout", "--ready_file"})
     EXPECT_THAT(help.out, HasSubstr(flag));
   const ProgramResult version = Run({"--version"});
   EXPECT_EQ(version.exit_code, 0);
@@ -176,6 +177,36 @@ TEST_F(SluiceWorkerTest, ServesEveryWorkerOnEveryAddress) {
     }
   }
   ExpectStopsWhole(SIGTERM);
+}
+
+TEST_F(SluiceWorkerTest, AnswersProbesUnlessItIsToldNotTo) {
+  const auto probe = [this] {
+    const auto stub =
+        v1::ProbeService::NewStub(grpc::CreateChannel(addresses_.at(0), grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    context.set_deadline(Deadline());
+    v1::ProbeRequest request;
+    request.set_payload_bytes(1000);
+    v1::ProbeResponse response;
+    const grpc::StatusCode code = stub->Probe(&context, request, &response).error_code();
+    EXPECT_EQ(response.payload().size(), code == grpc::StatusCode::OK ? 1000 : 0);
+    return code;
+  };
+  testing::WriteFile(Path("config"), R"({"probe": false})");
+  const std::pair<std::vector<std::string>, grpc::StatusCode> cases[] = {
+      {{}, grpc::StatusCode::OK},
+      {{"--no-probe"}, grpc::StatusCode::UNIMPLEMENTED},
+      {{"--config", Path("config")}, grpc::StatusCode::UNIMPLEMENTED},
+      {{"--config", Path("config"), "--probe"}, grpc::StatusCode::OK},
+  };
+  for (auto [arguments, code] : cases) {
+    arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
+    Start(arguments);
+    EXPECT_EQ(probe(), code) << ::testing::PrintToString(arguments);
+    ExpectStopsWhole(SIGTERM);
+    addresses_.clear();
+    std::filesystem::remove(Path("ready"));
+  }
 }
 
 TEST_F(SluiceWorkerTest, FailsOnABusyPortAndNamesIt) {

@@ -29,7 +29,7 @@ class BlockServerTest : public ::testing::Test {
   void Start(TestCluster::Options options) {
     cluster_ = std::make_unique<TestCluster>(std::move(options));
     service_ = std::make_unique<BlockServer>(cluster_->reader());
-    auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}}, *service_);
+    auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}}, {service_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
@@ -208,7 +208,8 @@ TEST_F(BlockServerTest, ManyClientsComeAndGo) {
 TEST_F(BlockServerTest, ADrainCancelsReadsThatDoNotEnd) {
   cluster_ = std::make_unique<TestCluster>(TestCluster::Options{});
   service_ = std::make_unique<BlockServer>(cluster_->reader());
-  auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::Milliseconds(200)}, *service_);
+  auto server =
+      RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::Milliseconds(200)}, {service_.get()});
   ASSERT_TRUE(server.ok());
   stub_ = v1::BlockService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
   cluster_->SpoilSrus([](const auto&) { return Hang(); });

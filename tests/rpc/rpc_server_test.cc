@@ -8,6 +8,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "sluice/v1/probe_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/synchronization/notification.h"
@@ -62,7 +63,7 @@ class RpcServerTest : public ::testing::Test {
 
 TEST_F(RpcServerTest, TakesAFreePortForPortZero) {
   service_.let_go.Notify();
-  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", "localhost:0"}}, service_);
+  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", "localhost:0"}}, {&service_});
   ASSERT_TRUE(server.ok()) << server.status();
   ASSERT_EQ((*server)->addresses().size(), 2u);
   EXPECT_THAT((*server)->addresses()[0], MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
@@ -70,12 +71,30 @@ TEST_F(RpcServerTest, TakesAFreePortForPortZero) {
   EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
 }
 
+TEST_F(RpcServerTest, ServesSeveralServices) {
+  class EmptyProbes final : public v1::ProbeService::Service {
+    grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest*, v1::ProbeResponse*) override {
+      return grpc::Status::OK;
+    }
+  };
+  service_.let_go.Notify();
+  EmptyProbes probes;
+  const auto server = RpcServer::Start(OnLoopback(), {&service_, &probes});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+  const auto stub =
+      v1::ProbeService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ProbeResponse response;
+  EXPECT_TRUE(stub->Probe(&context, {}, &response).ok());
+}
+
 TEST_F(RpcServerTest, ServesOnUnixSocketsAndNamesThemAsGiven) {
   service_.let_go.Notify();
   testing::TemporaryFolder folder;
   for (const std::string& address :
        {"unix:" + (folder.path() / "socket").string(), std::string("unix-abstract:s-test")}) {
-    const auto server = RpcServer::Start({.listen = {address}}, service_);
+    const auto server = RpcServer::Start({.listen = {address}}, {&service_});
     ASSERT_TRUE(server.ok()) << server.status();
     EXPECT_EQ((*server)->addresses()[0], address);
   }
@@ -83,26 +102,26 @@ TEST_F(RpcServerTest, ServesOnUnixSocketsAndNamesThemAsGiven) {
 
 TEST_F(RpcServerTest, ABusyPortIsUnavailableAndNamesTheAddress) {
   SilentListener taken;
-  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", taken.address()}}, service_);
+  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", taken.address()}}, {&service_});
   EXPECT_THAT(server.status(), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(server.status().message()), HasSubstr(taken.address()));
 }
 
 TEST_F(RpcServerTest, TwoServersDoNotShareAPort) {
-  const auto first = RpcServer::Start(OnLoopback(), service_);
+  const auto first = RpcServer::Start(OnLoopback(), {&service_});
   ASSERT_TRUE(first.ok());
   HeldService other;
-  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, other);
+  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, {&other});
   EXPECT_THAT(second.status(), HasCode(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(RpcServerTest, AnAddressOfAnotherMachineIsUnavailable) {
-  EXPECT_THAT(RpcServer::Start({.listen = {"192.0.2.1:7000"}}, service_).status(),
+  EXPECT_THAT(RpcServer::Start({.listen = {"192.0.2.1:7000"}}, {&service_}).status(),
               HasCode(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {
-  const auto server = RpcServer::Start(OnLoopback(), service_);
+  const auto server = RpcServer::Start(OnLoopback(), {&service_});
   ASSERT_TRUE(server.ok());
   grpc::Status status;
   std::thread client([&] { status = Call((*server)->addresses()[0]); });
@@ -123,7 +142,7 @@ TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {
 TEST_F(RpcServerTest, DrainCancelsWhatIsLeftWhenItsTimeIsOver) {
   RpcServer::Options options = OnLoopback();
   options.drain_timeout = absl::Milliseconds(100);
-  const auto server = RpcServer::Start(options, service_);
+  const auto server = RpcServer::Start(options, {&service_});
   ASSERT_TRUE(server.ok());
   grpc::Status status;
   std::thread client([&] { status = Call((*server)->addresses()[0]); });
@@ -137,17 +156,17 @@ TEST_F(RpcServerTest, DrainCancelsWhatIsLeftWhenItsTimeIsOver) {
 TEST_F(RpcServerTest, ADrainTimeWithoutEndIsNoDrainTimeAtAllForAnIdleServer) {
   RpcServer::Options options = OnLoopback();
   options.drain_timeout = absl::InfiniteDuration();
-  const auto server = RpcServer::Start(options, service_);
+  const auto server = RpcServer::Start(options, {&service_});
   ASSERT_TRUE(server.ok());
   (*server)->Drain();
   (*server)->Drain();
 }
 
 TEST_F(RpcServerTest, ThePortIsFreeAfterTheDrain) {
-  const auto first = RpcServer::Start(OnLoopback(), service_);
+  const auto first = RpcServer::Start(OnLoopback(), {&service_});
   ASSERT_TRUE(first.ok());
   (*first)->Drain();
-  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, service_);
+  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, {&service_});
   EXPECT_TRUE(second.ok()) << second.status();
 }
 
@@ -155,7 +174,7 @@ TEST_F(RpcServerTest, RefusesARequestLargerThanItsBound) {
   service_.let_go.Notify();
   RpcServer::Options options = OnLoopback();
   options.max_request_bytes = 100;
-  const auto server = RpcServer::Start(options, service_);
+  const auto server = RpcServer::Start(options, {&service_});
   ASSERT_TRUE(server.ok());
   const auto stub =
       v1::SruService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));

@@ -177,7 +177,7 @@ void TestWorker::Stop() {
 }
 
 void TestWorker::Start() {
-  auto server = RpcServer::Start({.listen = {address_}, .drain_timeout = absl::ZeroDuration()}, *service_);
+  auto server = RpcServer::Start({.listen = {address_}, .drain_timeout = absl::ZeroDuration()}, {service_.get()});
   ASSERT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
   address_ = server_->addresses().front();

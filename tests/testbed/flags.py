@@ -108,9 +108,14 @@ def add_load_flags(parser, policies=POLICIES, default_policy="rolling", blocks=2
     add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
     add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "
         f"with p99, {TAIL_SHARE:.0%}% of the answers, drawn at random, take that long instead")  # fmt: skip
-    add("--repeat", type=flag(count), default=1, metavar="R", help="runs of every policy")
     add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="read before the measured part")
     add("--timeout", type=flag(count), default=1800, metavar="SECONDS", help="the longest that one run may take")
+    add_run_flags(parser)
+
+
+def add_run_flags(parser):
+    add = parser.add_argument
+    add("--repeat", type=flag(count), default=1, metavar="R", help="runs of everything")
     add("--build", type=pathlib.Path, default=REPOSITORY / "build/release", metavar="DIR", help="where the programs "
         "are (build/release)")  # fmt: skip
     add("--quiet", action="store_true", help="no progress")

@@ -75,8 +75,9 @@ def wait_until(condition, timeout_s, what, programs=()):
         time.sleep(0.01)
 
 
-def run_to_end(argv, what):
+def run_to_end(argv, what, allowed=(0,)):
+    """What it writes to stdout. RuntimeError for an exit code that is not allowed."""
     result = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
-    if result.returncode != 0:
+    if result.returncode not in allowed:
         raise RuntimeError(f"{what} failed with {result.returncode}: {(result.stderr or result.stdout).strip()[-2000:]}")
     return result.stdout

@@ -11,7 +11,8 @@ from processes import Program, run_to_end
 from scenario import MTU_BYTES
 from topology import AGGREGATOR
 
-_NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat")
+_NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat",
+          "sluice-calibrate")  # fmt: skip
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
@@ -44,6 +45,17 @@ def stripe(programs, source, workers, sru_bytes, out):
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
+@contextlib.contextmanager
+def started_server(network, program, host, config, folder):
+    """A server of ours that serves, until the `with` block ends."""
+    config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
+    ready.unlink(missing_ok=True)
+    config_file.write_text(json.dumps(config))
+    with Program(network, host, [program, "--config", config_file, "--ready-file", ready], log) as server:
+        server.wait_until_ready(ready)
+        yield server
+
+
 class Service:
     """Workers on every machine of a network and the aggregator that reads from them, until the `with` block ends."""
 
@@ -52,7 +64,7 @@ class Service:
         self._stack = contextlib.ExitStack()
         with self._stack:
             self.workers = [
-                self._start(programs["sluice-worker"], host, _worker_config(network, machine, scenario, data), folder)
+                self._start(programs["sluice-worker"], host, worker_config(network, machine, scenario.think, data), folder)
                 for machine, host in enumerate(network.machines)
             ]
             self.aggregator = self._start(
@@ -100,18 +112,11 @@ class Service:
         return run_to_end(self._network.command(host, argv), "scraping")
 
     def _start(self, program, host, config, folder):
-        config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
-        ready.unlink(missing_ok=True)
-        config_file.write_text(json.dumps(config))
-        argv = [program, "--config", config_file, "--ready-file", ready]
-        started = self._stack.enter_context(Program(self._network, host, argv, log))
-        started.wait_until_ready(ready)
-        return started
+        return self._stack.enter_context(started_server(self._network, program, host, config, folder))
 
 
-def _worker_config(network, machine, scenario, data):
+def worker_config(network, machine, think, data):
     config = {"listen": network.machine_listens(machine), "data": str(data), "admin": _ADMIN}
-    think = scenario.think
     if think.usual_ms:
         config["think_time"] = f"{think.usual_ms}ms"
     if think.tail_ms:

@@ -18,6 +18,7 @@ _FAN_OUT = _RUN.with_name("fan-out")
 _LOOPBACK = _RUN.with_name("loopback")
 _INFER = _RUN.with_name("infer")
 _ADAPT = _RUN.with_name("adapt")
+_CALIBRATE = _RUN.with_name("calibrate")
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -67,6 +68,7 @@ def flags(_build):
         (["--tell-buffer", "much"], "'much' is not a size"),
     ):
         refuses(arguments, complaint)
+    refuses(["--buffer", "32kbit"], "'32kbit' is not a size", _CALIBRATE)
     for arguments, complaint in (
         (["--policy", "magic"], "'magic' is not a policy"),
         (["--response", "2:1"], "'2:1': give a size"),
@@ -210,6 +212,18 @@ def _check_ratio(result):
     check(result["turns"] == 2, f"not two turns: {result}")
 
 
+def calibrates(build):
+    result = json.loads(finish(start("--quiet", "--build", build, script=_CALIBRATE)))
+    errors = result["error_percent"]
+    check(None not in errors.values(), f"not everything was determined: {result}")
+    check(abs(errors["capacity"]) <= 5, f"the rate is off: {result}")
+    check(abs(errors["buffer"]) <= 15, f"the buffer is off: {result}")
+    # The kernel counts microseconds, of which there are about ten.
+    rtt_us = 1e6 * result["measured"]["rtt_min"]
+    check(abs(rtt_us - result["ping_min_us"]) <= max(0.2 * result["ping_min_us"], 4), f"the round trip is off: {result}")
+    check(result["seconds"] < 60, f"it took longer than a minute: {result}")
+
+
 def _ends(signum, exit_code, *arguments, script=_RUN):
     with contextlib.ExitStack() as stack:
         token = uuid.uuid4().hex
@@ -266,8 +280,8 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, ends_with_interrupt,
-          ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates,
+          ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

@@ -21,7 +21,7 @@
 #include "lib/stripe/stripe_name.h"
 #include "lib/stripe/stripe_verifier.h"
 #include "lib/stripe/stripe_writer.h"
-#include "tools/sluice_stripe/interrupt.h"
+#include "tools/interrupt.h"
 
 namespace sluice {
 namespace {

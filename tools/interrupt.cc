@@ -1,8 +1,9 @@
-#include "tools/sluice_stripe/interrupt.h"
+#include "tools/interrupt.h"
 
 #include <cerrno>
 #include <csignal>
 
+#include <poll.h>
 #include <sys/signalfd.h>
 
 namespace sluice {
@@ -17,6 +18,11 @@ absl::StatusOr<FileDescriptor> CatchInterrupts() {
   FileDescriptor fd(signalfd(-1, &signals, SFD_CLOEXEC));
   if (!fd.valid()) return ErrnoStatus(errno, "cannot wait for signals");
   return fd;
+}
+
+bool Interrupted(const FileDescriptor& interrupts) {
+  pollfd wanted = {.fd = interrupts.get(), .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) > 0;
 }
 
 }  // namespace sluice

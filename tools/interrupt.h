@@ -9,4 +9,7 @@ namespace sluice {
 // Call it before any thread is started.
 absl::StatusOr<FileDescriptor> CatchInterrupts();
 
+// Whether one has come.
+bool Interrupted(const FileDescriptor& interrupts);
+
 }  // namespace sluice

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "tools/sluice_calibrate/prober.h"
+
+// What the samples of a calibration say: pure functions. docs/calibration.md derives them.
+namespace sluice {
+
+// One figure, and how far to trust it. A plain value.
+struct Estimate {
+  std::optional<double> value;  // none: not determined
+  double low = 0;               // of the interval around it
+  double high = 0;
+  int64_t samples = 0;
+  std::string note;  // why it is not determined, or what to know of it
+};
+
+Estimate NotDetermined(std::string why);
+
+// The p-quantile, 0 < p < 1, with the interval that holds it at 95 %, whatever the distribution: the samples whose
+// ranks are two standard deviations of a binomial count away.
+Estimate EstimateQuantile(std::vector<double> values, double p);
+
+// The least of all, and the largest of the least of each quarter of the samples: how well it repeats.
+Estimate EstimateMinimum(absl::Span<const double> values);
+
+// C, in bytes per second, from loops that kept the port busy and lost nothing.
+Estimate EstimateRate(absl::Span<const LoopSample> loops);
+
+// One loop that had so much in flight. Loops that did not keep the port busy are none.
+struct BufferTrial {
+  int64_t in_flight_bytes = 0;
+  int64_t lost_packets = 0;
+};
+
+std::vector<BufferTrial> Trials(absl::Span<const LoopSample> loops);
+
+// Of what is in flight, the part that is not in the queue when that is fullest: what the port sends from an answer
+// until the next one of its place in the loop has come, less the packet that it is sending then, which is in the buffer
+// until its end.
+struct OutsideQueue {
+  double low_bytes = 0;
+  double usual_bytes = 0;
+  double high_bytes = 0;
+};
+// From the times of the smallest answers, one at a time.
+OutsideQueue EstimateOutsideQueue(double rate_bytes_per_second, int64_t frame_bytes,
+                                  absl::Span<const absl::Duration> answer_times);
+
+struct BufferEstimate {
+  Estimate bytes;
+  // In flight where loss begins.
+  double onset_bytes = 0;
+  double onset_low_bytes = 0;
+  double onset_high_bytes = 0;
+};
+
+// B: what was in flight where loss begins, less what was not in the queue.
+BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, const OutsideQueue& outside);
+
+}  // namespace sluice

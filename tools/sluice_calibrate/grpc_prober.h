@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/telemetry/socket_diag.h"
+#include "tools/sluice_calibrate/prober.h"
+
+namespace sluice {
+
+// Measures this host, and the path to workers that serve the ProbeService.
+class GrpcProber final : public Prober {
+ public:
+  // `interrupted` is asked often, and ends a measurement with Cancelled. Unavailable: the kernel does not show this
+  // process's connections.
+  static absl::StatusOr<std::unique_ptr<GrpcProber>> Create(std::vector<std::string> workers,
+                                                            std::function<bool()> interrupted);
+
+  // Leaves out workers that do not answer, and those on this host where there are others, with a note. Their error
+  // where none answers.
+  absl::StatusOr<PathFacts> LookAtPath() override;
+  absl::StatusOr<TimerSamples> MeasureTimers() override;
+  absl::StatusOr<RoundTripSamples> MeasureRoundTrips() override;
+  absl::StatusOr<LoopSample> RunLoop(const ClosedLoop& loop) override;
+  absl::Duration Elapsed() const override { return absl::FromChrono(std::chrono::steady_clock::now() - created_); }
+
+ private:
+  GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, SocketDiag socket_diag);
+
+  struct Found {
+    std::vector<std::string> local;   // workers on this host
+    std::vector<std::string> remote;  // and on others
+  };
+  absl::StatusOr<Found> FindWorkers(PathFacts& path);
+
+  std::vector<std::string> workers_;  // those that answer, once LookAtPath has returned
+  const std::function<bool()> interrupted_;
+  SocketDiag socket_diag_;
+  bool counts_losses_ = false;
+  const std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace sluice

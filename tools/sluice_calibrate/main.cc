@@ -1,0 +1,137 @@
+// sluice-calibrate: measures what a link profile needs, on the aggregator's host and on the real path to its workers.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lib/cli/program.h"
+#include "lib/cli/progress_bar.h"
+#include "lib/cli/units.h"
+#include "lib/rpc/worker_channels.h"
+#include "tools/interrupt.h"
+#include "tools/sluice_calibrate/calibration.h"
+#include "tools/sluice_calibrate/grpc_prober.h"
+#include "tools/sluice_calibrate/loss_curve.h"
+#include "tools/sluice_calibrate/report.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kLeastInFlightBytes = 64 << 10;
+constexpr int64_t kMostInFlightBytes = 8 << 20;
+
+absl::Status CheckFolder(const char* field, const std::string& path) {
+  if (path.empty() || path == "-") return absl::OkStatus();
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (std::filesystem::is_directory(folder)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", path, "\": there is no folder ", folder.string()));
+}
+
+absl::Status WriteFile(const char* field, const std::string& path, const std::string& text) {
+  if (path.empty()) return absl::OkStatus();
+  std::ofstream file;
+  if (path != "-") file.open(path);
+  std::ostream& out = path == "-" ? std::cout : file;
+  out << text << std::flush;
+  if (!out) return absl::FailedPreconditionError(absl::StrCat(field, ": cannot write ", path));
+  return absl::OkStatus();
+}
+
+class CalibrateProgram {
+ public:
+  void AddFlags(CLI::App& app) {
+    AddListFlag(app, "--workers", "host:port of sluice-worker, several; best on different hosts",
+                [this](const std::vector<std::string>& list) { workers_ = list; });
+    app.add_option("--max_in_flight", max_in_flight_text_,
+                   "Never more bytes than that on their way: the largest buffer that can be found. Default 2mb");
+    app.add_option("--json", json_, "Write all figures and every run to this file");
+    app.add_option("--profile", profile_, "Write the link to this file, as a config of the aggregator");
+    app.add_option("--plot", plot_, "Draw the losses over what was in flight to this file, an SVG; needs gnuplot");
+    app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
+  }
+
+  absl::Status Configure() {
+    absl::Status status = WorkerChannels::Validate(workers_);
+    status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
+    status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
+    if (options_.max_in_flight_bytes < kLeastInFlightBytes || options_.max_in_flight_bytes > kMostInFlightBytes) {
+      status.Update(absl::InvalidArgumentError(absl::StrCat("max_in_flight is ", options_.max_in_flight_bytes,
+                                                            " bytes; it must be from ", kLeastInFlightBytes, " to ",
+                                                            kMostInFlightBytes)));
+    }
+    status.Update(CheckFolder("json", json_));
+    status.Update(CheckFolder("profile", profile_));
+    status.Update(CheckFolder("plot", plot_));
+    if (!plot_.empty()) status.Update(FindGnuplot());
+    return status;
+  }
+
+  absl::Status Run() {
+    const auto interrupts = CatchInterrupts();
+    if (!interrupts.ok()) return interrupts.status();
+    auto prober = GrpcProber::Create(workers_, [&] { return Interrupted(*interrupts); });
+    if (!prober.ok()) return prober.status();
+    auto measured = Measure(**prober);
+    if (!measured.ok()) return measured.status();
+    v1::Calibration report = MakeReport(*measured);
+    report.set_measured_at(absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone()));
+    report.mutable_workers()->Assign(workers_.begin(), workers_.end());
+    complete_ = IsComplete(report);
+    PrintReport(report, std::cout);
+    absl::Status status = WriteFile("json", json_, ReportJson(report));
+    status.Update(WriteFile("profile", profile_, LinkConfigJson(report)));
+    if (plot_.empty()) return status;
+    if (report.buffer_runs().empty()) {
+      std::cerr << "sluice-calibrate: plot: there is nothing to draw, as the buffer was not measured" << std::endl;
+      return status;
+    }
+    status.Update(DrawLossCurve(report, plot_));
+    return status;
+  }
+
+  // 3 for a calibration that could not determine everything.
+  int ExitCode(int code) const {
+    constexpr int kPartial = 3;
+    return code == 0 && !complete_ ? kPartial : code;
+  }
+
+ private:
+  absl::StatusOr<Measurements> Measure(Prober& prober) {
+    ProgressBar progress(progress_);
+    options_.on_progress = [&progress](double share, const std::string& stage) { progress.UpdateStage(share, stage); };
+    return Calibrate(prober, options_);
+  }
+
+  std::vector<std::string> workers_;
+  std::string max_in_flight_text_;
+  std::string json_;
+  std::string profile_;
+  std::string plot_;
+  std::string progress_text_;
+  ShowProgress progress_ = ShowProgress::kAuto;
+  CalibrationOptions options_;
+  bool complete_ = true;
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::CalibrateProgram calibrate;
+  const int code = sluice::RunProgram(
+      argc, argv,
+      {.name = "sluice-calibrate",
+       .description =
+           "Measures the link to workers, its rate, round trip and the buffer of its port, and the timers of "
+           "this host.",
+       .add_flags = [&](CLI::App& app) { calibrate.AddFlags(app); },
+       .configure = [&] { return calibrate.Configure(); },
+       .run = [&] { return calibrate.Run(); }});
+  return calibrate.ExitCode(code);
+}

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "lib/telemetry/socket_diag.h"
+
+namespace sluice {
+
+// What has arrived on the wire over the TCP connections of this process, by the kernel's counts: payload in order, and
+// packets with their headers and Ethernet's. One a probe loop; not thread-safe.
+class WireCounters {
+ public:
+  explicit WireCounters(SocketDiag& socket_diag) : socket_diag_(socket_diag) {}
+
+  struct Reading {
+    int64_t bytes = 0;  // since the reading before, over connections that were there then; 0 at the first
+    std::chrono::steady_clock::time_point time;
+  };
+  // Reads again where this thread was held up meanwhile, so that the time is that of the counts.
+  absl::StatusOr<Reading> Read();
+
+ private:
+  SocketDiag& socket_diag_;
+  absl::flat_hash_map<uint64_t, int64_t> bytes_by_inode_;
+};
+
+// Headers of a packet with data of this connection, Ethernet's included.
+int64_t HeaderBytes(const TcpSocket& socket);
+
+}  // namespace sluice

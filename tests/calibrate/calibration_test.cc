@@ -88,6 +88,12 @@ TEST(CalibrationTest, FindsALargeBufferOfAFastLink) {
   EXPECT_NEAR(calibrated.ErrorPercent("buffer", 1 << 20), 0, 15);
 }
 
+TEST(CalibrationTest, FindsTheBufferOfALongPath) {
+  const Calibrated calibrated({.least_gap = absl::Milliseconds(10), .mean_extra_gap = absl::Microseconds(100)});
+  EXPECT_NEAR(calibrated.ErrorPercent("capacity", 100e6), 0, 2);
+  EXPECT_NEAR(calibrated.ErrorPercent("buffer", 32 << 10), 0, 15);
+}
+
 TEST(CalibrationTest, ATokenBucketIsNotTakenForBuffer) {
   const Calibrated calibrated({.bucket_bytes = 32 << 10});
   EXPECT_NEAR(calibrated.ErrorPercent("buffer", 32 << 10), 0, 10);

@@ -24,7 +24,8 @@ class Simulation {
   Simulation(const SimulatedPortOptions& options, const ClosedLoop& loop, std::mt19937& random,
              std::function<double()> gap)
       : options_(options),
-        end_(absl::ToDoubleSeconds(loop.duration)),
+        fill_seconds_(absl::ToDoubleSeconds(loop.fill_interval)),
+        end_(absl::ToDoubleSeconds(loop.duration) + (loop.in_flight - 1) * fill_seconds_),
         random_(random),
         gap_(std::move(gap)),
         tokens_(static_cast<double>(options.bucket_bytes)) {
@@ -33,7 +34,7 @@ class Simulation {
       answer_bytes_ += packets_.back();
     }
     missing_.resize(static_cast<size_t>(loop.in_flight));
-    for (int answer = 0; answer < loop.in_flight; ++answer) Ask(answer);
+    for (int answer = 0; answer < loop.in_flight; ++answer) Ask(answer, answer * fill_seconds_);
   }
 
   LoopSample Run() {
@@ -59,8 +60,8 @@ class Simulation {
     bool operator<(const Event& other) const { return seconds > other.seconds; }
   };
 
-  void Ask(int answer) {
-    double due = now_ + gap_();
+  void Ask(int answer, double seconds) {
+    double due = seconds + gap_();
     missing_[static_cast<size_t>(answer)] = static_cast<int>(packets_.size());
     for (const int64_t bytes : packets_) {
       events_.push({due, false, {answer, bytes}});
@@ -94,19 +95,21 @@ class Simulation {
     Count(packet.bytes);
     if (!queue_.empty()) ScheduleDeparture();
     int& missing = missing_[static_cast<size_t>(packet.answer)];
-    if (--missing == 0 && now_ < end_) Ask(packet.answer);
+    if (--missing == 0 && now_ < end_) Ask(packet.answer, now_);
   }
 
   void Count(int64_t bytes) {
     window_bytes_ += bytes;
-    if (now_ < window_begin_ + kWindowSeconds || now_ > end_) return;
-    // The first one begins in an idle link.
+    const double full = fill_seconds_ * (static_cast<double>(missing_.size()) - 1);
+    if (now_ < full || now_ < window_begin_ + kWindowSeconds || now_ > end_) return;
+    // The first one begins before all is in flight.
     if (window_begin_ > 0) sample_.windows.push_back({window_bytes_, absl::Seconds(now_ - window_begin_)});
     window_begin_ = now_;
     window_bytes_ = 0;
   }
 
   const SimulatedPortOptions& options_;
+  const double fill_seconds_;
   const double end_;
   std::mt19937& random_;
   const std::function<double()> gap_;

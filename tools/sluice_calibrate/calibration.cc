@@ -28,7 +28,8 @@ constexpr int kMostAnswers = 64;
 // A fresh connection sends that much at once.
 constexpr int64_t kInitialWindowPackets = 10;
 constexpr absl::Duration kLoopTime = absl::Milliseconds(150);
-constexpr double kLoopRounds = 12;  // full buffers that a loop sends, at least
+constexpr double kFillSlowness = 3;  // against the rate of the link, in which a queue grows slowly
+constexpr double kLoopRounds = 12;   // full buffers that a loop sends, at least
 constexpr absl::Duration kLongestLoopTime = absl::Seconds(3);
 
 constexpr double kGrowth = 1.05;  // of the rate; less is none
@@ -51,18 +52,6 @@ constexpr double kRoundTripsFrom = 0.1;
 constexpr double kRateFrom = 0.2;
 constexpr double kBufferFrom = 0.4;
 constexpr double kUsualBufferLoops = 45;
-
-double BestWindow(const LoopSample& loop) {
-  double best = 0;
-  for (const WireWindow& window : loop.windows) best = std::max(best, window.BytesPerSecond());
-  return best;
-}
-
-double MedianWindow(const LoopSample& loop) {
-  std::vector<double> rates;
-  for (const WireWindow& window : loop.windows) rates.push_back(window.BytesPerSecond());
-  return Percentile(std::move(rates), 0.5);
-}
 
 // One calibration, on its way.
 class Run {
@@ -140,7 +129,7 @@ class Run {
       Tell(kRateFrom, absl::StrCat("rate: ", FormatByteSize(bytes), " in flight"));
       auto loop = prober_.RunLoop(PlanLoop(bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
-      const double rate = MedianWindow(*loop);
+      const double rate = Percentile(WindowRates(*loop), 0.5);
       idle_steps = rate < kGrowth * rate_ ? idle_steps + 1 : 0;
       rate_ = std::max(rate_, rate);
       if (loop->lost_packets == 0) lossless_bytes_ = bytes;
@@ -227,7 +216,7 @@ class Run {
       auto loop = prober_.RunLoop(PlanLoop(in_flight_bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
       const bool lossy = loop->lost_packets > 0;
-      if (!lossy && BestWindow(*loop) < kBusy * rate_) continue;
+      if (!lossy && Percentile(WindowRates(*loop), 1) < kBusy * rate_) continue;
       measured_.buffer_loops.push_back(*std::move(loop));
       return lossy;
     }
@@ -262,8 +251,12 @@ ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const
   const int64_t payload = LargestPayloadWithin(packets, in_flight_bytes / answers - kAnswerOverheadBytes);
   const absl::Duration rounds =
       rate_bytes_per_second > 0 ? absl::Seconds(kLoopRounds * total / rate_bytes_per_second) : absl::ZeroDuration();
+  const absl::Duration fill_interval = rate_bytes_per_second > 0
+                                           ? absl::Seconds(kFillSlowness * total / answers / rate_bytes_per_second)
+                                           : absl::ZeroDuration();
   return {.in_flight = answers,
           .payload_bytes = std::max<int64_t>(payload, 1),
+          .fill_interval = fill_interval,
           .duration = std::clamp(rounds, kLoopTime, kLongestLoopTime)};
 }
 

@@ -24,13 +24,6 @@ constexpr double kRateQuantile = 0.9;
 constexpr double kQuiet = 0.1;
 constexpr double kWellBelow = 0.8;
 
-std::vector<double> Rates(const LoopSample& loop) {
-  std::vector<double> rates;
-  rates.reserve(loop.windows.size());
-  for (const WireWindow& window : loop.windows) rates.push_back(window.BytesPerSecond());
-  return rates;
-}
-
 // Where trials are cut in two: those before `first_lossy` are told to be lossless, those from it on to be lossy.
 struct Cut {
   size_t first_lossy = 0;
@@ -121,13 +114,20 @@ Estimate EstimateMinimum(absl::Span<const double> values) {
   return {.value = least, .low = least, .high = high, .samples = static_cast<int64_t>(values.size())};
 }
 
+std::vector<double> WindowRates(const LoopSample& loop) {
+  std::vector<double> rates;
+  rates.reserve(loop.windows.size());
+  for (const WireWindow& window : loop.windows) rates.push_back(window.BytesPerSecond());
+  return rates;
+}
+
 Estimate EstimateRate(absl::Span<const LoopSample> loops) {
   double best = 0;
-  for (const LoopSample& loop : loops) best = std::max(best, Percentile(Rates(loop), 0.5));
+  for (const LoopSample& loop : loops) best = std::max(best, Percentile(WindowRates(loop), 0.5));
   std::vector<double> rates;
   for (const LoopSample& loop : loops) {
-    if (loop.lost_packets > 0 || Percentile(Rates(loop), 0.5) < kBusy * best) continue;
-    const std::vector<double> more = Rates(loop);
+    if (loop.lost_packets > 0 || Percentile(WindowRates(loop), 0.5) < kBusy * best) continue;
+    const std::vector<double> more = WindowRates(loop);
     rates.insert(rates.end(), more.begin(), more.end());
   }
   if (rates.size() < kFewestWindows) {

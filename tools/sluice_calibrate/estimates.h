@@ -30,6 +30,9 @@ Estimate EstimateQuantile(std::vector<double> values, double p);
 // The least of all, and the largest of the least of each quarter of the samples: how well it repeats.
 Estimate EstimateMinimum(absl::Span<const double> values);
 
+// Of each window, in bytes per second.
+std::vector<double> WindowRates(const LoopSample& loop);
+
 // C, in bytes per second, from loops that kept the port busy and lost nothing.
 Estimate EstimateRate(absl::Span<const LoopSample> loops);
 

@@ -1,5 +1,6 @@
 #include "tools/sluice_calibrate/probe_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -21,8 +22,6 @@ constexpr auto kAnswerPatience = std::chrono::seconds(10);  // several retransmi
 // Long against a pause of this host and the burst of a token bucket, which make one faster than the link.
 constexpr auto kWindow = std::chrono::milliseconds(40);
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);  // for interrupts
-constexpr int kFirstAnswers = 2;
-constexpr int kAnswersUntilOneMore = 3;
 
 struct Call {
   grpc::ClientContext context;
@@ -33,9 +32,8 @@ struct Call {
 };
 
 // gRPC's own type, for a clock that does not jump.
-gpr_timespec NextCheck() {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_millis(std::chrono::milliseconds(kCheckInterval).count(), GPR_TIMESPAN));
+gpr_timespec After(std::chrono::nanoseconds time) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(time.count(), GPR_TIMESPAN));
 }
 
 // One loop, from its first request to its last answer.
@@ -60,15 +58,17 @@ class ProbeLoop {
 
   absl::StatusOr<ProbeLoopResult> Run(const std::function<bool()>& interrupted) {
     if (absl::Status status = wire_.Read().status(); !status.ok()) return status;
-    for (int i = 0; i < std::min(kFirstAnswers, loop_.in_flight); ++i) Ask();
+    next_place_ = Clock::now();
+    Fill();
     while (under_way_ > 0) {
       void* tag = nullptr;
       bool ok = false;
-      const auto next = queue_.AsyncNext(&tag, &ok, NextCheck());
+      const auto next = queue_.AsyncNext(&tag, &ok, After(TimeUntilNextPlace()));
       if (Clock::now() >= next_check_) {
         if (interrupted()) return absl::CancelledError("interrupted");
         next_check_ = Clock::now() + kCheckInterval;
       }
+      Fill();
       if (next != grpc::CompletionQueue::GOT_EVENT) continue;
       absl::Status status = OnAnswer(static_cast<size_t>(reinterpret_cast<uintptr_t>(tag)));
       if (!status.ok()) return status;
@@ -98,21 +98,29 @@ class ProbeLoop {
     if (!call->status.ok()) return connections_.Explain(connection, call->status);
     ++answers_;
     result_.answer_times.push_back(absl::FromChrono(now - call->started));
-    if (is_full_ && now >= end_) return absl::OkStatus();
+    if (IsFull() && now >= end_) return absl::OkStatus();
     Ask();
-    if (!is_full_) {
-      FillUp(now);
-      return absl::OkStatus();
-    }
-    return now >= window_end_ ? TakeWindow() : absl::OkStatus();
+    return IsFull() && now >= window_end_ ? TakeWindow() : absl::OkStatus();
   }
 
-  // Slowly: round trips that grow by more than half at a time make TCP take the last packets of answers for lost, and
-  // send them again; they would add to what is in flight.
-  void FillUp(Clock::time_point now) {
-    if (under_way_ < loop_.in_flight && answers_ % kAnswersUntilOneMore == 0) Ask();
-    is_full_ = under_way_ == loop_.in_flight;
-    end_ = now + absl::ToChronoNanoseconds(loop_.duration);
+  bool IsFull() const { return places_ == loop_.in_flight; }
+
+  std::chrono::nanoseconds TimeUntilNextPlace() const {
+    if (IsFull()) return kCheckInterval;
+    return std::clamp<std::chrono::nanoseconds>(next_place_ - Clock::now(), std::chrono::nanoseconds(0),
+                                                kCheckInterval);
+  }
+
+  // One place after the other. Answers that are asked for together come together, again and again: a burst. And where
+  // round trips grow tenfold at once TCP takes the last packets of answers for lost, and sends them again on top of
+  // what is in flight.
+  void Fill() {
+    while (!IsFull() && Clock::now() >= next_place_) {
+      Ask();
+      ++places_;
+      next_place_ += absl::ToChronoNanoseconds(loop_.fill_interval);
+      end_ = Clock::now() + absl::ToChronoNanoseconds(loop_.duration);
+    }
   }
 
   absl::Status TakeWindow() {
@@ -143,7 +151,8 @@ class ProbeLoop {
   std::vector<std::unique_ptr<Call>> calls_;  // by connection; null: idle
   std::deque<size_t> idle_;
   int under_way_ = 0;
-  bool is_full_ = false;  // everything has been under way once
+  int places_ = 0;  // that have been filled; each is asked for anew when its answer has come
+  Clock::time_point next_place_;
   int64_t answers_ = 0;
   int64_t wire_bytes_ = 0;
   Clock::time_point end_;

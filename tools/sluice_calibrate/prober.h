@@ -37,8 +37,9 @@ struct PathFacts {
 // for.
 struct ClosedLoop {
   int in_flight = 1;
-  int64_t payload_bytes = 0;  // of each answer
-  absl::Duration duration;
+  int64_t payload_bytes = 0;     // of each answer
+  absl::Duration fill_interval;  // from the first request of one place in the loop to that of the next; 0: all at once
+  absl::Duration duration;       // with everything in flight
 };
 
 // What arrived in a part of a loop, headers and acknowledgements included.

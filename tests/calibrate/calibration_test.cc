@@ -65,6 +65,7 @@ TEST_P(CalibrationOfPortsTest, FindsRateAndBuffer) {
   EXPECT_NEAR(calibrated.ErrorPercent("buffer", static_cast<double>(options.buffer_bytes)), 0, 10);
   EXPECT_LE(FigureOf(calibrated.report, "buffer").low(), 1.02 * static_cast<double>(options.buffer_bytes));
   EXPECT_GE(FigureOf(calibrated.report, "buffer").high(), 0.98 * static_cast<double>(options.buffer_bytes));
+  EXPECT_NEAR(calibrated.ErrorPercent("rtt_min", absl::ToDoubleSeconds(options.rtt)), 0, 0.1);
   EXPECT_LT(calibrated.elapsed, absl::Seconds(60));
   EXPECT_TRUE(IsComplete(calibrated.report));
 }

@@ -126,6 +126,7 @@ TEST_F(GrpcProberTest, ALoopHasInFlightWhatItIsTold) {
   EXPECT_LT(sample->in_flight_bytes, 5 * 11'000) << "headers and acknowledgements are no tenth of it";
   EXPECT_EQ(sample->lost_packets, 0);
   EXPECT_GT(sample->process_share, 0);
+  EXPECT_THAT(sample->round_trips, SizeIs(Gt(4)));
   ASSERT_THAT(sample->windows, Not(IsEmpty()));
   absl::Duration elapsed;
   for (const WireWindow& window : sample->windows) {

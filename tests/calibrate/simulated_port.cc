@@ -155,7 +155,7 @@ absl::StatusOr<TimerSamples> SimulatedPort::MeasureTimers() {
 absl::StatusOr<RoundTripSamples> SimulatedPort::MeasureRoundTrips() {
   RoundTripSamples samples;
   for (int i = 0; i < 100; ++i) {
-    samples.kernel.push_back(options_.rtt + absl::Microseconds(i % 10));
+    samples.kernel.push_back(options_.rtt + absl::Microseconds(5 + i % 10));  // the loops see the least
     samples.answers.push_back(absl::Seconds(GapSeconds()));
   }
   elapsed_ += absl::Seconds(1);
@@ -166,6 +166,7 @@ absl::StatusOr<LoopSample> SimulatedPort::RunLoop(const ClosedLoop& loop) {
   loops_.push_back(loop);
   Simulation simulation(options_, loop, random_, [this] { return GapSeconds(); });
   LoopSample sample = simulation.Run();
+  sample.round_trips.assign(static_cast<size_t>(loop.in_flight), options_.rtt);
   sample.process_share = options_.process_share;
   sample.host_share = options_.host_share;
   if (!options_.counts_losses) sample.lost_packets = 0;

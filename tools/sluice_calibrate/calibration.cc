@@ -127,7 +127,7 @@ class Run {
     int idle_steps = 0;
     for (int64_t bytes = kFirstInFlightBytes; bytes <= options_.max_in_flight_bytes && idle_steps < 2; bytes *= 2) {
       Tell(kRateFrom, absl::StrCat("rate: ", FormatByteSize(bytes), " in flight"));
-      auto loop = prober_.RunLoop(PlanLoop(bytes, rate_, packets_));
+      auto loop = RunLoop(PlanLoop(bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
       const double rate = Percentile(WindowRates(*loop), 0.5);
       idle_steps = rate < kGrowth * rate_ ? idle_steps + 1 : 0;
@@ -145,7 +145,7 @@ class Run {
       Tell(kRateFrom, absl::StrCat("rate: ", FormatBitRate(8 * rate_)));
       ClosedLoop plan = PlanLoop(bytes, rate_, packets_);
       plan.duration = std::max(plan.duration, kRateLoopTime);
-      auto loop = prober_.RunLoop(plan);
+      auto loop = RunLoop(plan);
       if (!loop.ok()) return loop.status();
       measured_.rate_loops.push_back(*std::move(loop));
     }
@@ -213,7 +213,7 @@ class Run {
     for (int attempt = 0; attempt < kBusyAttempts && !OutOfTime(); ++attempt) {
       Tell(kBufferFrom + (1 - kBufferFrom) * std::min(1.0, ++buffer_loops_ / kUsualBufferLoops),
            absl::StrCat("buffer: ", FormatByteSize(in_flight_bytes), " in flight"));
-      auto loop = prober_.RunLoop(PlanLoop(in_flight_bytes, rate_, packets_));
+      auto loop = RunLoop(PlanLoop(in_flight_bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
       const bool lossy = loop->lost_packets > 0;
       if (!lossy && Percentile(WindowRates(*loop), 1) < kBusy * rate_) continue;
@@ -221,6 +221,15 @@ class Run {
       return lossy;
     }
     return false;
+  }
+
+  // Its connections tell the round trip, too.
+  absl::StatusOr<LoopSample> RunLoop(const ClosedLoop& plan) {
+    auto loop = prober_.RunLoop(plan);
+    if (!loop.ok()) return loop;
+    auto& kernel = measured_.round_trips.kernel;
+    kernel.insert(kernel.end(), loop->round_trips.begin(), loop->round_trips.end());
+    return loop;
   }
 
   std::vector<double> AnswerSeconds() const {

@@ -29,6 +29,15 @@ void SetPackets(const TcpSocket& socket, PathFacts& path) {
   path.frame_bytes = path.packet_payload_bytes + path.ack_frame_bytes;
 }
 
+absl::Status AddKernelRoundTrips(SocketDiag& socket_diag, std::vector<absl::Duration>& round_trips) {
+  const auto sockets = socket_diag.OwnConnections();
+  if (!sockets.ok()) return sockets.status();
+  for (const TcpSocket& socket : *sockets) {
+    if (socket.info.min_rtt.has_value()) round_trips.push_back(*socket.info.min_rtt);
+  }
+  return absl::OkStatus();
+}
+
 // host:port without the port.
 std::string HostOf(const std::string& address) {
   return address.substr(0, address.rfind(':'));
@@ -114,11 +123,7 @@ absl::StatusOr<RoundTripSamples> GrpcProber::MeasureRoundTrips() {
                              socket_diag_, interrupted_);
     if (!loop.ok()) return loop.status();
     samples.answers.insert(samples.answers.end(), loop->answer_times.begin(), loop->answer_times.end());
-    const auto sockets = socket_diag_.OwnConnections();
-    if (!sockets.ok()) return sockets.status();
-    for (const TcpSocket& socket : *sockets) {
-      if (socket.info.min_rtt.has_value()) samples.kernel.push_back(*socket.info.min_rtt);
-    }
+    if (absl::Status status = AddKernelRoundTrips(socket_diag_, samples.kernel); !status.ok()) return status;
   }
   return samples;
 }
@@ -127,9 +132,12 @@ absl::StatusOr<LoopSample> GrpcProber::RunLoop(const ClosedLoop& loop) {
   const size_t count = std::max(static_cast<size_t>(loop.in_flight), std::min(workers_.size(), kUsualConnections));
   auto connections = ProbeConnections::Open(workers_, count, interrupted_);
   if (!connections.ok()) return connections.status();
+  std::vector<absl::Duration> round_trips;
+  if (absl::Status status = AddKernelRoundTrips(socket_diag_, round_trips); !status.ok()) return status;
   const ProcessorUse use;
   auto result = RunProbeLoop(**connections, loop, socket_diag_, interrupted_);
   if (!result.ok()) return result.status();
+  result->sample.round_trips = std::move(round_trips);
   result->sample.process_share = use.ProcessShare();
   result->sample.host_share = use.HostShare();
   if (counts_losses_) {

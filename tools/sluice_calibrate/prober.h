@@ -51,11 +51,12 @@ struct WireWindow {
 };
 
 struct LoopSample {
-  int64_t in_flight_bytes = 0;      // on the wire
-  std::vector<WireWindow> windows;  // while everything was in flight
-  int64_t lost_packets = 0;         // that the workers had to send again, and that had not arrived
-  double process_share = 0;         // of one processor, that this process used
-  double host_share = 0;            // of all processors of this host, that were used
+  std::vector<absl::Duration> round_trips;  // as RoundTripSamples::kernel, of the connections before the loop
+  int64_t in_flight_bytes = 0;              // on the wire
+  std::vector<WireWindow> windows;          // while everything was in flight
+  int64_t lost_packets = 0;                 // that the workers had to send again, and that had not arrived
+  double process_share = 0;                 // of one processor, that this process used
+  double host_share = 0;                    // of all processors of this host, that were used
 };
 
 // Measures on a real path, or on one that a test makes up. Errors end the calibration; Cancelled: the user wants it to.

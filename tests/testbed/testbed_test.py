@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -213,15 +214,16 @@ def _check_ratio(result):
 
 
 def calibrates(build):
-    result = json.loads(finish(start("--quiet", "--build", build, script=_CALIBRATE)))
-    errors = result["error_percent"]
-    check(None not in errors.values(), f"not everything was determined: {result}")
-    check(abs(errors["capacity"]) <= 5, f"the rate is off: {result}")
-    check(abs(errors["buffer"]) <= 15, f"the buffer is off: {result}")
+    """Medians of three: programs that share two processors with the switch are now and then kept from running."""
+    results = json.loads(finish(start("--quiet", "--build", build, "--repeat", "3", script=_CALIBRATE)))
+    errors = [result["error_percent"] for result in results]
+    check(all(None not in error.values() for error in errors), f"not everything was determined: {results}")
+    check(abs(statistics.median(error["capacity"] for error in errors)) <= 5, f"the rate is off: {results}")
+    check(abs(statistics.median(error["buffer"] for error in errors)) <= 15, f"the buffer is off: {results}")
     # The kernel counts microseconds, of which there are about ten.
-    rtt_us = 1e6 * result["measured"]["rtt_min"]
-    check(abs(rtt_us - result["ping_min_us"]) <= max(0.2 * result["ping_min_us"], 4), f"the round trip is off: {result}")
-    check(result["seconds"] < 60, f"it took longer than a minute: {result}")
+    off_us = [abs(1e6 * result["measured"]["rtt_min"] - result["ping_min_us"]) for result in results]
+    check(statistics.median(off_us) <= max(0.2 * results[0]["ping_min_us"], 4), f"the round trip is off: {results}")
+    check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
 
 
 def _ends(signum, exit_code, *arguments, script=_RUN):

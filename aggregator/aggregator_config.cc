@@ -1,9 +1,11 @@
 #include "aggregator/aggregator_config.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/units.h"
@@ -60,6 +62,29 @@ absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
   return status;
 }
 
+// A word that is safe in a label and in a log line.
+absl::Status CheckLevel(const std::string& level) {
+  constexpr size_t kMaxBytes = 64;
+  const bool is_word = std::all_of(level.begin(), level.end(),
+                                   [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; });
+  if (is_word && level.size() <= kMaxBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("level is \"", level, "\"; it must be at most ", kMaxBytes, " characters of [A-Za-z0-9._-]"));
+}
+
+absl::Status ParseMidLevel(const v1::AggregatorConfig& config, std::optional<MidLevel::Options>& options) {
+  if (!config.has_mid_level()) return absl::OkStatus();
+  const v1::MidLevelConfig& mid_level = config.mid_level();
+  MidLevel::Options& parsed = options.emplace();
+  absl::Status status = ParseField("mid_level.cache", mid_level.cache(), ParseByteSize, parsed.cache_bytes);
+  status.Update(
+      ParseField("mid_level.deadline_reserve", mid_level.deadline_reserve(), ParseDuration, parsed.deadline_reserve));
+  if (status.ok() && parsed.cache_bytes < 1) {
+    status = absl::InvalidArgumentError("mid_level.cache is 0; it must be above 0, and should hold some data blocks");
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config) {
@@ -68,6 +93,9 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   options.admin = config.admin();
   options.rpc_server.listen = {config.listen()};
   options.rpc_server.reflection = config.reflection();
+  options.level = config.level();
+  status.Update(CheckLevel(options.level));
+  status.Update(ParseMidLevel(config, options.mid_level));
 
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
   if (!profile.ok()) return profile.status();

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "sluice/block_reader.h"
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
+#include "aggregator/mid_level.h"
 #include "lib/rpc/rpc_server.h"
 
 namespace sluice {
@@ -13,9 +15,11 @@ namespace sluice {
 // The options of an aggregator, checked as far as that is possible without starting anything.
 struct AggregatorOptions {
   std::string admin;  // host:port; empty: none
+  std::string level;  // of an aggregation tree; empty: none
   RpcServer::Options rpc_server;
   Link::Options link;
   BlockReader::Options reader;
+  std::optional<MidLevel::Options> mid_level;
 };
 
 // InvalidArgument that names the field of the config.

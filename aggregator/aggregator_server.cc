@@ -49,10 +49,16 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
   auto reader = BlockReader::Create(*link, options.reader);
   if (!reader.ok()) return reader.status();
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), *std::move(reader)));
-  absl::Status admin = server->StartAdmin(options.admin, io_thread);
+  if (options.mid_level.has_value()) {
+    server->mid_level_ = std::make_unique<MidLevel>(*options.mid_level, options.reader.block_timeout, *server->reader_,
+                                                    server->link_->registry(), io_thread);
+  }
+  absl::Status admin = server->StartAdmin(options, io_thread);
   if (!admin.ok()) return admin;
   LogUnconnected(server->reader_->Connect());
-  auto rpc_server = RpcServer::Start(options.rpc_server, {&server->service_});
+  std::vector<grpc::Service*> services = {&server->service_};
+  if (server->mid_level_) services.push_back(&server->mid_level_->service());
+  auto rpc_server = RpcServer::Start(options.rpc_server, services);
   if (!rpc_server.ok()) return rpc_server.status();
   server->rpc_server_ = *std::move(rpc_server);
   return server;
@@ -61,14 +67,23 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
 AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, std::unique_ptr<BlockReader> reader)
     : link_(std::move(link)), reader_(std::move(reader)), service_(*reader_) {}
 
-absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
-  if (listen.empty()) return absl::OkStatus();
-  auto admin = AdminServer::Start(io_thread.context(),
-                                  {.listen = listen,
-                                   .name = "sluice-aggregator",
-                                   .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
-                                   .health = [this] { return Health(); },
-                                   .pages = {{"/", StatusPage()}, {"/workers.json", WorkersPage(*link_)}}});
+std::vector<const prometheus::Collectable*> AggregatorServer::Metrics(const std::string& level) {
+  std::vector<const prometheus::Collectable*> metrics = {&link_->registry(), &link_->gauges(), &process_metrics_};
+  if (mid_level_) metrics.push_back(&mid_level_->tcp_metrics());
+  if (level.empty()) return metrics;
+  labelled_.reserve(metrics.size());  // they are pointed to
+  for (const prometheus::Collectable*& metric : metrics) metric = &labelled_.emplace_back(*metric, "level", level);
+  return metrics;
+}
+
+absl::Status AggregatorServer::StartAdmin(const AggregatorOptions& options, IoThread& io_thread) {
+  if (options.admin.empty()) return absl::OkStatus();
+  auto admin =
+      AdminServer::Start(io_thread.context(), {.listen = options.admin,
+                                               .name = "sluice-aggregator",
+                                               .collectables = Metrics(options.level),
+                                               .health = [this] { return Health(); },
+                                               .pages = {{"/", StatusPage()}, {"/workers.json", WorkersPage(*link_)}}});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

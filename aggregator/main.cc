@@ -48,6 +48,7 @@ class Aggregator {
     app.add_option_function<bool>(
         "--watch_connections", [this](bool value) { config_.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");
+    AddTreeFlags(app);
     AddServerFlags(app, config_, ready_file_);
     AddLinkProfileFlags(app, *config_.mutable_link());
   }
@@ -57,6 +58,7 @@ class Aggregator {
     auto options = ParseAggregatorConfig(config_);
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
+    SetLogTreeLevel(options_.level);
     return absl::OkStatus();
   }
 
@@ -85,6 +87,19 @@ class Aggregator {
   google::protobuf::Message& config() { return config_; }
 
  private:
+  void AddTreeFlags(CLI::App& app) {
+    AddTextFlag(app, "--level", "Of an aggregation tree, such as hla: a label of all metrics, and in the log",
+                [this](const auto& value) { config_.set_level(value); });
+    app.add_flag_callback(
+        "--mid_level", [this] { config_.mutable_mid_level(); },
+        "Serve the aggregator above, too, as one of its workers");
+    AddTextFlag(app, "--mid_level_cache", "Bytes of data blocks kept for the aggregator above. Default 64mb",
+                [this](const auto& value) { config_.mutable_mid_level()->set_cache(value); });
+    AddTextFlag(app, "--mid_level_deadline_reserve",
+                "Of its deadline, for the answer's way up and for a replica. Default 5ms",
+                [this](const auto& value) { config_.mutable_mid_level()->set_deadline_reserve(value); });
+  }
+
   v1::AggregatorConfig config_;
   std::string ready_file_;
   AggregatorOptions options_;

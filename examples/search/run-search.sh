@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
 # Distributed full-text search over the manuals of Python, PostgreSQL, Git and SQLite, in one command:
 #   examples/search/run-search.sh "transaction isolation" [flags of search]
+#   examples/search/run-search.sh --tree "transaction isolation" [flags of search]
 # Installs what is missing, builds, makes the index (once; build/search-index), starts four workers on free ports of
-# 127.0.0.1, asks, and stops the workers. Without a query it answers each line that is typed.
+# 127.0.0.1, asks, and stops the workers. Without a query it answers each line that is typed. With --tree two aggregators
+# stand between: each asks the workers for half of the shards, and `search` asks the aggregators.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 shards=16
 workers=4
+aggregators=0
+if [ "${1:-}" = --tree ]; then
+  aggregators=2
+  shift
+fi
 index=build/search-index
 bin=build/release/bin
 
 tests/install-packages.sh build search
 cmake --preset release >/dev/null
-cmake --build --preset release --target search-index search-worker search
+cmake --build --preset release --target search-index search-worker search-aggregator search
 
 if [ ! -d "$index" ]; then
   corpus=(/usr/share/doc/{python3.11/html,postgresql-doc-15/html,git-doc,sqlite3})
@@ -48,13 +55,33 @@ for ((worker = 0; worker < workers; ++worker)); do
   pids+=($!)
 done
 
-addresses=()
-for ((worker = 0; worker < workers; ++worker)); do
-  until [ -s "$run/$worker" ]; do
-    kill -0 "${pids[worker]}" 2>/dev/null || { cat "$run/$worker.log" >&2; exit 1; }
-    sleep 0.05
+# The addresses of the servers NAME..., once they serve; their process ids are in the order in which they were started.
+wait_for() {
+  local first=$1 name
+  shift
+  addresses=()
+  for name in "$@"; do
+    until [ -s "$run/$name" ]; do
+      kill -0 "${pids[first]}" 2>/dev/null || { cat "$run/$name.log" >&2; exit 1; }
+      sleep 0.05
+    done
+    addresses+=("$(<"$run/$name")")
+    first=$((first + 1))
   done
-  addresses+=("$(<"$run/$worker")")
-done
+}
 
-"$bin/search" --workers "$(IFS=,; echo "${addresses[*]}")" "$@"
+join() { (IFS=,; echo "$*"); }
+
+wait_for 0 $(seq 0 $((workers - 1)))
+if [ "$aggregators" -gt 0 ]; then
+  names=()
+  for ((part = 0; part < aggregators; ++part)); do
+    "$bin/search-aggregator" --listen 127.0.0.1:0 --workers "$(join "${addresses[@]}")" --part "$part/$aggregators" \
+      --ready-file "$run/part-$part" 2>"$run/part-$part.log" &
+    pids+=($!)
+    names+=("part-$part")
+  done
+  wait_for "$workers" "${names[@]}"
+fi
+
+"$bin/search" --workers "$(join "${addresses[@]}")" "$@"

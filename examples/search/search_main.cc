@@ -18,8 +18,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "examples/search/query_bounds.h"
+#include "examples/search/schedule_flags.h"
 #include "examples/search/searcher.h"
-#include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
 #include "tools/percentile.h"
@@ -41,7 +41,7 @@ std::string PlainText(const std::string& snippet_html, bool terminal) {
 class Search {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--workers", options_.workers, "host:port of each search-worker, with commas")
+    app.add_option("--workers", options_.workers, "host:port of each search-worker or search-aggregator, with commas")
         ->required()
         ->delimiter(',')
         ->allow_extra_args(false);
@@ -54,13 +54,12 @@ class Search {
     app.add_option("--repeat", repeat_, "Ask each query so often and tell the percentiles. Default 1")
         ->check(CLI::PositiveNumber);
     app.add_flag("--json", json_, "Print an object for each query instead of text");
-    AddScheduleFlags(app);
-    AddLinkProfileFlags(app, link_);
+    schedule_flags_.Add(app, options_.fan_out);
     app.add_option("QUERY", words_, "Words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
   }
 
   absl::Status Configure() {
-    absl::Status status = ParseSchedule();
+    absl::Status status = schedule_flags_.Parse(schedule_, options_.fan_out);
     int64_t snippet_bytes = options_.snippet_bytes;
     status.Update(ParseField("snippet", snippet_text_, ParseByteSize, snippet_bytes));
     status.Update(ParseField("timeout", timeout_text_, ParseDuration, options_.fan_out.timeout));
@@ -94,34 +93,6 @@ class Search {
   }
 
  private:
-  void AddScheduleFlags(CLI::App& app) {
-    app.add_option("--policy", policy_, "unscheduled, batches, rolling or grants. Default grants");
-    app.add_option("--budget", budget_text_, "Bytes that may be in flight. Default: the buffer of the link");
-    app.add_option("--hedge_after", hedge_text_, "Ask a replica too when a shard is not ready after this time");
-    app.add_option("--hedge_quantile", options_.fan_out.hedge_after_quantile,
-                   "The same, after this quantile of the times before, such as 0.95");
-    app.add_option("--hedge_ratio", options_.fan_out.hedge_ratio,
-                   "Hedges are at most this share of the requests. Default 0.1");
-  }
-
-  absl::Status ParseSchedule() {
-    const absl::StatusOr<LinkProfile> profile = ParseLinkProfile(link_);
-    if (!profile.ok()) return profile.status();
-    schedule_.profile = *profile;
-    if (!policy_.empty()) {
-      const absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
-      if (!discipline.ok()) return absl::InvalidArgumentError(absl::StrCat("policy: ", discipline.status().message()));
-      schedule_.discipline = *discipline;
-    }
-    int64_t budget_bytes = 0;
-    absl::Status status = ParseField("budget", budget_text_, ParseByteSize, budget_bytes);
-    if (!budget_text_.empty()) schedule_.budget_bytes = budget_bytes;
-    absl::Duration hedge_after;
-    status.Update(ParseField("hedge_after", hedge_text_, ParseDuration, hedge_after));
-    if (!hedge_text_.empty()) options_.fan_out.hedge_after = hedge_after;
-    return status;
-  }
-
   absl::Status Answer(const Searcher& searcher, const std::string& query) {
     absl::StatusOr<v1::SearchResult> result = searcher.Search(query);
     for (int i = 1; i < repeat_ && result.ok(); ++i) {
@@ -177,14 +148,11 @@ class Search {
   static std::string Format(double milliseconds) { return sluice::FormatDuration(absl::Milliseconds(milliseconds)); }
 
   Searcher::Options options_;
+  ScheduleFlags schedule_flags_;
   LinkSchedule::Options schedule_;
-  sluice::v1::LinkProfile link_;
   std::vector<std::string> words_;
-  std::string policy_;
-  std::string budget_text_;
   std::string snippet_text_;
   std::string timeout_text_;
-  std::string hedge_text_;
   int repeat_ = 1;
   bool json_ = false;
   bool partial_ = false;

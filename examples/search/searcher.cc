@@ -32,7 +32,7 @@ absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Sea
     return absl::UnavailableError(absl::StrCat("no worker answered; ", options.workers[0], ": ",
                                                listed.result.failures.front().status.ToString()));
   }
-  return MapShards(workers);
+  return MapShards(workers, options.part);
 }
 
 }  // namespace
@@ -46,7 +46,6 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
                                                missing, " missing of ", map->shard_count,
                                                " shards are more than --fail_limit ", options.fan_out.fail_limit));
   }
-  options.fan_out.fail_limit -= missing;
   std::unique_ptr<Searcher> searcher(new Searcher(std::move(options), *std::move(map)));
   auto fan_out = FanOut::Create(std::move(link), {.workers = searcher->map_.addresses});
   if (!fan_out.ok()) return fan_out.status();
@@ -56,41 +55,64 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
 }
 
 absl::StatusOr<v1::SearchResult> Searcher::Search(const std::string& query) const {
-  TopHits top(options_.top_k);
+  v1::QueryRequest request;
+  request.set_query(query);
+  request.set_top_k(options_.top_k);
+  request.set_snippet_bytes(options_.snippet_bytes);
+  return Search(request, options_.fan_out.timeout);
+}
+
+absl::StatusOr<v1::SearchResult> Searcher::Search(const v1::QueryRequest& query, absl::Duration timeout) const {
+  FanOutOptions options = options_.fan_out;
+  options.timeout = timeout;
+  options.fail_limit -= static_cast<int>(map_.missing.size());
+  TopHits top(query.top_k());
+  uint32_t answered = 0;
   v1::SearchResult result;
   const auto started = std::chrono::steady_clock::now();
   const FanOutResult ended = fan_out_->Call(
       kQuery,
       [&](size_t worker) -> std::optional<Ask<v1::QueryRequest>> {
         if (worker >= map_.shards.size()) return std::nullopt;  // a replica
-        v1::QueryRequest request;
+        v1::QueryRequest request = query;
         request.set_shard(map_.shards[worker]);
-        request.set_query(query);
-        request.set_top_k(options_.top_k);
-        request.set_snippet_bytes(options_.snippet_bytes);
         return Ask<v1::QueryRequest>(std::move(request), /*bytes=*/std::nullopt, map_.replicas[worker]);
       },
-      [&](size_t, v1::QueryResponse answer) {
+      [&](size_t worker, v1::QueryResponse answer) {
         result.set_matches(result.matches() + answer.matches());
+        answered += answer.leaf_shards() > 0 ? answer.leaf_shards_answered() : 1;
+        for (const std::string& missing : answer.missing()) {
+          result.add_missing(absl::StrCat(fan_out_->address(worker), ": ", missing));
+        }
         top.Add(std::move(answer));
         return absl::OkStatus();
       },
-      options_.fan_out);
+      options);
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - started;
   if (!ended.status.ok()) return ended.status;
   if (ended.answered == 0) {
     return ended.failures.empty() ? absl::UnavailableError("no shard answered") : ended.failures.front().status;
   }
-  result.set_query(query);
+  result.set_query(query.query());
   for (v1::Hit& hit : top.Take()) *result.add_hits() = std::move(hit);
-  result.set_shard_count(map_.shard_count);
-  result.set_shards_answered(static_cast<uint32_t>(ended.answered));
+  result.set_shard_count(map_.LeafShards());
+  result.set_shards_answered(answered);
   result.add_milliseconds(elapsed.count());
   result.set_response_bytes(static_cast<uint64_t>(ended.response_bytes));
   result.set_hedges(static_cast<uint32_t>(ended.hedges));
   result.set_hedges_won(static_cast<uint32_t>(ended.hedges_won));
   AddMissing(ended, result);
+  if (absl::Status covered = CheckCoverage(result); !covered.ok()) return covered;
   return result;
+}
+
+// Aggregators answer with what they have; whether that is enough is decided here.
+absl::Status Searcher::CheckCoverage(const v1::SearchResult& result) const {
+  const auto missing = static_cast<int>(result.shard_count()) - static_cast<int>(result.shards_answered());
+  if (missing <= options_.fan_out.fail_limit) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(missing, " missing of ", result.shard_count(),
+                                             " shards are more than --fail_limit ", options_.fan_out.fail_limit, "; ",
+                                             absl::StrJoin(result.missing(), "; ")));
 }
 
 void Searcher::AddMissing(const FanOutResult& ended, v1::SearchResult& result) const {

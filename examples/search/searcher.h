@@ -20,10 +20,11 @@ class Searcher {
  public:
   struct Options {
     std::vector<std::string> workers;  // host:port; together they serve the index, some shards perhaps several times
+    IndexPart part;                    // of the index; default: all of it
     uint32_t top_k = 10;
     uint32_t snippet_bytes = 200;
-    // Of each query, and of the question that finds the shards. `fail_limit` counts shards: more of them missing fail a
-    // query.
+    // Of each query, and of the question that finds the shards. `fail_limit` counts shards of the lowest level: more of
+    // them missing fail a query.
     FanOutOptions fan_out;
   };
 
@@ -33,16 +34,20 @@ class Searcher {
 
   // The errors of a FanOut, or Unavailable where no shard answered at all.
   absl::StatusOr<v1::SearchResult> Search(const std::string& query) const;
+  // With the numbers and the time of somebody who asks for others; which shard is not looked at.
+  absl::StatusOr<v1::SearchResult> Search(const v1::QueryRequest& query, absl::Duration timeout) const;
 
+  const ShardMap& map() const { return map_; }
   uint64_t documents() const { return map_.documents; }
 
  private:
   Searcher(Options options, ShardMap map) : options_(std::move(options)), map_(std::move(map)) {}
 
+  absl::Status CheckCoverage(const v1::SearchResult& result) const;
   void AddMissing(const FanOutResult& ended, v1::SearchResult& result) const;
 
-  Options options_;
-  ShardMap map_;
+  const Options options_;
+  const ShardMap map_;
   std::unique_ptr<FanOut> fan_out_;
 };
 

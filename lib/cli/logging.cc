@@ -99,12 +99,17 @@ std::string FormatLogfmt(std::string_view message, std::initializer_list<LogFiel
   return line;
 }
 
+void SetLogTreeLevel(std::string_view level) {
+  const std::string field = level.empty() ? "" : absl::StrCat("tree_level=", std::string(level), " ");
+  spdlog::default_logger_raw()->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+      absl::StrCat("ts=%Y-%m-%dT%H:%M:%S.%eZ level=%l ", field, "%v"), spdlog::pattern_time_type::utc));
+}
+
 void StartLogging() {
-  auto logger = std::make_shared<spdlog::logger>("sluice", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("ts=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v",
-                                                                    spdlog::pattern_time_type::utc));
-  logger->flush_on(spdlog::level::debug);
-  spdlog::set_default_logger(std::move(logger));
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("sluice", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
+  SetLogTreeLevel("");
+  spdlog::default_logger_raw()->flush_on(spdlog::level::debug);
 }
 
 }  // namespace sluice

@@ -35,6 +35,10 @@ void Log(LogLevel level, std::string_view message, std::initializer_list<LogFiel
 // "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise. Of the whole process.
 absl::Status SetLogLevel(std::string_view name);
 
+// Which level of an aggregation tree this process is: "tree_level" in every line from now on; a word of [A-Za-z0-9._-],
+// empty for none. ("level" is how grave a line is.) Of the whole process.
+void SetLogTreeLevel(std::string_view level);
+
 // What follows the level in a line: msg=... key=value ... Values are quoted where they have to be, and every byte that
 // would end the line or the value is escaped.
 std::string FormatLogfmt(std::string_view message, std::initializer_list<LogField> fields);

@@ -85,7 +85,16 @@ absl::StatusOr<Block> BlockReader::Read(const std::string& file, uint64_t block,
 
 std::shared_ptr<ReadStream> BlockReader::Open(const std::string& file, std::optional<uint64_t> block,
                                               const ReadOptions& options) {
-  return std::make_shared<StripeStream>(*core_, file, block, options);
+  return std::make_shared<StripeStream>(*core_, file, StripeStream::Target{.block = block}, options);
+}
+
+std::shared_ptr<ReadStream> BlockReader::OpenBlockAt(const std::string& file, uint64_t offset,
+                                                     const ReadOptions& options) {
+  return std::make_shared<StripeStream>(*core_, file, StripeStream::Target{.block_at = offset}, options);
+}
+
+void BlockReader::ForgetLayouts(const std::function<bool(const std::string& file)>& which) {
+  core_->ForgetLayouts(which);
 }
 
 }  // namespace sluice

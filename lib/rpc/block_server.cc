@@ -1,23 +1,15 @@
 #include "lib/rpc/block_server.h"
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "lib/rpc/deadline.h"
 #include "lib/rpc/grpc_status.h"
 #include "lib/stripe/crc32c.h"
 
 namespace sluice {
 namespace {
-
-// The client's deadline as a span: gRPC gives it on the wall clock.
-absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
-  return absl::FromChrono(deadline - std::chrono::system_clock::now());
-}
 
 v1::ReadResponse ToResponse(ReadPart part) {
   struct Visitor {

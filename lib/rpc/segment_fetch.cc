@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "sluice/v1/sru_service.pb.h"
@@ -25,6 +26,23 @@ constexpr uint64_t kMaxChunkBytes = 1 << 20;
 bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status) ||
          absl::IsResourceExhausted(status);
+}
+
+// What an answer says is missing, as bytes of the segment: it answers `whole`, which begins at `in_stripe` of its
+// stripe.
+absl::StatusOr<ByteRanges> MissingIn(const v1::ReadSruResponse& response, const ByteRange& whole, uint64_t in_stripe) {
+  ByteRanges ranges;
+  uint64_t last_end = whole.begin;
+  for (const v1::MissingSruRange& missing : response.missing()) {
+    const uint64_t begin = missing.offset() - in_stripe + whole.begin;  // too large where it is before the range
+    if (begin < last_end || begin >= whole.end || missing.length() == 0 || missing.length() > whole.end - begin) {
+      return absl::DataLossError(absl::StrCat("says that ", missing.length(), " bytes from ", missing.offset(),
+                                              " are missing, which is not within what was asked for"));
+    }
+    last_end = begin + missing.length();
+    ranges.push_back({begin, last_end});
+  }
+  return ranges;
 }
 
 BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
@@ -91,6 +109,7 @@ GroupCall SegmentFetch::CallFor(Range range) {
   request.set_replica(ReplicaFor(range));
   request.set_offset(spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset);
   request.set_length(range.length);
+  request.set_allow_partial(spec_.allow_partial);
   ranges_.push_back(range);
   return {.channels = &core_.channels(),
           .worker = WorkerFor(range),
@@ -125,25 +144,42 @@ absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr
     absl::MutexLock lock(&mutex_);
     range = ranges_[tag];
   }
-  const absl::Status stored = answer.ok() ? Store(range, *answer) : answer.status();
-  if (!stored.ok()) {
-    OnRangeFailed(group, range, stored, /*whole_sru=*/false);
-    return stored;
+  std::string reason;
+  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, *answer, reason) : answer.status();
+  if (!missing.ok()) {
+    OnRangeFailed(group, range, missing.status(), /*whole_sru=*/false);
+    return missing.status();
+  }
+  if (!missing->empty()) {
+    OnPartialAnswer(group, range, *missing, absl::UnavailableError(reason));
+    return absl::OkStatus();
   }
   const absl::Status checked = OnRangeStored(range);
   if (!checked.ok()) OnRangeFailed(group, range, checked, /*whole_sru=*/true);
   return checked;
 }
 
-absl::Status SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer) {
+// Returns what no attempt has brought yet, and why this one has not.
+absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer, std::string& reason) {
   v1::ReadSruResponse response;
   if (absl::Status parsed = Parse(answer, response); !parsed.ok()) return parsed;
   if (response.data().size() != range.length) {
     return absl::DataLossError(
         absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length, " were asked for"));
   }
-  std::memcpy(data_.get() + OffsetInSegment(range.sru) + range.offset, response.data().data(), range.length);
-  return absl::OkStatus();
+  const uint64_t begin = OffsetInSegment(range.sru) + range.offset;
+  const uint64_t in_stripe = spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset;
+  const ByteRange whole = {begin, begin + range.length};
+  const absl::StatusOr<ByteRanges> missing = MissingIn(response, whole, in_stripe);
+  if (!missing.ok()) return missing.status();
+  if (!missing->empty() && !spec_.allow_partial) {
+    return absl::DataLossError("answered in part, which nobody has asked for");
+  }
+  for (const ByteRange& part : Without(whole, *missing)) {
+    std::memcpy(data_.get() + part.begin, response.data().data() + (part.begin - begin), part.end - part.begin);
+  }
+  if (!missing->empty()) reason = response.missing(0).reason();
+  return range.missing.has_value() ? Intersect(*range.missing, *missing) : *missing;
 }
 
 absl::Status SegmentFetch::CheckSru(uint64_t sru) const {
@@ -156,19 +192,44 @@ absl::Status SegmentFetch::CheckSru(uint64_t sru) const {
 
 // The error is that of the whole SRU: its ranges have all arrived, and together they are not what was striped.
 absl::Status SegmentFetch::OnRangeStored(const Range& range) {
+  bool verifiable = false;
   {
     absl::MutexLock lock(&mutex_);
     Sru& sru = srus_[range.sru];
     sru.from_replica |= ReplicaFor(range) > 0;
-    if (--sru.open_ranges > 0 || sru.state != SruState::kPending) return absl::OkStatus();
+    if (--sru.open_ranges > 0 || sru.settled) return absl::OkStatus();
+    sru.settled = sru.partial;
+    verifiable = !sru.partial;
   }
-  if (absl::Status checked = CheckSru(range.sru); !checked.ok()) return checked;
-  {
+  if (verifiable) {
+    if (absl::Status checked = CheckSru(range.sru); !checked.ok()) return checked;
     absl::MutexLock lock(&mutex_);
-    srus_[range.sru].state = SruState::kVerified;
+    srus_[range.sru].settled = true;
   }
   on_progress_();
   return absl::OkStatus();
+}
+
+// Who answers in part has tried what it could, so the same worker is not asked again.
+void SegmentFetch::OnPartialAnswer(CallGroup& group, Range range, const ByteRanges& missing, const absl::Status& why) {
+  std::optional<GroupCall> retry;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (srus_[range.sru].settled) return;
+    range.missing = missing;
+    srus_[range.sru].from_replica |= ReplicaFor(range) > 0;
+    if (spec_.layout->Replicas() > 1 && MayRetry(range, why)) {
+      ++range.attempt;
+      retry = CallFor(range);
+    } else {
+      LeaveGaps(range, Describe(range, why));
+    }
+  }
+  if (retry.has_value()) {
+    group.Add(*std::move(retry));
+  } else {
+    on_progress_();
+  }
 }
 
 // Ranges of an SRU that does not match may come from different replicas, since each was tried again by itself. Then the
@@ -178,7 +239,7 @@ void SegmentFetch::OnRangeFailed(CallGroup& group, Range range, const absl::Stat
   bool failed = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (srus_[range.sru].state != SruState::kPending) return;
+    if (srus_[range.sru].settled) return;
     if (whole_sru) range.attempt = srus_[range.sru].attempt;
     if (MayRetry(range, why)) {
       ++range.attempt;
@@ -206,12 +267,23 @@ void SegmentFetch::GiveUp(const Range& range, const absl::Status& why) {
   // The file may have been striped anew. Forgotten before the consumer can hear of the failure and read again.
   if (!absl::IsCancelled(why)) core_.ForgetLayout(spec_.file);
   absl::Status reason = Describe(range, why);
-  if (spec_.allow_partial && !absl::IsCancelled(why)) {
-    srus_[range.sru].state = SruState::kMissing;
-    srus_[range.sru].missing_reason = std::string(reason.message());
-  } else {
-    status_.Update(std::move(reason));
-  }
+  if (!spec_.allow_partial || absl::IsCancelled(why)) return status_.Update(std::move(reason));
+  if (range.missing.has_value()) return LeaveGaps(range, reason);
+  // What else has come of the SRU cannot be verified without it.
+  srus_[range.sru].settled = true;
+  AddGap({OffsetInSegment(range.sru), OffsetInSegment(range.sru + 1)}, reason);
+}
+
+void SegmentFetch::LeaveGaps(const Range& range, const absl::Status& reason) {
+  Sru& sru = srus_[range.sru];
+  sru.partial = true;
+  for (const ByteRange& missing : *range.missing) AddGap(missing, reason);
+  sru.settled = --sru.open_ranges == 0;
+}
+
+void SegmentFetch::AddGap(const ByteRange& bytes, const absl::Status& reason) {
+  gaps_.erase(gaps_.lower_bound(bytes.begin), gaps_.lower_bound(bytes.end));
+  gaps_[bytes.begin] = {.end = bytes.end, .reason = std::string(reason.message())};
 }
 
 absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why) const {
@@ -228,15 +300,23 @@ void SegmentFetch::OnEnd() {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
     group = std::move(group_);
-    uint64_t verified_bytes = 0;
-    for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
-      if (srus_[sru].state == SruState::kVerified) verified_bytes += SruLength(sru);
-    }
-    core_.metrics().CountBlock(OutcomeOf(status_, verified_bytes == bytes_));
+    const uint64_t arrived_bytes = ArrivedBytes();
+    core_.metrics().CountBlock(OutcomeOf(status_, arrived_bytes == bytes_));
     core_.metrics().ObserveBlock(absl::FromChrono(Now() - started_),
-                                 static_cast<double>(verified_bytes) / static_cast<double>(bytes_));
+                                 static_cast<double>(arrived_bytes) / static_cast<double>(bytes_));
   }
   on_progress_();
+}
+
+uint64_t SegmentFetch::ArrivedBytes() const {
+  uint64_t bytes = 0;
+  for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
+    if (srus_[sru].settled) bytes += SruLength(sru);
+  }
+  for (const auto& [begin, gap] : gaps_) {
+    if (srus_[begin / spec_.layout->SruBytes()].settled) bytes -= gap.end - begin;
+  }
+  return bytes;
 }
 
 void SegmentFetch::Cancel() {
@@ -261,46 +341,50 @@ absl::StatusOr<std::optional<ReadPart>> SegmentFetch::Take() {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return status_;
     if (taken_srus_ == srus_.size()) return std::nullopt;
-    if (srus_[taken_srus_].state == SruState::kMissing) return TakeMissing();
-    const uint64_t ready = ReadySrus();
-    begin = OffsetInSegment(taken_srus_) + taken_of_sru_;
-    end = OffsetInSegment(ready);
-    const bool more_to_come = ready < srus_.size() && srus_[ready].state == SruState::kPending;
+    const uint64_t ready = OffsetInSegment(ReadySrus());
+    const auto gap = gaps_.lower_bound(taken_bytes_);
+    const uint64_t next_gap = gap == gaps_.end() ? bytes_ : gap->first;
+    begin = taken_bytes_;
+    end = std::min(ready, next_gap);
+    if (begin == next_gap && begin < ready) return TakeMissing(ready);
+    const bool more_to_come = ready < bytes_ && ready <= next_gap;
     if (end <= begin || (more_to_come && end - begin < kMinChunkBytes)) return std::nullopt;
     end = std::min(end, begin + kMaxChunkBytes);
-    AdvanceTo(end);
+    AdvanceTo(end, /*arrived=*/true);
   }
   return ReadChunk{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
                    .data = std::string(data_.get() + begin, end - begin)};
 }
 
-// One past the run of verified SRUs that begins with the first one not taken.
+// One past the run of settled SRUs that begins with the first one not taken.
 uint64_t SegmentFetch::ReadySrus() const {
   uint64_t ready = taken_srus_;
-  while (ready < srus_.size() && srus_[ready].state == SruState::kVerified) ++ready;
+  while (ready < srus_.size() && srus_[ready].settled) ++ready;
   return ready;
 }
 
-ReadPart SegmentFetch::TakeMissing() {
-  const uint64_t first = taken_srus_;
-  while (taken_srus_ < srus_.size() && srus_[taken_srus_].state == SruState::kMissing) ++taken_srus_;
-  return MissingBytes{.offset = spec_.layout->SruOffset(spec_.first_sru + first),
-                      .length = OffsetInSegment(taken_srus_) - OffsetInSegment(first),
-                      .reason = srus_[first].missing_reason};
+// Gaps that follow each other are one.
+ReadPart SegmentFetch::TakeMissing(uint64_t ready) {
+  const auto first = gaps_.find(taken_bytes_);
+  uint64_t end = first->second.end;
+  for (auto gap = std::next(first); gap != gaps_.end() && gap->first == end && end < ready; ++gap) {
+    end = gap->second.end;
+  }
+  const uint64_t begin = taken_bytes_;
+  AdvanceTo(end, /*arrived=*/false);
+  return MissingBytes{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
+                      .length = end - begin,
+                      .reason = first->second.reason};
 }
 
-void SegmentFetch::AdvanceTo(uint64_t offset_in_segment) {
-  while (taken_srus_ < srus_.size()) {
-    const uint64_t sru_begin = OffsetInSegment(taken_srus_);
+void SegmentFetch::AdvanceTo(uint64_t offset_in_segment, bool arrived) {
+  while (taken_bytes_ < offset_in_segment) {
     const uint64_t sru_end = OffsetInSegment(taken_srus_ + 1);
-    const uint64_t taken_to = std::min(offset_in_segment, sru_end);
-    core_.metrics().AddGoodput(taken_to - sru_begin - taken_of_sru_,
-                               srus_[taken_srus_].from_replica ? WorkerKind::kReplica : WorkerKind::kPrimary);
-    taken_of_sru_ = taken_to - sru_begin;
-    if (taken_to < sru_end) return;
-    ++taken_srus_;
-    taken_of_sru_ = 0;
-    if (taken_to == offset_in_segment) return;
+    const uint64_t to = std::min(offset_in_segment, sru_end);
+    const WorkerKind kind = srus_[taken_srus_].from_replica ? WorkerKind::kReplica : WorkerKind::kPrimary;
+    if (arrived) core_.metrics().AddGoodput(to - taken_bytes_, kind);
+    taken_bytes_ = to;
+    if (to == sru_end) ++taken_srus_;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "lib/rpc/byte_ranges.h"
 #include "lib/rpc/call_group.h"
 #include "lib/rpc/reader_core.h"
 #include "lib/stripe/stripe_layout.h"
@@ -22,6 +24,10 @@ namespace sluice {
 // A run of SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large to
 // be held at once. Asks the next replica when a worker fails, checks every SRU against the manifest, and hands the
 // bytes out in order while later ones still arrive. Lives until its last call has ended. Thread-safe; one consumer.
+//
+// A worker that is an aggregator itself may answer in part, where partial results are allowed: then the other replicas
+// are asked for what is missing, and what they do not have either is a gap. Such an SRU cannot be checked as a whole;
+// the worker has checked what it sent.
 class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
  public:
   struct Spec {
@@ -44,13 +50,12 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   void Cancel();
 
  private:
-  enum class SruState { kPending, kVerified, kMissing };
   struct Sru {
-    SruState state = SruState::kPending;
+    bool settled = false;  // verified, or a gap, or has gaps
+    bool partial = false;  // some of it is a gap; then it cannot be verified
+    bool from_replica = false;
     int open_ranges = 0;
     int attempt = 0;  // of the SRU as a whole; its ranges may have been tried more often
-    bool from_replica = false;
-    std::string missing_reason;
   };
   // A part of an SRU, asked of one replica.
   struct Range {
@@ -58,6 +63,12 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
     uint64_t offset = 0;  // in the SRU
     uint32_t length = 0;
     int attempt = 0;
+    // What no attempt has brought, in the segment. None: no worker has answered in part.
+    std::optional<ByteRanges> missing;
+  };
+  struct Gap {
+    uint64_t end = 0;
+    std::string reason;
   };
 
   SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on_progress);
@@ -70,18 +81,22 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   uint64_t OffsetInSegment(uint64_t sru) const;
 
   absl::Status OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
-  absl::Status Store(const Range& range, grpc::ByteBuffer& answer);
+  absl::StatusOr<ByteRanges> Store(const Range& range, grpc::ByteBuffer& answer, std::string& reason);
+  void OnPartialAnswer(CallGroup& group, Range range, const ByteRanges& missing, const absl::Status& why);
   absl::Status CheckSru(uint64_t sru) const;
   absl::Status OnRangeStored(const Range& range);
   void OnRangeFailed(CallGroup& group, Range range, const absl::Status& why, bool whole_sru);
   bool MayRetry(const Range& range, const absl::Status& why) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(const Range& range, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveGaps(const Range& range, const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddGap(const ByteRange& bytes, const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Describe(const Range& range, const absl::Status& why) const;
   void OnEnd();
+  uint64_t ArrivedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   uint64_t ReadySrus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ReadPart TakeMissing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AdvanceTo(uint64_t offset_in_segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ReadPart TakeMissing(uint64_t ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceTo(uint64_t offset_in_segment, bool arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   ReaderCore& core_;
   const Spec spec_;
@@ -96,12 +111,13 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
 
   mutable absl::Mutex mutex_;
   std::vector<Sru> srus_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by tag of their calls
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);     // by tag of their calls
+  std::map<uint64_t, Gap> gaps_ ABSL_GUARDED_BY(mutex_);  // by their beginning in the segment; of settled SRUs
   std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t taken_srus_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t taken_of_sru_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the SRU that follows them
+  uint64_t taken_srus_ ABSL_GUARDED_BY(mutex_) = 0;   // that are taken whole
+  uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of the segment
 };
 
 }  // namespace sluice

@@ -15,12 +15,6 @@ namespace {
 
 constexpr size_t kSegmentsInMemory = 2;
 
-// The point `timeout` from now; the end of time for an infinite one.
-TimePoint After(absl::Duration timeout) {
-  constexpr absl::Duration kForever = absl::Hours(24 * 365);
-  return Now() + absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kForever));
-}
-
 }  // namespace
 
 absl::StatusOr<ReadPart> ReadStream::Next() {
@@ -34,14 +28,13 @@ absl::StatusOr<ReadPart> ReadStream::Next() {
   return part;
 }
 
-StripeStream::StripeStream(ReaderCore& core, std::string file, std::optional<uint64_t> block,
-                           const ReadOptions& options)
+StripeStream::StripeStream(ReaderCore& core, std::string file, const Target& target, const ReadOptions& options)
     : core_(core),
       gate_(core.gate()),
       file_(std::move(file)),
-      block_(block),
+      target_(target),
       options_(options),
-      deadline_(After(options.timeout)) {}
+      deadline_(DeadlineAfter(options.timeout)) {}
 
 // Nobody can call any more: progress reaches the stream through weak pointers only.
 StripeStream::~StripeStream() {
@@ -162,16 +155,14 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Begin() {
     AskForLayout();
     return std::nullopt;
   }
-  if (block_ && *block_ >= layout->BlockCount()) {
-    return absl::OutOfRangeError(absl::StrCat("block ", *block_, " of file \"", file_, "\" was asked for; it has ",
-                                              layout->BlockCount(), " blocks"));
-  }
+  const absl::StatusOr<std::optional<uint64_t>> block = BlockOf(*layout);
+  if (!block.ok()) return block.status();
   layout_ = std::move(layout);
   const auto whole_file = StripeLayout::SruRange{.first = 0, .count = layout_->SruCount()};
-  const auto srus = block_ ? layout_->BlockSrus(*block_) : whole_file;
+  const auto srus = block->has_value() ? layout_->BlockSrus(**block) : whole_file;
   next_sru_ = srus.first;
   end_sru_ = srus.first + srus.count;
-  summary_.bytes_wanted = block_ ? layout_->BlockLength(*block_) : layout_->FileBytes();
+  summary_.bytes_wanted = block->has_value() ? layout_->BlockLength(**block) : layout_->FileBytes();
   return ReadHeader{.file_bytes = layout_->FileBytes(),
                     .offset = layout_->SruOffset(next_sru_),
                     .length = summary_.bytes_wanted,
@@ -179,6 +170,17 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Begin() {
                     .sru_bytes = layout_->SruBytes(),
                     .workers = layout_->Workers(),
                     .file_crc32c = layout_->manifest().file_crc32c()};
+}
+
+absl::StatusOr<std::optional<uint64_t>> StripeStream::BlockOf(const StripeLayout& layout) const {
+  if (target_.block_at.has_value()) {
+    if (*target_.block_at < layout.FileBytes()) return *target_.block_at / layout.BlockBytes();
+    return absl::OutOfRangeError(absl::StrCat("offset ", *target_.block_at, " of file \"", file_,
+                                              "\" was asked for; it has ", layout.FileBytes(), " bytes"));
+  }
+  if (!target_.block.has_value() || *target_.block < layout.BlockCount()) return target_.block;
+  return absl::OutOfRangeError(absl::StrCat("block ", *target_.block, " of file \"", file_, "\" was asked for; it has ",
+                                            layout.BlockCount(), " blocks"));
 }
 
 void StripeStream::AskForLayout() {
@@ -197,7 +199,7 @@ void StripeStream::AskForLayout() {
 }
 
 TimePoint StripeStream::BlockDeadline() const {
-  return std::min(deadline_, After(core_.options().block_timeout));
+  return std::min(deadline_, DeadlineAfter(core_.options().block_timeout));
 }
 
 absl::Status StripeStream::StartFetches() {

@@ -23,7 +23,12 @@ namespace sluice {
 // lock is held while a fetch is started or the consumer called.
 class StripeStream final : public ReadStream, public std::enable_shared_from_this<StripeStream> {
  public:
-  StripeStream(ReaderCore& core, std::string file, std::optional<uint64_t> block, const ReadOptions& options);
+  // What of the file: a data block by its number, or the one that holds a byte; neither: all of it.
+  struct Target {
+    std::optional<uint64_t> block;
+    std::optional<uint64_t> block_at;  // a byte of the file
+  };
+  StripeStream(ReaderCore& core, std::string file, const Target& target, const ReadOptions& options);
   ~StripeStream() override;
 
   void Next(Callback callback) override;
@@ -37,6 +42,7 @@ class StripeStream final : public ReadStream, public std::enable_shared_from_thi
   void StopFetching();
   absl::StatusOr<std::optional<ReadPart>> Produce();
   absl::StatusOr<std::optional<ReadPart>> Begin();
+  absl::StatusOr<std::optional<uint64_t>> BlockOf(const StripeLayout& layout) const;
   void AskForLayout();
   absl::Status StartFetches();
   SegmentFetch::Spec NextSegment() const;
@@ -47,7 +53,7 @@ class StripeStream final : public ReadStream, public std::enable_shared_from_thi
   ReaderCore& core_;  // touched with a pass of the gate only
   const std::shared_ptr<ReaderGate> gate_;
   const std::string file_;
-  const std::optional<uint64_t> block_;
+  const Target target_;
   const ReadOptions options_;
   const TimePoint deadline_;
 

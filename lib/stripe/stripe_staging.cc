@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,13 +28,12 @@ void RemoveTree(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StripeStaging>> StripeStaging::Create(const std::string& root, std::string_view file,
-                                                                     uint32_t workers, bool replace) {
+absl::StatusOr<std::unique_ptr<StripeStaging>> StripeStaging::Create(std::shared_ptr<StripeFolder> root,
+                                                                     std::string_view file, uint32_t workers,
+                                                                     bool replace) {
   absl::Status valid = ValidateFileName(file);
   if (!valid.ok()) return valid;
-  std::unique_ptr<StripeStaging> staging(new StripeStaging(root, file, workers));
-  absl::Status opened = staging->OpenRoot();
-  if (!opened.ok()) return opened;
+  std::unique_ptr<StripeStaging> staging(new StripeStaging(std::move(root), file, workers));
   absl::Status inspected = staging->InspectWorkers(replace);
   if (!inspected.ok()) return inspected;
   for (uint32_t worker = 0; worker < workers; ++worker) {
@@ -45,40 +43,24 @@ absl::StatusOr<std::unique_ptr<StripeStaging>> StripeStaging::Create(const std::
   return staging;
 }
 
-StripeStaging::StripeStaging(std::string root_path, std::string_view file, uint32_t workers)
-    : root_path_(std::move(root_path)), file_(file), workers_(workers) {}
+StripeStaging::StripeStaging(std::shared_ptr<StripeFolder> root, std::string_view file, uint32_t workers)
+    : root_(std::move(root)), file_(file), workers_(workers) {}
 
 StripeStaging::~StripeStaging() {
-  if (!published_) {
+  if (!kept_) {
     // Where undoing fails, the only copy of the old file may be in the staged folder: then it stays there.
     for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
       if (!Undo(*change)) std::erase(staged_, change->worker);
     }
   }
   for (const uint32_t worker : staged_) RemoveTree(Absolute(StagedPath(worker)));
-  if (published_) return;
-  for (const uint32_t worker : folders_made_) unlinkat(root_.get(), WorkerFolderName(worker).c_str(), AT_REMOVEDIR);
-  if (root_made_) rmdir(root_path_.c_str());
-}
-
-absl::Status StripeStaging::OpenRoot() {
-  if (mkdir(root_path_.c_str(), kFolderMode) == 0) {
-    root_made_ = true;
-  } else if (errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("cannot make folder ", root_path_));
-  }
-  absl::StatusOr<FileDescriptor> root = OpenAt(AT_FDCWD, root_path_, kFolderFlags);
-  if (!root.ok()) return root.status();
-  root_ = *std::move(root);
-  if (flock(root_.get(), LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
-  if (errno == EWOULDBLOCK)
-    return absl::UnavailableError(absl::StrCat("another run is striping into ", root_path_, "; try again after it"));
-  return ErrnoStatus(errno, absl::StrCat("cannot lock ", root_path_));
+  if (kept_) return;
+  for (const uint32_t worker : folders_made_) unlinkat(root_->fd(), WorkerFolderName(worker).c_str(), AT_REMOVEDIR);
 }
 
 // What is there already: the file, striped before, and what a killed run has left.
 absl::Status StripeStaging::InspectWorkers(bool replace) {
-  const absl::StatusOr<StripeStore> store = StripeStore::Open(root_path_);
+  const absl::StatusOr<StripeStore> store = StripeStore::Open(root_->path());
   if (!store.ok()) return store.status();
   const absl::StatusOr<std::vector<uint32_t>> present = store->Workers();
   if (!present.ok()) return present.status();
@@ -94,17 +76,17 @@ absl::Status StripeStaging::InspectWorkers(bool replace) {
 
 absl::Status StripeStaging::MakeWorker(uint32_t worker) {
   const std::string folder = WorkerFolderName(worker);
-  if (mkdirat(root_.get(), folder.c_str(), kFolderMode) == 0) {
+  if (mkdirat(root_->fd(), folder.c_str(), kFolderMode) == 0) {
     folders_made_.push_back(worker);
   } else if (errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("cannot make folder ", Absolute(folder)));
   }
   // A link is refused here because no worker would follow it.
-  const absl::StatusOr<FileDescriptor> opened = OpenAt(root_.get(), folder, kFolderFlags | O_NOFOLLOW);
+  const absl::StatusOr<FileDescriptor> opened = OpenAt(root_->fd(), folder, kFolderFlags | O_NOFOLLOW);
   if (!opened.ok())
     return absl::Status(opened.status().code(),
                         absl::StrCat(Absolute(folder), " must be a folder, and no link: ", opened.status().message()));
-  if (mkdirat(root_.get(), StagedPath(worker).c_str(), kFolderMode) != 0)
+  if (mkdirat(root_->fd(), StagedPath(worker).c_str(), kFolderMode) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot make folder ", Absolute(StagedPath(worker))));
   staged_.push_back(worker);
   return absl::OkStatus();
@@ -112,9 +94,9 @@ absl::Status StripeStaging::MakeWorker(uint32_t worker) {
 
 absl::StatusOr<FileDescriptor> StripeStaging::Open(uint32_t worker, const std::string& name, int flags) const {
   absl::StatusOr<FileDescriptor> file =
-      OpenAt(root_.get(), absl::StrCat(StagedPath(worker), "/", name), flags | O_NOFOLLOW, kFileMode);
+      OpenAt(root_->fd(), absl::StrCat(StagedPath(worker), "/", name), flags | O_NOFOLLOW, kFileMode);
   if (!file.ok())
-    return absl::Status(file.status().code(), absl::StrCat("in ", root_path_, ": ", file.status().message()));
+    return absl::Status(file.status().code(), absl::StrCat("in ", root_->path(), ": ", file.status().message()));
   return file;
 }
 
@@ -126,9 +108,7 @@ absl::Status StripeStaging::Publish() {
   absl::Status status = Sync();
   for (uint32_t worker = 0; worker < workers_ && status.ok(); ++worker) status = PublishWorker(worker);
   for (size_t i = 0; i < outdated_.size() && status.ok(); ++i) status = RemoveWorker(outdated_[i]);
-  if (!status.ok()) return status;
-  published_ = true;
-  return Sync();
+  return status.ok() ? Sync() : status;
 }
 
 // Exchanging is atomic: a reader finds the old stripes or the new ones. Rejected: renaming the old folder away first,
@@ -136,7 +116,7 @@ absl::Status StripeStaging::Publish() {
 absl::Status StripeStaging::PublishWorker(uint32_t worker) {
   const bool replaces = Exists(FinalPath(worker));
   const unsigned flags = replaces ? RENAME_EXCHANGE : 0;
-  if (renameat2(root_.get(), StagedPath(worker).c_str(), root_.get(), FinalPath(worker).c_str(), flags) != 0)
+  if (renameat2(root_->fd(), StagedPath(worker).c_str(), root_->fd(), FinalPath(worker).c_str(), flags) != 0)
     return ErrnoStatus(errno,
                        absl::StrCat(replaces ? "cannot exchange " : "cannot make ", Absolute(FinalPath(worker))));
   changes_.push_back({replaces ? Change::Kind::kExchanged : Change::Kind::kAdded, worker});
@@ -144,7 +124,7 @@ absl::Status StripeStaging::PublishWorker(uint32_t worker) {
 }
 
 absl::Status StripeStaging::RemoveWorker(uint32_t worker) {
-  if (renameat(root_.get(), FinalPath(worker).c_str(), root_.get(), StagedPath(worker).c_str()) != 0)
+  if (renameat(root_->fd(), FinalPath(worker).c_str(), root_->fd(), StagedPath(worker).c_str()) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot remove ", Absolute(FinalPath(worker))));
   staged_.push_back(worker);
   changes_.push_back({Change::Kind::kRemoved, worker});
@@ -156,14 +136,14 @@ bool StripeStaging::Undo(Change change) const {
   std::string to = StagedPath(change.worker);
   if (change.kind == Change::Kind::kRemoved) std::swap(from, to);
   const unsigned flags = change.kind == Change::Kind::kExchanged ? RENAME_EXCHANGE : 0;
-  return renameat2(root_.get(), from.c_str(), root_.get(), to.c_str(), flags) == 0;
+  return renameat2(root_->fd(), from.c_str(), root_->fd(), to.c_str(), flags) == 0;
 }
 
 // One syncfs for each file system, in place of an fsync for each of perhaps thousands of small files and folders.
 absl::Status StripeStaging::Sync() const {
   std::set<dev_t> synced;
   for (uint32_t worker = 0; worker < workers_; ++worker) {
-    const absl::StatusOr<FileDescriptor> folder = OpenAt(root_.get(), WorkerFolderName(worker), kFolderFlags);
+    const absl::StatusOr<FileDescriptor> folder = OpenAt(root_->fd(), WorkerFolderName(worker), kFolderFlags);
     if (!folder.ok()) return folder.status();
     struct stat info;
     if (fstat(folder->get(), &info) != 0) return ErrnoStatus(errno, Absolute(WorkerFolderName(worker)));
@@ -175,7 +155,7 @@ absl::Status StripeStaging::Sync() const {
 }
 
 bool StripeStaging::Exists(const std::string& path) const {
-  return faccessat(root_.get(), path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  return faccessat(root_->fd(), path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 std::string StripeStaging::StagedPath(uint32_t worker) const {
@@ -187,7 +167,7 @@ std::string StripeStaging::FinalPath(uint32_t worker) const {
 }
 
 std::string StripeStaging::Absolute(const std::string& path) const {
-  return absl::StrCat(root_path_, "/", path);
+  return absl::StrCat(root_->path(), "/", path);
 }
 
 }  // namespace sluice

@@ -9,18 +9,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/stripe/file_descriptor.h"
+#include "lib/stripe/stripe_folder.h"
 
 namespace sluice {
 
 // The folders of a file that is being striped: DIR/worker-NNNN/.new-<file>, invisible to readers until Publish renames
-// them. Destroyed before that, it removes all that it made. One a run; it holds a lock on DIR, so one run at a time
-// works there, and what a killed run has left is removed by the next run for the same file. Not thread-safe.
+// them. Destroyed before Keep, it removes all that it made and takes back what it published. One a file of a run; the
+// run holds a lock on DIR, so one run at a time works there, and what a killed run has left is removed by the next run
+// for the same file. Not thread-safe.
 class StripeStaging {
  public:
-  // Makes DIR and its worker folders where they are missing, but not the folder above DIR. AlreadyExists: the file is
-  // striped here and `replace` is false. Unavailable: another run works in DIR.
-  static absl::StatusOr<std::unique_ptr<StripeStaging>> Create(const std::string& root, std::string_view file,
-                                                               uint32_t workers, bool replace);
+  // Makes the worker folders of DIR where they are missing. AlreadyExists: the file is striped here and `replace` is
+  // false.
+  static absl::StatusOr<std::unique_ptr<StripeStaging>> Create(std::shared_ptr<StripeFolder> root,
+                                                               std::string_view file, uint32_t workers, bool replace);
   StripeStaging(const StripeStaging&) = delete;
   StripeStaging& operator=(const StripeStaging&) = delete;
   ~StripeStaging();
@@ -32,6 +34,8 @@ class StripeStaging {
   // Makes everything durable, then visible: atomically at each worker, one worker after the other, and removes the file
   // from workers that it is no longer striped over. When one step fails, those before it are taken back.
   absl::Status Publish();
+  // What was published stays, and what it replaced goes.
+  void Keep() { kept_ = true; }
 
  private:
   // A rename that has been done, and how to undo it.
@@ -40,9 +44,8 @@ class StripeStaging {
     uint32_t worker;
   };
 
-  StripeStaging(std::string root_path, std::string_view file, uint32_t workers);
+  StripeStaging(std::shared_ptr<StripeFolder> root, std::string_view file, uint32_t workers);
 
-  absl::Status OpenRoot();
   absl::Status InspectWorkers(bool replace);
   absl::Status MakeWorker(uint32_t worker);
   absl::Status PublishWorker(uint32_t worker);
@@ -55,12 +58,10 @@ class StripeStaging {
   std::string FinalPath(uint32_t worker) const;
   std::string Absolute(const std::string& path) const;
 
-  const std::string root_path_;
+  const std::shared_ptr<StripeFolder> root_;
   const std::string file_;
   const uint32_t workers_;
-  FileDescriptor root_;
-  bool root_made_ = false;
-  bool published_ = false;
+  bool kept_ = false;
   std::vector<uint32_t> outdated_;  // workers beyond workers_ that have the file
   std::vector<uint32_t> folders_made_;
   std::vector<uint32_t> staged_;

@@ -91,6 +91,10 @@ absl::StatusOr<std::vector<std::string>> StripeStore::Files(uint32_t worker) con
   return names;
 }
 
+std::string StripeStore::FolderName(uint32_t worker) const {
+  return WorkerFolderName(worker);
+}
+
 absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                                uint32_t length, std::string* out) const {
   absl::Status checked = CheckLength(length);

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/stripe/file_descriptor.h"
+#include "lib/stripe/stripe_source.h"
 
 namespace sluice {
 
@@ -17,25 +18,26 @@ inline constexpr uint32_t kMaxReadBytes = (4 << 20) - (64 << 10);
 // The striped files under one folder, as a worker reads them. One a process. Thread-safe: it keeps no state but the
 // open folder, so files that are striped while it runs are found. No name leads out of the folder: names are validated
 // and no symbolic link below it is followed. Blocks for as long as the disk does.
-class StripeStore {
+class StripeStore final : public StripeSource {
  public:
   static absl::StatusOr<StripeStore> Open(const std::string& root);
 
   // What is there now, in ascending order.
-  absl::StatusOr<std::vector<uint32_t>> Workers() const;
-  absl::StatusOr<std::vector<std::string>> Files(uint32_t worker) const;
+  absl::StatusOr<std::vector<uint32_t>> Workers() const override;
+  absl::StatusOr<std::vector<std::string>> Files(uint32_t worker) const override;
+  std::string FolderName(uint32_t worker) const override;
 
   // Bytes [offset, offset + length) of a stripe. InvalidArgument: a bad name, length 0 or above kMaxReadBytes;
   // NotFound: no such worker, file or replica, or it is not a regular file; OutOfRange: the stripe ends before the
   // range does.
   absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
-                    std::string* out) const;
-  absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const;
+                    std::string* out) const override;
+  absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const override;
 
   // At most `length` bytes from `offset` of the manifest as stored; returns how many it has. The errors of Read;
   // OutOfRange only for an offset after its end.
   absl::StatusOr<uint64_t> ReadManifest(uint32_t worker, std::string_view file, uint64_t offset, uint32_t length,
-                                        std::string* out) const;
+                                        std::string* out) const override;
 
  private:
   explicit StripeStore(FileDescriptor root);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,32 +15,17 @@
 #include "lib/stripe/stripe_layout.h"
 #include "lib/stripe/stripe_name.h"
 #include "lib/stripe/stripe_store.h"
+#include "lib/stripe/tree_store.h"
 
 namespace sluice {
 namespace {
 
-absl::StatusOr<std::string> ReadWholeManifest(const StripeStore& store, uint32_t worker, const std::string& file) {
-  std::string stored;
-  std::string part;
-  uint64_t total = 0;
-  do {
-    const absl::StatusOr<uint64_t> bytes = store.ReadManifest(worker, file, stored.size(), kMaxReadBytes, &part);
-    if (!bytes.ok()) return bytes.status();
-    total = *bytes;
-    if (total > kMaxStoredManifestBytes)
-      return absl::DataLossError(
-          absl::StrCat("manifest has ", total, " bytes; the largest has ", kMaxStoredManifestBytes));
-    stored += part;
-  } while (stored.size() < total && !part.empty());
-  return stored;
-}
-
 // Verifies one file over all of its workers that are here.
 class FileVerifier {
  public:
-  FileVerifier(const StripeStore& store, std::string file, const std::set<uint32_t>& present,
-               const VerifyOptions& options, VerifyReport& report)
-      : store_(store), file_(std::move(file)), present_(present), options_(options), report_(report) {}
+  FileVerifier(const StripeSource& store, std::string file, const std::set<uint32_t>& present,
+               const std::string& folder, const VerifyOptions& options, VerifyReport& report)
+      : store_(store), file_(std::move(file)), present_(present), folder_(folder), options_(options), report_(report) {}
 
   void Verify() {
     ++report_.files;
@@ -63,7 +49,7 @@ class FileVerifier {
         reference = *stored;
         reference_worker_ = worker;
       } else if (*stored != reference) {
-        Problem(worker, absl::StrCat("the manifest differs from that of ", WorkerFolderName(reference_worker_)));
+        Problem(worker, absl::StrCat("the manifest differs from that of ", store_.FolderName(reference_worker_)));
       }
     }
     if (!layout_) Problem(*present_.begin(), "no worker here has a valid manifest");
@@ -113,34 +99,76 @@ class FileVerifier {
 
   void Problem(uint32_t worker, absl::string_view what) {
     ++report_.problems;
-    if (options_.on_problem) options_.on_problem(absl::StrCat(WorkerFolderName(worker), "/", file_, ": ", what));
+    if (options_.on_problem)
+      options_.on_problem(absl::StrCat(folder_, store_.FolderName(worker), "/", file_, ": ", what));
   }
 
-  const StripeStore& store_;
+  const StripeSource& store_;
   const std::string file_;
   const std::set<uint32_t>& present_;
+  const std::string& folder_;  // below the root
   const VerifyOptions& options_;
   VerifyReport& report_;
   std::optional<StripeLayout> layout_;
   uint32_t reference_worker_ = 0;
 };
 
-}  // namespace
-
-absl::StatusOr<VerifyReport> VerifyStripes(const std::string& root, const VerifyOptions& options) {
-  const absl::StatusOr<StripeStore> store = StripeStore::Open(root);
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<std::vector<uint32_t>> workers = store->Workers();
+absl::Status VerifyLevel(const StripeSource& store, const std::string& folder, const VerifyOptions& options,
+                         VerifyReport& report) {
+  const absl::StatusOr<std::vector<uint32_t>> workers = store.Workers();
   if (!workers.ok()) return workers.status();
   const std::set<uint32_t> present(workers->begin(), workers->end());
   std::set<std::string> files;
   for (const uint32_t worker : present) {
-    const absl::StatusOr<std::vector<std::string>> names = store->Files(worker);
+    const absl::StatusOr<std::vector<std::string>> names = store.Files(worker);
     if (!names.ok()) return names.status();
     files.insert(names->begin(), names->end());
   }
+  for (const std::string& file : files) FileVerifier(store, file, present, folder, options, report).Verify();
+  return absl::OkStatus();
+}
+
+// The levels below first: what is wrong there shows above, too. `folder` is below the root, with a '/' at its end.
+absl::Status VerifyTree(const std::string& root, const std::string& folder, const VerifyOptions& options,
+                        VerifyReport& report) {
+  const std::string path = folder.empty() ? root : absl::StrCat(root, "/", folder);
+  const absl::StatusOr<StripeStore> own = StripeStore::Open(path);
+  if (!own.ok()) return own.status();
+  absl::Status status = VerifyLevel(*own, folder, options, report);
+  if (!TreeStore::IsTree(path)) return status;
+  const absl::StatusOr<std::unique_ptr<StripeSource>> tree = TreeStore::Open(path);
+  if (!tree.ok()) return tree.status();
+  const absl::StatusOr<std::vector<uint32_t>> aggregators = (*tree)->Workers();
+  if (!aggregators.ok()) return aggregators.status();
+  for (const uint32_t aggregator : *aggregators) {
+    status.Update(VerifyTree(root, absl::StrCat(folder, MidLevelFolderName(aggregator), "/"), options, report));
+  }
+  status.Update(VerifyLevel(**tree, folder, options, report));
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadWholeManifest(const StripeSource& source, uint32_t worker, const std::string& file) {
+  std::string stored;
+  std::string part;
+  uint64_t total = 0;
+  do {
+    const absl::StatusOr<uint64_t> bytes = source.ReadManifest(worker, file, stored.size(), kMaxReadBytes, &part);
+    if (!bytes.ok()) return bytes.status();
+    total = *bytes;
+    if (total > kMaxStoredManifestBytes)
+      return absl::DataLossError(
+          absl::StrCat("manifest has ", total, " bytes; the largest has ", kMaxStoredManifestBytes));
+    stored += part;
+  } while (stored.size() < total && !part.empty());
+  return stored;
+}
+
+absl::StatusOr<VerifyReport> VerifyStripes(const std::string& root, const VerifyOptions& options) {
   VerifyReport report;
-  for (const std::string& file : files) FileVerifier(*store, file, present, options, report).Verify();
+  absl::Status status = VerifyTree(root, "", options, report);
+  if (!status.ok()) return status;
   return report;
 }
 

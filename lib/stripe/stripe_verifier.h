@@ -22,8 +22,8 @@ struct VerifyReport {
 };
 
 // Reads every stripe of every file under `root` and compares it with the manifests: present, valid, the same at every
-// worker; stripes of the right length; every checksum. A problem is a sentence that names file, worker and SRU. The
-// status is an error only where `root` cannot be read.
+// worker; stripes of the right length; every checksum. In a tree, at every level, each of which is counted. A problem
+// is a sentence that names file, worker and SRU. The status is an error only where `root` cannot be read.
 absl::StatusOr<VerifyReport> VerifyStripes(const std::string& root, const VerifyOptions& options);
 
 }  // namespace sluice

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "sluice/v1/manifest.pb.h"
 
 #include "absl/status/statusor.h"
 #include "lib/stripe/manifest.h"
+#include "lib/stripe/striping_file.h"
 
 namespace sluice {
 
@@ -17,6 +19,9 @@ struct StripeSpec {
   uint32_t workers = 0;
   uint32_t sru_bytes = 0;
   uint32_t replicas = 1;
+  // Of an aggregation tree, the top first: the file is striped over the workers of the first level, each stripe of it
+  // over those of the second, and so on; `workers`, `sru_bytes` and `replicas` are those of the lowest. Empty: no tree.
+  std::vector<StripeLevel> levels_above;
   bool replace = false;          // an older file of the same name
   uint64_t max_srus = kMaxSrus;  // tests lower it
 
@@ -30,9 +35,12 @@ struct StripeSpec {
 // is on disk, atomically at each worker, one worker after the other; a reader that comes in between may find a mixture,
 // which the checksums tell. The same is left of a machine that fails in that moment: stripe again with `replace`.
 //
+// Of a tree, DIR holds a folder for each mid-level aggregator, which is the DIR of its workers. The manifest that is
+// returned is that of the top. An older file of the same name can be replaced by one of the same shape only.
+//
 // Errors: InvalidArgument (a bad name or shape), AlreadyExists, Unavailable (another run in DIR), ResourceExhausted
 // (disk full), PermissionDenied, Aborted (a regular file that changed while it was read), OutOfRange (more than 2^24
-// SRUs), Cancelled.
+// SRUs), FailedPrecondition (an older file of another shape), Cancelled.
 absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec);
 
 }  // namespace sluice

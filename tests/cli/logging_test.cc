@@ -54,6 +54,17 @@ TEST(LogTest, WritesOneLineAnEventWithTimeAndLevel) {
                                              "ts=[0-9-]+T[0-9:]+\\.[0-9]+Z level=error msg=bad\n"));
 }
 
+TEST(SetLogTreeLevelTest, IsInEveryLineUntilItIsTakenBack) {
+  ::testing::internal::CaptureStderr();
+  StartLogging();
+  SetLogTreeLevel("mla");
+  Log(LogLevel::kInfo, "in", {{"n", 1}});
+  SetLogTreeLevel("");
+  Log(LogLevel::kInfo, "out");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              MatchesRegex("ts=[^ ]+ level=info tree_level=mla msg=in n=1\nts=[^ ]+ level=info msg=out\n"));
+}
+
 TEST(SetLogLevelTest, HidesWhatIsBelow) {
   EXPECT_THAT(LogLines("debug"), HasSubstr("msg=detail"));
   EXPECT_THAT(LogLines("error"), Not(HasSubstr("done")));

@@ -34,17 +34,17 @@ def run(name, *flags, **options):
 
 
 class Worker:
-    """A search-worker that serves, on a port of its own."""
+    """A search-worker, or a search-aggregator, that serves on a port of its own."""
 
-    def __init__(self, folder, *flags):
+    def __init__(self, folder, *flags, name="search-worker"):
         ready = os.path.join(folder, f"ready-{time.monotonic_ns()}")
-        self.process = subprocess.Popen([program("search-worker"), "--listen", "127.0.0.1:0", "--ready-file", ready,
-                                         *flags], stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program(name), "--listen", "127.0.0.1:0", "--ready-file", ready, *flags],
+                                        stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(ready):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise AssertionError("search-worker did not start")
+                raise AssertionError(f"{name} did not start")
             time.sleep(0.01)
         with open(ready, encoding="ascii") as file:
             self.address = file.read().strip()
@@ -110,6 +110,12 @@ class SearchTest(unittest.TestCase):
         worker = Worker(self.folder.name, "--index", self.path(index), *flags)
         self.addCleanup(worker.stop)
         return worker
+
+    def aggregator(self, part, workers, *flags):
+        addresses = ",".join(worker.address for worker in workers)
+        aggregator = Worker(self.folder.name, "--workers", addresses, "--part", part, *flags, name="search-aggregator")
+        self.addCleanup(aggregator.stop)
+        return aggregator
 
     def search(self, workers, *flags, **options):
         return run("search", "--workers", ",".join(worker.address for worker in workers), *flags, **options)
@@ -249,6 +255,70 @@ class LostWorkersTest(SearchTest):
         result = self.search([worker], "--fail-limit", "100", "w0x")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("no worker answered", result.stderr)
+
+
+class TreeTest(SearchTest):
+    """The client asks aggregators, which ask the workers that have the shards."""
+
+    def setUp(self):
+        # Part 0 of 2 is shards 0, 2, 4.
+        self.workers = [self.worker("many", *shards) for shards in ((0, 2), (4,), (1, 3), (5,))]
+        self.parts = [self.aggregator("0/2", self.workers[:2]), self.aggregator("1/2", self.workers[2:])]
+
+    def test_two_levels_rank_like_brute_force(self):
+        rng = random.Random(SEED + 2)
+        queries = [rng.sample(WORDS, rng.randrange(1, 5)) for _ in range(10)]
+        results = self.found(self.parts, "--top-k", "25", input="\n".join(map(" ".join, queries)))
+        self.assertEqual(len(results), len(queries))
+        for words, result in zip(queries, results):
+            expected, matches = self.brute_force(words, 25)
+            self.assertEqual(int(result["matches"]), matches)
+            self.assertEqual((result["shard_count"], result["shards_answered"], result["missing"]), (SHARDS, SHARDS, []))
+            self.assert_same_hits(result["hits"], expected)
+
+    def test_three_levels_and_one_worker_for_all(self):
+        workers = [self.worker("many")]
+        below = [self.aggregator(f"{part}/3", workers) for part in range(3)]
+        top = [self.aggregator("0/1", below)]
+        expected, matches = self.brute_force(["w3x"], 10)
+        result, = self.found(top, "w3x")
+        self.assertEqual((int(result["matches"]), result["shards_answered"]), (matches, SHARDS))
+        self.assert_same_hits(result["hits"], expected)
+
+    def test_coverage_counts_the_shards_of_the_lowest_level(self):
+        whole, = self.found(self.parts, "w0x")
+        self.workers[0].stop()
+        strict = self.search(self.parts, "w0x")
+        self.assertEqual(strict.returncode, 1)
+        self.assertIn("2 missing of 6 shards are more than --fail_limit 0", strict.stderr)
+        self.assertIn(self.workers[0].address, strict.stderr)
+        partial, = self.found(self.parts, "--fail-limit", "2", "w0x", code=3)
+        self.assertEqual((partial["shard_count"], partial["shards_answered"], len(partial["missing"])), (6, 4, 2))
+        self.assertLess(int(partial["matches"]), int(whole["matches"]))
+        self.assertIn(self.parts[0].address, partial["missing"][0])
+
+    def test_a_lost_aggregator_costs_its_part(self):
+        with subprocess.Popen([program("search"), "--workers", ",".join(part.address for part in self.parts), "--json",
+                               "--fail-limit", "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as search:
+            print("w0x", file=search.stdin, flush=True)
+            self.assertEqual(json.loads(search.stdout.readline())["shards_answered"], 6)
+            self.parts[1].stop()
+            print("w0x", file=search.stdin, flush=True)
+            partial = json.loads(search.stdout.readline())
+            search.communicate(timeout=PATIENCE)
+        self.assertEqual((search.returncode, partial["shard_count"], partial["shards_answered"]), (3, 6, 3))
+
+    def test_bad_queries_and_flags_are_told_through_the_level(self):
+        result = self.search(self.parts, "w0x AND")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("Syntax: <expression> AND <expression>", result.stderr)
+        for part in ("2/2", "1", "0/0", "x/2"):
+            result = run("search-aggregator", "--listen", "127.0.0.1:0", "--workers", self.workers[0].address, "--part", part)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f'part: "{part}" is not like 1/4', result.stderr)
+        mixed = self.search([self.parts[0], self.worker("many")], "w0x")
+        self.assertEqual(mixed.returncode, 1)
+        self.assertIn("serves an index of", mixed.stderr)
 
 
 class BadInputTest(SearchTest):

@@ -230,6 +230,84 @@ TEST(SegmentFetchTest, StripesOfTheWrongSizeOnDiskAreDataLossAndAReplicaHelps) {
   }
 }
 
+// An answer in part, as an aggregator gives one: zeros where bytes of the stripe are missing.
+Fault Partial(uint64_t offset, uint64_t length) {
+  Fault fault{.edit = [=](std::string& data) {
+    for (uint64_t i = 0; i < length && offset + i < data.size(); ++i) data[offset + i] = 0;
+  }};
+  v1::MissingSruRange& missing = fault.missing.emplace_back();
+  missing.set_offset(offset);
+  missing.set_length(length);
+  missing.set_reason("below");
+  return fault;
+}
+
+TEST(SegmentFetchTest, WhatAnAggregatorBelowCannotHaveIsAGapOfThoseBytes) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(5).SpoilSrus([](const v1::ReadSruRequest& request) {
+    EXPECT_TRUE(request.allow_partial());
+    return Partial(1000, 96);
+  });
+  cluster.worker(6).SpoilSrus([](const auto&) { return Partial(0, 4096); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(result.missing, SizeIs(2));
+  EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 1000);
+  EXPECT_EQ(result.missing[0].length, 96u);
+  EXPECT_THAT(result.missing[0].reason, HasSubstr("worker 5"));
+  EXPECT_THAT(result.missing[0].reason, HasSubstr("below"));
+  EXPECT_EQ(result.missing[1].offset, 6u * 4096);
+  EXPECT_EQ(result.missing[1].length, 4096u);
+  EXPECT_EQ(result.summary.bytes_read, 7u * 4096 - 96);
+  std::string expected = cluster.SourceBlock(0);
+  expected.replace(5 * 4096 + 1000, 96, std::string(96, '\0')).replace(6 * 4096, 4096, std::string(4096, '\0'));
+  EXPECT_TRUE(result.data == expected);
+  EXPECT_EQ(cluster.Metric("sluice_sru_retries_total"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_goodput_bytes_total", "primary"), 7 * 4096 - 96);
+}
+
+TEST(SegmentFetchTest, OnlyWhatNoReplicaHasIsAGap) {
+  TestCluster cluster(EightWorkers(2));
+  cluster.worker(5).SpoilSrus(
+      [](const v1::ReadSruRequest& request) { return request.replica() == 0 ? Partial(100, 200) : Healthy(); });
+  cluster.worker(6).SpoilSrus(
+      [](const v1::ReadSruRequest& request) { return request.replica() == 1 ? Partial(200, 200) : Healthy(); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(result.missing, SizeIs(1));
+  EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 200);
+  EXPECT_EQ(result.missing[0].length, 100u);
+  cluster.worker(6).SpoilSrus([](const v1::ReadSruRequest& request) {
+    return request.replica() == 1 ? Error(grpc::StatusCode::UNAVAILABLE) : Healthy();
+  });
+  const auto first_alone = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_THAT(first_alone.missing, SizeIs(1));
+  EXPECT_EQ(first_alone.missing[0].offset, 5u * 4096 + 100);
+  EXPECT_EQ(first_alone.missing[0].length, 200u);
+  cluster.worker(6).SpoilSrus(nullptr);
+  const auto whole = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  EXPECT_THAT(whole.missing, SizeIs(0));
+  EXPECT_TRUE(whole.data == cluster.SourceBlock(0));
+}
+
+TEST(SegmentFetchTest, AnAnswerInPartThatMakesNoSenseIsDataLoss) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(5).SpoilSrus([](const auto&) { return Partial(1000, 96); });
+  const auto not_asked_for = ReadBlock(cluster, 0);
+  EXPECT_THAT(not_asked_for.status, HasCode(absl::StatusCode::kDataLoss));
+  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{4090, 7}, {4096, 1}, {10, 0}, {~uint64_t{0}, 2}}) {
+    cluster.worker(5).SpoilSrus([offset = offset, length = length](const auto&) {
+      Fault fault = Partial(offset, length);
+      fault.edit = nullptr;
+      return fault;
+    });
+    const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+    ASSERT_THAT(result.missing, SizeIs(1));
+    EXPECT_EQ(result.missing[0].length, 4096u) << offset;
+    EXPECT_THAT(result.missing[0].reason, HasSubstr("not within what was asked for"));
+  }
+}
+
 TEST(SegmentFetchTest, AFileThatWasStripedAnewIsFoundByTheNextRead) {
   TestCluster cluster(EightWorkers());
   ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());

@@ -36,6 +36,7 @@ class TestWorker::Service final : public RawMethods {
     const absl::Status read = store_.Read(asked.worker(), asked.file(), asked.replica(), asked.offset(), asked.length(),
                                           answer.mutable_data());
     if (read.ok() && fault.edit) fault.edit(*answer.mutable_data());
+    for (const v1::MissingSruRange& missing : fault.missing) *answer.add_missing() = missing;
     *response = fault.kind == Fault::Kind::kGarbage ? GarbageBytes() : Serialize(answer);
     return new Call(*this, fault, fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(read));
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
@@ -29,6 +30,7 @@ struct Fault {
   absl::Duration delay;                          // before whatever is answered
   std::function<void(std::string& data)> edit;   // of the answer's bytes
   std::optional<uint64_t> manifest_bytes;        // said to be the size of the whole manifest
+  std::vector<v1::MissingSruRange> missing;      // said of the answer, which is zeros there
 };
 inline Fault Healthy() {
   return {};

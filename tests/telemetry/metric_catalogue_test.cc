@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/mid_level_metrics.h"
 #include "lib/telemetry/process_metrics.h"
 #include "lib/telemetry/worker_metrics.h"
 #include "lib/telemetry/worker_tcp_metrics.h"
@@ -30,6 +31,8 @@ class MetricCatalogueTest : public ::testing::Test {
 
   prometheus::Registry aggregator_registry_;
   AggregatorMetrics aggregator_metrics_{aggregator_registry_};
+  prometheus::Registry mid_level_registry_;
+  MidLevelMetrics mid_level_metrics_{mid_level_registry_};
   prometheus::Registry worker_registry_;
   WorkerMetrics worker_metrics_{worker_registry_};
   WorkerTcpMetrics worker_tcp_metrics_;
@@ -40,7 +43,7 @@ MetricCatalogue Documented(const std::string& program) {
   std::ifstream file(SLUICE_METRICS_DOC);
   auto catalogues = ParseCatalogue({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   MetricCatalogue catalogue = catalogues.at(program);
-  catalogue.merge(catalogues.at("Both"));
+  if (program != "Mid-level aggregator") catalogue.merge(catalogues.at("Both"));
   return catalogue;
 }
 
@@ -56,6 +59,11 @@ TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {
 TEST_F(MetricCatalogueTest, TheWorkerShowsWhatIsDocumented) {
   const auto scraped = Scrape({&worker_registry_, &worker_tcp_metrics_, &process_metrics_});
   EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Worker"));
+}
+
+// On top of what an aggregator and a worker show, which it shows, too.
+TEST_F(MetricCatalogueTest, TheMidLevelAggregatorShowsWhatIsDocumented) {
+  EXPECT_EQ(CatalogueOf(Scrape({&mid_level_registry_}), FreeLabels()), Documented("Mid-level aggregator"));
 }
 
 // The text as a file, for promtool reads standard input only.
@@ -89,6 +97,17 @@ TEST_F(PromtoolTest, FindsNothingWrongWithTheAggregator) {
 TEST_F(PromtoolTest, FindsNothingWrongWithTheWorker) {
   int exit_status = -1;
   EXPECT_EQ(CheckWithPromtool(ScrapeText({&worker_registry_, &worker_tcp_metrics_, &process_metrics_}), exit_status),
+            "");
+  EXPECT_EQ(exit_status, 0);
+}
+
+TEST_F(PromtoolTest, FindsNothingWrongWithAMidLevelAggregator) {
+  int exit_status = -1;
+  prometheus::Registry registry;
+  const AggregatorMetrics aggregator(registry);
+  const WorkerMetrics worker(registry);
+  const MidLevelMetrics mid_level(registry);
+  EXPECT_EQ(CheckWithPromtool(ScrapeText({&registry, &aggregator, &process_metrics_, &worker_tcp_metrics_}), exit_status),
             "");
   EXPECT_EQ(exit_status, 0);
 }

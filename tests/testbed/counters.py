@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import threading
 
-from topology import PORT, SWITCH
+from topology import PORT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PortMonitor:
         self._interval_s = interval_s
         # Starting a tc for every sample would take a tenth of a core.
         self._tc = subprocess.Popen(
-            network.command(SWITCH, ["tc", "-s", "-j", "-batch", "-"]),
+            network.command(network.switch, ["tc", "-s", "-j", "-batch", "-"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

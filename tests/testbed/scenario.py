@@ -108,6 +108,43 @@ class ReadScenario:
 
 
 @dataclasses.dataclass(frozen=True)
+class TreeScenario:
+    """Two levels: mid-level aggregators (MLAs), each with workers behind a port of its own, and a high-level one (HLA)
+    behind another. All ports are alike."""
+
+    aggregators: int
+    link: LinkScenario  # of one MLA
+    policy: str
+    sru_bytes: int  # of the workers
+    blocks: int
+    clients: int = 1
+    cache_blocks: int = 4  # of each MLA: so few that every lap over the source is read from the workers
+    warmup_blocks: int = 2
+    timeout_s: int = 600
+
+    @property
+    def title(self):
+        return (
+            f"{self.policy}: {self.aggregators} MLAs x {self.link.workers} workers x {self.sru_bytes} B, {self.blocks} blocks, "
+            f"{self.link.title}"
+        )
+
+    @property
+    def upper_sru_bytes(self):
+        return self.sru_bytes * self.link.workers
+
+    @property
+    def block_bytes(self):
+        return self.upper_sru_bytes * self.aggregators
+
+    def upper_link(self):
+        return dataclasses.replace(self.link, workers=self.aggregators, machines=self.aggregators)
+
+    def source_blocks(self):
+        return max(2 * self.cache_blocks, min(self.blocks, _SOURCE_BYTES_AT_MOST // self.block_bytes))
+
+
+@dataclasses.dataclass(frozen=True)
 class AnswerScenario:
     """The load: fan-outs to servers that know nothing of Sluice."""
 

@@ -42,6 +42,7 @@ def programs_in(build):
 
 
 def stripe(programs, source, workers, sru_bytes, out):
+    """`workers` is a number, or of a tree one for each level: 4x32."""
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
@@ -68,7 +69,7 @@ class Service:
                 for machine, host in enumerate(network.machines)
             ]
             self.aggregator = self._start(
-                programs["sluice-aggregator"], AGGREGATOR, _aggregator_config(network, scenario), folder
+                programs["sluice-aggregator"], AGGREGATOR, _service_config(network, scenario), folder
             )
             self._stack = self._stack.pop_all()
 
@@ -108,8 +109,7 @@ class Service:
         return {f"exported_{name}": int(sum_of_metric(metrics, *metric)) for name, metric in _EXPORTED.items()}
 
     def _metrics(self, host=AGGREGATOR):
-        argv = [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]
-        return run_to_end(self._network.command(host, argv), "scraping")
+        return scrape(self._network, host)
 
     def _start(self, program, host, config, folder):
         return self._stack.enter_context(started_server(self._network, program, host, config, folder))
@@ -124,12 +124,23 @@ def worker_config(network, machine, think, data):
     return config
 
 
-def _aggregator_config(network, scenario):
+def scrape(network, host):
+    """The metrics of the server of ours in a host, as text."""
+    argv = [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]
+    return run_to_end(network.command(host, argv), "scraping")
+
+
+def _service_config(network, scenario):
     link = scenario.link
+    queue_limit = max(65536, 2 * scenario.clients * link.workers)
+    return aggregator_config(link, scenario.policy, network.worker_addresses(), AGGREGATOR_LISTEN, queue_limit)
+
+
+def aggregator_config(link, policy, workers, listen, queue_limit=65536):
     return {
-        "listen": AGGREGATOR_LISTEN,
+        "listen": listen,
         "admin": _ADMIN,
-        "workers": network.worker_addresses(),
+        "workers": workers,
         "link": {
             "capacity": f"{link.rate_bps}bit",
             **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
@@ -137,7 +148,7 @@ def _aggregator_config(network, scenario):
             "mtu": MTU_BYTES,
             "connections": "persistent",
         },
-        "schedule": {"policy": scenario.policy, "queue_limit": max(65536, 2 * scenario.clients * link.workers)},
+        "schedule": {"policy": policy, "queue_limit": queue_limit},
         # Long: a collapse must show as TCP's timeouts, and not be cut short by ours.
         "sru_timeout": "120s",
         "block_timeout": "600s",

@@ -20,6 +20,7 @@ _LOOPBACK = _RUN.with_name("loopback")
 _INFER = _RUN.with_name("infer")
 _ADAPT = _RUN.with_name("adapt")
 _CALIBRATE = _RUN.with_name("calibrate")
+_TREE = _RUN.with_name("tree")
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -70,6 +71,7 @@ def flags(_build):
     ):
         refuses(arguments, complaint)
     refuses(["--buffer", "32kbit"], "'32kbit' is not a size", _CALIBRATE)
+    refuses(["--aggregators", "201"], "at most 200", _TREE)
     for arguments, complaint in (
         (["--policy", "magic"], "'magic' is not a policy"),
         (["--response", "2:1"], "'2:1': give a size"),
@@ -226,6 +228,21 @@ def calibrates(build):
     check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
 
 
+def tree(build):
+    arguments = "--aggregators 2 --workers 8 --machines 2 --blocks 20 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build, script=_TREE)))
+    check(result["errors"] == 0 and result["bad_bytes"] == 0, f"errors or bad data: {result}")
+    check(result["blocks_read"] == 20, f"not 20 blocks: {result}")
+    check(result["switch_drops"] == 0 and result["tcp_timeouts"] == 0, f"a schedule that drops: {result}")
+    hla, mla = result["levels"]
+    check((len(hla["ports"]), len(mla["ports"])) == (1, 2), f"not a port for each aggregator: {result}")
+    wanted = 20 * 2 * 8 * 10240
+    check(hla["ports"][0]["goodput_bytes"] == wanted, f"the HLA counts other bytes than {wanted}: {result}")
+    for port in mla["ports"]:
+        # Its half, and what it read ahead before or after.
+        check(0.8 * wanted / 2 <= port["goodput_bytes"] <= 1.2 * wanted / 2, f"an MLA read something else: {result}")
+
+
 def _ends(signum, exit_code, *arguments, script=_RUN):
     with contextlib.ExitStack() as stack:
         token = uuid.uuid4().hex
@@ -282,7 +299,7 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates,
+          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates, tree,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
     workers-0 --\\
     workers-1 ---> switch (bridge) ==[ tbf: rate, buffer ]==> aggregator
     ...       --/
+
+A tree has one such network for each aggregator: the aggregator of a lower one is a machine of the one above.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -16,27 +19,44 @@ AGGREGATOR = "aggregator"
 SWITCH = "switch"
 PORT = "to-aggregator"  # the switch's shallow port
 AGGREGATOR_ADDRESS = "10.77.0.1"
-_SUBNET = "10.77.0.0/24"
-_UPLINK = "eth0"  # of every host
 _ACCESS_LIMIT_BYTES = 16 << 20  # a host's own queue: it delays, it does not drop
 _BASE_PORT = 20000
 
 
-def machine_name(machine):
-    return f"workers-{machine}"
-
-
 def machine_address(machine):
-    return f"10.77.0.{machine + 2}"
+    return Site().address(machine + 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """The names and addresses of one network, so that several may be there at once."""
+
+    aggregator: str = AGGREGATOR
+    aggregator_is_there: bool = False  # it is a host of another network, too
+    switch: str = SWITCH
+    machine_prefix: str = "workers-"
+    subnet: str = "10.77.0"
+    device: str = "eth0"  # of every host
+
+    def address(self, host):
+        return f"{self.subnet}.{host}"
+
+    @property
+    def subnet_mask(self):
+        return f"{self.subnet}.0/24"
 
 
 class Network:
-    """One test network from construction to close(). One at a time in a sandbox."""
+    """One test network from construction to close(). One of a site at a time in a sandbox."""
 
-    def __init__(self, link):
+    def __init__(self, link, site=Site()):
         self._link = link
-        self.machines = [machine_name(machine) for machine in range(link.machine_count())]
-        self._namespaces = [SWITCH, AGGREGATOR, *self.machines]
+        self._site = site
+        self.switch = site.switch
+        self.aggregator = site.aggregator
+        self.machines = [f"{site.machine_prefix}{machine}" for machine in range(link.machine_count())]
+        self._hosts = [site.aggregator, *self.machines]
+        self._namespaces = [site.switch, *self._hosts[site.aggregator_is_there :]]
         self._build()
 
     def __enter__(self):
@@ -52,7 +72,7 @@ class Network:
     def worker_addresses(self):
         """host:port of every worker, in the order of the stripe: neighbours in the stripe are on different machines."""
         count = len(self.machines)
-        return [f"{machine_address(w % count)}:{_BASE_PORT + w // count}" for w in range(self._link.workers)]
+        return [f"{self._site.address(w % count + 2)}:{_BASE_PORT + w // count}" for w in range(self._link.workers)]
 
     def machine_listens(self, machine):
         return self.worker_addresses()[machine :: len(self.machines)]
@@ -60,7 +80,7 @@ class Network:
     def set_buffer(self, buffer_bytes):
         """Of the shallow port, from now on; what it holds stays."""
         link = self._link
-        argv = ["tc", "-n", SWITCH, "qdisc", "change", "dev", PORT, "root", "tbf", "rate", f"{link.rate_bps}bit"]
+        argv = ["tc", "-n", self.switch, "qdisc", "change", "dev", PORT, "root", "tbf", "rate", f"{link.rate_bps}bit"]
         _run([*argv, "burst", str(link.burst_bytes), "limit", str(buffer_bytes)])
 
     def command(self, namespace, argv):
@@ -68,7 +88,7 @@ class Network:
 
     def facts(self):
         """Settings as the kernel has them now, the same on every host; an error where it has not taken one."""
-        facts = [self._host_facts(host) for host in self._namespaces if host != SWITCH]
+        facts = [self._host_facts(host) for host in self._hosts]
         if any(fact != facts[0] for fact in facts):
             raise RuntimeError(f"hosts of the test network differ in their settings: {facts}")
         wanted = {
@@ -94,16 +114,16 @@ class Network:
                 raise Unsupported(f"cannot make a network namespace: {result.stderr.strip()}")
             _ip(namespace, "link", "set", "lo", "up")
             self._set_sysctls(namespace)
-        _ip(SWITCH, "link", "add", "bridge", "type", "bridge", "stp_state", "0", "forward_delay", "0")
-        _ip(SWITCH, "link", "set", "bridge", "up")
-        self._connect(AGGREGATOR, PORT, AGGREGATOR_ADDRESS)
+        _ip(self.switch, "link", "add", "bridge", "type", "bridge", "stp_state", "0", "forward_delay", "0")
+        _ip(self.switch, "link", "set", "bridge", "up")
+        self._connect(self.aggregator, PORT, self._site.address(1))
         for machine, name in enumerate(self.machines):
-            self._connect(name, f"to-{name}", machine_address(machine))
+            self._connect(name, f"to-{machine}", self._site.address(machine + 2))
         rate, burst = self._link.rate_bps, self._link.burst_bytes
-        _shape(SWITCH, PORT, rate, burst, self._link.buffer_bytes)
-        _shape(AGGREGATOR, _UPLINK, rate, burst, _ACCESS_LIMIT_BYTES)
+        _shape(self.switch, PORT, rate, burst, self._link.buffer_bytes)
+        _shape(self.aggregator, self._site.device, rate, burst, _ACCESS_LIMIT_BYTES)
         for name in self.machines:
-            _shape(name, _UPLINK, self._link.access_rate(), 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
+            _shape(name, self._site.device, self._link.access_rate(), 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
 
     def _set_sysctls(self, namespace):
         wanted = {
@@ -122,19 +142,19 @@ class Network:
 
     def _connect(self, host, port, address):
         result = _run(
-            ["ip", "-n", host, "link", "add", _UPLINK, "mtu", str(MTU_BYTES), "type", "veth"]
-            + ["peer", "name", port, "mtu", str(MTU_BYTES), "netns", SWITCH],
+            ["ip", "-n", host, "link", "add", self._site.device, "mtu", str(MTU_BYTES), "type", "veth"]
+            + ["peer", "name", port, "mtu", str(MTU_BYTES), "netns", self.switch],
             check=False,
         )
         if result.returncode != 0:
             raise Unsupported(f"cannot make a veth pair: {result.stderr.strip()}")
-        for namespace, device in ((host, _UPLINK), (SWITCH, port)):
+        for namespace, device in ((host, self._site.device), (self.switch, port)):
             # With offloads on, one "packet" in the buffer would be up to 64 KB.
             _in(namespace, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off")
             _keep_flows_in_order(namespace, device)
-        _ip(SWITCH, "link", "set", port, "master", "bridge", "up")
-        _ip(host, "addr", "add", f"{address}/24", "dev", _UPLINK)
-        _ip(host, "link", "set", _UPLINK, "up")
+        _ip(self.switch, "link", "set", port, "master", "bridge", "up")
+        _ip(host, "addr", "add", f"{address}/24", "dev", self._site.device)
+        _ip(host, "link", "set", self._site.device, "up")
         self._set_route(host, address)
 
     def _set_route(self, host, address):
@@ -142,7 +162,8 @@ class Network:
         # (net.ipv4.tcp_allowed_congestion_control), and that need not include CUBIC.
         control = self._link.congestion_control
         result = _run(
-            ["ip", "-n", host, "route", "replace", _SUBNET, "dev", _UPLINK, "proto", "kernel", "scope", "link"]
+            ["ip", "-n", host, "route", "replace", self._site.subnet_mask, "dev", self._site.device]
+            + ["proto", "kernel", "scope", "link"]
             + ["src", address, "rto_min", f"{self._link.rto_min_ms}ms", "congctl", "lock", control],
             check=False,
         )
@@ -151,13 +172,13 @@ class Network:
             raise Unsupported(f"congestion control {control} (this kernel has: {available}): {result.stderr.strip()}")
 
     def _host_facts(self, host):
-        route = _ip(host, "route", "show", _SUBNET).split()
-        device = json.loads(_ip(host, "-j", "link", "show", "dev", _UPLINK))[0]
+        route = _ip(host, "route", "show", self._site.subnet_mask).split()
+        device = json.loads(_ip(host, "-j", "link", "show", "dev", self._site.device))[0]
         return {
             "congestion_control": _route_attribute(route, "congctl"),
             "rto_min_ms": _milliseconds(_route_attribute(route, "rto_min")),
             "mtu_bytes": device["mtu"],
-            "offloads": _offloads(_in(host, "ethtool", "-k", _UPLINK)),
+            "offloads": _offloads(_in(host, "ethtool", "-k", self._site.device)),
             "tcp_no_metrics_save": int(_sysctl(host, "net.ipv4.tcp_no_metrics_save")),
             "tcp_slow_start_after_idle": int(_sysctl(host, "net.ipv4.tcp_slow_start_after_idle")),
         }

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
@@ -11,8 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
@@ -32,8 +36,8 @@ struct Flags {
   std::string out;
   std::string name;
   std::string sru = "10kb";
-  int64_t workers = 0;
-  int64_t replicas = 1;
+  std::string workers = "0";
+  std::string replicas = "1";
   bool force = false;
   std::string show;
   std::string verify;
@@ -44,10 +48,15 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("file", flags.input, "The file to stripe, or - for stdin, which takes a --name");
   app.add_option("--out", flags.out, "Folder for the worker-NNNN folders")->type_name("DIR");
-  app.add_option("--workers", flags.workers, "Workers to stripe over")->type_name("N");
-  app.add_option("--sru", flags.sru, "Bytes of one SRU, as in 10kb. Default 10kb")->type_name("SIZE");
-  app.add_option("--replicas", flags.replicas, "Copies of every SRU, each at another worker. Default 1")
-      ->type_name("R");
+  app.add_option("--workers", flags.workers,
+                 "Workers to stripe over; of an aggregation tree, those of every level, the top first, as in 4x32")
+      ->type_name("N[xN...]");
+  app.add_option("--sru", flags.sru, "Bytes of one SRU of the lowest level, as in 10kb. Default 10kb")
+      ->type_name("SIZE");
+  app.add_option("--replicas", flags.replicas,
+                 "Copies of every SRU, each at another worker. In a tree one number is that of the top level, and the "
+                 "levels below have 1. Default 1")
+      ->type_name("R[xR...]");
   app.add_option("--name", flags.name, "The name that readers ask for. Default: that of the file")->type_name("NAME");
   app.add_flag("--force", flags.force, "Replace an older file of this name");
   app.add_option("--show", flags.show, "Print a manifest as JSON")->type_name("MANIFEST");
@@ -61,6 +70,42 @@ absl::Status CheckRange(const char* flag, int64_t value, int64_t most) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be 1 to ", most));
 }
 
+// "4x32" is {4, 32}. Numbers are checked by the caller.
+absl::StatusOr<std::vector<int64_t>> ParseLevels(const char* flag, const std::string& text) {
+  std::vector<int64_t> levels;
+  for (const absl::string_view word : absl::StrSplit(text, 'x')) {
+    if (!absl::SimpleAtoi(word, &levels.emplace_back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " is ", text, "; give a number, or one for each level: 4x32"));
+    }
+  }
+  return levels;
+}
+
+absl::Status ConfigureLevels(Flags& flags) {
+  const auto workers = ParseLevels("--workers", flags.workers);
+  auto replicas = ParseLevels("--replicas", flags.replicas);
+  absl::Status status = workers.status();
+  status.Update(replicas.status());
+  if (!status.ok()) return status;
+  if (replicas->size() == 1) replicas->resize(workers->size(), 1);
+  if (replicas->size() != workers->size()) {
+    return absl::InvalidArgumentError(absl::StrCat("--replicas is ", flags.replicas, "; it must be one number or ",
+                                                   workers->size(), ", as --workers is ", flags.workers));
+  }
+  std::vector<StripeLevel> levels;
+  for (size_t i = 0; i < workers->size(); ++i) {
+    status.Update(CheckRange("--workers", (*workers)[i], kMaxStripeWorkers));
+    if (status.ok()) status = CheckRange("--replicas", (*replicas)[i], (*workers)[i]);
+    levels.push_back({static_cast<uint32_t>((*workers)[i]), static_cast<uint32_t>((*replicas)[i])});
+  }
+  flags.spec.workers = levels.back().workers;
+  flags.spec.replicas = levels.back().replicas;
+  levels.pop_back();
+  flags.spec.levels_above = std::move(levels);
+  return status;
+}
+
 absl::Status ConfigureStriping(Flags& flags) {
   StripeSpec& spec = flags.spec;
   if (flags.out.empty()) return absl::InvalidArgumentError("--out is missing: the folder for the worker-NNNN folders");
@@ -72,12 +117,9 @@ absl::Status ConfigureStriping(Flags& flags) {
   int64_t sru_bytes = 0;
   absl::Status status = ParseField("--sru", flags.sru, ParseByteSize, sru_bytes);
   if (status.ok()) status = CheckRange("--sru", sru_bytes, kMaxSruBytes);
-  status.Update(CheckRange("--workers", flags.workers, kMaxStripeWorkers));
-  if (status.ok()) status = CheckRange("--replicas", flags.replicas, flags.workers);
+  status.Update(ConfigureLevels(flags));
   status.Update(ValidateFileName(spec.file));
   spec.sru_bytes = static_cast<uint32_t>(sru_bytes);
-  spec.workers = static_cast<uint32_t>(flags.workers);
-  spec.replicas = static_cast<uint32_t>(flags.replicas);
   return status;
 }
 
@@ -113,9 +155,17 @@ absl::Status Stripe(StripeSpec spec, const std::string& path) {
     manifest = StripeFile(input->get(), spec);
   }
   if (!manifest.ok()) return manifest.status();
-  std::cout << absl::StreamFormat("%s: %d bytes in %d SRUs of %d over %d workers, replicas %d, CRC32C %08x\n",
+  std::vector<uint32_t> workers;
+  std::vector<uint32_t> replicas;
+  for (const StripeLevel& level : spec.levels_above) {
+    workers.push_back(level.workers);
+    replicas.push_back(level.replicas);
+  }
+  workers.push_back(spec.workers);
+  replicas.push_back(spec.replicas);
+  std::cout << absl::StreamFormat("%s: %d bytes in %d SRUs of %d over %s workers, replicas %s, CRC32C %08x\n",
                                   spec.file, manifest->file_bytes(), manifest->sru_crc32c_size(), manifest->sru_bytes(),
-                                  manifest->workers(), manifest->replicas(), manifest->file_crc32c());
+                                  absl::StrJoin(workers, "x"), absl::StrJoin(replicas, "x"), manifest->file_crc32c());
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,12 @@ class BlockReader {
   // A data block, or the whole file where there is none, part by part in order and in bounded memory.
   std::shared_ptr<ReadStream> Open(const std::string& file, std::optional<uint64_t> block,
                                    const ReadOptions& options = {});
+  // The data block that holds the byte at `offset` of the file. OutOfRange: the file ends before it.
+  std::shared_ptr<ReadStream> OpenBlockAt(const std::string& file, uint64_t offset, const ReadOptions& options = {});
+
+  // Forgets how the files that `which` names are striped; their next reads ask for it. That is done by itself where a
+  // read fails; a server may know earlier that a file was striped anew.
+  void ForgetLayouts(const std::function<bool(const std::string& file)>& which);
 
  private:
   explicit BlockReader(std::unique_ptr<ReaderCore> core);

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sluice/block_reader.h"
+
+#include "absl/time/time.h"
+#include "lib/rpc/block_cache.h"
+#include "lib/rpc/mid_level_server.h"
+#include "lib/rpc/tcp_report.h"
+#include "lib/telemetry/io_thread.h"
+#include "lib/telemetry/mid_level_metrics.h"
+#include "lib/telemetry/tcp_sampler.h"
+#include "lib/telemetry/worker_metrics.h"
+#include "lib/telemetry/worker_tcp_metrics.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// What an aggregator has on top when it is a mid-level one of a tree: it is a worker of the level above. At most one a
+// process; thread-safe. The reader and the registry outlive it, and so does the IoThread; the grpc::Server does not.
+class MidLevel {
+ public:
+  struct Options {
+    int64_t cache_bytes = 64 << 20;
+    absl::Duration deadline_reserve = absl::Milliseconds(5);
+  };
+
+  MidLevel(const Options& options, absl::Duration block_timeout, BlockReader& reader, prometheus::Registry& registry,
+           IoThread& io_thread);
+
+  grpc::Service& service() { return server_; }
+  // Beside those in the registry.
+  const prometheus::Collectable& tcp_metrics() const { return tcp_metrics_; }
+
+ private:
+  void WatchConnections(IoThread& io_thread);
+
+  WorkerMetrics worker_metrics_;
+  MidLevelMetrics metrics_;
+  WorkerTcpMetrics tcp_metrics_;
+  TcpReports tcp_reports_;
+  BlockCache cache_;
+  MidLevelServer server_;
+  std::unique_ptr<TcpSampler> tcp_sampler_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,132 @@
+// search-aggregator: one part of an index as one shard, for trees of aggregators. It asks its own search-workers (or
+// search-aggregators) over its own bottleneck link, and serves what they found, merged, to the level above.
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include "sluice/link.h"
+#include "sluice/worker.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "examples/search/index_layout.h"
+#include "examples/search/mid_level_service.h"
+#include "examples/search/schedule_flags.h"
+#include "lib/cli/logging.h"
+#include "lib/cli/program.h"
+#include "lib/cli/ready_file.h"
+#include "lib/cli/termination_signal.h"
+#include "lib/cli/units.h"
+#include "lib/telemetry/io_thread.h"
+
+namespace sluice::examples::search {
+namespace {
+
+constexpr auto kDrainTimeout = std::chrono::seconds(10);
+
+// "1/4" is part 1 of 0 to 3.
+absl::StatusOr<IndexPart> ParsePart(const std::string& text) {
+  IndexPart part;
+  const std::pair<std::string, std::string> words = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  if (absl::SimpleAtoi(words.first, &part.index) && absl::SimpleAtoi(words.second, &part.count) &&
+      part.index < part.count && part.count <= kMaxShards) {
+    return part;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("part: \"", text, "\" is not like 1/4: a part, counted from 0, of at most ", kMaxShards, " parts"));
+}
+
+class Aggregator {
+ public:
+  void AddFlags(CLI::App& app) {
+    app.add_option("--listen", listen_, "host:port to serve on; port 0 is a free one")->required();
+    app.add_option("--workers", options_.workers, "host:port of each search-worker of this part, with commas")
+        ->required()
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app.add_option("--part", part_text_,
+                   "Which part of the index this is, of how many: 0/2. Its shards are every second")
+        ->required();
+    app.add_option("--timeout", timeout_text_, "For a query, where the caller has more time. Default 10s");
+    app.add_option("--deadline_reserve", reserve_text_, "Of the caller's time, for the answer's way up. Default 5ms");
+    app.add_option("--ready_file", ready_file_, "Write the bound address here once serving");
+    schedule_flags_.Add(app, options_.fan_out);
+  }
+
+  absl::Status Configure() {
+    absl::Status status = schedule_flags_.Parse(schedule_, options_.fan_out);
+    const absl::StatusOr<IndexPart> part = ParsePart(part_text_);
+    status.Update(part.status());
+    status.Update(ParseField("timeout", timeout_text_, ParseDuration, service_.timeout));
+    status.Update(ParseField("deadline_reserve", reserve_text_, ParseDuration, service_.deadline_reserve));
+    if (part.ok()) options_.part = service_.part = *part;
+    options_.fan_out.timeout = service_.timeout;
+    // Coverage goes up; what is too little of it is decided there.
+    options_.fan_out.fail_limit = std::numeric_limits<int>::max();
+    return status;
+  }
+
+  absl::Status Run() const {
+    IoThread io_thread;
+    TerminationSignal termination(io_thread.context());
+    auto link = Link::Create(Link::Options{.schedule = schedule_});
+    if (!link.ok()) return link.status();
+    auto searcher = Searcher::Create(*link, options_);
+    if (!searcher.ok()) return searcher.status();
+    MidLevelService service(*std::move(searcher), service_);
+    const absl::StatusOr<std::unique_ptr<grpc::Server>> server = Start(service);
+    if (!server.ok()) return server.status();
+    termination.Wait();
+    (*server)->Shutdown(std::chrono::system_clock::now() + kDrainTimeout);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<grpc::Server>> Start(MidLevelService& service) const {
+    grpc::EnableDefaultHealthCheckService(true);
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service);
+    AnnounceResponseSizes(builder);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
+    builder.AddListeningPort(listen_, grpc::InsecureServerCredentials(), &port);
+    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    if (!server || port == 0) return absl::UnavailableError(absl::StrCat("listen: cannot serve on ", listen_));
+    const std::string address = absl::StrCat(listen_.substr(0, listen_.rfind(':') + 1), port);
+    Log(LogLevel::kInfo, "serving", {{"listen", address}, {"part", part_text_}, {"shards", service.shards()}});
+    if (absl::Status written = WriteReadyFile(ready_file_, {address}); !written.ok()) return written;
+    return server;
+  }
+
+  std::string listen_;
+  std::string part_text_;
+  std::string timeout_text_;
+  std::string reserve_text_;
+  std::string ready_file_;
+  ScheduleFlags schedule_flags_;
+  LinkSchedule::Options schedule_;
+  Searcher::Options options_;
+  MidLevelService::Options service_;
+};
+
+}  // namespace
+}  // namespace sluice::examples::search
+
+int main(int argc, char** argv) {
+  sluice::examples::search::Aggregator aggregator;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "search-aggregator",
+                             .description = "Serves a part of an index as one shard, over the workers that have it.",
+                             .add_flags = [&](CLI::App& app) { aggregator.AddFlags(app); },
+                             .configure = [&] { return aggregator.Configure(); },
+                             .run = [&] { return aggregator.Run(); }});
+}

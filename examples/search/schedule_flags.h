@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "sluice/fan_out.h"
+#include "sluice/link_schedule.h"
+#include "sluice/v1/link_profile.pb.h"
+
+#include "absl/status/status.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
+class App;
+}
+
+namespace sluice::examples::search {
+
+// The flags of a program that searches over a link: the link, how it is scheduled, and hedges.
+class ScheduleFlags {
+ public:
+  void Add(CLI::App& app, FanOutOptions& fan_out);
+  // Once they are read.
+  absl::Status Parse(LinkSchedule::Options& schedule, FanOutOptions& fan_out) const;
+
+ private:
+  sluice::v1::LinkProfile link_;
+  std::string policy_;
+  std::string budget_text_;
+  std::string hedge_text_;
+};
+
+}  // namespace sluice::examples::search

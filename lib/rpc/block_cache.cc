@@ -1,0 +1,365 @@
+#include "lib/rpc/block_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "lib/rpc/cached_blocks.h"
+#include "lib/stripe/manifest.h"
+
+namespace sluice {
+namespace {
+
+constexpr auto kGapRetention = std::chrono::seconds(1);
+// The block before, this one, and the one that is read ahead.
+constexpr uint64_t kBlocksInOrder = 3;
+
+// Why a range of a file is out of its bounds, or where it ends.
+absl::StatusOr<uint64_t> EndOf(const BlockCache::Request& request, uint64_t file_bytes) {
+  const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
+  if (within) return request.offset + request.length;
+  if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
+  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
+                                            request.length, " from ", request.offset));
+}
+
+// The bytes of a block that are settled, and the gaps among them.
+void Copy(const CachedBlock& block, uint64_t begin, uint64_t end, BlockCache::Range& range) {
+  range.data.append(block.data.get() + (begin - block.offset), end - begin);
+  for (const MissingBytes& gap : block.gaps) {
+    const uint64_t gap_begin = std::max(gap.offset, begin);
+    const uint64_t gap_end = std::min(gap.offset + gap.length, end);
+    if (gap_begin >= gap_end) continue;
+    range.missing.push_back({.offset = gap_begin, .length = gap_end - gap_begin, .reason = gap.reason});
+  }
+}
+
+bool IsStale(const CachedBlock& block) {
+  return !block.gaps.empty() && !block.stream && block.waiters.empty() && Now() > block.ended + kGapRetention;
+}
+
+}  // namespace
+
+// Guarded by the lock of the cache.
+class BlockCache::Ticket {
+ public:
+  Ticket(Request wanted, Callback then) : request(std::move(wanted)), callback(std::move(then)) {}
+
+  const Request request;
+  Callback callback;                       // null: it has been called
+  Range range;                             // as far as it has come
+  std::shared_ptr<CachedBlock> waits_for;  // null: for nothing
+  std::optional<uint64_t> looked_up;       // up to which offset lookups of blocks have been counted
+};
+
+class BlockCache::State : public std::enable_shared_from_this<State> {
+ public:
+  State(BlockReader& reader, uint64_t max_bytes, MidLevelMetrics& metrics)
+      : reader_(reader), metrics_(metrics), blocks_(max_bytes, metrics) {}
+
+  void Read(const TicketPtr& ticket) {
+    Outbox outbox;
+    {
+      absl::MutexLock lock(&mutex_);
+      Serve(ticket, outbox);
+    }
+    Deliver(outbox);
+  }
+
+  void Cancel(const TicketPtr& ticket) {
+    Outbox outbox;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!ticket->callback) return;
+      const auto block = std::exchange(ticket->waits_for, nullptr);
+      std::erase(block->waiters, ticket);
+      Answer(*ticket, absl::CancelledError("the range is not wanted any more"), outbox);
+      if (block->waiters.empty() && !block->read_ahead) blocks_.Drop(block, outbox.streams);
+    }
+    Deliver(outbox);
+  }
+
+  void Forget(const std::function<bool(const std::string& file)>& which) {
+    Outbox outbox;
+    {
+      absl::MutexLock lock(&mutex_);
+      for (const auto& block : blocks_.All()) {
+        if (block->waiters.empty() && which(block->file)) blocks_.Drop(block, outbox.streams);
+      }
+    }
+    Deliver(outbox);
+  }
+
+  void Close() {
+    Outbox outbox;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+      for (const auto& block : blocks_.All()) {
+        for (const auto& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+        blocks_.Drop(block, outbox.streams);
+      }
+    }
+    Deliver(outbox);
+  }
+
+ private:
+  // What has to be done without the lock, since it may call back.
+  struct Outbox {
+    struct Fetch {
+      std::shared_ptr<CachedBlock> block;
+      std::shared_ptr<ReadStream> stream;
+    };
+    std::vector<std::pair<Callback, absl::StatusOr<Range>>> answers;
+    CachedBlocks::Streams streams;  // to cancel
+    std::vector<Fetch> fetches;     // to begin
+  };
+
+  void Deliver(Outbox& outbox) {
+    for (const auto& stream : outbox.streams) stream->Cancel();
+    for (const auto& [block, stream] : outbox.fetches) Pull(block, stream);
+    for (auto& [callback, answer] : outbox.answers) callback(std::move(answer));
+  }
+
+  static void Answer(Ticket& ticket, absl::StatusOr<Range> answer, Outbox& outbox) {
+    outbox.answers.emplace_back(std::exchange(ticket.callback, nullptr), std::move(answer));
+  }
+
+  static void Wait(const TicketPtr& ticket, const std::shared_ptr<CachedBlock>& block) {
+    ticket->waits_for = block;
+    block->waiters.push_back(ticket);
+  }
+
+  // Those who have no more time than the read of the block had come first.
+  static std::vector<TicketPtr> TakeWaiters(CachedBlock& block) {
+    std::vector<TicketPtr> waiters = std::exchange(block.waiters, {});
+    for (const TicketPtr& ticket : waiters) ticket->waits_for = nullptr;
+    std::stable_partition(waiters.begin(), waiters.end(),
+                          [&](const TicketPtr& ticket) { return ticket->request.deadline <= block.deadline; });
+    return waiters;
+  }
+
+  // Takes a range as far as it can go: to its end, or to a block that it has to wait for.
+  void Serve(const TicketPtr& ticket, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Request& request = ticket->request;
+    while (true) {
+      if (closed_) return Answer(*ticket, absl::CancelledError("the cache is gone"), outbox);
+      const std::shared_ptr<CachedFile> file = blocks_.File(request.file);
+      if (file->block_bytes == 0) {
+        if (!file->opening) file->opening = Open(*ticket, request.offset, outbox);
+        return Wait(ticket, file->opening);
+      }
+      const absl::StatusOr<uint64_t> end = EndOf(request, file->bytes);
+      if (!end.ok()) return Answer(*ticket, end.status(), outbox);
+      const uint64_t at = request.offset + ticket->range.data.size();
+      ticket->range.file_bytes = file->bytes;
+      if (at == *end) return Answer(*ticket, std::move(ticket->range), outbox);
+
+      const auto block = Find(file, *ticket, at / file->block_bytes * file->block_bytes, outbox);
+      if (!block) return Answer(*ticket, NoRoom(), outbox);
+      const uint64_t until = std::min(*end, block->end());
+      const MissingBytes* const gap = block->GapIn(at, until);
+      const bool may_have_more = gap != nullptr && block->late && request.deadline > block->deadline;
+      const bool settled = block->offset + block->settled >= until;
+      if (!settled || (may_have_more && block->stream)) return Wait(ticket, block);
+      if (may_have_more) {
+        blocks_.Drop(block, outbox.streams);
+      } else if (gap != nullptr && !request.allow_partial) {
+        return Answer(*ticket, absl::UnavailableError(gap->reason), outbox);
+      } else {
+        Copy(*block, at, until, ticket->range);
+      }
+    }
+  }
+
+  absl::Status NoRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the cache of ", blocks_.max_bytes(), " bytes is full of blocks that are waited for"));
+  }
+
+  // The block at `offset`; where it is not there, its read begins. Null: there is no room for it.
+  std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
+                                    Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto found = file->blocks.find(offset);
+    if (found != file->blocks.end() && IsStale(*found->second)) {
+      blocks_.Drop(found->second, outbox.streams);
+      found = file->blocks.end();
+    }
+    std::shared_ptr<CachedBlock> block;
+    if (found != file->blocks.end()) {
+      block = found->second;
+      blocks_.Use(*block);
+      CountLookup(*block, ticket);
+    } else {
+      const uint64_t length = file->BlockLength(offset);
+      if (!blocks_.MakeRoom(length, outbox.streams)) return nullptr;
+      block = Open(ticket, offset, outbox);
+      blocks_.Enter(file, block, length);
+    }
+    ReadAheadOf(file, *block, outbox);
+    return block;
+  }
+
+  // A range looks again at a block that it has waited for.
+  void CountLookup(CachedBlock& block, Ticket& ticket) {
+    if (!ticket.looked_up.has_value() || *ticket.looked_up < block.offset) {
+      metrics_.CountLookup(block.stream ? CacheLookup::kJoined : CacheLookup::kHit);
+      ticket.looked_up = block.offset;
+    }
+    if (std::exchange(block.read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kUsed);
+  }
+
+  // Where the block before this one is still here, the file is read in order.
+  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const uint64_t next = block.offset + file->block_bytes;
+    const bool in_order = block.offset >= file->block_bytes && file->blocks.contains(block.offset - file->block_bytes);
+    if (!in_order || next >= file->bytes || file->blocks.contains(next)) return;
+    if (kBlocksInOrder * file->block_bytes > blocks_.max_bytes()) return;
+    const uint64_t length = file->BlockLength(next);
+    if (!blocks_.MakeRoom(length, outbox.streams)) return;
+    const auto ahead = Open(file->name, next, DeadlineAfter(absl::InfiniteDuration()), outbox);
+    ahead->read_ahead = true;
+    blocks_.Enter(file, ahead, length);
+  }
+
+  std::shared_ptr<CachedBlock> Open(Ticket& ticket, uint64_t offset, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    metrics_.CountLookup(CacheLookup::kMiss);
+    ticket.looked_up = offset;
+    return Open(ticket.request.file, offset, ticket.request.deadline, outbox);
+  }
+
+  std::shared_ptr<CachedBlock> Open(const std::string& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto block = std::make_shared<CachedBlock>();
+    block->file = file;
+    block->offset = offset;
+    block->deadline = deadline;
+    block->stream =
+        reader_.OpenBlockAt(file, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
+    outbox.fetches.push_back({block, block->stream});
+    return block;
+  }
+
+  // A stream that is asked for its next part in a callback does not call back within that, so this does not recurse.
+  void Pull(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream) {
+    stream->Next([self = shared_from_this(), block, stream](absl::StatusOr<ReadPart> part) {
+      if (self->OnPart(block, stream, std::move(part))) self->Pull(block, stream);
+    });
+  }
+
+  // Whether there is more to come.
+  bool OnPart(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream,
+              absl::StatusOr<ReadPart> part) {
+    if (part.ok()) {
+      if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
+        std::memcpy(block->data.get() + (chunk->offset - block->offset), chunk->data.data(), chunk->data.size());
+      }
+    }
+    Outbox outbox;
+    bool more = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (block->stream != stream) return false;
+      const absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
+      if (status.ok()) {
+        for (const TicketPtr& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+      } else {
+        Fail(block, status, outbox);
+      }
+      more = block->stream == stream;
+    }
+    Deliver(outbox);
+    return more;
+  }
+
+  void Fail(const std::shared_ptr<CachedBlock>& block, const absl::Status& status, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    blocks_.Drop(block, outbox.streams);
+    const bool late = Now() >= block->deadline;
+    for (const TicketPtr& ticket : TakeWaiters(*block)) {
+      // Whoever came first may have had less time, or have wanted what is after the end of the file.
+      const bool more_time = late && ticket->request.deadline > block->deadline;
+      const bool before_it = absl::IsOutOfRange(status) && ticket->request.offset < block->offset;
+      if (more_time || before_it) {
+        Serve(ticket, outbox);
+      } else {
+        Answer(*ticket, status, outbox);
+      }
+    }
+  }
+
+  absl::Status Settle(const std::shared_ptr<CachedBlock>& block, ReadPart& part, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (const auto* header = std::get_if<ReadHeader>(&part)) return OnHeader(block, *header, outbox);
+    if (const auto* chunk = std::get_if<ReadChunk>(&part)) {
+      block->settled = chunk->offset + chunk->data.size() - block->offset;
+    } else if (auto* missing = std::get_if<MissingBytes>(&part)) {
+      block->settled = missing->offset + missing->length - block->offset;
+      block->late |= Now() >= block->deadline;
+      block->gaps.push_back(std::move(*missing));
+    } else {
+      block->stream = nullptr;
+      block->ended = Now();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OnHeader(const std::shared_ptr<CachedBlock>& block, const ReadHeader& header, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::shared_ptr<CachedFile> file = blocks_.File(block->file);
+    if (file->opening == block) {
+      if (header.block_bytes > kMaxSruBytes) {
+        return absl::FailedPreconditionError(absl::StrCat("data blocks of file \"", block->file, "\" have ",
+                                                          header.block_bytes, " bytes; an SRU has at most ",
+                                                          kMaxSruBytes));
+      }
+      if (!blocks_.MakeRoom(header.length, outbox.streams)) return NoRoom();
+      file->opening = nullptr;
+      file->bytes = header.file_bytes;
+      file->block_bytes = header.block_bytes;
+      block->offset = header.offset;
+      blocks_.Enter(file, block, header.length);
+    }
+    if (header.offset == block->offset && header.length == block->length && header.file_bytes == file->bytes) {
+      return absl::OkStatus();
+    }
+    return absl::UnavailableError(absl::StrCat("file \"", block->file, "\" was striped anew while it was read"));
+  }
+
+  BlockReader& reader_;
+  MidLevelMetrics& metrics_;
+
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  CachedBlocks blocks_ ABSL_GUARDED_BY(mutex_);
+};
+
+BlockCache::BlockCache(BlockReader& reader, uint64_t max_bytes, MidLevelMetrics& metrics)
+    : state_(std::make_shared<State>(reader, max_bytes, metrics)) {}
+
+BlockCache::~BlockCache() {
+  state_->Close();
+}
+
+BlockCache::TicketPtr BlockCache::Read(Request request, Callback callback) {
+  auto ticket = std::make_shared<Ticket>(std::move(request), std::move(callback));
+  state_->Read(ticket);
+  return ticket;
+}
+
+void BlockCache::Cancel(const TicketPtr& ticket) {
+  state_->Cancel(ticket);
+}
+
+void BlockCache::Forget(const std::function<bool(const std::string& file)>& which) {
+  state_->Forget(which);
+}
+
+}  // namespace sluice

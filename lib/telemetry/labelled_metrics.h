@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+
+namespace sluice {
+
+// Metrics with one label more, the same for all of them: which level of an aggregation tree a process is. Thread-safe
+// as what it shows. Rejected: constant labels at the registration of each family, which would have to reach every class
+// that makes one, and would leave out those that are not in a registry.
+class LabelledMetrics : public prometheus::Collectable {
+ public:
+  // The metrics outlive it.
+  LabelledMetrics(const prometheus::Collectable& metrics, std::string label, std::string value)
+      : metrics_(metrics), label_(std::move(label)), value_(std::move(value)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const prometheus::Collectable& metrics_;
+  const std::string label_;
+  const std::string value_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+#include "lib/rpc/deadline.h"
+
+#include "gtest/gtest.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kReserve = absl::Milliseconds(5);
+constexpr absl::Duration kLimit = absl::Seconds(60);
+
+TEST(TimeForLevelBelowTest, LeavesTheReserve) {
+  EXPECT_EQ(TimeForLevelBelow(absl::Seconds(1), kReserve, kLimit), absl::Milliseconds(995));
+}
+
+TEST(TimeForLevelBelowTest, IsNeverMoreThanTheLimitOfTheLevel) {
+  EXPECT_EQ(TimeForLevelBelow(absl::Hours(1), kReserve, kLimit), kLimit);
+  EXPECT_EQ(TimeForLevelBelow(absl::InfiniteDuration(), kReserve, kLimit), kLimit);
+}
+
+TEST(TimeForLevelBelowTest, IsNothingWhereTheReserveIsAllThatIsLeft) {
+  EXPECT_EQ(TimeForLevelBelow(kReserve, kReserve, kLimit), absl::ZeroDuration());
+  EXPECT_EQ(TimeForLevelBelow(absl::Milliseconds(1), kReserve, kLimit), absl::ZeroDuration());
+  EXPECT_EQ(TimeForLevelBelow(-absl::Seconds(1), kReserve, kLimit), absl::ZeroDuration());
+}
+
+// Each level takes its part, so that the lowest has the least.
+TEST(TimeForLevelBelowTest, DividesADeadlineLevelByLevel) {
+  absl::Duration left = absl::Milliseconds(20);
+  for (const int64_t milliseconds : {15, 10, 5, 0, 0}) {
+    left = TimeForLevelBelow(left, kReserve, kLimit);
+    EXPECT_EQ(left, absl::Milliseconds(milliseconds));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -7,7 +7,9 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "aggregator/mid_level.h"
+#include "aggregator/worker_list.h"
 #include "lib/rpc/rpc_server.h"
 
 namespace sluice {
@@ -18,8 +20,10 @@ struct AggregatorOptions {
   std::string level;  // of an aggregation tree; empty: none
   RpcServer::Options rpc_server;
   Link::Options link;
-  BlockReader::Options reader;
-  std::optional<MidLevel::Options> mid_level;
+  WorkerList workers;
+  BlockReader::Options reader;                        // its workers are the fixed ones of the list
+  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
+  std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too
 };
 
 // InvalidArgument that names the field of the config.

@@ -11,7 +11,7 @@ constexpr absl::Duration kReportPeriod = absl::Milliseconds(250);
 
 }  // namespace
 
-MidLevel::MidLevel(const Options& options, absl::Duration block_timeout, BlockReader& reader,
+MidLevel::MidLevel(const Options& options, absl::Duration block_timeout, const ReaderSource& reader,
                    prometheus::Registry& registry, IoThread& io_thread)
     : worker_metrics_(registry),
       metrics_(registry),

@@ -4,11 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/block_reader.h"
-
 #include "absl/time/time.h"
 #include "lib/rpc/block_cache.h"
 #include "lib/rpc/mid_level_server.h"
+#include "lib/rpc/reader_source.h"
 #include "lib/rpc/tcp_report.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/mid_level_metrics.h"
@@ -20,7 +19,7 @@
 namespace sluice {
 
 // What an aggregator has on top when it is a mid-level one of a tree: it is a worker of the level above. At most one a
-// process; thread-safe. The reader and the registry outlive it, and so does the IoThread; the grpc::Server does not.
+// process; thread-safe. The registry outlives it, and so does the IoThread; the grpc::Server does not.
 class MidLevel {
  public:
   struct Options {
@@ -28,8 +27,8 @@ class MidLevel {
     absl::Duration deadline_reserve = absl::Milliseconds(5);
   };
 
-  MidLevel(const Options& options, absl::Duration block_timeout, BlockReader& reader, prometheus::Registry& registry,
-           IoThread& io_thread);
+  MidLevel(const Options& options, absl::Duration block_timeout, const ReaderSource& reader,
+           prometheus::Registry& registry, IoThread& io_thread);
 
   grpc::Service& service() { return server_; }
   // Beside those in the registry.

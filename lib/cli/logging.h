@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
@@ -32,7 +33,9 @@ struct LogField {
 
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise. Of the whole process.
+// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise.
+absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name);
+// The same; of the whole process.
 absl::Status SetLogLevel(std::string_view name);
 
 // Which level of an aggregation tree this process is: "tree_level" in every line from now on; a word of [A-Za-z0-9._-],

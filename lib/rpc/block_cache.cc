@@ -59,14 +59,18 @@ class BlockCache::Ticket {
 
 class BlockCache::State : public std::enable_shared_from_this<State> {
  public:
-  State(BlockReader& reader, uint64_t max_bytes, MidLevelMetrics& metrics)
-      : reader_(reader), metrics_(metrics), blocks_(max_bytes, metrics) {}
+  State(ReaderSource reader, uint64_t max_bytes, MidLevelMetrics& metrics)
+      : reader_(std::move(reader)), metrics_(metrics), blocks_(max_bytes, metrics) {}
 
   void Read(const TicketPtr& ticket) {
     Outbox outbox;
     {
       absl::MutexLock lock(&mutex_);
-      Serve(ticket, outbox);
+      if (reader_()) {
+        Serve(ticket, outbox);
+      } else {
+        Answer(*ticket, absl::UnavailableError("no worker is known yet"), outbox);
+      }
     }
     Deliver(outbox);
   }
@@ -241,8 +245,10 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     block->file = file;
     block->offset = offset;
     block->deadline = deadline;
-    block->stream =
-        reader_.OpenBlockAt(file, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
+    std::shared_ptr<BlockReader> reader = reader_();
+    std::shared_ptr<ReadStream> stream =
+        reader->OpenBlockAt(file, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
+    block->stream = KeepReader(std::move(reader), std::move(stream));
     outbox.fetches.push_back({block, block->stream});
     return block;
   }
@@ -333,7 +339,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return absl::UnavailableError(absl::StrCat("file \"", block->file, "\" was striped anew while it was read"));
   }
 
-  BlockReader& reader_;
+  const ReaderSource reader_;
   MidLevelMetrics& metrics_;
 
   absl::Mutex mutex_;
@@ -341,8 +347,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   CachedBlocks blocks_ ABSL_GUARDED_BY(mutex_);
 };
 
-BlockCache::BlockCache(BlockReader& reader, uint64_t max_bytes, MidLevelMetrics& metrics)
-    : state_(std::make_shared<State>(reader, max_bytes, metrics)) {}
+BlockCache::BlockCache(ReaderSource reader, uint64_t max_bytes, MidLevelMetrics& metrics)
+    : state_(std::make_shared<State>(std::move(reader), max_bytes, metrics)) {}
 
 BlockCache::~BlockCache() {
   state_->Close();

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "sluice/block_reader.h"
+#include "sluice/read_stream.h"
 
 #include "absl/status/statusor.h"
 #include "lib/rpc/clock.h"
+#include "lib/rpc/reader_source.h"
 #include "lib/telemetry/mid_level_metrics.h"
 
 namespace sluice {
@@ -39,13 +40,14 @@ class BlockCache {
     uint64_t file_bytes = 0;
   };
   // Once, on any thread, this one included. The errors of a read (see BlockReader), and OutOfRange: the file ends
-  // before the range; Unavailable: a gap; ResourceExhausted: the ranges that wait hold all of the cache.
+  // before the range; Unavailable: a gap, or no reader yet; ResourceExhausted: the ranges that wait hold all of the
+  // cache.
   using Callback = std::function<void(absl::StatusOr<Range>)>;
   class Ticket;  // a range that is wanted
   using TicketPtr = std::shared_ptr<Ticket>;
 
-  // The reader and the metrics outlive the cache.
-  BlockCache(BlockReader& reader, uint64_t max_bytes, MidLevelMetrics& metrics);
+  // The metrics outlive the cache.
+  BlockCache(ReaderSource reader, uint64_t max_bytes, MidLevelMetrics& metrics);
   // Ranges that still wait are Cancelled, on this thread.
   ~BlockCache();
 

@@ -85,14 +85,23 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
   v1::ReadResponse response_;
 };
 
+class RefusedRead final : public grpc::ServerWriteReactor<v1::ReadResponse> {
+ public:
+  explicit RefusedRead(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
 
 grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
                                                               const v1::ReadRequest* request) {
+  std::shared_ptr<BlockReader> reader = source_();
+  if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
   // gRPC owns the reactor until OnDone, which deletes it.
-  return new ReadReactor(
-      reader_.Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)}));
+  std::shared_ptr<ReadStream> stream =
+      reader->Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)});
+  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)));
 }
 
 }  // namespace sluice

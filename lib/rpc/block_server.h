@@ -1,7 +1,10 @@
 #pragma once
 
-#include "sluice/block_reader.h"
+#include <utility>
+
 #include "sluice/v1/block_service.grpc.pb.h"
+
+#include "lib/rpc/reader_source.h"
 
 namespace sluice {
 
@@ -10,13 +13,14 @@ namespace sluice {
 // its own read back and nothing else; a client that goes away cancels its SRUs.
 class BlockServer final : public v1::BlockService::CallbackService {
  public:
-  explicit BlockServer(BlockReader& reader) : reader_(reader) {}
+  // Each read asks for its reader. Without one it is Unavailable.
+  explicit BlockServer(ReaderSource source) : source_(std::move(source)) {}
 
   grpc::ServerWriteReactor<v1::ReadResponse>* Read(grpc::CallbackServerContext* context,
                                                    const v1::ReadRequest* request) override;
 
  private:
-  BlockReader& reader_;
+  const ReaderSource source_;
 };
 
 }  // namespace sluice

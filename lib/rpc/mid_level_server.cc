@@ -156,7 +156,7 @@ void MidLevelServer::ForgetFile(const v1::ReadManifestRequest& request) {
     return lower.has_value() && lower->worker == request.worker() && lower->file == request.file();
   };
   cache_.Forget(is_part);
-  reader_.ForgetLayouts(is_part);
+  if (const std::shared_ptr<BlockReader> reader = reader_()) reader->ForgetLayouts(is_part);
 }
 
 grpc::ServerUnaryReactor* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,

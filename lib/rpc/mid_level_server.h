@@ -1,18 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/time/time.h"
 #include "lib/rpc/answer_memory.h"
 #include "lib/rpc/block_cache.h"
+#include "lib/rpc/reader_source.h"
 #include "lib/rpc/tcp_report.h"
 #include "lib/telemetry/worker_metrics.h"
 
 namespace sluice {
-
-class BlockReader;
 
 // The SruService of a mid-level aggregator, which to the level above is a worker. What that level keeps here, the
 // stripes of a file and its manifest, are files of the level below (see lib/stripe/stripe_name.h), and are read through
@@ -28,9 +28,9 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
-  MidLevelServer(BlockReader& reader, BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports,
+  MidLevelServer(ReaderSource reader, BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports,
                  const Options& options)
-      : reader_(reader),
+      : reader_(std::move(reader)),
         cache_(cache),
         metrics_(metrics),
         reports_(reports),
@@ -51,7 +51,7 @@ class MidLevelServer final : public v1::SruService::CallbackService {
   // what is known here.
   void ForgetFile(const v1::ReadManifestRequest& request);
 
-  BlockReader& reader_;
+  const ReaderSource reader_;
   BlockCache& cache_;
   WorkerMetrics& metrics_;
   TcpReports& reports_;

@@ -18,7 +18,8 @@
 namespace sluice {
 
 // One channel to each worker, in the order of the stripe, and with grants a second one for answers that are held. They
-// connect when they are first used. One a BlockReader or FanOut. Thread-safe after creation.
+// connect when they are first used, and resolve the worker's name anew when a connection is lost. One a BlockReader or
+// FanOut. Thread-safe after creation.
 class WorkerChannels {
  public:
   struct Options {
@@ -27,14 +28,21 @@ class WorkerChannels {
     int max_response_bytes = 64 << 20;                      // a larger message is an error of its call
     // Not used over loopback, which passes no port. None: the kernel's.
     std::optional<ReceiveWindow> receive_window;
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   // InvalidArgument for no worker, too many, or an address that is not host:port or a gRPC target such as unix:PATH.
   static absl::Status Validate(const std::vector<std::string>& addresses);
 
   // For addresses that are valid. No connection is made yet; one that does not resolve shows itself with the first
-  // call. Each worker gets a row in the table.
-  WorkerChannels(const std::vector<std::string>& addresses, WorkerTable& table, const Options& options);
+  // call. Each worker gets a row in the table, which outlives the channels. Channels of `before` to the same addresses
+  // are shared, where the options are the same: a connection that stands is not made anew.
+  WorkerChannels(const std::vector<std::string>& addresses, WorkerTable& table, const Options& options,
+                 const WorkerChannels* before = nullptr);
+  ~WorkerChannels();
+  WorkerChannels(WorkerChannels&&) = default;
+  WorkerChannels& operator=(WorkerChannels&&) = delete;
 
   size_t size() const { return workers_.size(); }
   const std::string& address(size_t worker) const { return workers_[worker].address; }
@@ -44,6 +52,10 @@ class WorkerChannels {
     return held ? *workers_[worker].held.stub : *workers_[worker].open.stub;
   }
 
+  // The channel that a worker is connected over first; null: there is no second one.
+  grpc::Channel& first_channel(size_t worker) const { return workers_[worker].first_used(); }
+  grpc::Channel* second_channel(size_t worker) const { return workers_[worker].second_used(); }
+
   // Connects to all of them, over the channels for held answers if there are any, a few at a time: the handshakes of a
   // thousand workers at once would overflow the very buffer that the schedule protects. Returns the workers that are
   // not connected when the time is over; those are connected when they are first called.
@@ -51,6 +63,10 @@ class WorkerChannels {
 
  private:
   struct Connection {
+    Connection() = default;
+    explicit Connection(std::shared_ptr<grpc::Channel> to);
+    Connection Share() const { return Connection(channel); }
+
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<grpc::GenericStub> stub;
   };
@@ -61,8 +77,13 @@ class WorkerChannels {
     Connection held;  // null unless calls may be
 
     grpc::Channel& first_used() const { return held.channel ? *held.channel : *open.channel; }
+    grpc::Channel* second_used() const { return held.channel ? open.channel.get() : nullptr; }
   };
 
+  Connection MakeConnection(const std::string& address, bool held) const;
+
+  WorkerTable& table_;
+  const Options options_;
   std::vector<Worker> workers_;
 };
 

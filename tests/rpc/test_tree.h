@@ -37,8 +37,8 @@ class TestMidLevel {
     }
     link_ = Link::Create(LinkProfile()).value();
     reader_ = BlockReader::Create(link_, options.reader).value();
-    cache_ = std::make_unique<BlockCache>(*reader_, options.cache_bytes, metrics_);
-    server_ = std::make_unique<MidLevelServer>(*reader_, *cache_, worker_metrics_, reports_, options.server);
+    cache_ = std::make_unique<BlockCache>(SourceOf(*reader_), options.cache_bytes, metrics_);
+    server_ = std::make_unique<MidLevelServer>(SourceOf(*reader_), *cache_, worker_metrics_, reports_, options.server);
     rpc_server_ =
         RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::ZeroDuration()}, {server_.get()}).value();
   }

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/config_metrics.h"
 #include "lib/telemetry/mid_level_metrics.h"
 #include "lib/telemetry/process_metrics.h"
 #include "lib/telemetry/worker_metrics.h"
@@ -31,6 +32,7 @@ class MetricCatalogueTest : public ::testing::Test {
 
   prometheus::Registry aggregator_registry_;
   AggregatorMetrics aggregator_metrics_{aggregator_registry_};
+  ConfigMetrics config_metrics_{aggregator_registry_};
   prometheus::Registry mid_level_registry_;
   MidLevelMetrics mid_level_metrics_{mid_level_registry_};
   prometheus::Registry worker_registry_;
@@ -107,8 +109,9 @@ TEST_F(PromtoolTest, FindsNothingWrongWithAMidLevelAggregator) {
   const AggregatorMetrics aggregator(registry);
   const WorkerMetrics worker(registry);
   const MidLevelMetrics mid_level(registry);
-  EXPECT_EQ(CheckWithPromtool(ScrapeText({&registry, &aggregator, &process_metrics_, &worker_tcp_metrics_}), exit_status),
-            "");
+  EXPECT_EQ(
+      CheckWithPromtool(ScrapeText({&registry, &aggregator, &process_metrics_, &worker_tcp_metrics_}), exit_status),
+      "");
   EXPECT_EQ(exit_status, 0);
 }
 

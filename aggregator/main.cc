@@ -48,6 +48,13 @@ class Aggregator {
     app.add_option_function<bool>(
         "--watch_connections", [this](bool value) { config_.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");
+    AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, where other processes share the link",
+                [this](const auto& value) { config_.mutable_shared_link()->set_socket(value); });
+    AddTextFlag(app, "--shared_link_application", "Name in its metrics. Default sluice-aggregator",
+                [this](const auto& value) { config_.mutable_shared_link()->set_application(value); });
+    app.add_option_function<double>(
+        "--shared_link_weight", [this](double value) { config_.mutable_shared_link()->set_weight(value); },
+        "Shares are in proportion while all want more. Default 1");
     AddServerFlags(app, config_, ready_file_);
     AddLinkProfileFlags(app, *config_.mutable_link());
   }

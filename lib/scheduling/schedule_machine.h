@@ -36,7 +36,9 @@ class ScheduleMachine {
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
+  void SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
   ScheduleState State() const;
+  LinkDemand Demand(TimePoint now) const;
   const LinkSchedule::Options& options() const { return options_; }
 
  private:
@@ -87,6 +89,7 @@ class ScheduleMachine {
 
   int64_t submitted_calls_ = 0;
   int64_t ended_calls_ = 0;
+  int64_t received_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -90,6 +90,8 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
             now.budget_limit_bytes),
       Gauge("sluice_budget_ceiling_bytes", "The budget at which answers were lost last; 0: none is remembered.",
             now.budget_ceiling_bytes),
+      Gauge("sluice_budget_leased", "1: the budget is a lease of a link that several processes share.",
+            static_cast<int>(now.leased)),
       Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
   if (now.connections > 0) {

@@ -30,6 +30,19 @@ absl::Status ParseBudget(const v1::AggregatorConfig& config, Link::BudgetOptions
   return status;
 }
 
+absl::Status ParseSharedLink(const v1::AggregatorConfig& config, Link::Options& options) {
+  if (!config.has_shared_link()) return absl::OkStatus();
+  const v1::SharedLinkConfig& shared = config.shared_link();
+  SharedLink& share = options.share.emplace();
+  share.socket = shared.socket();
+  share.application = shared.application().empty() ? "sluice-aggregator" : shared.application();
+  if (shared.has_weight()) share.weight = shared.weight();
+  if (!options.budget.buffer_known && !options.schedule.budget_bytes.has_value()) {
+    return absl::InvalidArgumentError("shared_link: the budget of the whole link is not known; give link.buffer");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
   if (!config.policy().empty()) {
     absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
@@ -121,6 +134,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   options.link.schedule.profile = *profile;
   status.Update(ParseSchedule(config.schedule(), options.link.schedule));
   status.Update(ParseBudget(config, options.link.budget));
+  status.Update(ParseSharedLink(config, options.link));
   if (status.ok()) status.Update(Link::Validate(options.link));
 
   if (config.has_watch_connections()) options.link.watch_connections = config.watch_connections();

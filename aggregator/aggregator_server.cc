@@ -32,6 +32,11 @@ void LogBudget(int64_t before_bytes, const BudgetStep& step) {
        {"ceiling", step.state.ceiling_bytes}});
 }
 
+void LogShare(const absl::Status& state) {
+  if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
+  Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
+}
+
 AdminServer::Page WorkersPage(Link& link) {
   return {.content_type = "application/json",
           .body = [&link] { return SlowestWorkersJson(link.driver().workers().Summaries()); }};
@@ -43,6 +48,7 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
                                                                           IoThread& io_thread) {
   Link::Options link_options = options.link;
   link_options.budget.on_change = LogBudget;
+  if (link_options.share.has_value()) link_options.share->on_state = LogShare;
   auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
   if (options.link.watch_connections && !(*link)->telemetry_status().ok()) {

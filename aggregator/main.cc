@@ -52,6 +52,7 @@ struct AggregatorFlags {
         "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");
     AddTreeFlags(app);
+    AddSharedLinkFlags(app);
     AddTextFlag(app, "--reload_interval", "How often the config file is looked at for changes; 0: never. Default 2s",
                 [this](const auto& value) { config.set_reload_interval(value); });
     AddServerFlags(app, config, ready_file);
@@ -69,6 +70,16 @@ struct AggregatorFlags {
     AddTextFlag(app, "--mid_level_deadline_reserve",
                 "Of its deadline, for the answer's way up and for a replica. Default 5ms",
                 [this](const auto& value) { config.mutable_mid_level()->set_deadline_reserve(value); });
+  }
+
+  void AddSharedLinkFlags(CLI::App& app) {
+    AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, where other processes share the link",
+                [this](const auto& value) { config.mutable_shared_link()->set_socket(value); });
+    AddTextFlag(app, "--shared_link_application", "Name in its metrics. Default sluice-aggregator",
+                [this](const auto& value) { config.mutable_shared_link()->set_application(value); });
+    app.add_option_function<double>(
+        "--shared_link_weight", [this](double value) { config.mutable_shared_link()->set_weight(value); },
+        "Shares are in proportion while all want more. Default 1");
   }
 
   v1::AggregatorConfig config;

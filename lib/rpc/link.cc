@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/link_driver.h"
 #include "lib/rpc/link_monitor.h"
+#include "lib/rpc/link_share.h"
 #include "lib/rpc/receive_window.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
@@ -33,12 +34,13 @@ constexpr int64_t kFloorFrames = 8;
 constexpr int64_t kUnknownLimitBytes = 4 << 20;
 
 // For a profile that is valid. Fields that are not given go along with those that are.
-BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetOptions& options) {
+BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetOptions& options, bool shared) {
   const LinkProfile& profile = schedule.profile;
   const int64_t buffer = BufferBudgetBytes(profile);
   const int64_t start = schedule.budget_bytes.value_or(options.buffer_known ? buffer : kSafeBudgetBytes);
   const bool bounded = options.floor_bytes.has_value() || options.limit_bytes.has_value();
-  const bool fixed = schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
+  const bool fixed =
+      shared || schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
   bounds.limit_bytes =
       options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
@@ -49,6 +51,10 @@ BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetO
   const int64_t start_within = std::min(std::max(start, bounds.floor_bytes), bounds.limit_bytes);
   bounds.start_bytes = bounds.reference_bytes = start_within;
   return bounds;
+}
+
+BudgetBounds BoundsOf(const Link::Options& options) {
+  return BoundsOf(options.schedule, options.budget, options.share.has_value());
 }
 
 // 0: not bounded.
@@ -62,7 +68,7 @@ int64_t WindowOf(const Link::Options& options) {
 
 // What follows from options that are valid: those that were not given, and the bounds of the budget.
 BudgetBounds FillIn(Link::Options& options) {
-  const BudgetBounds bounds = BoundsOf(options.schedule, options.budget);
+  const BudgetBounds bounds = BoundsOf(options);
   if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
   options.receive_window_bytes = WindowOf(options);
   if (options.receive_window_bytes > 0 && !options.schedule.max_in_flight_per_call_bytes.has_value()) {
@@ -90,9 +96,10 @@ absl::Status Link::Validate(const Options& options) {
   }
   // Checks the profile, which the bounds are made from.
   if (absl::Status valid = LinkSchedule::Create(options.schedule).status(); !valid.ok()) return valid;
-  if (absl::Status valid = BoundsOf(options.schedule, options.budget).Validate(); !valid.ok()) {
+  if (absl::Status valid = BoundsOf(options).Validate(); !valid.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
   }
+  if (absl::Status valid = LinkShare::Validate(options); !valid.ok()) return valid;
   return CheckReceiveWindow(options.receive_window_bytes.value_or(0));
 }
 
@@ -111,19 +118,23 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
       metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
       driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)),
       monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.watch_connections, options_.budget.on_change)) {
+  if (options_.share.has_value()) share_ = std::make_unique<LinkShare>(*driver_, *options_.share, bounds.start_bytes);
   metrics_->SetGaugeSource([this] {
     AggregatorGauges gauges = driver_->Gauges();
     monitor_->FillGauges(gauges);
+    gauges.leased = share_ && share_->leased();
     return gauges;
   });
 }
 
-// The gauges look at the driver, so it is the first to be forgotten and the first to go.
+// The gauges look at the driver, so they are the first to be forgotten. Calls that wait need leases to end.
 Link::~Link() {
   metrics_->SetGaugeSource(nullptr);
+  driver_->AwaitIdle();
 }
 
 absl::Status Link::SetBudget(int64_t budget_bytes) {
+  if (share_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
   return monitor_->FixBudget(budget_bytes);
 }
 
@@ -135,6 +146,7 @@ absl::Status Link::Reconfigure(Options options) {
     if (!options.registry) options.registry = registry_;
     absl::Status same = CheckSame("completion_threads", options.completion_threads == options_.completion_threads);
     same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
+    same.Update(CheckSame("share", options.share.has_value() == options_.share.has_value()));
     same.Update(CheckSame("registry", options.registry == registry_));
     if (!same.ok()) return same;
   }
@@ -144,7 +156,7 @@ absl::Status Link::Reconfigure(Options options) {
     absl::MutexLock lock(&mutex_);
     options_ = std::move(options);
   }
-  monitor_->Reconfigure(bounds);
+  if (!share_) monitor_->Reconfigure(bounds);  // the budget of a link that is shared is a lease
   return absl::OkStatus();
 }
 

@@ -42,17 +42,19 @@ LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int co
 }
 
 LinkDriver::~LinkDriver() {
-  {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &LinkDriver::Idle));
-  }
+  AwaitIdle();
   // The timer's thread ends first, so that nothing adds work to a completion queue that has shut down.
   io_thread_.Stop();
   queue_.Shutdown();
   for (std::thread& poller : pollers_) poller.join();
 }
 
-bool LinkDriver::Idle() const {
+void LinkDriver::AwaitIdle() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &LinkDriver::IsIdle));
+}
+
+bool LinkDriver::IsIdle() const {
   const ScheduleState state = schedule_.State();
   return state.submitted_calls == state.ended_calls;
 }
@@ -64,7 +66,9 @@ absl::Status LinkDriver::Drive(Event event) {
   bool rearm = false;
   {
     absl::MutexLock lock(&mutex_);
-    status = event(schedule_, Now(), actions);
+    const TimePoint now = Now();
+    status = event(schedule_, now, actions);
+    if (demand_watcher_) demand_watcher_(schedule_.Demand(now));
     for (const Action& action : actions) {
       if (action.kind == Action::Kind::kGrant || action.kind == Action::Kind::kAbort) {
         held.push_back(CallOf(action).Hold());
@@ -141,6 +145,22 @@ absl::Status LinkDriver::Reconfigure(const LinkSchedule::Options& options) {
   return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     return schedule.Reconfigure(now, options, actions);
   });
+}
+
+absl::Status LinkDriver::SetLease(const BudgetLease& lease) {
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.SetLease(now, lease, actions);
+  });
+}
+
+LinkDemand LinkDriver::Demand() const {
+  absl::MutexLock lock(&mutex_);
+  return schedule_.Demand(Now());
+}
+
+void LinkDriver::SetDemandWatcher(std::function<void(const LinkDemand&)> watcher) {
+  absl::MutexLock lock(&mutex_);
+  demand_watcher_ = std::move(watcher);
 }
 
 LinkSchedule::Options LinkDriver::options() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -61,6 +62,13 @@ class LinkDriver {
   void CancelCall(CallId call);
   absl::Status SetBudget(int64_t budget_bytes);
   absl::Status Reconfigure(const LinkSchedule::Options& options);
+  absl::Status SetLease(const BudgetLease& lease);
+
+  LinkDemand Demand() const;
+  // Called after every event, under the lock, so it must be quick and not call back. Null: nobody is; when it returns,
+  // the one before has been called for the last time.
+  void SetDemandWatcher(std::function<void(const LinkDemand&)> watcher);
+  void AwaitIdle();  // until every call has ended
 
   ScheduleState State() const;
   AggregatorGauges Gauges() const;  // the plan is that of the block that was submitted last
@@ -81,7 +89,7 @@ class LinkDriver {
   void ArmTimer();
   void OnTimer();
   void PollCompletions();
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Discipline discipline_;
   AggregatorMetrics& metrics_;
@@ -91,6 +99,7 @@ class LinkDriver {
   LinkSchedule schedule_ ABSL_GUARDED_BY(mutex_);
   int64_t last_block_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_block_response_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of its largest response
+  std::function<void(const LinkDemand&)> demand_watcher_ ABSL_GUARDED_BY(mutex_);
   TimePoint armed_for_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
 
   IoThread io_thread_;

@@ -53,7 +53,7 @@ ReaderCore::~ReaderCore() {
 }
 
 int64_t ReaderCore::RangeBytesFor(int64_t sru_bytes) {
-  return RangeBytes(link().options(), link().State().budget_bytes, sru_bytes);
+  return RangeBytes(link().options(), link().State().plan_bytes, sru_bytes);
 }
 
 std::shared_ptr<const StripeLayout> ReaderCore::FindLayout(const std::string& file) const {

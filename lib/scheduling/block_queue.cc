@@ -5,15 +5,18 @@
 
 namespace sluice {
 
-QueuedBlock& BlockQueue::Add(TimePoint deadline) {
+QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline) {
   QueuedBlock& block = blocks_[++last_id_];
   block.id = last_id_;
+  block.since = now;
+  by_age_.push_back(block);
   block.deadline = deadline;
   return block;
 }
 
 void BlockQueue::Remove(QueuedBlock& block) {
   assert(block.ended());
+  by_age_.erase(by_age_.iterator_to(block));
   blocks_.erase(block.id);
 }
 

@@ -17,12 +17,15 @@ namespace sluice {
 
 struct DeadlineTag;
 struct GrantTag;
+struct AgeTag;
 using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<DeadlineTag>>;
 using GrantHook = boost::intrusive::set_base_hook<boost::intrusive::tag<GrantTag>>;
+using AgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgeTag>>;
 
 // One block that has not ended, and its calls by phase. Not called Block: that is what readers get, in block_reader.h.
-struct QueuedBlock : ListHook, DeadlineHook, GrantHook {
+struct QueuedBlock : ListHook, DeadlineHook, GrantHook, AgeHook {
   BlockId id = 0;
+  TimePoint since;  // its submission
   TimePoint deadline;
   CallList waiting;    // in the order in which they leave
   CallList sent;       // grants: not ready yet
@@ -42,7 +45,7 @@ struct QueuedBlock : ListHook, DeadlineHook, GrantHook {
 // thread-safe. Addresses hold until Remove.
 class BlockQueue {
  public:
-  QueuedBlock& Add(TimePoint deadline);
+  QueuedBlock& Add(TimePoint now, TimePoint deadline);
   void Remove(QueuedBlock& block);  // has ended
   QueuedBlock* Find(BlockId id);    // null when the block has ended
 
@@ -57,6 +60,10 @@ class BlockQueue {
   QueuedBlock* first_ready() { return ready_.empty() ? nullptr : &*ready_.begin(); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
   const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
+
+  const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
+  const QueuedBlock* first_waiting() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
+  const QueuedBlock* first_ready() const { return ready_.empty() ? nullptr : &*ready_.begin(); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
@@ -79,8 +86,13 @@ class BlockQueue {
   std::array<int64_t, Call::kPhases> calls_{};
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
+  boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<AgeHook>, boost::intrusive::constant_time_size<false>>
+      by_age_;
+
   // Linked here is what can leave, be granted, or expire: blocks with waiting, ready, and any ungranted calls.
-  boost::intrusive::list<QueuedBlock, boost::intrusive::constant_time_size<false>> waiting_;
+  boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<ListHook>,
+                         boost::intrusive::constant_time_size<false>>
+      waiting_;
   boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<GrantHook>, boost::intrusive::key_of_value<IdKey>,
                         boost::intrusive::constant_time_size<false>>
       ready_;

@@ -19,6 +19,8 @@ class Budget {
   // Beside what is in flight.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
   bool idle() const { return in_flight_bytes_ == 0; }
+  // Where nothing else is in flight.
+  bool HasRoomAlone(int64_t bytes) const { return idle() && (may_exceed_ || HasRoom(bytes)); }
 
   // Above the budget: nothing has room until that has drained.
   void Charge(int64_t cost_bytes) { in_flight_bytes_ += cost_bytes; }
@@ -31,7 +33,13 @@ class Budget {
 
   void Set(int64_t bytes);  // charged more than the new budget: only drains
   void SetProfile(const LinkProfile& profile);
+  void Lend(const BudgetLease& lease);
+  void EndLease(TimePoint now);  // where its time has come
   int64_t bytes() const { return bytes_; }
+  int64_t bytes_at(TimePoint now) const { return now < until_ ? bytes_ : 0; }
+  int64_t link_bytes() const { return link_bytes_; }
+  int64_t share_bytes() const { return share_bytes_; }
+  int64_t plan_bytes() const;
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
 
  private:
@@ -42,6 +50,10 @@ class Budget {
 
   const bool limited_;  // false: unscheduled
   int64_t bytes_;
+  int64_t link_bytes_;   // that `bytes_` is a part of
+  int64_t share_bytes_;  // as BudgetLease, like the next two
+  bool may_exceed_ = true;
+  TimePoint until_ = TimePoint::max();
   std::chrono::nanoseconds drain_time_;
   int64_t in_flight_bytes_ = 0;  // draining_ included
   // In the order of the aborts. By time, too, since every one drains for as long; after a change of the profile one may

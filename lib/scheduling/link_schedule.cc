@@ -27,6 +27,16 @@ absl::Status CheckOptions(const LinkSchedule::Options& options) {
   return status;
 }
 
+absl::Status CheckLease(const BudgetLease& lease) {
+  if (absl::Status status = CheckAtLeastOne("link_bytes", lease.link_bytes); !status.ok()) return status;
+  for (const auto& [field, bytes] : {std::pair("bytes", lease.bytes), std::pair("share_bytes", lease.share_bytes)}) {
+    if (bytes >= 0 && bytes <= lease.link_bytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", bytes, " is outside of 0 to link_bytes: ", lease.link_bytes));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LinkSchedule> LinkSchedule::Create(const Options& options) {
@@ -98,6 +108,16 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const Options& options, st
   }
   machine_->Reconfigure(now, options, actions);
   return absl::OkStatus();
+}
+
+absl::Status LinkSchedule::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
+  if (absl::Status status = CheckLease(lease); !status.ok()) return status;
+  machine_->SetLease(now, lease, actions);
+  return absl::OkStatus();
+}
+
+LinkDemand LinkSchedule::Demand(TimePoint now) const {
+  return machine_->Demand(now);
 }
 
 ScheduleState LinkSchedule::State() const {

@@ -46,7 +46,7 @@ absl::StatusOr<BlockId> ScheduleMachine::Submit(TimePoint now, absl::Span<const 
                                                 std::vector<Action>& actions) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = blocks_.Add(deadline);
+  QueuedBlock& block = blocks_.Add(now_, deadline);
   const BlockId id = block.id;
   if (batched_) {
     QueueInBatches(block, calls);
@@ -87,7 +87,7 @@ absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallReque
   }
   Enter(now, actions);
   if (batched_) {
-    const BatchPlan plan = PlanBatches(options_, budget_.bytes(), request.response_bytes, 1);
+    const BatchPlan plan = PlanBatches(options_, budget_.share_bytes(), request.response_bytes, 1);
     block->slot = std::max(block->slot, plan.slot);
   }
   const CallId call = Queue(*block, request, batched_);
@@ -113,9 +113,11 @@ void ScheduleMachine::OnProgress(TimePoint now, CallId id, int64_t remaining_byt
   Call* const call = calls_.Find(id);
   if (call != nullptr && call->phase == Phase::kInFlight && !call->aborted) {
     Uncharge(*call, CallEnd::kArrived);
+    const int64_t expected_bytes = call->answer_bytes;
     SetSize(*call, remaining_bytes);
+    received_bytes_ += std::max<int64_t>(expected_bytes - call->answer_bytes, 0);
     Charge(*call);
-    if (granting_) stall_timers_.Start(*call, now_, budget_.bytes());
+    if (granting_) stall_timers_.Start(*call, now_, budget_.link_bytes());
   }
   Admit(actions);
 }
@@ -182,21 +184,16 @@ void ScheduleMachine::Reconfigure(TimePoint now, const LinkSchedule::Options& op
   Admit(actions);
 }
 
-ScheduleState ScheduleMachine::State() const {
-  return {.budget_bytes = budget_.bytes(),
-          .in_flight_bytes = budget_.in_flight_bytes(),
-          .in_flight_calls = blocks_.calls(Phase::kInFlight),
-          .ungranted_calls = sent_.size() + blocks_.calls(Phase::kReady),
-          .straggling_calls = sent_.stragglers(),
-          .grant_window = granting_ ? window_.Requests(budget_.bytes()) : 0,
-          .waiting_calls = waiting_calls(),
-          .blocks = blocks_.size(),
-          .submitted_calls = submitted_calls_,
-          .ended_calls = ended_calls_};
+void ScheduleMachine::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
+  Enter(now, actions);
+  budget_.Lend(lease);
+  budget_.EndLease(now_);
+  Admit(actions);
 }
 
 void ScheduleMachine::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
+  budget_.EndLease(now_);
   budget_.Drain(now_);
   // An answer that was granted and lost waits for a retransmission timeout, with nothing on the link meanwhile.
   while (Call* const call = stall_timers_.FirstStalled(now_)) {
@@ -227,7 +224,8 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
 bool ScheduleMachine::MayLeave(QueuedBlock& block) {
   if (granting_) return MayGoGranted(block.waiting.front()) || MayAsk();
   if (batched_ && !slots_.MayLeave(block, now_)) return false;
-  return budget_.HasRoom(block.waiting.front().cost_bytes) || budget_.idle();
+  const int64_t cost_bytes = block.waiting.front().cost_bytes;
+  return budget_.HasRoom(cost_bytes) || budget_.HasRoomAlone(cost_bytes);
 }
 
 // A grant costs a round trip and a packet, and is for choosing among more than the link can take.
@@ -239,7 +237,7 @@ bool ScheduleMachine::MayGoGranted(const Call& call) const {
 bool ScheduleMachine::MayAsk() const {
   const int64_t young_calls = sent_.size() - sent_.stragglers();
   // Nothing else would let it go but a straggler, however small the budget is.
-  if (young_calls == 0 && budget_.idle()) return true;
+  if (young_calls == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1));
   const int64_t ready_calls = blocks_.calls(Phase::kReady);
   const bool first = ready_calls == 0 && budget_.idle();
   const int64_t window = first ? window_.FirstRequests(budget_.bytes()) : window_.Requests(budget_.bytes());
@@ -254,10 +252,10 @@ void ScheduleMachine::Grant(std::vector<Action>& actions) {
   const int64_t reserve_bytes = window_.HeaderBytes(std::max(full_window, sent_.size()));
   for (QueuedBlock* block = blocks_.first_ready(); block != nullptr; block = blocks_.first_ready()) {
     Call& call = block->ready.front();
-    if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.idle()) return;
+    if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.HasRoomAlone(call.cost_bytes)) return;
     blocks_.Move(call, Phase::kInFlight);
     Charge(call);
-    stall_timers_.Start(call, now_, budget_.bytes());
+    stall_timers_.Start(call, now_, budget_.link_bytes());
     actions.push_back({Action::Kind::kGrant, call.id, call.tag});
   }
 }
@@ -285,7 +283,7 @@ CallId ScheduleMachine::Queue(QueuedBlock& block, const CallRequest& request, bo
 void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
   const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
   const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
-  const BatchPlan plan = PlanBatches(options_, budget_.bytes(), largest, static_cast<int64_t>(calls.size()));
+  const BatchPlan plan = PlanBatches(options_, budget_.share_bytes(), largest, static_cast<int64_t>(calls.size()));
   block.slot = plan.slot;
   const auto batches = static_cast<size_t>(plan.batches);
   for (size_t batch = 0; batch < batches; ++batch) {
@@ -347,6 +345,7 @@ void ScheduleMachine::EndOut(Call& call, CallEnd end) {
   QueuedBlock& block = *call.block;
   if (call.phase == Phase::kSent) ChargeHeaders(call);
   Uncharge(call, end);
+  if (end == CallEnd::kArrived) received_bytes_ += call.answer_bytes;
   blocks_.Take(call);
   End(call);
   RemoveIfEnded(block);

@@ -37,7 +37,9 @@ class ScheduleMachine {
   TimePoint NextTimer() const;
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
   void Reconfigure(TimePoint now, const LinkSchedule::Options& options, std::vector<Action>& actions);
+  void SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
   ScheduleState State() const;
+  LinkDemand Demand(TimePoint now) const;
   const LinkSchedule::Options& options() const { return options_; }
 
  private:
@@ -88,6 +90,7 @@ class ScheduleMachine {
 
   int64_t submitted_calls_ = 0;
   int64_t ended_calls_ = 0;
+  int64_t received_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -45,6 +45,7 @@ struct AggregatorGauges {
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
   int64_t budget_ceiling_bytes = 0;  // 0: none is remembered
+  bool leased = false;               // the budget is a lease of a link that is shared
 
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;

@@ -29,8 +29,10 @@ TestCluster::TestCluster(Options options) : options_(std::move(options)), source
   for (int i = 0; i < listed; ++i) {
     options_.reader.workers.push_back(workers_[static_cast<size_t>(i) % workers_.size()]->address());
   }
-  auto link = Link::Create(
-      {.schedule = options_.schedule, .completion_threads = options_.completion_threads, .budget = options_.budget});
+  auto link = Link::Create({.schedule = options_.schedule,
+                            .completion_threads = options_.completion_threads,
+                            .budget = options_.budget,
+                            .share = options_.share});
   EXPECT_TRUE(link.ok()) << link.status();
   link_ = *std::move(link);
   MakeReader();

@@ -38,6 +38,7 @@ class TestCluster {
     uint32_t replicas = 1;
     LinkSchedule::Options schedule;
     Link::BudgetOptions budget;
+    std::optional<SharedLink> share;
     int completion_threads = 1;
     BlockReader::Options reader;  // its workers are filled in
   };

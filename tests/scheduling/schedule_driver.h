@@ -100,6 +100,13 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  Words SetLease(TimePoint now, const BudgetLease& lease) {
+    std::vector<Action> actions;
+    const absl::Status status = schedule_.SetLease(now, lease, actions);
+    EXPECT_TRUE(status.ok()) << status;
+    return InWords(actions);
+  }
+
   BlockId last_block() const { return last_block_; }
   CallId call(uint64_t tag) const { return calls_.at(tag); }
   TimePoint next_timer() const { return schedule_.NextTimer(); }

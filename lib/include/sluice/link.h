@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "sluice/budget_control.h"
@@ -22,7 +23,20 @@ namespace sluice {
 class AggregatorMetrics;
 class LinkDriver;
 class LinkMonitor;
+class LinkShare;
 struct ReceiveWindow;
+
+// The budget of a link that several processes of a host share is leased from sluice-link. See docs/sharing.md.
+struct SharedLink {
+  std::string socket;       // path of the daemon's Unix socket
+  std::string application;  // name in the daemon's metrics: 1 to 64 of [A-Za-z0-9._-]
+  double weight = 1;        // 0.001 to 1000; shares are in proportion while all want more
+  // That may be in flight as long as no daemon was ever there; at least 1. Default: an eighth of the budget.
+  std::optional<int64_t> start_bytes;
+  // Called after each change, on a thread of the link; for logs. OK: a lease is in force. Otherwise why none is, and
+  // the link goes by its safe share. May be null.
+  std::function<void(const absl::Status&)> on_state;
+};
 
 // One bottleneck link as this process uses it: the schedule, the threads that drive it, and its metrics. Create one for
 // each link and share it among everything that reads over that link; two of them on one link would each fill the
@@ -54,6 +68,9 @@ class Link {
     // doubled.
     std::optional<int64_t> receive_window_bytes;
     BudgetOptions budget;
+    // Then the budget of the schedule (its default: the buffer of the profile) is that of the whole link, of which this
+    // process gets leases; it does not adapt. Not where unscheduled.
+    std::optional<SharedLink> share;
     // Look at the TCP connections to workers while calls are out, to infer losses. Without it nothing is inferred, and
     // the budget stays.
     bool watch_connections = true;
@@ -74,7 +91,7 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   // Bytes that may be in flight from now on, at least 1; from then on it is fixed. A smaller budget takes nothing back;
-  // it only drains.
+  // it only drains. FailedPrecondition where the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
   // The link is another one from now on, or is to be used in another way, while calls go on: its profile, the queue,
@@ -108,6 +125,7 @@ class Link {
   std::unique_ptr<AggregatorMetrics> metrics_;
   std::unique_ptr<LinkDriver> driver_;
   std::unique_ptr<LinkMonitor> monitor_;
+  std::unique_ptr<LinkShare> share_;  // null: the budget is our own
 };
 
 }  // namespace sluice

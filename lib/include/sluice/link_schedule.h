@@ -74,9 +74,33 @@ struct Action {
 // budget).
 enum class CallEnd { kArrived, kAborted };
 
+// A part of the link's budget, lent by whoever divides it among several processes. See docs/sharing.md.
+struct BudgetLease {
+  int64_t bytes = 0;                   // that may be in flight, 0 or more; 0: nothing leaves
+  TimePoint until = TimePoint::max();  // from then on 0
+  int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
+  // What may be expected in the long run, while `bytes` comes and goes: what answers are planned for. 0 to link_bytes.
+  int64_t share_bytes = 0;
+  // An answer larger than `bytes` goes alone, as with a budget. Otherwise it waits for a larger lease: what others hold
+  // is in flight, too.
+  bool may_exceed = false;
+};
+
+// What the schedule wants of the link and what it takes of it at one moment.
+struct LinkDemand {
+  int64_t limit_bytes = 0;      // that may be in flight now
+  int64_t demand_bytes = 0;     // what all calls that have not ended cost together
+  int64_t in_flight_bytes = 0;  // what may be in the network, headers included that may come at any moment
+  int64_t need_bytes = 0;       // what the call costs that is the next to come; 0: none waits
+  int64_t received_bytes = 0;   // of answers that came, since the start, in units of the budget
+  BlockId oldest_block = 0;     // of those that have not ended; 0: there is none
+  TimePoint oldest_since;       // when it was submitted
+};
+
 // What the schedule holds at one moment; submitted = waiting + ungranted + in_flight + ended.
 struct ScheduleState {
   int64_t budget_bytes = 0;      // the largest int64_t for unscheduled
+  int64_t plan_bytes = 0;        // three answers should fit this; the budget, where no lease says something else
   int64_t in_flight_bytes = 0;   // in units of the budget, aborted calls that still drain included
   int64_t in_flight_calls = 0;   // granted, where there are grants
   int64_t ungranted_calls = 0;   // grants: sent, and ready or not
@@ -165,12 +189,15 @@ class LinkSchedule {
   // their slots. Unscheduled takes note of nothing.
   absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
 
+  // The same for a part of the budget that is lent. InvalidArgument for a field out of bounds.
+  absl::Status SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
   // The link has another profile, or calls other bounds; budget_bytes changes nothing, SetBudget does. Calls that are
   // queued or out keep the cost that they have. InvalidArgument as Create, and for another discipline or stall_timeout;
   // then nothing has changed.
   absl::Status Reconfigure(TimePoint now, const Options& options, std::vector<Action>& actions);
 
   ScheduleState State() const;
+  LinkDemand Demand(TimePoint now) const;
   const Options& options() const;
 
  private:

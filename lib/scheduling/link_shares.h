@@ -1,0 +1,177 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "sluice/link_schedule.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// How the budget of a link is divided. The names are those of flags and configs.
+//   weighted  in proportion to weights, among those that want it
+//   fifo      one block of one client at a time, in the order of asking: what the source paper proposes
+enum class SharingMode { kWeighted, kFifo };
+std::string_view SharingModeName(SharingMode mode);
+absl::StatusOr<SharingMode> ParseSharingMode(std::string_view name);
+
+// What a client says of itself. Sizes as in LinkDemand.
+struct ShareReport {
+  uint64_t acknowledged = 0;  // the newest lease that it goes by; 0: none
+  int64_t limit_bytes = 0;    // what it lets itself have in flight
+  int64_t demand_bytes = 0;   // 0: it is idle
+  int64_t in_flight_bytes = 0;
+  int64_t need_bytes = 0;
+  int64_t received_bytes = 0;
+  uint64_t oldest_block = 0;
+  std::chrono::nanoseconds oldest_block_age{0};
+};
+
+// What a client is told. It may have `bytes` in flight until `lease_time` after it sent the report that came last.
+struct ShareLease {
+  uint64_t client = 0;
+  uint64_t id = 0;  // grows by one with each change; the same one again only prolongs it
+  int64_t bytes = 0;
+  int64_t share_bytes = 0;  // what its weight gives it while those are busy that are now
+  int64_t safe_bytes = 0;   // what it may have when nobody divides the link any more
+};
+
+// Divides the budget of one link among its clients: a state machine like LinkSchedule, events with their time in,
+// leases out. One a link; not thread-safe; no clock.
+//
+// What always holds: a lease grows only by what is free. What is not free is, of each client, the largest of its lease,
+// those before it that it may still go by, what it says it may have and has in flight; and what may still be on the way
+// to clients that are gone, for `drain_time`. So all that is in flight fits the budget, however late messages are.
+//
+// A lease is 0 or at least what the client's next call costs, since a call that does not fit is not sent. Where not all
+// of those fit, clients take turns. What came is counted against weights, and shares are corrected by it: leases are
+// quantised by the size of answers, what comes is what counts. See docs/sharing.md.
+class LinkShares {
+ public:
+  using ClientId = uint64_t;  // the owner's; never reused
+
+  struct Options {
+    int64_t budget_bytes = 0;  // at least 1
+    SharingMode mode = SharingMode::kWeighted;
+    int64_t frame_bytes = 1514;  // a lease that would change by less stays as it is; at least 1
+    std::chrono::nanoseconds lease_time = std::chrono::milliseconds(250);   // above 0
+    std::chrono::nanoseconds drain_time = std::chrono::milliseconds(5);     // at least 0
+    std::chrono::nanoseconds start_grace = std::chrono::milliseconds(300);  // at least 0
+  };
+  static absl::Status Validate(const Options& options);  // InvalidArgument with the field, its value and its bound
+
+  // Clients of the one who divided the link before go by the safe shares that they had from him. Until all have come
+  // back, for `start_grace`, nothing is divided, and they keep those.
+  LinkShares(const Options& options, TimePoint now);
+
+  // Leases that follow are appended. Unknown clients are ignored. A `now` before that of the last event counts as that.
+  void Join(TimePoint now, ClientId client, double weight);  // it gets a lease when it reports
+  void Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases);
+  void Report(TimePoint now, ClientId client, const ShareReport& report, std::vector<ShareLease>& leases);
+  void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases);  // at least 1
+  void OnTimer(TimePoint now, std::vector<ShareLease>& leases);
+  TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
+
+  const Options& options() const { return options_; }
+  int64_t draining_bytes() const;  // of clients that are gone
+  int64_t entitled_bytes() const;  // all that is not free, those included
+
+  struct ClientState {
+    bool expired = false;
+    int64_t lease_bytes = 0;
+    int64_t share_bytes = 0;
+    ShareReport report;  // the last one
+    int64_t lease_changes = 0;
+    int64_t expirations = 0;
+  };
+  ClientState State(ClientId client) const;  // all zeros for one that is not known
+
+ private:
+  struct Promise {
+    uint64_t id;
+    int64_t bytes;
+    int64_t safe_bytes;
+  };
+  struct Client {
+    ClientId id = 0;
+    double weight = 1;
+    bool alive = false;  // has reported, and not too long ago
+    ShareReport report;
+    TimePoint expires_at;
+    TimePoint asked_at;           // fifo: when its oldest block was submitted
+    int64_t last_need_bytes = 0;  // of its last call that waited
+
+    // What it was told, and what of that it may still go by.
+    uint64_t lease_id = 0;
+    int64_t lease_bytes = 0;
+    int64_t safe_bytes = 0;
+    int64_t acknowledged_safe_bytes = 0;
+    std::vector<Promise> unacknowledged;
+    TimePoint told_at;
+    bool told = false;     // ever
+    bool changed = false;  // and not told yet
+
+    // What it should have.
+    int64_t share_bytes = 0;
+    int64_t floor_bytes = 0;
+    int64_t target_bytes = 0;
+    double credit_bytes = 0;  // what it is behind the others; negative: ahead of them
+
+    // Its turn.
+    bool in_turn = false;
+    int64_t turn_bytes = 0;  // that came in it
+    uint64_t turn_block = 0;
+
+    int64_t lease_changes = 0;
+    int64_t expirations = 0;
+
+    bool hungry() const { return alive && report.demand_bytes > 0; }
+    int64_t EntitledBytes() const;
+    int64_t EntitledSafeBytes() const;
+  };
+  struct Draining {
+    TimePoint until;
+    int64_t bytes;
+  };
+
+  // What is remembered of who is behind, in budgets: some tens of milliseconds of the link.
+  static constexpr double kCreditBudgets = 8;
+
+  void Enter(TimePoint now);
+  void Expire(Client& client);
+  void Drain(const Client& client);
+  void Acknowledge(Client& client, uint64_t id);
+  void Account(Client& from, int64_t received_bytes);
+  bool InGrace() const { return now_ < started_at_ + options_.start_grace; }
+
+  void Divide(std::vector<ShareLease>& leases);
+  void SetShares();
+  std::vector<Client*> HungryInOrder();
+  std::vector<Client*> TakeTurns(const std::vector<Client*>& hungry);
+  void SetTargets(const std::vector<Client*>& served);
+  void Spread(int64_t bytes, const std::vector<Client*>& clients);
+  bool HasTurn(const Client& client) const;
+  double EffectiveWeight(const Client& client) const;
+
+  void Shrink(const std::vector<Client*>& served);
+  void Grow(const std::vector<Client*>& served);
+  bool GrowOne(Client& client, int64_t& free_bytes);
+  void SetSafeShares();
+  bool WorthTelling(int64_t before_bytes, int64_t bytes) const;
+  static void Change(Client& client, int64_t lease_bytes, int64_t safe_bytes);
+  void Tell(Client& client, std::vector<ShareLease>& leases);
+
+  Options options_;
+  const TimePoint started_at_;
+  TimePoint now_;
+  std::map<ClientId, Client> clients_;
+  std::deque<Draining> draining_;  // by time
+};
+
+}  // namespace sluice

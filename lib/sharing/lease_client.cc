@@ -1,0 +1,308 @@
+#include "lib/sharing/lease_client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "sluice/v1/link_sharing.pb.h"
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "lib/sharing/link_hello.h"
+#include "lib/sharing/packet_socket.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// What is not urgent is as old as that when it is heard of.
+constexpr nanoseconds kBusyPeriod = milliseconds(2);
+// Changes that come faster than that are told together.
+constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
+// Until a lease says how long it lasts.
+constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
+constexpr int kProlongShare = 4;
+
+constexpr nanoseconds kFirstBackoff = milliseconds(10);
+constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
+constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
+
+}  // namespace
+
+bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) {
+  const bool turned = (reported.demand_bytes > 0) != (now.demand_bytes > 0);
+  const bool drained = reported.in_flight_bytes > now.limit_bytes && now.in_flight_bytes <= now.limit_bytes;
+  const bool lacks = now.need_bytes > now.limit_bytes && now.need_bytes != reported.need_bytes;
+  return turned || drained || lacks || (by_block && reported.oldest_block != now.oldest_block);
+}
+
+absl::Status LeaseClient::Validate(const std::string& socket, const std::string& application, double weight) {
+  absl::Status status = CheckSocketPath("socket", socket);
+  status.Update(CheckApplication(application));
+  status.Update(CheckWeight(weight));
+  return status;
+}
+
+// The connection and what follows from it. On the IO thread only, but for OnDemand and leased.
+class LeaseClient::Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(boost::asio::io_context& context, Options options)
+      : context_(context),
+        options_(std::move(options)),
+        socket_(context),
+        timer_(context),
+        link_bytes_(options_.link_bytes),
+        safe_bytes_(options_.start_bytes) {
+    options_.apply({.bytes = 0, .link_bytes = link_bytes_, .share_bytes = safe_bytes_});
+  }
+
+  void OnDemand(const LinkDemand& demand) {
+    absl::MutexLock lock(&mutex_);
+    if (poked_ || (reported_.has_value() && !IsUrgent(*reported_, demand, by_block_))) return;
+    poked_ = true;
+    boost::asio::post(context_, [self = shared_from_this()] { self->OnPoke(); });
+  }
+
+  bool leased() const { return leased_; }
+
+  // Does what is due.
+  void Tick() {
+    if (closed_) return;
+    const TimePoint now = Now();
+    if (!socket_.is_open() && now >= connect_at_) Connect(now);
+    if (now >= fall_back_at_) FallBack();
+    if (socket_.is_open() && now >= report_at_) Report(now);
+    timer_.expires_at(std::min(fall_back_at_, socket_.is_open() ? report_at_ : connect_at_));
+    timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error) self->Tick();
+    });
+  }
+
+  void Close() {
+    closed_ = true;
+    CloseSocket();
+    timer_.cancel();
+  }
+
+ private:
+  static TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+  void OnPoke() {
+    report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + kLeastPeriod));
+    Tick();
+  }
+
+  void Connect(TimePoint now) {
+    const absl::StatusOr<int> fd = ConnectPacketSocket(options_.socket);
+    if (!fd.ok()) {
+      // Nobody divides the link, and nobody has.
+      if (!fell_back_ && !was_leased_) fall_back_at_ = now;
+      return ConnectLater(now, fd.status());
+    }
+    socket_.assign(*fd);
+    v1::ToLinkDaemon message;
+    message.mutable_hello()->set_application(options_.application);
+    message.mutable_hello()->set_weight(options_.weight);
+    // Where that fails, reading tells why.
+    SendPacket(socket_.native_handle(), message).IgnoreError();
+    report_at_ = now;
+    // A daemon that takes connections may still not answer.
+    if (!fell_back_) fall_back_at_ = std::min(fall_back_at_, now + 2 * lease_time_);
+    Read();
+  }
+
+  void ConnectLater(TimePoint now, const absl::Status& why) {
+    connect_at_ = now + backoff_;
+    backoff_ = std::min(2 * backoff_, kLongestBackoff);
+    Announce(why);
+  }
+
+  void Read() {
+    socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [self = shared_from_this()](const boost::system::error_code& error) {
+                         if (!error && self->socket_.is_open()) self->OnReadable();
+                       });
+  }
+
+  void OnReadable() {
+    while (socket_.is_open()) {
+      v1::FromLinkDaemon message;
+      const absl::StatusOr<bool> received = ReceivePacket(socket_.native_handle(), message);
+      if (!received.ok()) {
+        Lose(received.status());
+      } else if (!*received) {
+        break;
+      } else if (message.has_refusal()) {
+        backoff_ = kRefusedBackoff;
+        Lose(absl::PermissionDeniedError(message.refusal().reason()));
+      } else if (message.has_lease()) {
+        OnLease(message.lease());
+      }
+    }
+    if (socket_.is_open()) Read();
+    Tick();
+  }
+
+  void OnLease(const v1::LinkLease& lease) {
+    if (lease.valid_ns() <= 0 || lease.link_bytes() < 1 || lease.bytes() < 0) {
+      return Lose(absl::InvalidArgumentError("a lease of the daemon makes no sense"));
+    }
+    // Counted from our own report, however long the answer lay here: the daemon counts from when it got that.
+    const TimePoint until = TimePoint(nanoseconds(lease.report_sent_ns())) + nanoseconds(lease.valid_ns());
+    const int64_t before_bytes = std::exchange(lease_bytes_, std::min(lease.bytes(), lease.link_bytes()));
+    lease_time_ = nanoseconds(lease.valid_ns());
+    acknowledged_ = lease.id();
+    link_bytes_ = lease.link_bytes();
+    safe_bytes_ = std::clamp<int64_t>(lease.safe_bytes(), 1, link_bytes_);
+    options_.apply({.bytes = lease_bytes_,
+                    .until = until,
+                    .link_bytes = link_bytes_,
+                    .share_bytes = std::clamp<int64_t>(lease.share_bytes(), 0, link_bytes_),
+                    .may_exceed = lease_bytes_ == link_bytes_});
+    {
+      absl::MutexLock lock(&mutex_);
+      by_block_ = lease.by_block();
+    }
+    // Where the daemon hangs, all leases have ended by then.
+    fall_back_at_ = until + lease_time_;
+    fell_back_ = false;
+    was_leased_ = true;
+    backoff_ = kFirstBackoff;
+    // Others wait for what we gave up.
+    if (lease_bytes_ < before_bytes || !leased_) report_at_ = TimePoint::min();
+    leased_ = true;
+    Announce(absl::OkStatus());
+  }
+
+  // Others may go by their leases for a lease time yet. Until then no more than the safe share, and no more than we
+  // had.
+  void Lose(const absl::Status& why) {
+    CloseSocket();
+    const TimePoint now = Now();
+    if (leased_.exchange(false)) {
+      lease_bytes_ = std::min(options_.demand().limit_bytes, safe_bytes_);
+      options_.apply({.bytes = lease_bytes_, .link_bytes = link_bytes_, .share_bytes = safe_bytes_});
+      fall_back_at_ = now + lease_time_;
+    } else if (!was_leased_ && !fell_back_) {
+      fall_back_at_ = now;
+    }
+    acknowledged_ = 0;
+    ConnectLater(now, why);
+  }
+
+  // Nobody divides the link: every process has its safe share, and they fit the budget together. With it a process must
+  // get on, so an answer larger than that goes alone.
+  void FallBack() {
+    fall_back_at_ = TimePoint::max();
+    fell_back_ = true;
+    leased_ = false;
+    lease_bytes_ = safe_bytes_;
+    options_.apply({.bytes = safe_bytes_, .link_bytes = link_bytes_, .share_bytes = safe_bytes_, .may_exceed = true});
+    if (socket_.is_open()) Announce(absl::DeadlineExceededError("the daemon does not answer"));
+  }
+
+  void Report(TimePoint now) {
+    {
+      absl::MutexLock lock(&mutex_);
+      poked_ = false;
+      reported_.reset();  // what happens from here on may be missing in this report
+    }
+    const LinkDemand demand = options_.demand();
+    v1::ToLinkDaemon message;
+    Fill(demand, now, *message.mutable_report());
+    SendPacket(socket_.native_handle(), message).IgnoreError();
+    const bool busy = demand.demand_bytes > 0 || demand.in_flight_bytes > 0;
+    reported_at_ = now;
+    report_at_ = now + (busy ? std::min(kBusyPeriod, lease_time_ / kProlongShare) : lease_time_ / kProlongShare);
+    absl::MutexLock lock(&mutex_);
+    if (!poked_) reported_ = demand;
+  }
+
+  void Fill(const LinkDemand& demand, TimePoint now, v1::LinkReport& report) const {
+    report.set_sent_ns(now.time_since_epoch().count());
+    report.set_acknowledged(acknowledged_);
+    report.set_limit_bytes(demand.limit_bytes);
+    report.set_demand_bytes(demand.demand_bytes);
+    report.set_in_flight_bytes(demand.in_flight_bytes);
+    report.set_need_bytes(demand.need_bytes);
+    report.set_received_bytes(demand.received_bytes);
+    report.set_oldest_block(demand.oldest_block);
+    if (demand.oldest_block != 0) {
+      report.set_oldest_block_age_ns(std::max(now - demand.oldest_since, TimePoint::duration::zero()).count());
+    }
+  }
+
+  void CloseSocket() {
+    boost::system::error_code ignored;
+    if (socket_.is_open()) socket_.close(ignored);
+  }
+
+  void Announce(const absl::Status& state) {
+    if (closed_ || announced_ == state) return;
+    announced_ = state;
+    if (options_.on_state) options_.on_state(state);
+  }
+
+  boost::asio::io_context& context_;
+  const Options options_;
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer timer_;
+  bool closed_ = false;
+  std::optional<absl::Status> announced_;
+
+  // What the last lease said.
+  int64_t link_bytes_;
+  int64_t safe_bytes_;
+  int64_t lease_bytes_ = 0;
+  uint64_t acknowledged_ = 0;
+  nanoseconds lease_time_ = kUsualLeaseTime;
+  std::atomic<bool> leased_ = false;
+  bool was_leased_ = false;
+  bool fell_back_ = false;
+
+  TimePoint connect_at_ = TimePoint::min();
+  nanoseconds backoff_ = kFirstBackoff;
+  TimePoint report_at_ = TimePoint::max();
+  TimePoint reported_at_ = TimePoint();
+  TimePoint fall_back_at_ = TimePoint::max();
+
+  absl::Mutex mutex_;
+  bool poked_ ABSL_GUARDED_BY(mutex_) = false;
+  bool by_block_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<LinkDemand> reported_ ABSL_GUARDED_BY(mutex_);
+};
+
+LeaseClient::LeaseClient(boost::asio::io_context& context, Options options)
+    : context_(context), session_(std::make_shared<Session>(context, std::move(options))) {
+  boost::asio::post(context_, [session = session_] { session->Tick(); });
+}
+
+LeaseClient::~LeaseClient() {
+  absl::Notification closed;
+  boost::asio::post(context_, [this, &closed] {
+    session_->Close();
+    closed.Notify();
+  });
+  closed.WaitForNotification();
+}
+
+void LeaseClient::OnDemand(const LinkDemand& demand) {
+  session_->OnDemand(demand);
+}
+
+bool LeaseClient::leased() const {
+  return session_->leased();
+}
+
+}  // namespace sluice

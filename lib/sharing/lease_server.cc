@@ -1,0 +1,375 @@
+#include "lib/sharing/lease_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <unistd.h>
+
+#include "sluice/v1/link_sharing.pb.h"
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "lib/sharing/link_hello.h"
+#include "lib/sharing/packet_socket.h"
+#include "lib/sharing/sharing_metrics.h"
+#include "lib/telemetry/metric_families.h"
+
+namespace sluice {
+namespace {
+
+using boost::asio::posix::stream_descriptor;
+
+constexpr size_t kMaxConnections = 256;
+constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
+
+TimePoint Now() {
+  return std::chrono::steady_clock::now();
+}
+
+// Another process wrote it: nothing of it may make the sums overflow, or take what nobody has.
+ShareReport Sanitized(const v1::LinkReport& report, int64_t budget_bytes) {
+  const auto within = [](int64_t value, int64_t most) { return std::clamp<int64_t>(value, 0, most); };
+  constexpr int64_t kMost = int64_t{1} << 60;
+  return {.acknowledged = report.acknowledged(),
+          .limit_bytes = within(report.limit_bytes(), budget_bytes),
+          .demand_bytes = within(report.demand_bytes(), kMost),
+          .in_flight_bytes = within(report.in_flight_bytes(), budget_bytes),
+          .need_bytes = within(report.need_bytes(), budget_bytes),
+          .received_bytes = within(report.received_bytes(), kMost),
+          .oldest_block = report.oldest_block(),
+          .oldest_block_age = std::chrono::nanoseconds(within(report.oldest_block_age_ns(), kMost))};
+}
+
+}  // namespace
+
+std::string_view SharingEventName(SharingEvent::Kind kind) {
+  switch (kind) {
+    case SharingEvent::Kind::kJoined:
+      return "joined";
+    case SharingEvent::Kind::kLeft:
+      return "left";
+    case SharingEvent::Kind::kExpired:
+      return "expired";
+    case SharingEvent::Kind::kReturned:
+      return "returned";
+    case SharingEvent::Kind::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+// After construction on the IO thread only, but for Collect.
+class LeaseServer::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(boost::asio::io_context& context, ListeningSocket listening, Options options, prometheus::Registry& registry)
+      : context_(context),
+        options_(std::move(options)),
+        listening_(std::move(listening)),
+        acceptor_(context, dup(listening_->fd())),
+        retry_(context),
+        timer_(context),
+        metrics_(registry),
+        shares_(options_.shares, Now()) {}
+
+  void Accept() {
+    acceptor_.async_wait(stream_descriptor::wait_read,
+                         [self = shared_from_this()](const boost::system::error_code& error) {
+                           if (error || !self->acceptor_.is_open()) return;
+                           const auto fd = AcceptPacketSocket(self->acceptor_.native_handle());
+                           if (absl::IsUnavailable(fd.status())) return self->AcceptLater();
+                           if (fd.ok()) self->Add(*fd);
+                           self->Accept();
+                         });
+  }
+
+  void Close() {
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    listening_.reset();  // handlers may keep this for a moment longer, and the next server wants the path
+    retry_.cancel();
+    timer_.cancel();
+    absl::MutexLock lock(&mutex_);
+    connections_.clear();
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const;
+
+ private:
+  struct Connection {
+    Connection(boost::asio::io_context& context, int fd) : socket(context, fd) {}
+    stream_descriptor socket;
+    PeerCredentials peer;
+    std::string application;  // empty: it has not said hello
+    double weight = 0;
+    std::string label;
+    ApplicationCounters counters;
+    int64_t report_sent_ns = 0;
+    LinkShares::ClientState state;  // when it was counted last
+  };
+
+  // Out of file descriptors, mostly. Trying again at once would keep the thread busy.
+  void AcceptLater() {
+    retry_.expires_after(kAcceptRetryDelay);
+    retry_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error) self->Accept();
+    });
+  }
+
+  void Add(int fd) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    const LinkShares::ClientId id = ++last_id_;
+    Connection& connection = *connections_.emplace(id, std::make_unique<Connection>(context_, fd)).first->second;
+    if (const auto peer = PeerOf(fd); peer.ok()) connection.peer = *peer;
+    if (!MayJoin(connection.peer.uid)) {
+      return Refuse(id, SharingRefusal::kUid, absl::StrCat("uid ", connection.peer.uid, " is not in allowed_uids"));
+    }
+    if (connections_.size() > kMaxConnections) {
+      return Refuse(id, SharingRefusal::kFull, absl::StrCat("there are ", kMaxConnections, " processes already"));
+    }
+    Read(id, connection);
+  }
+
+  bool MayJoin(uid_t uid) const {
+    if (options_.allowed_uids.empty()) return uid == geteuid();
+    return std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), uid) != options_.allowed_uids.end();
+  }
+
+  void Read(LinkShares::ClientId id, Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    connection.socket.async_wait(stream_descriptor::wait_read,
+                                 [self = shared_from_this(), id](const boost::system::error_code& error) {
+                                   if (!error) self->OnReadable(id);
+                                 });
+  }
+
+  void OnReadable(LinkShares::ClientId id) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    for (auto found = connections_.find(id); found != connections_.end(); found = connections_.find(id)) {
+      Connection& connection = *found->second;
+      v1::ToLinkDaemon message;
+      const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
+      if (absl::IsInvalidArgument(received.status())) {
+        Refuse(id, SharingRefusal::kProtocol, std::string(received.status().message()));
+      } else if (!received.ok()) {
+        Remove(id);
+      } else if (!*received) {
+        return Read(id, connection);
+      } else {
+        OnMessage(id, connection, message);
+      }
+    }
+  }
+
+  void OnMessage(LinkShares::ClientId id, Connection& connection, const v1::ToLinkDaemon& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool known = !connection.application.empty();
+    if (message.has_report() && known) return OnReport(id, connection, message.report());
+    if (!message.has_hello() || known) {
+      return Refuse(id, SharingRefusal::kProtocol, "a hello has to come first, and once");
+    }
+    absl::Status valid = CheckApplication(message.hello().application());
+    valid.Update(CheckWeight(message.hello().weight()));
+    if (!valid.ok()) return Refuse(id, SharingRefusal::kProtocol, std::string(valid.message()));
+    connection.application = message.hello().application();
+    connection.weight = message.hello().weight();
+    connection.label = metrics_.LabelOf(connection.application);
+    connection.counters = metrics_.CountersOf(connection.label);
+    shares_.Join(Now(), id, connection.weight);
+    Announce(SharingEvent::Kind::kJoined, connection);
+  }
+
+  void OnReport(LinkShares::ClientId id, Connection& connection, const v1::LinkReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // What came before it joined is not counted.
+    if (connection.report_sent_ns == 0) connection.state.report.received_bytes = report.received_bytes();
+    connection.report_sent_ns = report.sent_ns();
+    std::vector<ShareLease> leases;
+    shares_.Report(Now(), id, Sanitized(report, shares_.options().budget_bytes), leases);
+    Deliver(leases);
+  }
+
+  void Refuse(LinkShares::ClientId id, SharingRefusal kind, const std::string& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Connection& connection = *connections_.at(id);
+    metrics_.CountRefusal(kind);
+    v1::FromLinkDaemon message;
+    message.mutable_refusal()->set_reason(reason);
+    SendPacket(connection.socket.native_handle(), message).IgnoreError();
+    Announce(SharingEvent::Kind::kRefused, connection, reason);
+    Remove(id);
+  }
+
+  void Remove(LinkShares::ClientId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::unique_ptr<Connection> connection = std::move(connections_.at(id));
+    connections_.erase(id);
+    if (connection->application.empty()) return;
+    Announce(SharingEvent::Kind::kLeft, *connection);
+    std::vector<ShareLease> leases;
+    shares_.Leave(Now(), id, leases);
+    Deliver(leases);
+  }
+
+  // A process that does not read misses it, and is told again with its next report. Until then it goes by what it has,
+  // which LinkShares reckons with.
+  void Deliver(const std::vector<ShareLease>& leases) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const ShareLease& lease : leases) {
+      const auto found = connections_.find(lease.client);
+      if (found == connections_.end()) continue;
+      v1::FromLinkDaemon message;
+      Fill(lease, found->second->report_sent_ns, *message.mutable_lease());
+      SendPacket(found->second->socket.native_handle(), message).IgnoreError();
+    }
+    Count();
+    if (const TimePoint next = shares_.NextTimer(); next < armed_for_) Arm(next);
+  }
+
+  void Fill(const ShareLease& lease, int64_t report_sent_ns, v1::LinkLease& message) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    message.set_id(lease.id);
+    message.set_bytes(lease.bytes);
+    message.set_valid_ns(shares_.options().lease_time.count());
+    message.set_report_sent_ns(report_sent_ns);
+    message.set_link_bytes(shares_.options().budget_bytes);
+    message.set_share_bytes(lease.share_bytes);
+    message.set_safe_bytes(lease.safe_bytes);
+    message.set_by_block(shares_.options().mode == SharingMode::kFifo);
+  }
+
+  // An event of one process may end the lease of another.
+  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto& [id, connection] : connections_) {
+      if (connection->application.empty()) continue;
+      const LinkShares::ClientState state = shares_.State(id);
+      const LinkShares::ClientState before = std::exchange(connection->state, state);
+      const auto count = [](prometheus::Counter* counter, int64_t more) {
+        if (more > 0) counter->Increment(static_cast<double>(more));
+      };
+      count(connection->counters.lease_changes, state.lease_changes - before.lease_changes);
+      count(connection->counters.expirations, state.expirations - before.expirations);
+      count(connection->counters.received_bytes, state.report.received_bytes - before.report.received_bytes);
+      if (state.expirations > before.expirations) Announce(SharingEvent::Kind::kExpired, *connection);
+      if (before.expired && !state.expired) Announce(SharingEvent::Kind::kReturned, *connection);
+    }
+  }
+
+  // A timer that is too early finds nothing and is set for what is next, so reports seldom touch it.
+  void Arm(TimePoint time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    armed_for_ = time;
+    timer_.expires_at(time);
+    timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error) self->OnTimer();
+    });
+  }
+
+  void OnTimer() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    armed_for_ = TimePoint::max();
+    std::vector<ShareLease> leases;
+    shares_.OnTimer(Now(), leases);
+    Deliver(leases);
+  }
+
+  void Announce(SharingEvent::Kind kind, const Connection& connection, const std::string& reason = "") const {
+    if (!options_.on_event) return;
+    options_.on_event({.kind = kind,
+                       .application = connection.application,
+                       .weight = connection.weight,
+                       .pid = connection.peer.pid,
+                       .uid = connection.peer.uid,
+                       .reason = reason});
+  }
+
+  boost::asio::io_context& context_;
+  const Options options_;
+  std::optional<ListeningSocket> listening_;  // none: closed
+  stream_descriptor acceptor_;
+  boost::asio::steady_timer retry_;
+  boost::asio::steady_timer timer_;
+
+  mutable absl::Mutex mutex_;
+  SharingMetrics metrics_ ABSL_GUARDED_BY(mutex_);
+  LinkShares shares_ ABSL_GUARDED_BY(mutex_);
+  LinkShares::ClientId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<LinkShares::ClientId, std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  TimePoint armed_for_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
+};
+
+std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
+  struct Sums {
+    int64_t processes = 0;
+    int64_t lease_bytes = 0;
+    int64_t demand_bytes = 0;
+    int64_t in_flight_bytes = 0;
+  };
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, Sums> applications;
+  for (const auto& [id, connection] : connections_) {
+    if (connection->application.empty()) continue;
+    const LinkShares::ClientState state = shares_.State(id);
+    Sums& sums = applications[connection->label];
+    ++sums.processes;
+    sums.lease_bytes += state.lease_bytes;
+    sums.demand_bytes += state.report.demand_bytes;
+    sums.in_flight_bytes += state.report.in_flight_bytes;
+  }
+  const auto family = [&](const char* name, const char* help, int64_t Sums::*field) {
+    std::vector<LabelledValue> values;
+    for (const auto& [label, sums] : applications) values.emplace_back(label, sums.*field);
+    return MakeFamily(prometheus::MetricType::Gauge, name, help, "application", values);
+  };
+  const auto gauge = [](const char* name, const char* help, int64_t value) {
+    return MakeFamily(prometheus::MetricType::Gauge, name, help, static_cast<double>(value));
+  };
+  std::vector<prometheus::MetricFamily> families{
+      gauge("sluice_sharing_budget_bytes", "Bytes that may be in flight towards this host.",
+            shares_.options().budget_bytes),
+      gauge("sluice_sharing_draining_bytes", "What may still be on the way to processes that are gone.",
+            shares_.draining_bytes())};
+  if (applications.empty()) return families;
+  families.push_back(family("sluice_sharing_processes", "Processes that share the link.", &Sums::processes));
+  families.push_back(family("sluice_sharing_lease_bytes", "Bytes that are leased.", &Sums::lease_bytes));
+  families.push_back(
+      family("sluice_sharing_demand_bytes", "What all calls that have not ended cost.", &Sums::demand_bytes));
+  families.push_back(
+      family("sluice_sharing_in_flight_bytes", "Bytes in flight, as reported last.", &Sums::in_flight_bytes));
+  return families;
+}
+
+absl::StatusOr<std::unique_ptr<LeaseServer>> LeaseServer::Start(boost::asio::io_context& context, Options options,
+                                                                prometheus::Registry& registry) {
+  absl::Status valid = CheckSocketPath("socket", options.socket);
+  valid.Update(LinkShares::Validate(options.shares));
+  if (!valid.ok()) return valid;
+  absl::StatusOr<ListeningSocket> listening =
+      ListeningSocket::Open(options.socket, options.socket_mode, options.socket_group);
+  if (!listening.ok()) return listening.status();
+  auto core = std::make_shared<Core>(context, *std::move(listening), std::move(options), registry);
+  boost::asio::post(context, [core] { core->Accept(); });
+  return std::unique_ptr<LeaseServer>(new LeaseServer(context, std::move(core)));
+}
+
+LeaseServer::LeaseServer(boost::asio::io_context& context, std::shared_ptr<Core> core)
+    : context_(context), core_(std::move(core)) {}
+
+LeaseServer::~LeaseServer() {
+  absl::Notification closed;
+  boost::asio::post(context_, [this, &closed] {
+    core_->Close();
+    closed.Notify();
+  });
+  closed.WaitForNotification();
+}
+
+std::vector<prometheus::MetricFamily> LeaseServer::Collect() const {
+  return core_->Collect();
+}
+
+}  // namespace sluice

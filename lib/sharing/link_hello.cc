@@ -1,0 +1,36 @@
+#include "lib/sharing/link_hello.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kLongestApplication = 64;
+constexpr double kLeastWeight = 0.001;
+constexpr double kMostWeight = 1000;
+
+bool IsLabelCharacter(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+}
+
+}  // namespace
+
+absl::Status CheckApplication(const std::string& application) {
+  if (!application.empty() && application.size() <= kLongestApplication &&
+      std::all_of(application.begin(), application.end(), IsLabelCharacter)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("application: \"", application.substr(0, 2 * kLongestApplication),
+                                                 "\" is not 1 to ", kLongestApplication, " of [A-Za-z0-9._-]"));
+}
+
+absl::Status CheckWeight(double weight) {
+  if (weight >= kLeastWeight && weight <= kMostWeight) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("weight: ", weight, " is outside of ", kLeastWeight, " to ", kMostWeight));
+}
+
+}  // namespace sluice

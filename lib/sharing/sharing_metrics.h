@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// Why a process got no lease; label values are in sharing_metrics.cc, in this order.
+enum class SharingRefusal { kUid, kProtocol, kFull };
+
+// The counters of one application.
+struct ApplicationCounters {
+  prometheus::Counter* received_bytes = nullptr;
+  prometheus::Counter* lease_changes = nullptr;
+  prometheus::Counter* expirations = nullptr;
+};
+
+// The counters of whoever divides a link. One a LeaseServer; counting is thread-safe, the rest is for its thread.
+class SharingMetrics {
+ public:
+  explicit SharingMetrics(prometheus::Registry& registry);
+
+  // The name under which an application is shown: its own, or "other" where there would be too many labels.
+  std::string LabelOf(const std::string& application);
+  ApplicationCounters CountersOf(const std::string& label);
+  void CountRefusal(SharingRefusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }
+
+ private:
+  prometheus::Family<prometheus::Counter>& received_bytes_;
+  prometheus::Family<prometheus::Counter>& lease_changes_;
+  prometheus::Family<prometheus::Counter>& expirations_;
+  const std::array<prometheus::Counter*, 3> refusals_;
+  std::set<std::string> labels_;
+};
+
+}  // namespace sluice

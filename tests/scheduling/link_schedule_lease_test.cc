@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sluice/link_schedule.h"
+
+#include "tests/scheduling/grants_options.h"
+#include "tests/scheduling/schedule_driver.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kLink = 10'000;
+
+LinkSchedule::Options Rolling() {
+  LinkSchedule::Options options = GrantsOptions();
+  options.discipline = Discipline::kRolling;
+  return options;
+}
+
+ScheduleDriver::Words Lend(ScheduleDriver& link, TimePoint now, BudgetLease lease) {
+  lease.link_bytes = kLink;
+  return link.SetLease(now, lease);
+}
+
+TEST(SetLeaseTest, NothingLeavesWithoutOne) {
+  ScheduleDriver link(Rolling());
+  Lend(link, At(0ms), {.bytes = 0});
+  EXPECT_THAT(link.Submit(At(1ms), {1000}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(2ms), {.bytes = 1000}), ElementsAre("send 0"));
+}
+
+TEST(SetLeaseTest, WithGrantsNothingIsAskedForNorGranted) {
+  ScheduleDriver link(GrantsOptions());
+  Lend(link, At(0ms), {.bytes = 0});
+  EXPECT_THAT(link.Submit(At(1ms), {4000}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(2ms), {.bytes = 4000}), ElementsAre("send 0"));
+  Lend(link, At(3ms), {.bytes = 0});
+  EXPECT_THAT(link.Ready(At(4ms), 0), IsEmpty());
+  EXPECT_THAT(Lend(link, At(5ms), {.bytes = 3999}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(6ms), {.bytes = 4000}), ElementsAre("grant 0"));
+}
+
+TEST(SetLeaseTest, EndsByItselfAtItsTime) {
+  ScheduleDriver link(Rolling());
+  Lend(link, At(0ms), {.bytes = 2000, .until = At(10ms)});
+  EXPECT_THAT(link.Submit(At(1ms), {2000, 2000, 2000}), ElementsAre("send 0"));
+  EXPECT_THAT(link.Finish(At(9ms), 0), ElementsAre("send 1"));
+  EXPECT_THAT(link.Finish(At(10ms), 1), IsEmpty());
+  EXPECT_THAT(link.Submit(At(11ms), {100}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(12ms), {.bytes = 2000, .until = At(12ms)}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(13ms), {.bytes = 2000, .until = At(20ms)}), ElementsAre("send 2"));
+}
+
+TEST(SetLeaseTest, AnAnswerThatIsLargerWaitsUnlessItMayExceed) {
+  ScheduleDriver link(Rolling());
+  Lend(link, At(0ms), {.bytes = 3000});
+  EXPECT_THAT(link.Submit(At(1ms), {4000}), IsEmpty());
+  EXPECT_THAT(Lend(link, At(2ms), {.bytes = 3000, .may_exceed = true}), ElementsAre("send 0"));
+}
+
+TEST(SetLeaseTest, ASmallerOneOnlyDrains) {
+  ScheduleDriver link(Rolling());
+  Lend(link, At(0ms), {.bytes = 4000});
+  EXPECT_THAT(link.Submit(At(1ms), {2000, 2000, 2000}), ElementsAre("send 0", "send 1"));
+  EXPECT_THAT(Lend(link, At(2ms), {.bytes = 2000}), IsEmpty());
+  EXPECT_EQ(link.state().in_flight_bytes, 4000);
+  EXPECT_THAT(link.Finish(At(3ms), 0), IsEmpty());
+  EXPECT_THAT(link.Finish(At(4ms), 1), ElementsAre("send 2"));
+}
+
+TEST(SetLeaseTest, ABudgetTakesItsPlaceForGood) {
+  ScheduleDriver link(Rolling());
+  Lend(link, At(0ms), {.bytes = 0, .until = At(5ms)});
+  link.SetBudget(At(1ms), 1000);
+  EXPECT_THAT(link.Submit(At(6ms), {5000}), ElementsAre("send 0"));
+}
+
+TEST(SetLeaseTest, FieldsOutOfBoundsAreNamed) {
+  ScheduleDriver link(Rolling());
+  std::vector<Action> actions;
+  const auto set = [&](const BudgetLease& lease) { return link.schedule().SetLease(At(0ms), lease, actions); };
+  EXPECT_EQ(set({}), absl::InvalidArgumentError("link_bytes: 0 is below 1"));
+  EXPECT_EQ(set({.bytes = -1, .link_bytes = 5}),
+            absl::InvalidArgumentError("bytes: -1 is outside of 0 to link_bytes: 5"));
+  EXPECT_EQ(set({.bytes = 1, .link_bytes = 5, .share_bytes = 6}),
+            absl::InvalidArgumentError("share_bytes: 6 is outside of 0 to link_bytes: 5"));
+}
+
+TEST(SetLeaseTest, AnswersArePlannedForTwiceTheShare) {
+  ScheduleDriver link(Rolling());
+  EXPECT_EQ(link.state().plan_bytes, kLink);
+  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 2500});
+  EXPECT_EQ(link.state().plan_bytes, 5000);
+  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 5000});
+  EXPECT_EQ(link.state().plan_bytes, kLink);
+  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 8000});
+  EXPECT_EQ(link.state().plan_bytes, kLink);
+  ScheduleDriver unscheduled({.discipline = Discipline::kUnscheduled});
+  EXPECT_EQ(unscheduled.state().plan_bytes, unscheduled.state().budget_bytes);
+}
+
+TEST(DemandTest, SaysWhatIsWantedAndWhatIsTaken) {
+  ScheduleDriver link(Rolling());
+  EXPECT_EQ(link.schedule().Demand(At(0ms)).demand_bytes, 0);
+  EXPECT_EQ(link.schedule().Demand(At(0ms)).oldest_block, 0u);
+  Lend(link, At(0ms), {.bytes = 5000, .until = At(10ms)});
+  link.Submit(At(1ms), {3000, 4000});
+  const BlockId first = link.last_block();
+  link.Submit(At(2ms), {1000});
+  LinkDemand demand = link.schedule().Demand(At(3ms));
+  EXPECT_EQ(demand.limit_bytes, 5000);
+  EXPECT_EQ(demand.demand_bytes, 8000);
+  EXPECT_EQ(demand.in_flight_bytes, 3000);
+  EXPECT_EQ(demand.need_bytes, 4000);
+  EXPECT_EQ(demand.received_bytes, 0);
+  EXPECT_EQ(demand.oldest_block, first);
+  EXPECT_EQ(demand.oldest_since, At(1ms));
+  EXPECT_EQ(link.schedule().Demand(At(10ms)).limit_bytes, 0);
+
+  link.Finish(At(4ms), 0);
+  link.Finish(At(5ms), 1);
+  demand = link.schedule().Demand(At(5ms));
+  EXPECT_EQ(demand.demand_bytes, 1000);
+  EXPECT_EQ(demand.in_flight_bytes, 1000);
+  EXPECT_EQ(demand.need_bytes, 0);
+  EXPECT_EQ(demand.received_bytes, 7000);
+  EXPECT_EQ(demand.oldest_block, link.last_block());
+  EXPECT_EQ(demand.oldest_since, At(2ms));
+  link.Finish(At(6ms), 2, CallEnd::kAborted);
+  EXPECT_EQ(link.schedule().Demand(At(6ms)).received_bytes, 7000);
+  EXPECT_EQ(link.schedule().Demand(At(6ms)).in_flight_bytes, 1000);  // drains
+  EXPECT_EQ(link.schedule().Demand(At(6ms)).oldest_block, 0u);
+}
+
+TEST(DemandTest, HeadersThatMayComeAreInFlight) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {4000, 4000, 4000, 4000});
+  EXPECT_EQ(link.schedule().Demand(At(0ms)).in_flight_bytes, 4 * 192);
+  link.Ready(At(1ms), 0);
+  EXPECT_EQ(link.schedule().Demand(At(1ms)).in_flight_bytes, 4000 + 3 * 192);
+  link.Progress(At(2ms), 0, 1000);
+  EXPECT_EQ(link.schedule().Demand(At(2ms)).received_bytes, 3000);
+  link.Finish(At(3ms), 0);
+  EXPECT_EQ(link.schedule().Demand(At(3ms)).received_bytes, 4000);
+}
+
+}  // namespace
+}  // namespace sluice

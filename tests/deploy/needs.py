@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _SKIP = 77
-_KUSTOMIZE = (4, 1)  # the first that knows `labels`; kubectl 1.21 had components, 1.24 this
+_KUSTOMIZE = (4, 5)  # what kubectl 1.24 has; before it, `labels` knew less
 
 
 def skip(reason):

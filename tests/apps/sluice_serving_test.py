@@ -341,6 +341,19 @@ class AggregatorTest(ServingTest):
         self.assertEqual((report["blocks"], report["errors"], report["bad_bytes"]), (80, 0, 0))
         self.assertGreater(report["goodput_bps"], 0)
 
+    def test_load_ends_after_its_duration(self):
+        aggregator = self.start_both()
+        load = ("sluice-load", "--aggregator", aggregator.addresses[0], "--file", "data", "--clients", "2")
+        report = json.loads(run(*load, "--duration", "300ms").stdout)
+        self.assertGreaterEqual(report["seconds"], 0.3)
+        self.assertGreater(report["blocks"], 20)  # the default of --blocks, for two clients
+        self.assertEqual(report["errors"], 0)
+
+    def test_load_takes_blocks_or_a_duration(self):
+        result = run("sluice-load", "--aggregator", "127.0.0.1:1", "--file", "data", "--blocks", "3", "--duration", "1s")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"--blocks", result.stderr)
+
     def test_load_counts_errors_and_goes_on(self):
         aggregator = self.start_both()
         result = run("sluice-load", "--aggregator", aggregator.addresses[0], "--file", "no-such-file", "--blocks", "3")

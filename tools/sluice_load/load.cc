@@ -41,10 +41,12 @@ class Client {
   Client(const LoadOptions& options, std::string_view source)
       : options_(options), source_(source), client_(options.aggregator) {}
 
-  void Read(int blocks) {
+  void Read(int blocks, absl::Duration duration) {
     result_ = {};
+    const auto begun = Clock::now();
     for (int i = 0; i < blocks; ++i) {
       const auto started = Clock::now();
+      if (absl::FromChrono(started - begun) >= duration) return;
       const absl::Status status = ReadBlock();
       if (status.ok()) {
         result_.block_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - started).count());
@@ -91,9 +93,9 @@ class Client {
   LoadResult result_;
 };
 
-void RunAll(std::vector<std::unique_ptr<Client>>& clients, int blocks) {
+void RunAll(std::vector<std::unique_ptr<Client>>& clients, int blocks, absl::Duration duration) {
   std::vector<std::jthread> threads;
-  for (auto& client : clients) threads.emplace_back([&client, blocks] { client->Read(blocks); });
+  for (auto& client : clients) threads.emplace_back([&client, blocks, duration] { client->Read(blocks, duration); });
 }
 
 void AwaitStart(const std::string& start_file) {
@@ -109,10 +111,10 @@ absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options) {
   if (!source.ok()) return source.status();
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < options.clients; ++i) clients.push_back(std::make_unique<Client>(options, *source));
-  RunAll(clients, options.warmup_blocks);
+  RunAll(clients, options.warmup_blocks, absl::InfiniteDuration());
   AwaitStart(options.start_file);
   const auto started = Clock::now();
-  RunAll(clients, options.blocks);
+  RunAll(clients, options.blocks, options.duration);
   LoadResult total;
   total.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   for (const auto& client : clients) {

@@ -12,7 +12,8 @@ namespace sluice {
 struct LoadOptions {
   std::string aggregator;
   std::string file;
-  int blocks = 10;  // of each client
+  int blocks = 10;                                     // of each client
+  absl::Duration duration = absl::InfiniteDuration();  // no block is begun later than this after the first
   int clients = 1;
   int warmup_blocks = 0;
   std::string compare_with;  // empty: nothing is compared

@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -16,8 +17,10 @@ class LoadProgram {
   void AddFlags(CLI::App& app) {
     app.add_option("--aggregator", options_.aggregator, "host:port or unix:PATH of the aggregator")->required();
     app.add_option("--file", options_.file, "Name of the striped file")->required();
-    app.add_option("--blocks", options_.blocks, "Data blocks that each client reads. Default 10")
-        ->check(CLI::Range(1, 1000000));
+    CLI::Option* const blocks =
+        app.add_option("--blocks", options_.blocks, "Data blocks that each client reads. Default 10")
+            ->check(CLI::Range(1, 1000000));
+    app.add_option("--duration", duration_text_, "Read for so long instead, as in 30s")->excludes(blocks);
     app.add_option("--clients", options_.clients,
                    "Readers at the same time; each asks for its next block when it has the last one")
         ->check(CLI::Range(1, 1000));
@@ -31,7 +34,12 @@ class LoadProgram {
     app.add_option("--json", json_, "Where the report goes. Default -: stdout");
   }
 
-  absl::Status Configure() { return ParseField("timeout", timeout_text_, ParseDuration, options_.timeout); }
+  absl::Status Configure() {
+    absl::Status status = ParseField("timeout", timeout_text_, ParseDuration, options_.timeout);
+    status.Update(ParseField("duration", duration_text_, ParseDuration, options_.duration));
+    if (!duration_text_.empty()) options_.blocks = std::numeric_limits<int>::max();
+    return status;
+  }
 
   absl::Status Run() {
     const auto result = RunLoad(options_);
@@ -53,6 +61,7 @@ class LoadProgram {
  private:
   LoadOptions options_;
   std::string timeout_text_;
+  std::string duration_text_;
   std::string json_ = "-";
 };
 

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Makes the root file system of the image from built programs:  deploy/image/collect.sh FOLDER_OF_PROGRAMS TREE
+# The programs without their symbols, the libraries that ldd names and nothing else of Debian: no shell, no package
+# manager. The Dockerfile runs it, and so does whoever has no builder of images: what is tried is what is shipped.
+set -eu
+
+if [ $# != 2 ]; then
+  echo "usage: $0 FOLDER_OF_PROGRAMS TREE" >&2
+  exit 2
+fi
+programs=$1
+tree=$2
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+# Init containers own a host path with the first; with the second, what was put there is removed.
+helpers="/bin/chown /bin/rm"
+
+if [ -e "$tree" ]; then
+  echo "$0: $tree is there already" >&2
+  exit 1
+fi
+mkdir -p "$tree/usr/bin" "$tree/usr/lib" "$tree/usr/lib64" "$tree/etc" "$tree/usr/share/doc/sluice" "$tree/var/lib/dpkg/status.d"
+for folder in bin lib lib64; do ln -s "usr/$folder" "$tree/$folder"; done
+mkdir -m 1777 "$tree/tmp"
+
+found=0
+for program in "$programs"/sluice-* "$programs"/search "$programs"/search-*; do
+  [ -x "$program" ] || continue
+  strip -o "$tree/usr/bin/$(basename "$program")" "$program"
+  found=$((found + 1))
+done
+for program in sluice-aggregator sluice-worker sluice-stripe sluice-cat sluice-load; do
+  [ -x "$tree/usr/bin/$program" ] || { echo "$0: there is no $program in $programs" >&2; exit 1; }
+done
+for helper in $helpers; do cp "$helper" "$tree/usr/bin/"; done
+
+# "name => path (address)", and "path (address)" for the loader. A library stands where the loader looks for it, under
+# the name that it is asked by. Scanners find its package in status.d, as they do in other images without apt.
+record_package() {
+  # dpkg knows some files by their place before /lib moved into /usr.
+  package=$(dpkg -S "$1" "${1#/usr}" "/usr$1" 2>/dev/null | head -n 1 | cut -d: -f1) || true
+  [ -n "$package" ] && [ ! -e "$tree/var/lib/dpkg/status.d/$package" ] || return 0
+  dpkg-query -s "$package" >"$tree/var/lib/dpkg/status.d/$package"
+  if [ -e "/usr/share/doc/$package/copyright" ]; then
+    mkdir -p "$tree/usr/share/doc/$package"
+    cp -L "/usr/share/doc/$package/copyright" "$tree/usr/share/doc/$package/"
+  fi
+}
+if ldd "$tree"/usr/bin/* 2>/dev/null | grep 'not found'; then
+  echo "$0: these libraries are missing on this machine" >&2
+  exit 1
+fi
+ldd "$tree"/usr/bin/* | sed -nE 's/.* => (\/[^ ]+) .*/\1/p; s/^\t(\/[^ ]+) .*/\1/p' | sort -u | while read -r library; do
+  mkdir -p "$tree$(dirname "$library")"
+  cp -L "$library" "$tree$library"
+  record_package "$(readlink -f "$library")"
+done
+for helper in $helpers; do record_package "$helper"; done
+
+cat >"$tree/etc/passwd" <<'END'
+root:x:0:0:root:/:/sbin/nologin
+sluice:x:65532:65532:Sluice:/:/sbin/nologin
+END
+printf 'root:x:0:\nsluice:x:65532:\n' >"$tree/etc/group"
+echo 'hosts: files dns' >"$tree/etc/nsswitch.conf"
+# Our own pages: to be read, and to be searched by the example.
+for page in "$repository"/docs/*.md "$repository"/docs/runbooks/*.md; do
+  cp "$page" "$tree/usr/share/doc/sluice/$(basename "$page" .md).txt"
+done
+
+echo "$tree: $found programs, $(du -sm "$tree" | cut -f1) MiB"

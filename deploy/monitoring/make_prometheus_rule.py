@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Prints recording and alert rules as one PrometheusRule, for clusters with the Prometheus operator:
+make_prometheus_rule.py > ../overlays/monitoring/prometheus-rule.yaml. A test compares the two."""
+
+import pathlib
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_HEADER = """\
+# Made by deploy/monitoring/make_prometheus_rule.py from the rules beside it.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: sluice
+spec:
+  groups:
+"""
+
+
+def groups(path):
+    """The text below `groups:`, two columns further in; comments and folded text stay as they are."""
+    _, _, below = path.read_text().partition("\ngroups:\n")
+    return "".join(f"  {line}" if line.strip() else line for line in below.splitlines(keepends=True))
+
+
+if __name__ == "__main__":
+    print(_HEADER + groups(_HERE / "recording-rules.yml") + "\n" + groups(_HERE / "alert-rules.yml"), end="")

@@ -1,0 +1,147 @@
+"""A namespace of a real cluster, by kubectl's current context: what is applied, what runs there, and its metrics."""
+
+import copy
+import json
+import re
+import subprocess
+import time
+import urllib.request
+
+import manifests
+
+# A pod of a client, as a user would write it who keeps to the rules of the namespace.
+_CLIENT_POD = {
+    "restartPolicy": "Never", "automountServiceAccountToken": False, "enableServiceLinks": False,
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532,
+                        "seccompProfile": {"type": "RuntimeDefault"}},
+}
+_RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+class Failed(Exception):
+    """A case did not come out as it should; the message says how."""
+
+
+def wait_until(condition, what, patience_s=180):
+    """The time it took, in seconds."""
+    started = time.monotonic()
+    while True:
+        outcome = condition()
+        if outcome:
+            return time.monotonic() - started
+        if time.monotonic() - started > patience_s:
+            raise Failed(f"waited {patience_s} s for {what}")
+        time.sleep(0.25)
+
+
+class Namespace:
+    """All objects of one overlay, under a name and on host paths of its own, so that it stands beside others."""
+
+    def __init__(self, name, image, documents):
+        self.name = name
+        self.image = image
+        self.documents = [self._own(document) for document in documents]
+
+    def _own(self, document):
+        document = copy.deepcopy(document)
+        if document["kind"] == "Namespace":
+            document["metadata"]["name"] = self.name
+            return document
+        document["metadata"]["namespace"] = self.name
+        if "template" in document.get("spec", {}):
+            for container in manifests.init_containers(document) + manifests.containers(document):
+                container["image"] = self.image
+            for volume in manifests.pod(document)["spec"].get("volumes", []):
+                if "hostPath" in volume:
+                    volume["hostPath"]["path"] = self.host_path(volume["hostPath"]["path"])
+        return document
+
+    def host_path(self, path):
+        return re.sub(r"^(/var/lib|/run)/[^/]+", rf"\1/{self.name}", path)
+
+    def kubectl(self, *arguments, check=True, text=None, timeout_s=600):
+        result = subprocess.run(["kubectl", "--namespace", self.name, *arguments], capture_output=True, check=False,
+                                input=text, text=True, timeout=timeout_s)
+        if check and result.returncode != 0:
+            raise Failed(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
+        return result.stdout
+
+    def get(self, *arguments):
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+
+    def apply(self, *documents):
+        self.kubectl("apply", "--filename=-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+
+    def install(self):
+        namespaces = manifests.of_kind(self.documents, "Namespace")
+        self.apply(*namespaces)
+        self.apply(*(each for each in self.documents if each not in namespaces))
+
+    def await_rollout(self, *workloads, patience_s=420):
+        """'deployment/sluice-hla' or so; all there are by default."""
+        for workload in workloads or [f"{each['kind']}/{each['metadata']['name']}".lower()
+                                      for each in manifests.of_kind(self.documents, "Deployment", "StatefulSet", "DaemonSet")]:
+            self.kubectl("rollout", "status", workload, f"--timeout={patience_s}s")
+
+    def await_job(self, name, patience_s=300):
+        self.kubectl("wait", "--for=condition=complete", f"job/{name}", f"--timeout={patience_s}s")
+
+    def pods(self, **labels):
+        """Those that serve, by name."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        found = self.get("pods", f"--selector={selector}")["items"]
+        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def start_client(self, name, *command, **spec):
+        """A pod that may ask the aggregators, and runs one command."""
+        container = {"name": "client", "image": self.image, "command": list(command), "securityContext": _RESTRICTED,
+                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}}
+        self.apply({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "labels": {"sluice/client": "true"}},
+                    "spec": {**_CLIENT_POD, **spec, "containers": [container]}})
+
+    def phase(self, pod):
+        return self.get(f"pod/{pod}")["status"]["phase"]
+
+    def await_running(self, pod):
+        wait_until(lambda: self.phase(pod) != "Pending", f"pod {pod} to start")
+
+    def client_output(self, name, patience_s=600):
+        """(exit code, what it wrote) of a client's command, when it has ended."""
+        wait_until(lambda: self.phase(name) in ("Succeeded", "Failed"), f"pod {name} to end", patience_s)
+        status = self.get(f"pod/{name}")["status"]["containerStatuses"][0]["state"]["terminated"]
+        output = self.kubectl("logs", name, "--container=client")
+        self.kubectl("delete", "pod", name, "--wait=false")
+        return status["exitCode"], output
+
+    def run_client(self, name, *command, **spec):
+        self.start_client(name, *command, **spec)
+        return self.client_output(name)
+
+    def metrics(self, pod, port):
+        """{name: sum over its labels} of what the pod's admin server tells. By port-forward, which no NetworkPolicy
+        forbids."""
+        forward = subprocess.Popen(["kubectl", "--namespace", self.name, "port-forward", f"pod/{pod}", f":{port}"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            first = forward.stdout.readline()
+            local = re.search(r"127\.0\.0\.1:(\d+)", first)
+            if local is None:
+                raise Failed(f"kubectl port-forward to {pod} says {first!r}")
+            with urllib.request.urlopen(f"http://127.0.0.1:{local[1]}/metrics", timeout=20) as answer:
+                return parse_metrics(answer.read().decode())
+        finally:
+            forward.terminate()
+            forward.wait()
+
+    def remove(self):
+        self.kubectl("delete", "namespace", self.name, "--ignore-not-found", timeout_s=300)
+
+
+def parse_metrics(text):
+    sums = {}
+    for line in text.splitlines():
+        sample = re.match(r"(\w+)(?:\{.*\})? (\S+)$", line)
+        if sample:
+            sums[sample[1]] = sums.get(sample[1], 0.0) + float(sample[2])
+    return sums

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Every config in a ConfigMap is one that its program takes, with the flags it is started with:
+config_test.py FOLDER_OF_PROGRAMS"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+
+import manifests  # noqa: E402
+from manifests import containers, find  # noqa: E402
+
+_PROGRAMS = pathlib.Path()
+
+
+def configured(documents):
+    """(workload, container, config folder in the container, ConfigMap) of each container with a config."""
+    for workload in manifests.workloads(documents):
+        for volume, config in manifests.config_volumes(workload):
+            for container in containers(workload):
+                for mount in container.get("volumeMounts", []):
+                    if mount["name"] == volume:
+                        yield workload, container, mount["mountPath"], find(documents, "ConfigMap", config)
+
+
+def check(container, folder, data):
+    """What the program says of the config, in a folder of our own."""
+    with tempfile.TemporaryDirectory(prefix="sluice-config-") as own:
+        for file, text in data.items():
+            (pathlib.Path(own) / file).write_text(text)
+        program, *arguments = container["command"] + container.get("args", [])
+        arguments = [argument.replace(folder, own) for argument in arguments]
+        command = [_PROGRAMS / pathlib.Path(program).name, *arguments, "--check-config"]
+        return subprocess.run(command, capture_output=True, check=False, text=True)
+
+
+class ConfigTest(unittest.TestCase):
+    def test_programs_take_their_configs(self):
+        for overlay in ("dev", "production"):
+            checked = set()
+            for workload, container, folder, config in configured(manifests.installed(overlay)):
+                with self.subTest(overlay=overlay, workload=manifests.name(workload)):
+                    result = check(container, folder, config["data"])
+                    self.assertEqual((result.returncode, result.stdout), (0, "config ok\n"), result.stderr)
+                    checked.add(container["image"] and pathlib.Path(container["command"][0]).name)
+            self.assertEqual(checked, {"sluice-aggregator", "sluice-worker", "sluice-link"})
+
+    def test_a_typo_would_be_found(self):
+        _, container, folder, config = next(configured(manifests.installed("dev")))
+        data = {file: json.dumps({**json.loads(text), "listens": "x"}) for file, text in config["data"].items()}
+        result = check(container, folder, data)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("listens", result.stderr)
+
+    def test_aggregators_ask_services_and_workers_that_exist(self):
+        for overlay in ("dev", "production"):
+            documents = manifests.installed(overlay)
+            services = {each["metadata"]["name"]: each for each in manifests.of_kind(documents, "Service")}
+            for workload, _, _, config in configured(documents):
+                for text in config["data"].values():
+                    for address in json.loads(text).get("workers", []):
+                        host, _, port = address.rpartition(":")
+                        pod, _, service = host.rpartition(".")
+                        self.assertIn(service, services, manifests.name(workload))
+                        self.assertEqual(services[service]["spec"]["ports"][0]["port"], int(port))
+                        if pod:  # of a StatefulSet, by its ordinal
+                            self.assertEqual(find(documents, "StatefulSet", service)["spec"]["serviceName"], service)
+                            self.assertEqual(pod, service + "-{0..}")
+
+    def test_all_aggregators_of_a_node_lease_from_the_socket_that_is_there(self):
+        for overlay in ("dev", "production"):
+            documents = manifests.installed(overlay)
+            daemon = find(documents, "DaemonSet", "sluice-link")
+            ((_, config),) = manifests.config_volumes(daemon)
+            socket = json.loads(find(documents, "ConfigMap", config)["data"]["link.json"])["socket"]
+            applications = []
+            for deployment in manifests.selected(documents, {"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}}):
+                arguments = containers(deployment)[0]["args"]
+                self.assertIn(f"--shared-link-socket={socket}", arguments)
+                self.assertEqual(manifests.host_paths(deployment), manifests.host_paths(daemon))
+                applications += [each for each in arguments if each.startswith("--shared-link-application=")]
+            self.assertEqual(len(set(applications)), 3)
+
+
+if __name__ == "__main__":
+    _PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

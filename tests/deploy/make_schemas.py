@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Writes schemas/kubernetes.json, what schema_test.py checks by: the kinds that deploy/ uses, from the API server of
+kubectl's current context. Strict: a field that it does not know is refused.  make_schemas.py"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import manifests  # noqa: E402
+
+_OUT = pathlib.Path(__file__).resolve().parent / "schemas/kubernetes.json"
+# Of OpenAPI, with no meaning in a JSON schema, or with no meaning to us. Formats: int32 and the like.
+_LEFT_OUT = ("description", "default", "format")
+
+
+def get(path):
+    return json.loads(subprocess.run(["kubectl", "get", "--raw", path], capture_output=True, check=True).stdout)
+
+
+def strict(node):
+    if isinstance(node, list):
+        return [strict(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "allOf" in node and len(node["allOf"]) == 1:  # OpenAPI's way to describe a reference
+        return strict(node["allOf"][0])
+    if "$ref" in node:
+        return {"$ref": "#/definitions/" + node["$ref"].rpartition("/")[2]}
+    made = {}
+    for key, value in node.items():
+        if key == "properties":
+            made[key] = {field: strict(schema) for field, schema in value.items()}
+        elif key not in _LEFT_OUT and not key.startswith("x-kubernetes"):
+            made[key] = strict(value)
+    if "properties" in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def references(node):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value.rpartition("/")[2]
+            else:
+                yield from references(value)
+    elif isinstance(node, list):
+        for each in node:
+            yield from references(each)
+
+
+def reachable(roots, definitions):
+    found, left = set(), list(roots)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += references(definitions[name])
+    return {name: definitions[name] for name in sorted(found)}
+
+
+def definition_of(kind, components):
+    group, _, version = kind["apiVersion"].rpartition("/")
+    wanted = {"group": group, "version": version, "kind": kind["kind"]}
+    return next(name for name, schema in components.items() if wanted in schema.get("x-kubernetes-group-version-kind", []))
+
+
+def main():
+    used = {(each["apiVersion"], each["kind"]) for overlay in manifests.OVERLAYS for each in manifests.render(overlay)}
+    kinds, definitions = {}, {}
+    for version, kind in sorted(used):
+        if "monitoring.coreos.com" in version:
+            continue  # the operator's: schemas/prometheus-operator.json
+        path = ("apis/" if "/" in version else "api/") + version
+        components = get("/openapi/v3/" + path)["components"]["schemas"]
+        kinds[f"{version} {kind}"] = definition_of({"apiVersion": version, "kind": kind}, components)
+        definitions.update({name: strict(schema) for name, schema in components.items()})
+    told = {"kubernetes": get("/version")["gitVersion"], "kinds": kinds, "definitions": reachable(kinds.values(), definitions)}
+    # One definition a line: small, and a change can be read.
+    lines = [f"{json.dumps(name)}: {json.dumps(schema, sort_keys=True)}" for name, schema in told["definitions"].items()]
+    _OUT.parent.mkdir(exist_ok=True)
+    _OUT.write_text('{"kubernetes": %s,\n"kinds": %s,\n"definitions": {\n%s\n}}\n' % (
+        json.dumps(told["kubernetes"]), json.dumps(kinds, indent=1), ",\n".join(lines)))
+
+
+if __name__ == "__main__":
+    main()

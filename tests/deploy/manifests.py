@@ -1,0 +1,89 @@
+"""The manifests of deploy/ as a cluster would get them, and what is in them. Plain dictionaries, as in the YAML."""
+
+import functools
+import pathlib
+import subprocess
+
+import needs
+
+yaml = needs.module("yaml", "python3-yaml")
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+OVERLAYS = ("dev", "production", "monitoring")
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+
+
+@functools.cache
+def _rendered(overlay):
+    command = [*needs.kustomize(), str(REPOSITORY / "deploy/overlays" / overlay)]
+    result = subprocess.run(command, capture_output=True, check=False, text=True)
+    if result.returncode != 0 or result.stderr:  # a warning is of something that will stop to work
+        raise AssertionError(f"{' '.join(command)}: {result.stderr}")
+    return result.stdout
+
+
+def render(overlay):
+    """A fresh copy each time: tests break it."""
+    return list(yaml.load_all(_rendered(overlay), yaml.CSafeLoader))
+
+
+def installed(overlay):
+    """What is in the cluster when the overlay is applied; `monitoring` goes beside an installation."""
+    return render("production") + render("monitoring") if overlay == "monitoring" else render(overlay)
+
+
+def name(document):
+    return f"{document['kind']} {document['metadata']['name']}"
+
+
+def of_kind(documents, *kinds):
+    return [document for document in documents if document["kind"] in kinds]
+
+
+def find(documents, kind, wanted):
+    found = [each for each in of_kind(documents, kind) if each["metadata"]["name"] == wanted]
+    return found[0] if found else None
+
+
+def workloads(documents):
+    return of_kind(documents, *_WORKLOADS)
+
+
+def pod(workload):
+    return workload["spec"]["template"]
+
+
+def init_containers(workload):
+    return pod(workload)["spec"].get("initContainers", [])
+
+
+def containers(workload):
+    return pod(workload)["spec"]["containers"]
+
+
+def port_names(workload):
+    return {port["name"]: port["containerPort"] for each in containers(workload) for port in each.get("ports", [])}
+
+
+def selects(selector, labels):
+    """A label selector of Kubernetes; an empty one selects everything."""
+    for expression in selector.get("matchExpressions", []):
+        if expression["operator"] != "In":
+            raise AssertionError(f"teach this test the operator {expression['operator']}")
+        if labels.get(expression["key"]) not in expression["values"]:
+            return False
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+
+
+def selected(documents, selector):
+    return [each for each in workloads(documents) if selects(selector, pod(each)["metadata"].get("labels", {}))]
+
+
+def config_volumes(workload):
+    """(volume name, ConfigMap name) of each."""
+    volumes = pod(workload)["spec"].get("volumes", [])
+    return [(each["name"], each["configMap"]["name"]) for each in volumes if "configMap" in each]
+
+
+def host_paths(workload):
+    return [each["hostPath"]["path"] for each in pod(workload)["spec"].get("volumes", []) if "hostPath" in each]

@@ -1,0 +1,40 @@
+"""What the tests of this folder need of the machine. Exit code 77: it is not there; the reason is printed."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+_SKIP = 77
+_KUSTOMIZE = (4, 5)  # what kubectl 1.24 has; before it, `labels` knew less
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(_SKIP)
+
+
+def module(name, package):
+    try:
+        return __import__(name)
+    except ImportError:
+        return skip(f"{sys.executable} has no module {name}; it is in Debian's package {package}")
+
+
+def _kubectl_kustomize_version():
+    try:
+        told = subprocess.run(["kubectl", "version", "--client", "--output=json"], capture_output=True, check=True)
+        version = json.loads(told.stdout).get("kustomizeVersion", "v0.0")
+        return tuple(int(part) for part in version.lstrip("v").split(".")[:2])
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return (0, 0)
+
+
+def kustomize():
+    """The command that renders a folder."""
+    if shutil.which("kustomize"):
+        return ["kustomize", "build"]
+    if _kubectl_kustomize_version() >= _KUSTOMIZE:
+        return ["kubectl", "kustomize"]
+    return skip("neither kustomize nor a kubectl of 1.24 or newer is on PATH (Debian 12's is too old for our overlays); "
+                "get one from kubernetes.io or from your distributor")

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Every overlay keeps to every policy; and every policy finds what breaks it."""
+
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+import manifests  # noqa: E402
+import policies  # noqa: E402
+from manifests import containers, find, pod  # noqa: E402
+
+
+def hla(documents):
+    return find(documents, "Deployment", "sluice-hla")
+
+
+def worker(documents):
+    return find(documents, "StatefulSet", "sluice-worker-a")
+
+
+def security(documents):
+    return containers(hla(documents))[0]["securityContext"]
+
+
+# What breaks a policy, by its name.
+BREACHES = {
+    "containers_are_restricted": [
+        lambda documents: security(documents).update(readOnlyRootFilesystem=False),
+        lambda documents: security(documents).update(allowPrivilegeEscalation=True),
+        lambda documents: security(documents).update(runAsNonRoot=False),
+        lambda documents: security(documents).update(runAsUser=0),
+        lambda documents: security(documents)["capabilities"].update(add=["NET_RAW"]),
+        lambda documents: security(documents).update(privileged=True),
+        lambda documents: pod(hla(documents))["spec"]["securityContext"].pop("seccompProfile"),
+        lambda documents: containers(hla(documents))[0].update(name="own-host-path", securityContext={
+            **security(documents), "runAsUser": 0, "runAsNonRoot": False}),  # may be an init container only
+    ],
+    "pods_are_by_themselves": [
+        lambda documents: pod(hla(documents))["spec"].update(hostNetwork=True),
+        lambda documents: pod(hla(documents))["spec"].pop("automountServiceAccountToken"),
+    ],
+    "host_paths_fit_the_namespace": [
+        lambda documents: manifests.of_kind(documents, "Namespace")[0]["metadata"]["labels"].update(
+            {"pod-security.kubernetes.io/enforce": "restricted"}),
+        lambda documents: manifests.of_kind(documents, "Namespace")[0]["metadata"].pop("labels"),
+    ],
+    "resources_are_given": [
+        lambda documents: containers(worker(documents))[0]["resources"].pop("limits"),
+        lambda documents: containers(worker(documents))[0]["resources"]["requests"].pop("cpu"),
+    ],
+    "servers_are_probed": [
+        lambda documents: containers(worker(documents))[0].pop("livenessProbe"),
+        lambda documents: containers(worker(documents))[0]["readinessProbe"]["grpc"].update(port=7001),
+    ],
+    "images_are_pinned": [
+        lambda documents: containers(worker(documents))[0].update(image="registry:5000/sluice"),
+        lambda documents: containers(worker(documents))[0].update(image="sluice:latest"),
+    ],
+    "selectors_select": [
+        lambda documents: pod(hla(documents))["metadata"]["labels"].update({"app.kubernetes.io/component": "other"}),
+        lambda documents: hla(documents)["spec"].update(
+            selector={"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}}),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"]["selector"].update(
+            matchLabels={"app.kubernetes.io/component": "worker"}),  # both sets in one
+        lambda documents: pod(hla(documents))["spec"]["topologySpreadConstraints"][0]["labelSelector"].update(
+            matchLabels={"app.kubernetes.io/component": "mid-level"}),
+    ],
+    "servers_survive_a_drain_of_a_node": [
+        lambda documents: documents.remove(find(documents, "PodDisruptionBudget", "sluice-hla")),
+    ],
+    "services_lead_somewhere": [
+        lambda documents: find(documents, "Service", "sluice")["spec"].update(selector={"app": "other"}),
+        lambda documents: find(documents, "Service", "sluice")["spec"]["ports"][0].update(targetPort="http"),
+        lambda documents: find(documents, "Service", "sluice-worker-a")["spec"].pop("clusterIP"),
+        lambda documents: worker(documents)["spec"].update(serviceName="sluice-worker"),
+    ],
+    "volumes_exist": [
+        lambda documents: pod(worker(documents))["spec"].update(volumes=[]),
+        lambda documents: pod(worker(documents))["spec"]["volumes"].append({"name": "more", "emptyDir": {}}),
+        lambda documents: documents.remove(find(documents, "ConfigMap", "sluice-hla-config")),
+    ],
+    "configs_reach_running_aggregators": [
+        lambda documents: containers(hla(documents))[0]["volumeMounts"][0].update(subPath="aggregator.json"),
+        lambda documents: pod(find(documents, "Deployment", "sluice-mla-a"))["spec"]["volumes"][0]["configMap"].update(
+            name="sluice-mla-config-a-5tk2ctmtdm"),
+    ],
+    "pods_have_time_to_drain": [
+        lambda documents: pod(hla(documents))["spec"].update(terminationGracePeriodSeconds=25),
+    ],
+    "networks_are_closed": [
+        lambda documents: documents.remove(find(documents, "NetworkPolicy", "default-deny")),
+        lambda documents: find(documents, "NetworkPolicy", "worker")["spec"]["podSelector"].update(
+            matchLabels={"app.kubernetes.io/component": "workers"}),
+        lambda documents: find(documents, "NetworkPolicy", "worker")["spec"]["ingress"][0]["ports"][0].update(port=7100),
+        lambda documents: find(documents, "NetworkPolicy", "mid-level")["spec"]["egress"][0]["ports"][0].update(port=1),
+        lambda documents: find(documents, "NetworkPolicy", "worker")["spec"]["ingress"][0]["from"][0].update(
+            podSelector={"matchLabels": {"app.kubernetes.io/component": "mid"}}),
+    ],
+    "metrics_are_scraped": [
+        lambda documents: find(documents, "PodMonitor", "sluice")["spec"]["podMetricsEndpoints"][0].update(port="http"),
+        lambda documents: pod(hla(documents))["metadata"]["labels"].update({"app.kubernetes.io/name": "aggregator"}),
+    ],
+}
+
+
+class PolicyTest(unittest.TestCase):
+    def test_overlays_keep_to_the_policies(self):
+        for overlay in manifests.OVERLAYS:
+            for policy in policies.POLICIES:
+                with self.subTest(overlay=overlay, policy=policy.__name__):
+                    self.assertEqual(list(policy(manifests.installed(overlay))), [])
+
+    def test_each_policy_finds_what_breaks_it(self):
+        self.assertEqual(set(BREACHES), {policy.__name__ for policy in policies.POLICIES})
+        for policy in policies.POLICIES:
+            for number, breach in enumerate(BREACHES[policy.__name__]):
+                with self.subTest(policy=policy.__name__, breach=number):
+                    documents = manifests.installed("monitoring")
+                    breach(documents)
+                    self.assertNotEqual(list(policy(documents)), [])
+
+    def test_no_two_objects_have_one_name(self):
+        for overlay in manifests.OVERLAYS:
+            documents = manifests.installed(overlay)
+            names = [manifests.name(document) for document in documents]
+            self.assertEqual(sorted(names), sorted(set(names)), overlay)
+
+    def test_an_overlay_is_one_namespace(self):
+        for overlay in manifests.OVERLAYS:
+            documents = manifests.installed(overlay)
+            (namespace,) = manifests.of_kind(documents, "Namespace")
+            for document in documents:
+                if document is not namespace:
+                    self.assertEqual(document["metadata"]["namespace"], namespace["metadata"]["name"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -17,17 +17,20 @@ namespace sluice {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
-constexpr auto kLookUpEvery = std::chrono::seconds(10);
+// By then gRPC asks for a name every five seconds or so; it has not begun to ask less and less often.
+constexpr auto kTryAnewAfter = std::chrono::seconds(10);
 constexpr int kAttemptsPerLook = 16;
 
 // As one look after the other sees it.
-struct KeptChannel {
-  grpc::Channel* channel = nullptr;
-  size_t row = 0;
+struct KeptConnection {
+  std::shared_ptr<WorkerConnection> connection;
+  size_t worker = 0;
   bool first = false;  // it says whether the worker is connected
+  bool by_name = false;
   bool was_connected = false;
   bool connected = false;
-  TimePoint look_up_at = TimePoint::max();
+  std::shared_ptr<grpc::Channel> trial;  // may take the place of the channel; null: none is made
+  TimePoint try_anew_at = TimePoint::max();
 };
 
 }  // namespace
@@ -35,11 +38,14 @@ struct KeptChannel {
 // On the IO thread only, but for what is atomic.
 class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
  public:
-  Loop(LinkDriver& driver, const WorkerChannels& channels) : driver_(driver), timer_(driver.io_context()) {
+  Loop(LinkDriver& driver, const WorkerChannels& channels)
+      : driver_(driver), channels_(channels), timer_(driver.io_context()) {
     for (size_t worker = 0; worker < channels.size(); ++worker) {
-      const size_t row = channels.row(worker);
-      kept_.push_back({.channel = &channels.first_channel(worker), .row = row, .first = true});
-      if (grpc::Channel* second = channels.second_channel(worker)) kept_.push_back({.channel = second, .row = row});
+      const bool by_name = channels.by_name(worker);
+      kept_.push_back({.connection = channels.first(worker), .worker = worker, .first = true, .by_name = by_name});
+      if (auto second = channels.second(worker)) {
+        kept_.push_back({.connection = std::move(second), .worker = worker, .by_name = by_name});
+      }
     }
   }
 
@@ -54,8 +60,9 @@ class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
   void Stop() {
     stopped_ = true;
     timer_.cancel();
-    for (const KeptChannel& kept : kept_) {
-      if (kept.first && kept.connected) driver_.workers().OnForgotten(kept.row);
+    for (KeptConnection& kept : kept_) {
+      if (kept.first && kept.connected) driver_.workers().OnForgotten(channels_.row(kept.worker));
+      kept.trial = nullptr;
     }
   }
 
@@ -78,38 +85,50 @@ class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
   }
 
   // True where it made an attempt.
-  bool Look(KeptChannel& kept, TimePoint now, bool may_attempt) {
-    const grpc_connectivity_state state = kept.channel->GetState(/*try_to_connect=*/false);
+  bool Look(KeptConnection& kept, TimePoint now, bool may_attempt) {
+    const grpc_connectivity_state state = StateOf(kept);
     SetConnected(kept, state == GRPC_CHANNEL_READY, now);
     if (state == GRPC_CHANNEL_IDLE) return may_attempt && Connect(kept);
-    if (state != GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
-    if (kept.look_up_at == TimePoint::max()) kept.look_up_at = now;
-    if (!may_attempt || now < kept.look_up_at) return false;
-    kept.look_up_at = now + kLookUpEvery;
-    grpc::experimental::ChannelResetConnectionBackoff(kept.channel);
+    if (state != GRPC_CHANNEL_TRANSIENT_FAILURE || !kept.by_name) return false;
+    if (kept.try_anew_at == TimePoint::max()) kept.try_anew_at = now + kTryAnewAfter;
+    if (!may_attempt || now < kept.try_anew_at) return false;
+    kept.try_anew_at = now + 2 * kTryAnewAfter;
+    kept.trial = channels_.MakeChannel(kept.worker, kept.first);
+    kept.trial->GetState(/*try_to_connect=*/true);
     return true;
   }
 
-  void SetConnected(KeptChannel& kept, bool connected, TimePoint now) {
+  static grpc_connectivity_state StateOf(KeptConnection& kept) {
+    const grpc_connectivity_state state = kept.connection->channel()->GetState(/*try_to_connect=*/false);
+    if (state == GRPC_CHANNEL_READY || !kept.trial) return state;
+    if (kept.trial->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) return state;
+    kept.connection->Replace(std::exchange(kept.trial, nullptr));
+    return GRPC_CHANNEL_READY;
+  }
+
+  void SetConnected(KeptConnection& kept, bool connected, TimePoint now) {
     if (connected == kept.connected) return;
     kept.connected = connected;
     kept.was_connected = true;
-    kept.look_up_at = TimePoint::max();
+    kept.trial = nullptr;
+    kept.try_anew_at = TimePoint::max();
     if (!kept.first) return;
-    if (!connected) return driver_.workers().OnLost(kept.row, now);
-    const std::optional<absl::Duration> away = driver_.workers().OnConnected(kept.row, now);
+    const size_t row = channels_.row(kept.worker);
+    if (!connected) return driver_.workers().OnLost(row, now);
+    const std::optional<absl::Duration> away = driver_.workers().OnConnected(row, now);
     if (away.has_value()) driver_.metrics().ObserveReconnect(*away);
   }
 
-  bool Connect(const KeptChannel& kept) {
+  bool Connect(const KeptConnection& kept) {
     if (!kept.was_connected && !(keeps_all_ && kept.first)) return false;
-    kept.channel->GetState(/*try_to_connect=*/true);
+    kept.connection->channel()->GetState(/*try_to_connect=*/true);
     return true;
   }
 
   LinkDriver& driver_;
+  const WorkerChannels& channels_;
   boost::asio::steady_timer timer_;
-  std::vector<KeptChannel> kept_;
+  std::vector<KeptConnection> kept_;
   size_t next_ = 0;
   std::atomic<bool> keeps_all_ = false;
   bool stopped_ = false;

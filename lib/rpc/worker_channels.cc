@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include <boost/asio/ip/address.hpp>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -101,9 +102,12 @@ WorkerChannels::WorkerChannels(const std::vector<std::string>& addresses, Worker
     worker.address = address;
     worker.row = table_.Add(address);
     const auto found = known.find(address);
-    worker.open = found != known.end() ? found->second->open.Share() : MakeConnection(address, false);
-    if (!options_.may_hold) continue;
-    worker.held = found != known.end() ? found->second->held.Share() : MakeConnection(address, true);
+    const Worker* const same = found == known.end() ? nullptr : found->second;
+    const auto connection = [&](const std::shared_ptr<WorkerConnection>& of_same, bool held) {
+      return same != nullptr ? of_same : std::make_shared<WorkerConnection>(MakeChannel(address, held));
+    };
+    worker.open = connection(same != nullptr ? same->open : nullptr, false);
+    if (options_.may_hold) worker.held = connection(same != nullptr ? same->held : nullptr, true);
   }
 }
 
@@ -112,10 +116,21 @@ WorkerChannels::~WorkerChannels() {
   for (const Worker& worker : workers_) table_.Remove(worker.row);
 }
 
-WorkerChannels::Connection::Connection(std::shared_ptr<grpc::Channel> to)
-    : channel(std::move(to)), stub(std::make_unique<grpc::GenericStub>(channel)) {}
+bool WorkerChannels::by_name(size_t worker) const {
+  const std::string& address = workers_[worker].address;
+  if (absl::StartsWith(address, "dns:")) return true;
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (!parsed.ok()) return false;
+  boost::system::error_code no_address;
+  boost::asio::ip::make_address(parsed->host, no_address);
+  return static_cast<bool>(no_address);
+}
 
-WorkerChannels::Connection WorkerChannels::MakeConnection(const std::string& address, bool held) const {
+std::shared_ptr<grpc::Channel> WorkerChannels::MakeChannel(size_t worker, bool first) const {
+  return MakeChannel(workers_[worker].address, first && options_.may_hold);
+}
+
+std::shared_ptr<grpc::Channel> WorkerChannels::MakeChannel(const std::string& address, bool held) const {
   const auto credentials = options_.credentials ? options_.credentials : grpc::InsecureChannelCredentials();
   grpc::ChannelArguments arguments = WorkerArguments(options_, held);
   const std::optional<ReceiveWindow> window = IsLoopback(address) ? std::nullopt : options_.receive_window;
@@ -124,7 +139,7 @@ WorkerChannels::Connection WorkerChannels::MakeConnection(const std::string& add
     return !window.has_value() || BoundReceiveWindow(*window, fd);
   };
   SetUpSockets(setup, arguments);
-  return Connection(grpc::CreateCustomChannel(address, credentials, arguments));
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 std::vector<size_t> WorkerChannels::Connect(absl::Duration timeout) const {
@@ -132,12 +147,13 @@ std::vector<size_t> WorkerChannels::Connect(absl::Duration timeout) const {
   const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(std::min(timeout, kLongest));
   for (size_t first = 0; first < size() && std::chrono::system_clock::now() < deadline; first += kHandshakesAtOnce) {
     const size_t end = std::min(first + kHandshakesAtOnce, size());
-    for (size_t i = first; i < end; ++i) workers_[i].first_used().GetState(/*try_to_connect=*/true);
-    for (size_t i = first; i < end; ++i) AwaitHandshake(workers_[i].first_used(), deadline);
+    for (size_t i = first; i < end; ++i) workers_[i].first()->channel()->GetState(/*try_to_connect=*/true);
+    for (size_t i = first; i < end; ++i) AwaitHandshake(*workers_[i].first()->channel(), deadline);
   }
   std::vector<size_t> unconnected;
   for (size_t i = 0; i < size(); ++i) {
-    if (workers_[i].first_used().GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) unconnected.push_back(i);
+    if (workers_[i].first()->channel()->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY)
+      unconnected.push_back(i);
   }
   return unconnected;
 }

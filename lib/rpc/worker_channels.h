@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/rpc/receive_window.h"
+#include "lib/rpc/worker_connection.h"
 #include "lib/telemetry/worker_table.h"
 
 namespace sluice {
@@ -48,13 +49,20 @@ class WorkerChannels {
   const std::string& address(size_t worker) const { return workers_[worker].address; }
   size_t row(size_t worker) const { return workers_[worker].row; }
   // Held: nothing of an answer comes before it is asked for. Only where calls may be.
-  grpc::GenericStub& stub(size_t worker, bool held) const {
-    return held ? *workers_[worker].held.stub : *workers_[worker].open.stub;
+  std::shared_ptr<grpc::GenericStub> stub(size_t worker, bool held) const {
+    return (held ? workers_[worker].held : workers_[worker].open)->stub();
   }
 
-  // The channel that a worker is connected over first; null: there is no second one.
-  grpc::Channel& first_channel(size_t worker) const { return workers_[worker].first_used(); }
-  grpc::Channel* second_channel(size_t worker) const { return workers_[worker].second_used(); }
+  // The one that a worker is connected over first, and the other one; null: there is none.
+  const std::shared_ptr<WorkerConnection>& first(size_t worker) const { return workers_[worker].first(); }
+  std::shared_ptr<WorkerConnection> second(size_t worker) const {
+    return workers_[worker].held ? workers_[worker].open : nullptr;
+  }
+
+  // The worker is given by a name, which may have another address some day.
+  bool by_name(size_t worker) const;
+  // Another channel like the first or the second one, which begins anew: it asks for the address at once.
+  std::shared_ptr<grpc::Channel> MakeChannel(size_t worker, bool first) const;
 
   // Connects to all of them, over the channels for held answers if there are any, a few at a time: the handshakes of a
   // thousand workers at once would overflow the very buffer that the schedule protects. Returns the workers that are
@@ -62,25 +70,16 @@ class WorkerChannels {
   std::vector<size_t> Connect(absl::Duration timeout) const;
 
  private:
-  struct Connection {
-    Connection() = default;
-    explicit Connection(std::shared_ptr<grpc::Channel> to);
-    Connection Share() const { return Connection(channel); }
-
-    std::shared_ptr<grpc::Channel> channel;
-    std::unique_ptr<grpc::GenericStub> stub;
-  };
   struct Worker {
     std::string address;
     size_t row = 0;
-    Connection open;
-    Connection held;  // null unless calls may be
+    std::shared_ptr<WorkerConnection> open;
+    std::shared_ptr<WorkerConnection> held;  // null unless calls may be
 
-    grpc::Channel& first_used() const { return held.channel ? *held.channel : *open.channel; }
-    grpc::Channel* second_used() const { return held.channel ? open.channel.get() : nullptr; }
+    const std::shared_ptr<WorkerConnection>& first() const { return held ? held : open; }
   };
 
-  Connection MakeConnection(const std::string& address, bool held) const;
+  std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, bool held) const;
 
   WorkerTable& table_;
   const Options options_;

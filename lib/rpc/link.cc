@@ -60,6 +60,22 @@ int64_t WindowOf(const Link::Options& options) {
                                    schedule.budget_bytes.value_or(BufferBudgetBytes(schedule.profile)));
 }
 
+// What follows from options that are valid: those that were not given, and the bounds of the budget.
+BudgetBounds FillIn(Link::Options& options) {
+  const BudgetBounds bounds = BoundsOf(options.schedule, options.budget);
+  if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
+  options.receive_window_bytes = WindowOf(options);
+  if (options.receive_window_bytes > 0 && !options.schedule.max_in_flight_per_call_bytes.has_value()) {
+    options.schedule.max_in_flight_per_call_bytes = options.receive_window_bytes;
+  }
+  return bounds;
+}
+
+absl::Status CheckSame(absl::string_view field, bool same) {
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " of a link that is in use cannot change"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
@@ -82,12 +98,7 @@ absl::Status Link::Validate(const Options& options) {
 
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  const BudgetBounds bounds = BoundsOf(options.schedule, options.budget);
-  if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
-  options.receive_window_bytes = WindowOf(options);
-  if (options.receive_window_bytes > 0 && !options.schedule.max_in_flight_per_call_bytes.has_value()) {
-    options.schedule.max_in_flight_per_call_bytes = options.receive_window_bytes;
-  }
+  const BudgetBounds bounds = FillIn(options);
   absl::StatusOr<LinkSchedule> schedule = LinkSchedule::Create(options.schedule);
   if (!schedule.ok()) return schedule.status();
   if (!options.registry) options.registry = std::make_shared<prometheus::Registry>();
@@ -96,7 +107,8 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
 
 Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
-      metrics_(std::make_unique<AggregatorMetrics>(*options_.registry)),
+      registry_(options_.registry),
+      metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
       driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)),
       monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.watch_connections, options_.budget.on_change)) {
   metrics_->SetGaugeSource([this] {
@@ -114,25 +126,48 @@ Link::~Link() {
 absl::Status Link::SetBudget(int64_t budget_bytes) {
   return monitor_->FixBudget(budget_bytes);
 }
+
+absl::Status Link::Reconfigure(Options options) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  const BudgetBounds bounds = FillIn(options);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!options.registry) options.registry = registry_;
+    absl::Status same = CheckSame("completion_threads", options.completion_threads == options_.completion_threads);
+    same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
+    same.Update(CheckSame("registry", options.registry == registry_));
+    if (!same.ok()) return same;
+  }
+  // Not under the lock: calls that end by it may ask the link for anything.
+  if (absl::Status status = driver_->Reconfigure(options.schedule); !status.ok()) return status;
+  {
+    absl::MutexLock lock(&mutex_);
+    options_ = std::move(options);
+  }
+  monitor_->Reconfigure(bounds);
+  return absl::OkStatus();
+}
+
 ScheduleState Link::State() const {
   return driver_->State();
 }
 const absl::Status& Link::telemetry_status() const {
   return monitor_->status();
 }
-const LinkSchedule::Options& Link::schedule_options() const {
+LinkSchedule::Options Link::schedule_options() const {
   return driver_->options();
 }
 std::optional<ReceiveWindow> Link::receive_window() const {
+  absl::MutexLock lock(&mutex_);
   const int64_t bytes = options_.receive_window_bytes.value_or(0);
   if (bytes == 0) return std::nullopt;
-  return ReceiveWindow{.bytes = bytes, .packet_payload_bytes = schedule_options().profile.packet_payload_bytes};
+  return ReceiveWindow{.bytes = bytes, .packet_payload_bytes = options_.schedule.profile.packet_payload_bytes};
 }
 const prometheus::Collectable& Link::gauges() const {
   return *metrics_;
 }
 prometheus::Registry& Link::registry() {
-  return *options_.registry;
+  return *registry_;
 }
 
 }  // namespace sluice

@@ -34,7 +34,10 @@ double PredictGoodput(const LinkSchedule::Options& options, const SlotPlan& plan
 }  // namespace
 
 LinkDriver::LinkDriver(LinkSchedule schedule, AggregatorMetrics& metrics, int completion_threads)
-    : options_(schedule.options()), metrics_(metrics), schedule_(std::move(schedule)), timer_(io_thread_.context()) {
+    : discipline_(schedule.options().discipline),
+      metrics_(metrics),
+      schedule_(std::move(schedule)),
+      timer_(io_thread_.context()) {
   for (int i = 0; i < completion_threads; ++i) pollers_.emplace_back([this] { PollCompletions(); });
 }
 
@@ -134,6 +137,17 @@ absl::Status LinkDriver::SetBudget(int64_t budget_bytes) {
   });
 }
 
+absl::Status LinkDriver::Reconfigure(const LinkSchedule::Options& options) {
+  return Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.Reconfigure(now, options, actions);
+  });
+}
+
+LinkSchedule::Options LinkDriver::options() const {
+  absl::MutexLock lock(&mutex_);
+  return schedule_.options();
+}
+
 ScheduleState LinkDriver::State() const {
   absl::MutexLock lock(&mutex_);
   return schedule_.State();
@@ -147,11 +161,13 @@ void LinkDriver::RememberForPlan(absl::Span<const CallRequest> calls) {
 
 AggregatorGauges LinkDriver::Gauges() const {
   ScheduleState state;
+  LinkSchedule::Options options;
   int64_t calls = 0;
   int64_t response_bytes = 0;
   {
     absl::MutexLock lock(&mutex_);
     state = schedule_.State();
+    options = schedule_.options();
     calls = last_block_calls_;
     response_bytes = last_block_response_bytes_;
   }
@@ -162,13 +178,16 @@ AggregatorGauges LinkDriver::Gauges() const {
                           .ungranted_calls = state.ungranted_calls,
                           .grant_window = state.grant_window,
                           .budget_bytes = state.budget_bytes,
-                          .link_capacity_bytes_per_second = options_.profile.capacity_bytes_per_second};
+                          .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
+  const WorkerTable::Reach reach = workers_.CountReached();
+  gauges.workers_wanted = reach.wanted;
+  gauges.workers_connected = reach.connected;
   if (calls == 0) return gauges;
-  const SlotPlan plan = PlanSlotsAtLeastOne(options_.profile, response_bytes, calls);
+  const SlotPlan plan = PlanSlotsAtLeastOne(options.profile, response_bytes, calls);
   gauges.plan_batch_workers = plan.batch_workers;
   gauges.plan_wnd_max_packets = plan.wnd_max_packets;
   gauges.plan_slot = plan.slot;
-  gauges.plan_goodput_bytes_per_second = PredictGoodput(options_, plan, response_bytes, calls);
+  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, response_bytes, calls);
   return gauges;
 }
 
@@ -176,7 +195,7 @@ void LinkDriver::Apply(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     switch (action.kind) {
       case Action::Kind::kSend:
-        CallOf(action).Send(action.call, options_.discipline == Discipline::kGrants);
+        CallOf(action).Send(action.call, discipline_ == Discipline::kGrants);
         break;
       case Action::Kind::kSendGranted:
         CallOf(action).Send(action.call, false);

@@ -60,10 +60,12 @@ class LinkDriver {
   void Cancel(BlockId block);
   void CancelCall(CallId call);
   absl::Status SetBudget(int64_t budget_bytes);
+  absl::Status Reconfigure(const LinkSchedule::Options& options);
 
   ScheduleState State() const;
   AggregatorGauges Gauges() const;  // the plan is that of the block that was submitted last
-  const LinkSchedule::Options& options() const { return options_; }
+  LinkSchedule::Options options() const;
+  Discipline discipline() const { return discipline_; }
   AggregatorMetrics& metrics() { return metrics_; }
   WorkerTable& workers() { return workers_; }
   grpc::CompletionQueue& completion_queue() { return queue_; }
@@ -81,7 +83,7 @@ class LinkDriver {
   void PollCompletions();
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const LinkSchedule::Options options_;
+  const Discipline discipline_;
   AggregatorMetrics& metrics_;
   WorkerTable workers_;
 

@@ -1,5 +1,6 @@
 #include "lib/rpc/link_monitor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sluice/plan.h"
@@ -55,6 +56,25 @@ absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
   return absl::OkStatus();
 }
 
+void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (bounds == bounds_) return;
+    const bool same_start =
+        bounds.start_bytes == bounds_.start_bytes && bounds.reference_bytes == bounds_.reference_bytes;
+    const BudgetState before = budget_;
+    bounds_ = bounds;
+    budget_ = StartBudget(bounds_, Now());
+    // What was learned of the port is still true; where its buffer is another one, nothing is.
+    if (same_start) {
+      budget_.budget_bytes = std::clamp(before.budget_bytes, bounds_.floor_bytes, bounds_.limit_bytes);
+      budget_.ceiling_bytes = before.ceiling_bytes;
+      budget_.ceiling_since = before.ceiling_since;
+    }
+  }
+  ApplyBudget();
+}
+
 // Not under the lock: calls that end by it may ask the link for anything. Whoever comes last with what is no longer the
 // budget applies the right one.
 void LinkMonitor::ApplyBudget() {
@@ -82,7 +102,7 @@ void LinkMonitor::OnSample(TimePoint now, absl::Span<const TcpSocket> sockets) {
   const LinkSight sight = driver_.workers().Look(now, sockets);
   CountSight(sight);
   const ScheduleState schedule = driver_.State();
-  const LinkProfile& profile = driver_.options().profile;
+  const LinkProfile profile = driver_.options().profile;
   const double frame_share =
       static_cast<double>(profile.frame_bytes) / static_cast<double>(profile.packet_payload_bytes);
   const BudgetObservation seen{

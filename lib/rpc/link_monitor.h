@@ -32,6 +32,8 @@ class LinkMonitor {
 
   // From now on the budget is this one.
   absl::Status FixBudget(int64_t budget_bytes);
+  // From now on it stays within these: where it starts anew when the start is another one, else where it is.
+  void Reconfigure(const BudgetBounds& bounds);
   void FillGauges(AggregatorGauges& gauges) const;
 
  private:

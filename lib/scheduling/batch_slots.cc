@@ -9,6 +9,10 @@ namespace sluice {
 
 BatchSlots::BatchSlots(const LinkProfile& profile) : jitter_(absl::ToChronoNanoseconds(profile.timer_jitter)) {}
 
+void BatchSlots::SetProfile(const LinkProfile& profile) {
+  jitter_ = absl::ToChronoNanoseconds(profile.timer_jitter);
+}
+
 bool BatchSlots::MayLeave(QueuedBlock& block, TimePoint now) {
   if (turn_ == nullptr) {
     turn_ = &block;

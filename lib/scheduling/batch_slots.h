@@ -14,6 +14,8 @@ class BatchSlots {
  public:
   explicit BatchSlots(const LinkProfile& profile);
 
+  void SetProfile(const LinkProfile& profile);
+
   // Whether the first waiting call of the block may leave now. Gives the turn to the block where nobody has it.
   bool MayLeave(QueuedBlock& block, TimePoint now);
   void Left(QueuedBlock& block, const Call& call, TimePoint now);
@@ -24,7 +26,7 @@ class BatchSlots {
   TimePoint NextSlot(TimePoint now) const;
 
  private:
-  const std::chrono::nanoseconds jitter_;
+  std::chrono::nanoseconds jitter_;
   QueuedBlock* turn_ = nullptr;
 };
 

@@ -49,4 +49,8 @@ void Budget::Set(int64_t bytes) {
   if (limited_) bytes_ = bytes;
 }
 
+void Budget::SetProfile(const LinkProfile& profile) {
+  drain_time_ = DrainTime(profile);
+}
+
 }  // namespace sluice

@@ -30,6 +30,7 @@ class Budget {
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
   void Set(int64_t bytes);  // charged more than the new budget: only drains
+  void SetProfile(const LinkProfile& profile);
   int64_t bytes() const { return bytes_; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
 
@@ -41,9 +42,11 @@ class Budget {
 
   const bool limited_;  // false: unscheduled
   int64_t bytes_;
-  const std::chrono::nanoseconds drain_time_;
-  int64_t in_flight_bytes_ = 0;    // draining_ included
-  std::deque<Draining> draining_;  // by time, since every abort drains for as long
+  std::chrono::nanoseconds drain_time_;
+  int64_t in_flight_bytes_ = 0;  // draining_ included
+  // In the order of the aborts. By time, too, since every one drains for as long; after a change of the profile one may
+  // wait for the one before it.
+  std::deque<Draining> draining_;
 };
 
 }  // namespace sluice

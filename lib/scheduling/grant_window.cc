@@ -23,10 +23,16 @@ int64_t HeaderCost(const LinkProfile& profile) {
 
 // Before the first answer nothing is known of the workers, and only what would be a stall is too long.
 GrantWindow::GrantWindow(const LinkSchedule::Options& options)
-    : bytes_per_ns_(options.profile.capacity_bytes_per_second / 1e9),
-      header_bytes_(HeaderCost(options.profile)),
-      drain_time_(DrainTime(options.profile)),
-      straggle_after_(std::max(absl::ToChronoNanoseconds(options.stall_timeout), drain_time_)) {}
+    : straggle_after_(absl::ToChronoNanoseconds(options.stall_timeout)) {
+  SetProfile(options.profile);
+}
+
+void GrantWindow::SetProfile(const LinkProfile& profile) {
+  bytes_per_ns_ = profile.capacity_bytes_per_second / 1e9;
+  header_bytes_ = HeaderCost(profile);
+  drain_time_ = DrainTime(profile);
+  straggle_after_ = std::max(straggle_after_, drain_time_);
+}
 
 int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
   const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);

@@ -19,6 +19,9 @@ class GrantWindow {
  public:
   explicit GrantWindow(const LinkSchedule::Options& options);
 
+  // What is known of the workers stays.
+  void SetProfile(const LinkProfile& profile);
+
   int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
 
   // While nothing is ready and nothing granted: those in stock would only be in the way of the first answer, at the
@@ -40,9 +43,9 @@ class GrantWindow {
 
   int64_t Window(int64_t budget_bytes, double stock) const;
 
-  const double bytes_per_ns_;
-  const int64_t header_bytes_;
-  const std::chrono::nanoseconds drain_time_;
+  double bytes_per_ns_ = 0;
+  int64_t header_bytes_ = 0;
+  std::chrono::nanoseconds drain_time_{0};
 
   // Means over the last hundred or so; nothing is known before the first.
   bool known_ = false;

@@ -83,6 +83,23 @@ absl::Status LinkSchedule::SetBudget(TimePoint now, int64_t budget_bytes, std::v
   return absl::OkStatus();
 }
 
+absl::Status LinkSchedule::Reconfigure(TimePoint now, const Options& options, std::vector<Action>& actions) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const Options& before = machine_->options();
+  if (options.discipline != before.discipline) {
+    return absl::InvalidArgumentError(absl::StrCat("discipline: ", std::string(DisciplineName(options.discipline)),
+                                                   " cannot take the place of ",
+                                                   std::string(DisciplineName(before.discipline))));
+  }
+  if (options.stall_timeout != before.stall_timeout) {
+    return absl::InvalidArgumentError(absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout),
+                                                   " cannot take the place of ",
+                                                   absl::FormatDuration(before.stall_timeout)));
+  }
+  machine_->Reconfigure(now, options, actions);
+  return absl::OkStatus();
+}
+
 ScheduleState LinkSchedule::State() const {
   return machine_->State();
 }

@@ -170,6 +170,18 @@ void ScheduleMachine::SetBudget(TimePoint now, int64_t budget_bytes, std::vector
   Admit(actions);
 }
 
+// Calls keep what they were charged, so that they give back as much.
+void ScheduleMachine::Reconfigure(TimePoint now, const LinkSchedule::Options& options, std::vector<Action>& actions) {
+  Enter(now, actions);
+  options_ = options;
+  most_cost_bytes_ = MostCost(options_);
+  budget_.SetProfile(options_.profile);
+  slots_.SetProfile(options_.profile);
+  window_.SetProfile(options_.profile);
+  stall_timers_.SetProfile(options_.profile);
+  Admit(actions);
+}
+
 ScheduleState ScheduleMachine::State() const {
   return {.budget_bytes = budget_.bytes(),
           .in_flight_bytes = budget_.in_flight_bytes(),

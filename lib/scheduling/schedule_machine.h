@@ -36,6 +36,7 @@ class ScheduleMachine {
   void OnTimer(TimePoint now, std::vector<Action>& actions);
   TimePoint NextTimer() const;
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
+  void Reconfigure(TimePoint now, const LinkSchedule::Options& options, std::vector<Action>& actions);
   ScheduleState State() const;
   const LinkSchedule::Options& options() const { return options_; }
 
@@ -68,10 +69,10 @@ class ScheduleMachine {
   int64_t waiting_calls() const { return blocks_.calls(Phase::kWaiting); }
   void Check() const;
 
-  const LinkSchedule::Options options_;
+  LinkSchedule::Options options_;
   const bool batched_;
   const bool granting_;
-  const int64_t most_cost_bytes_;  // of one call
+  int64_t most_cost_bytes_;  // of one call
 
   TimePoint now_ = TimePoint::min();  // of the last event
   Budget budget_;

@@ -9,9 +9,14 @@
 namespace sluice {
 
 StallTimers::StallTimers(const LinkSchedule::Options& options)
-    : timeout_(absl::ToChronoNanoseconds(options.stall_timeout)),
-      rtt_ns_(absl::ToDoubleNanoseconds(options.profile.propagation_rtt)),
-      byte_ns_(1e9 / options.profile.capacity_bytes_per_second) {}
+    : timeout_(absl::ToChronoNanoseconds(options.stall_timeout)) {
+  SetProfile(options.profile);
+}
+
+void StallTimers::SetProfile(const LinkProfile& profile) {
+  rtt_ns_ = absl::ToDoubleNanoseconds(profile.propagation_rtt);
+  byte_ns_ = 1e9 / profile.capacity_bytes_per_second;
+}
 
 void StallTimers::Start(Call& call, TimePoint now, int64_t budget_bytes) {
   Stop(call);

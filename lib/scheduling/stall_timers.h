@@ -16,6 +16,8 @@ class StallTimers {
  public:
   explicit StallTimers(const LinkSchedule::Options& options);
 
+  void SetProfile(const LinkProfile& profile);  // for calls that start from now on
+
   // The call is in flight with its cost charged; `budget_bytes` may be in flight with it. Starts again when it runs.
   void Start(Call& call, TimePoint now, int64_t budget_bytes);
   void Stop(Call& call);  // runs or not
@@ -32,8 +34,8 @@ class StallTimers {
   std::chrono::nanoseconds TransferTime(const Call& call, int64_t budget_bytes) const;
 
   const std::chrono::nanoseconds timeout_;
-  const double rtt_ns_;
-  const double byte_ns_;
+  double rtt_ns_ = 0;
+  double byte_ns_ = 0;
   boost::intrusive::multiset<Call, boost::intrusive::base_hook<StallHook>, boost::intrusive::key_of_value<TimeKey>,
                              boost::intrusive::constant_time_size<false>>
       calls_;

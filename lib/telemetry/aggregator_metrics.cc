@@ -55,7 +55,10 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
           "Time of an SRU from its grant, or its request where none is needed, to its end.", TransferTimeBuckets())),
       timer_lateness_(MakeHistogram(registry, "sluice_timer_lateness_seconds",
                                     "How late timers of the schedule fired: measured jitter.",
-                                    {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.1})) {
+                                    {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.1})),
+      reconnect_seconds_(MakeHistogram(registry, "sluice_worker_reconnect_seconds",
+                                       "Time from the loss of the connection to a worker until there was one again.",
+                                       {0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600})) {
   MakeBuildInfo(registry);
 }
 
@@ -90,6 +93,8 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
             now.budget_limit_bytes),
       Gauge("sluice_budget_ceiling_bytes", "The budget at which answers were lost last; 0: none is remembered.",
             now.budget_ceiling_bytes),
+      Gauge("sluice_workers_wanted", "Workers that are to be read from.", now.workers_wanted),
+      Gauge("sluice_workers_connected", "Of those, the ones that there is a connection to.", now.workers_connected),
       Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
   if (now.connections > 0) {

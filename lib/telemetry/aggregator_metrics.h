@@ -46,6 +46,9 @@ struct AggregatorGauges {
   int64_t budget_limit_bytes = 0;
   int64_t budget_ceiling_bytes = 0;  // 0: none is remembered
 
+  int64_t workers_wanted = 0;
+  int64_t workers_connected = 0;
+
   // Of the connections to workers; infinite where there is none.
   int64_t connections = 0;
   absl::Duration min_rtt = absl::InfiniteDuration();
@@ -95,6 +98,8 @@ class AggregatorMetrics : public prometheus::Collectable {
   void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
   void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  // From the loss of the connection to a worker until there was one again.
+  void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
@@ -126,6 +131,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   prometheus::Histogram& ready_seconds_;
   prometheus::Histogram& sru_transfer_seconds_;
   prometheus::Histogram& timer_lateness_;
+  prometheus::Histogram& reconnect_seconds_;
 
   mutable absl::Mutex mutex_;
   std::function<AggregatorGauges()> gauge_source_ ABSL_GUARDED_BY(mutex_);

@@ -38,7 +38,46 @@ size_t WorkerTable::Add(const std::string& address) {
     constexpr absl::Duration kUnknown = absl::InfiniteDuration();
     rows_.push_back({.summary = {.address = address, .ready = kUnknown, .transfer = kUnknown, .rtt = kUnknown}});
   }
+  ++rows_[found->second].users;
   return found->second;
+}
+
+void WorkerTable::Remove(size_t worker) {
+  absl::MutexLock lock(&mutex_);
+  Row& row = rows_[worker];
+  // Who wants it again some day does not ask how long nobody did.
+  if (--row.users == 0) row.lost_at.reset();
+}
+
+std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  Row& row = rows_[worker];
+  ++row.connections;
+  const std::optional<TimePoint> lost_at = std::exchange(row.lost_at, std::nullopt);
+  if (!lost_at.has_value()) return std::nullopt;
+  return absl::FromChrono(now - *lost_at);
+}
+
+void WorkerTable::OnLost(size_t worker, TimePoint now) {
+  absl::MutexLock lock(&mutex_);
+  Row& row = rows_[worker];
+  if (--row.connections == 0) row.lost_at = now;
+}
+
+void WorkerTable::OnForgotten(size_t worker) {
+  absl::MutexLock lock(&mutex_);
+  --rows_[worker].connections;
+}
+
+WorkerTable::Reach WorkerTable::CountReached() const {
+  absl::MutexLock lock(&mutex_);
+  Reach reach;
+  for (const Row& row : rows_) {
+    if (row.users == 0) continue;
+    ++reach.wanted;
+    if (row.connections > 0) ++reach.connected;
+  }
+  return reach;
 }
 
 void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
@@ -162,7 +201,9 @@ std::vector<WorkerSummary> WorkerTable::Summaries() const {
   absl::MutexLock lock(&mutex_);
   std::vector<WorkerSummary> summaries;
   summaries.reserve(rows_.size());
-  for (const Row& row : rows_) summaries.push_back(row.summary);
+  for (const Row& row : rows_) {
+    if (row.users > 0) summaries.push_back(row.summary);
+  }
   return summaries;
 }
 

@@ -44,8 +44,22 @@ class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A place for the worker; the same one for the same address.
+  // A place for the worker; the same one for the same address. The worker is wanted until it was removed as often; its
+  // place stays.
   size_t Add(const std::string& address);
+  void Remove(size_t worker);
+
+  // A connection to the worker stands, was lost, or is of no interest any more, as each of those that keep one sees it.
+  // Returns how long there had been none, where one was lost before.
+  std::optional<absl::Duration> OnConnected(size_t worker, TimePoint now);
+  void OnLost(size_t worker, TimePoint now);
+  void OnForgotten(size_t worker);
+  // Of the workers that are wanted.
+  struct Reach {
+    int64_t wanted = 0;
+    int64_t connected = 0;
+  };
+  Reach CountReached() const;
 
   // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
   // is a stream, which may pause without anything being lost.
@@ -67,12 +81,15 @@ class WorkerTable {
   // over.
   LinkSight Look(TimePoint now, absl::Span<const TcpSocket> sockets);
 
-  std::vector<WorkerSummary> Summaries() const;
+  std::vector<WorkerSummary> Summaries() const;  // of the workers that are wanted
 
  private:
   struct Row {
     WorkerSummary summary;
     std::string peer;
+    int users = 0;  // 0: not wanted
+    int connections = 0;
+    std::optional<TimePoint> lost_at;  // the last connection
     TimePoint waiting_since;  // the last time that an answer was asked for or ended; means something while in flight
     bool in_parts = false;
     int64_t ended = 0;

@@ -193,5 +193,77 @@ TEST(LinkTest, ABudgetThatShrinksAndGrowsDuringAReadLosesNothing) {
   EXPECT_TRUE(result.data == cluster.source());
 }
 
+std::map<std::string, double> Gauges(const Link& link) {
+  std::map<std::string, double> gauges;
+  for (const auto& family : link.gauges().Collect()) gauges[family.name] = family.metric.front().gauge.value;
+  return gauges;
+}
+
+TEST(LinkReconfigureTest, AnotherBufferIsAnotherBudgetAndAnotherWindow) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  const LinkProfile larger{.capacity_bytes_per_second = 1e9, .buffer_bytes = 100'000};
+  ASSERT_TRUE((*link)->Reconfigure({.schedule = {.profile = larger}}).ok());
+  EXPECT_EQ((*link)->State().budget_bytes, 100'000);
+  EXPECT_EQ((*link)->schedule_options().profile, larger);
+  EXPECT_EQ((*link)->receive_window()->bytes, 44 * 1448);
+  const auto gauges = Gauges(**link);
+  EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), 100'000);
+  EXPECT_EQ(gauges.at("sluice_link_capacity_bytes_per_second"), 1e9);
+}
+
+TEST(LinkReconfigureTest, OtherBoundsHoldTheBudgetWhereItIs) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  ASSERT_TRUE((*link)->Reconfigure({.budget = {.floor_bytes = 5000}}).ok());
+  EXPECT_EQ((*link)->State().budget_bytes, 32768);
+  EXPECT_EQ(Gauges(**link).at("sluice_budget_floor_bytes"), 5000);
+  ASSERT_TRUE((*link)->Reconfigure({.budget = {.limit_bytes = 20000}}).ok());
+  EXPECT_EQ((*link)->State().budget_bytes, 20000);
+  ASSERT_TRUE((*link)->Reconfigure({.schedule = {.budget_bytes = 7000}}).ok());
+  EXPECT_EQ((*link)->State().budget_bytes, 7000);
+  EXPECT_EQ(Gauges(**link).at("sluice_budget_limit_bytes"), 7000) << "fixed";
+}
+
+TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  const auto expect_refused = [&](Link::Options options, const std::string& field) {
+    options.schedule.profile.buffer_bytes = 1000;
+    const absl::Status status = (*link)->Reconfigure(std::move(options));
+    EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
+    EXPECT_EQ((*link)->State().budget_bytes, 32768);
+    EXPECT_EQ((*link)->schedule_options().profile, LinkProfile{});
+  };
+  expect_refused({.schedule = {.discipline = Discipline::kRolling}}, "discipline");
+  expect_refused({.completion_threads = 2}, "completion_threads");
+  expect_refused({.watch_connections = false}, "watch_connections");
+  expect_refused({.registry = std::make_shared<prometheus::Registry>()}, "registry");
+  expect_refused({.schedule = {.queue_limit = 0}}, "queue_limit");
+}
+
+TEST(LinkReconfigureTest, ALinkThatChangesAllTheTimeLosesNothing) {
+  for (const Discipline discipline : {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches}) {
+    TestCluster cluster({.workers = 4, .file_bytes = 400000, .schedule = {.discipline = discipline}});
+    cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(1)); });
+    const auto stream = cluster.reader().Open("data", std::nullopt);
+    std::atomic<bool> done = false;
+    std::thread changer([&] {
+      for (int64_t buffer = 1; !done; buffer = buffer * 3 % 65537) {
+        const LinkProfile profile{.capacity_bytes_per_second = 1e6 + 1e4 * static_cast<double>(buffer),
+                                  .buffer_bytes = buffer};
+        EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .discipline = discipline}}).ok());
+        std::this_thread::yield();
+      }
+    });
+    const auto result = testing::Drain(*stream);
+    done = true;
+    changer.join();
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_TRUE(result.data == cluster.source());
+  }
+}
+
 }  // namespace
 }  // namespace sluice

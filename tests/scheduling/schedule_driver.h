@@ -93,6 +93,13 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  Words Reconfigure(TimePoint now, const LinkSchedule::Options& options) {
+    std::vector<Action> actions;
+    const absl::Status status = schedule_.Reconfigure(now, options, actions);
+    EXPECT_TRUE(status.ok()) << status;
+    return InWords(actions);
+  }
+
   BlockId last_block() const { return last_block_; }
   CallId call(uint64_t tag) const { return calls_.at(tag); }
   TimePoint next_timer() const { return schedule_.NextTimer(); }

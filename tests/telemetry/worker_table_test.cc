@@ -25,6 +25,57 @@ TEST_F(WorkerTableTest, TheSameAddressHasTheSameRow) {
   EXPECT_EQ(Summary(b).address, "b:1");
 }
 
+TEST_F(WorkerTableTest, ShowsAWorkerUntilNobodyWantsIt) {
+  const size_t worker = table_.Add("a:1");
+  EXPECT_EQ(table_.Add("a:1"), worker);
+  table_.Remove(worker);
+  EXPECT_EQ(table_.Summaries().size(), 2u);
+  table_.Remove(worker);
+  EXPECT_EQ(table_.Summaries().size(), 1u);
+  EXPECT_EQ(table_.Add("a:1"), worker) << "its place stays";
+  EXPECT_EQ(table_.Summaries().size(), 2u);
+}
+
+TEST_F(WorkerTableTest, CountsTheWorkersThatAreConnected) {
+  const auto expect_reached = [&](int64_t wanted, int64_t connected) {
+    EXPECT_EQ(table_.CountReached().wanted, wanted);
+    EXPECT_EQ(table_.CountReached().connected, connected);
+  };
+  const size_t other = table_.Add("a:1");
+  expect_reached(2, 0);
+  table_.OnConnected(worker_, now_);
+  table_.OnConnected(worker_, now_);
+  expect_reached(2, 1);
+  table_.OnLost(worker_, now_);
+  expect_reached(2, 1);
+  table_.OnConnected(other, now_);
+  expect_reached(2, 2);
+  table_.OnForgotten(other);
+  table_.OnLost(worker_, now_);
+  expect_reached(2, 0);
+  table_.Remove(other);
+  expect_reached(1, 0);
+}
+
+TEST_F(WorkerTableTest, TellsHowLongAWorkerWasNotReached) {
+  EXPECT_EQ(table_.OnConnected(worker_, now_), std::nullopt) << "the first connection";
+  EXPECT_EQ(table_.OnConnected(worker_, now_), std::nullopt) << "a second one";
+  table_.OnLost(worker_, now_);
+  Pass(Milliseconds(10));
+  EXPECT_EQ(table_.OnConnected(worker_, now_), std::nullopt) << "the first one still stood";
+  table_.OnLost(worker_, now_);
+  table_.OnLost(worker_, now_);
+  Pass(Milliseconds(30));
+  EXPECT_EQ(table_.OnConnected(worker_, now_), Milliseconds(30));
+  table_.OnForgotten(worker_);
+  EXPECT_EQ(table_.OnConnected(worker_, now_), std::nullopt) << "it was not lost";
+  table_.OnLost(worker_, now_);
+  table_.Remove(worker_);
+  Pass(Milliseconds(50));
+  table_.Add("worker-1:20000");
+  EXPECT_EQ(table_.OnConnected(worker_, now_), std::nullopt) << "nobody wanted it";
+}
+
 TEST_F(WorkerTableTest, OfAWorkerThatWasNeverAskedNothingIsKnown) {
   const WorkerSummary summary = Summary(table_.Add("new:1"));
   EXPECT_EQ(summary.answers, 0);

@@ -24,6 +24,8 @@ struct BudgetBounds {
 
   bool fixed() const { return floor_bytes == limit_bytes; }
   absl::Status Validate() const;  // InvalidArgument that names the field, the value and the bound
+
+  friend bool operator==(const BudgetBounds&, const BudgetBounds&) = default;
 };
 
 // What was seen of the link since the observation before.

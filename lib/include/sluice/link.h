@@ -10,8 +10,10 @@
 #include "sluice/link_profile.h"
 #include "sluice/link_schedule.h"
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "prometheus/collectable.h"
 #include "prometheus/registry.h"
 
@@ -75,11 +77,18 @@ class Link {
   // it only drains.
   absl::Status SetBudget(int64_t budget_bytes);
 
+  // The link is another one from now on, or is to be used in another way, while calls go on: its profile, the queue,
+  // the budget and its bounds, and for connections that are made later the receive window. A smaller budget takes
+  // nothing back; it only drains. InvalidArgument as Create, and where anything else differs (discipline,
+  // completion_threads, watch_connections, registry, stall_timeout); then nothing has changed. The function on_change
+  // stays. One at a time.
+  absl::Status Reconfigure(Options options);
+
   ScheduleState State() const;
   // Not OK: connections are not watched, since the kernel does not tell of them (a sandbox forbids NETLINK_SOCK_DIAG)
   // or watch_connections is off.
   const absl::Status& telemetry_status() const;
-  const LinkSchedule::Options& schedule_options() const;
+  LinkSchedule::Options schedule_options() const;
 
   // The metrics of docs/metrics.md, for whatever exports them: counters and histograms are in the registry, the gauges
   // are read from the schedule when they are collected. Both live as long as the link.
@@ -93,7 +102,9 @@ class Link {
  private:
   Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule);
 
-  Options options_;
+  mutable absl::Mutex mutex_;
+  Options options_ ABSL_GUARDED_BY(mutex_);
+  const std::shared_ptr<prometheus::Registry> registry_;
   std::unique_ptr<AggregatorMetrics> metrics_;
   std::unique_ptr<LinkDriver> driver_;
   std::unique_ptr<LinkMonitor> monitor_;

@@ -165,6 +165,11 @@ class LinkSchedule {
   // their slots. Unscheduled takes note of nothing.
   absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
 
+  // The link has another profile, or calls other bounds; budget_bytes changes nothing, SetBudget does. Calls that are
+  // queued or out keep the cost that they have. InvalidArgument as Create, and for another discipline or stall_timeout;
+  // then nothing has changed.
+  absl::Status Reconfigure(TimePoint now, const Options& options, std::vector<Action>& actions);
+
   ScheduleState State() const;
   const Options& options() const;
 

@@ -44,6 +44,15 @@ absl::StatusOr<Block> Collect(ReadStream& stream) {
   }
 }
 
+// No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it.
+WorkerChannels ChannelsOf(Link& link, const BlockReader::Options& options, const WorkerChannels* before) {
+  return WorkerChannels(options.workers, link.driver().workers(),
+                        {.may_hold = link.schedule_options().discipline == Discipline::kGrants,
+                         .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes),
+                         .receive_window = link.receive_window()},
+                        before);
+}
+
 }  // namespace
 
 absl::Status BlockReader::Validate(const Options& options) {
@@ -59,12 +68,17 @@ absl::Status BlockReader::Validate(const Options& options) {
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  // No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it.
-  WorkerChannels channels(options.workers, link->driver().workers(),
-                          {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
-                           .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes),
-                           .receive_window = link->receive_window()});
+  WorkerChannels channels = ChannelsOf(*link, options, nullptr);
   auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
+  return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
+}
+
+absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Successor(Options options) const {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  std::shared_ptr<Link> link = core_->fan_out().shared_link();
+  WorkerChannels channels = ChannelsOf(*link, options, &core_->channels());
+  auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
+  if (core_->fan_out().keeper().keeps_all()) core->fan_out().keeper().KeepAll();
   return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
 }
 
@@ -73,10 +87,14 @@ BlockReader::~BlockReader() = default;
 
 std::vector<std::string> BlockReader::Connect() {
   std::vector<std::string> unconnected;
-  for (size_t worker : core_->channels().Connect(core_->options().connect_timeout)) {
+  for (size_t worker : core_->fan_out().Connect(core_->options().connect_timeout)) {
     unconnected.push_back(core_->channels().address(worker));
   }
   return unconnected;
+}
+
+void BlockReader::ConnectInBackground() {
+  core_->fan_out().keeper().KeepAll();
 }
 
 absl::StatusOr<Block> BlockReader::Read(const std::string& file, uint64_t block, const ReadOptions& options) {

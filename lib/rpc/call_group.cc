@@ -72,7 +72,7 @@ class CallGroup::Call final : public ScheduledCall, private GrantedRpc::Events {
     if (spec_.metadata != nullptr) {
       for (const auto& [key, value] : *spec_.metadata) rpc_->context().AddMetadata(key, value);
     }
-    rpc_->Prepare(spec_.channels->stub(spec_.worker, held), spec_.method, spec_.request, link().completion_queue());
+    rpc_->Prepare(*spec_.channels->stub(spec_.worker, held), spec_.method, spec_.request, link().completion_queue());
     prepared_ = true;
     if (aborted_) rpc_->Cancel();
     if (group_.handlers_.on_sent) group_.handlers_.on_sent(spec_.tag);

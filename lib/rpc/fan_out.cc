@@ -69,7 +69,7 @@ const std::string& FanOut::address(size_t worker) const {
 }
 
 std::vector<size_t> FanOut::Connect() {
-  return core_->channels().Connect(connect_timeout_);
+  return core_->Connect(connect_timeout_);
 }
 
 std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,

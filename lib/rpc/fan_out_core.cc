@@ -12,10 +12,19 @@ constexpr double kMostHedges = 256;  // that a long quiet time can save up
 }  // namespace
 
 FanOutCore::FanOutCore(std::shared_ptr<Link> link, WorkerChannels channels)
-    : link_(std::move(link)), channels_(std::move(channels)), hedges_allowed_(kFirstHedges) {}
+    : link_(std::move(link)),
+      channels_(std::move(channels)),
+      hedges_allowed_(kFirstHedges),
+      keeper_(link_->driver(), channels_) {}
 
 FanOutCore::~FanOutCore() {
   Close();
+}
+
+std::vector<size_t> FanOutCore::Connect(absl::Duration timeout) {
+  std::vector<size_t> unconnected = channels_.Connect(timeout);
+  keeper_.KeepAll();
+  return unconnected;
 }
 
 void FanOutCore::Close() {

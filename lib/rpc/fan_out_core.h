@@ -12,7 +12,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "lib/rpc/call_group.h"
+#include "lib/rpc/connection_keeper.h"
 #include "lib/rpc/method_history.h"
 #include "lib/rpc/worker_channels.h"
 
@@ -27,7 +29,11 @@ class FanOutCore {
   ~FanOutCore();  // closes
 
   const WorkerChannels& channels() const { return channels_; }
+  // WorkerChannels::Connect; and from now on the connections are kept.
+  std::vector<size_t> Connect(absl::Duration timeout);
+  ConnectionKeeper& keeper() { return keeper_; }
   LinkDriver& link() { return link_->driver(); }
+  const std::shared_ptr<Link>& shared_link() const { return link_; }
   AggregatorMetrics& metrics() { return link().metrics(); }
 
   // CallGroup::Start on this link. Cancelled: it is closing.
@@ -57,6 +63,8 @@ class FanOutCore {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<std::string, std::shared_ptr<MethodHistory>> histories_ ABSL_GUARDED_BY(mutex_);
   double hedges_allowed_ ABSL_GUARDED_BY(mutex_);
+
+  ConnectionKeeper keeper_;
 };
 
 }  // namespace sluice

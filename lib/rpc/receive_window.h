@@ -14,6 +14,8 @@ namespace sluice {
 struct ReceiveWindow {
   int64_t bytes = 0;                 // payload of one connection in the network at once, at most
   int64_t packet_payload_bytes = 0;  // of one packet at most; larger ones would not fit a small window a few times
+
+  friend bool operator==(const ReceiveWindow&, const ReceiveWindow&) = default;
 };
 
 // The smallest window, and the largest that Linux gives without privileges (net.core.rmem_max, doubled).
@@ -26,6 +28,9 @@ bool CanBoundReceiveWindow();
 // Two thirds of the budget, in whole packets; the last third is what grants keep for headers. 0, for none, where that
 // is so little that TCP would wait for its delayed acknowledgements, or more than kMaxReceiveWindowBytes.
 int64_t DefaultReceiveWindowBytes(const LinkProfile& profile, int64_t budget_bytes);
+
+// Of a socket that is not connected yet. False: the kernel refuses it.
+bool BoundReceiveWindow(const ReceiveWindow& window, int fd);
 
 // For the TCP connections of all channels that are made with `arguments`. Nothing where it cannot be bounded.
 void BoundReceiveWindow(const ReceiveWindow& window, grpc::ChannelArguments& arguments);

@@ -101,6 +101,38 @@ TEST_F(ConnectTest, GivesEachWorkerARowAndTheSameOneToTheSameAddress) {
   EXPECT_EQ(table_.Summaries().size(), 3u);
 }
 
+TEST_F(ConnectTest, TellsNamesFromAddresses) {
+  const WorkerChannels channels({"w-0.ws:7000", "localhost:7000", "dns:///w:1", "127.0.0.1:1", "[::1]:1", "unix:/run/w",
+                                 "unix-abstract:w", "ipv4:127.0.0.1:1", "ipv6:[::1]:1"},
+                                table_, {.may_hold = false});
+  for (size_t worker = 0; worker < channels.size(); ++worker) {
+    EXPECT_EQ(channels.by_name(worker), worker < 3) << channels.address(worker);
+  }
+}
+
+TEST_F(ConnectTest, SharesTheConnectionsOfThoseBeforeWhereTheyAreTheSame) {
+  const WorkerChannels before({"10.0.0.1:1", "10.0.0.2:1"}, table_, {.may_hold = true});
+  const WorkerChannels after({"10.0.0.3:1", "10.0.0.2:1"}, table_, {.may_hold = true}, &before);
+  EXPECT_EQ(after.first(1), before.first(1));
+  EXPECT_EQ(after.second(1), before.second(1));
+  EXPECT_NE(after.first(0), before.first(0));
+  const WorkerChannels others({"10.0.0.2:1"}, table_, {.may_hold = true, .max_response_bytes = 1}, &before);
+  EXPECT_NE(others.first(0), before.first(1));
+}
+
+TEST_F(ConnectTest, ACallUsesTheChannelOfTheMoment) {
+  TestWorker worker(folder_.path());
+  const WorkerChannels channels({worker.address()}, table_, {.may_hold = true});
+  EXPECT_NE(channels.stub(0, true), channels.stub(0, false));
+  const auto held = channels.stub(0, true);
+  const auto other = channels.MakeChannel(0, /*first=*/true);
+  channels.first(0)->Replace(other);
+  EXPECT_NE(channels.stub(0, true), held);
+  EXPECT_EQ(channels.first(0)->channel(), other);
+  EXPECT_THAT(channels.Connect(testing::kPatience), IsEmpty());
+  EXPECT_EQ(other->GetState(false), GRPC_CHANNEL_READY);
+}
+
 TEST_F(ConnectTest, TakesATimeWithoutEnd) {
   TestWorker there(folder_.path());
   EXPECT_THAT(WorkerChannels({there.address()}, table_, {.may_hold = false}).Connect(absl::InfiniteDuration()),

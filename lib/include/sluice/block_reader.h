@@ -47,11 +47,16 @@ class BlockReader {
   // InvalidArgument that names the option, the value and the bound.
   static absl::Status Validate(const Options& options);
   static absl::StatusOr<std::unique_ptr<BlockReader>> Create(std::shared_ptr<Link> link, Options options);
+  // Another reader, with other options, beside this one. Workers that both have keep their connections, unless the link
+  // has another receive window by now. Reads that are under way end on this one.
+  absl::StatusOr<std::unique_ptr<BlockReader>> Successor(Options options) const;
   ~BlockReader();
 
   // Connects to the workers, a few at a time, for at most connect_timeout. Returns the addresses that did not answer;
-  // they are tried again when they are needed. Optional: without it the first read connects.
+  // they are tried again, and so is each that is lost later. Optional: without it the first read connects.
   std::vector<std::string> Connect();
+  // The same, without waiting.
+  void ConnectInBackground();
 
   // One data block, whole. Blocks the calling thread.
   absl::StatusOr<Block> Read(const std::string& file, uint64_t block, const ReadOptions& options = {});

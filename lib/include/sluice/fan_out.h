@@ -136,7 +136,7 @@ class FanOut {
   const std::string& address(size_t worker) const;
 
   // Connects to the workers, a few at a time, for at most connect_timeout. Returns those that did not answer; they are
-  // tried again when they are needed. Optional: without it the first fan-out connects.
+  // tried again, and so is each that is lost later. Optional: without it the first fan-out connects.
   std::vector<size_t> Connect();
 
   // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.

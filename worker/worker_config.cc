@@ -34,13 +34,15 @@ absl::Status ParseTimes(const v1::WorkerConfig& config, WorkerOptions& options) 
   absl::Status status = ParseField("think_time", config.think_time(), ParseDuration, options.think_time.usual);
   status.Update(ParseField("think_tail.time", config.think_tail().time(), ParseDuration, options.think_time.tail));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
+  status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.rpc_server.drain_delay));
   options.think_time.tail_share = config.think_tail().share();
   status.Update(ThinkTime::Validate(options.think_time));
   if (options.think_time.usual > kMaxTime || options.think_time.tail > kMaxTime ||
-      options.rpc_server.drain_timeout > kMaxTime)
-    status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "think_time ", config.think_time(), ", think_tail.time ", config.think_tail().time(), ", drain_timeout ",
-        config.drain_timeout(), ": each must be at most ", absl::FormatDuration(kMaxTime))));
+      options.rpc_server.drain_timeout > kMaxTime || options.rpc_server.drain_delay > kMaxTime)
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("think_time ", config.think_time(), ", think_tail.time ", config.think_tail().time(),
+                     ", drain_timeout ", config.drain_timeout(), ", drain_delay ", config.drain_delay(),
+                     ": each must be at most ", absl::FormatDuration(kMaxTime))));
   return status;
 }
 

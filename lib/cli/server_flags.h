@@ -15,6 +15,8 @@ void AddServerFlags(CLI::App& app, Config& config, std::string& ready_file) {
     AddTextFlag(app, name, help, [&config, set](const std::string& value) { (config.*set)(value); });
   };
   text("--admin", &Config::template set_admin<const std::string&>, "host:port of /metrics; default: none");
+  text("--drain_delay", &Config::template set_drain_delay<const std::string&>,
+       "How long SIGTERM goes on serving while health says NOT_SERVING. Default 0");
   text("--drain_timeout", &Config::template set_drain_timeout<const std::string&>,
        "How long SIGTERM waits for calls under way. Default 10s");
   text("--log_level", &Config::template set_log_level<const std::string&>,

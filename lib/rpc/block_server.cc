@@ -60,7 +60,10 @@ v1::ReadResponse ToResponse(ReadPart part) {
 // One read of one client. gRPC runs its methods one after the other, but for OnCancel, which only touches the stream.
 class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
  public:
-  explicit ReadReactor(std::shared_ptr<ReadStream> stream) : stream_(std::move(stream)) { AskForPart(); }
+  ReadReactor(std::shared_ptr<BlockReader> reader, std::shared_ptr<ReadStream> stream)
+      : reader_(std::move(reader)), stream_(std::move(stream)) {
+    AskForPart();
+  }
 
   void OnWriteDone(bool ok) override {
     if (!ok) {
@@ -89,18 +92,31 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
     StartWrite(&response_);
   }
 
+  const std::shared_ptr<BlockReader> reader_;  // it would cancel the read
   const std::shared_ptr<ReadStream> stream_;
   v1::ReadResponse response_;
 };
 
+class RefusedRead final : public grpc::ServerWriteReactor<v1::ReadResponse> {
+ public:
+  explicit RefusedRead(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
+
+BlockServer::BlockServer(BlockReader& reader)
+    : BlockServer([&reader] { return std::shared_ptr<BlockReader>(std::shared_ptr<void>(), &reader); }) {}
 
 grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
                                                               const v1::ReadRequest* request) {
+  std::shared_ptr<BlockReader> reader = source_();
+  if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
   const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
   // gRPC owns the reactor until OnDone, which deletes it.
-  return new ReadReactor(
-      reader_.Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)}));
+  std::shared_ptr<ReadStream> stream =
+      reader->Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)});
+  return new ReadReactor(std::move(reader), std::move(stream));
 }
 
 }  // namespace sluice

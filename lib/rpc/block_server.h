@@ -1,5 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <utility>
+
 #include "sluice/block_reader.h"
 #include "sluice/v1/block_service.grpc.pb.h"
 
@@ -10,13 +14,16 @@ namespace sluice {
 // its own read back and nothing else; a client that goes away cancels its SRUs.
 class BlockServer final : public v1::BlockService::CallbackService {
  public:
-  explicit BlockServer(BlockReader& reader) : reader_(reader) {}
+  // The reader of the moment, asked for by each read, which holds it until its end. Null: reads are Unavailable.
+  using Source = std::function<std::shared_ptr<BlockReader>()>;
+  explicit BlockServer(Source source) : source_(std::move(source)) {}
+  explicit BlockServer(BlockReader& reader);  // outlives the server
 
   grpc::ServerWriteReactor<v1::ReadResponse>* Read(grpc::CallbackServerContext* context,
                                                    const v1::ReadRequest* request) override;
 
  private:
-  BlockReader& reader_;
+  const Source source_;
 };
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace sluice {
 namespace {
@@ -26,10 +27,12 @@ std::string WithPort(const std::string& address, int port) {
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options,
                                                             const std::vector<grpc::Service*>& services) {
-  grpc::EnableDefaultHealthCheckService(true);
+  grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  std::unique_ptr<RpcServer> server(new RpcServer(options));
   grpc::ServerBuilder builder;
   for (grpc::Service* service : services) builder.RegisterService(service);
+  builder.RegisterCallbackGenericService(&server->health_);
   builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   // By default two servers share a port, each with half of the connections, and nobody is told.
@@ -42,7 +45,6 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   for (size_t i = 0; i < ports.size(); ++i) {
     builder.AddListeningPort(options.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
   }
-  std::unique_ptr<RpcServer> server(new RpcServer(options.drain_timeout));
   server->server_ = builder.BuildAndStart();
   for (size_t i = 0; i < ports.size(); ++i) {
     if (ports[i] == 0) {
@@ -59,11 +61,20 @@ RpcServer::~RpcServer() {
   Drain();
 }
 
+void RpcServer::SetReady(bool ready) {
+  absl::MutexLock lock(&mutex_);
+  if (!draining_) health_.SetReady(ready);
+}
+
 void RpcServer::Drain() {
   if (!server_) return;
-  // Tells those who watch the health. gRPC 1.51 does not end their streams: with a watcher, a drain takes all of its
-  // time.
-  if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+  {
+    absl::MutexLock lock(&mutex_);
+    draining_ = true;
+    health_.SetReady(false);
+  }
+  absl::SleepFor(std::min(drain_delay_, kLongestDrain));
+  health_.EndWatches();
   server_->Shutdown(std::chrono::system_clock::now() +
                     absl::ToChronoMilliseconds(std::min(drain_timeout_, kLongestDrain)));
   server_->Wait();

@@ -106,9 +106,9 @@ class SluiceWorkerTest : public ::testing::Test {
 TEST_F(SluiceWorkerTest, ExplainsItself) {
   const ProgramResult help = Run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* flag :
-       {"--listen", "--data", "--admin", "--config", "--check_config", "--think_time", "--think_tail_time",
-        "--think_tail_share", "--probe", "--reflection", "--log_level", "--drain_timeout", "--ready_file"})
+  for (const char* flag : {"--listen", "--data", "--admin", "--config", "--check_config", "--think_time",
+                           "--think_tail_time", "--think_tail_share", "--probe", "--reflection", "--log_level",
+                           "--drain_timeout", "--drain_delay", "--ready_file"})
     EXPECT_THAT(help.out, HasSubstr(flag));
   const ProgramResult version = Run({"--version"});
   EXPECT_EQ(version.exit_code, 0);
@@ -131,8 +131,9 @@ TEST_F(SluiceWorkerTest, RefusesWhatWasWrittenWrong) {
       {{data, "--listen", "127.0.0.1:0", "--think-tail-share", "1.5", "--think-tail-time", "1s"},
        "think_tail.share is 1.5; it must be 0 to 1"},
       {{data, "--listen", "127.0.0.1:0", "--think-tail-share", "0.1", "--think-tail-time", "2h"},
-       "think_tail.time 2h, drain_timeout : each must be at most 1h"},
-      {{data, "--listen", "127.0.0.1:0", "--drain-timeout", "2h"}, "drain_timeout 2h: each must be at most 1h"},
+       "think_tail.time 2h, drain_timeout , drain_delay : each must be at most 1h"},
+      {{data, "--listen", "127.0.0.1:0", "--drain-timeout", "2h"},
+       "drain_timeout 2h, drain_delay : each must be at most 1h"},
       {{data, "--listen", "127.0.0.1:0", "--log-level", "loud"}, "log_level: \"loud\""},
       {{data, "--listen", "127.0.0.1:0", "--lisen", "x"}, "--lisen"},
   };
@@ -264,7 +265,7 @@ TEST_F(SluiceWorkerTest, CancelsWhatOutlivesTheDrain) {
 }
 
 TEST_F(SluiceWorkerTest, TellsItsHealthAndThatItGoes) {
-  Start({"--listen", "127.0.0.1:0", "--drain-timeout", "100ms"});  // gRPC ends a watch no earlier
+  Start({"--listen", "127.0.0.1:0", "--drain-timeout", "1h"});
   testing::HealthWatch watch(addresses_[0]);
   EXPECT_EQ(watch.Next(), "SERVING");
   program_->Signal(SIGTERM);

@@ -10,6 +10,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/rpc/rpc_server.h"
@@ -220,6 +221,30 @@ TEST_F(BlockServerTest, ADrainCancelsReadsThatDoNotEnd) {
   client.join();
   EXPECT_FALSE(answer.status.ok());
   EXPECT_TRUE(cluster_->AwaitIdle());
+}
+
+TEST_F(BlockServerTest, WithoutAReaderReadsAreUnavailableAndWithAnotherOneTheyGoOn) {
+  Start({});
+  server_.reset();
+  absl::Mutex mutex;
+  std::shared_ptr<BlockReader> reader;
+  service_ = std::make_unique<BlockServer>([&] {
+    absl::MutexLock lock(&mutex);
+    return reader;
+  });
+  auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}}, {service_.get()});
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
+  const Answer refused = Read(Request("data"));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("no worker is known yet"));
+  {
+    absl::MutexLock lock(&mutex);
+    reader = *cluster_->reader().Successor(cluster_->reader_options());
+  }
+  EXPECT_TRUE(Read(Request("data")).data == cluster_->source());
+  server_.reset();
 }
 
 }  // namespace

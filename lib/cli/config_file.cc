@@ -11,13 +11,14 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::streamsize kMaxConfigBytes = 1 << 20;
+
+}  // namespace
 
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   std::error_code error;
@@ -41,8 +42,6 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   text.resize(static_cast<size_t>(file.gcount()));
   return text;
 }
-
-}  // namespace
 
 absl::Status LoadConfigFile(const std::string& path, google::protobuf::Message& config) {
   absl::StatusOr<std::string> text = ReadConfigFile(path);

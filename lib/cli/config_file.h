@@ -3,12 +3,16 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace google::protobuf {
 class Message;
 }
 
 namespace sluice {
+
+// What is in a config file. NotFound, FailedPrecondition as LoadConfigFile.
+absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
 
 // Merges a config file in protobuf's JSON into `config`: a field that the file does not name keeps its value. Errors
 // say which file: NotFound, FailedPrecondition (not readable, larger than 1 MiB), InvalidArgument (not JSON, a key that

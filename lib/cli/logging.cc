@@ -76,20 +76,23 @@ void Log(LogLevel level, std::string_view message, std::initializer_list<LogFiel
   spdlog::default_logger_raw()->log(spdlog_level, spdlog::string_view_t(FormatLogfmt(message, fields)));
 }
 
-absl::Status SetLogLevel(std::string_view name) {
+absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name) {
   constexpr std::pair<std::string_view, LogLevel> kLevels[] = {{"", LogLevel::kInfo},
                                                                {"debug", LogLevel::kDebug},
                                                                {"info", LogLevel::kInfo},
                                                                {"warning", LogLevel::kWarning},
                                                                {"error", LogLevel::kError}};
   for (const auto& [level_name, level] : kLevels) {
-    if (level_name == name) {
-      spdlog::set_level(SpdlogLevel(level));
-      return absl::OkStatus();
-    }
+    if (level_name == name) return level;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("log_level: \"", std::string(name), "\" is not a level; give debug, info, warning or error"));
+}
+
+absl::Status SetLogLevel(std::string_view name) {
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(name);
+  if (level.ok()) spdlog::set_level(SpdlogLevel(*level));
+  return level.status();
 }
 
 std::string FormatLogfmt(std::string_view message, std::initializer_list<LogField> fields) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
@@ -32,7 +33,9 @@ struct LogField {
 
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise. Of the whole process.
+// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise.
+absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name);
+// The same; of the whole process.
 absl::Status SetLogLevel(std::string_view name);
 
 // What follows the level in a line: msg=... key=value ... Values are quoted where they have to be, and every byte that

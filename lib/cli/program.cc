@@ -33,12 +33,13 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
-void AddConfigFlags(CLI::App& app, google::protobuf::Message& config, bool& check_only) {
+void AddConfigFlags(CLI::App& app, google::protobuf::Message& config, std::string* config_file, bool& check_only) {
   app.add_option_function<std::string>(
          "--config",
-         [&config](const std::string& path) {
+         [&config, config_file](const std::string& path) {
            const absl::Status status = LoadConfigFile(path, config);
            if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
+           if (config_file != nullptr) *config_file = path;
          },
          "Config file in protobuf's JSON; a flag of the same name wins over it")
       ->type_name("FILE")
@@ -68,7 +69,7 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
   CLI::App app(program.description, program.name);
   app.set_version_flag("--version", program.name + " " + std::string(BuildVersion()));
   bool check_only = false;
-  if (program.config != nullptr) AddConfigFlags(app, *program.config, check_only);
+  if (program.config != nullptr) AddConfigFlags(app, *program.config, program.config_file, check_only);
   if (program.add_flags) program.add_flags(app);
   try {
     app.parse(ReversedArguments(argc, argv));
@@ -89,6 +90,20 @@ int RunProgram(int argc, const char* const* argv, const Program& program) {
   } catch (const std::exception& error) {
     return Fail(program, error.what(), kExitFailure);
   }
+}
+
+absl::Status ReadConfigAgain(int argc, const char* const* argv, const std::function<void(CLI::App&)>& add_flags,
+                             google::protobuf::Message& config) {
+  CLI::App app;
+  bool check_only = false;
+  AddConfigFlags(app, config, nullptr, check_only);
+  add_flags(app);
+  try {
+    app.parse(ReversedArguments(argc, argv));
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  return absl::OkStatus();
 }
 
 void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,

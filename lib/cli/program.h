@@ -26,6 +26,7 @@ struct Program {
   std::string description;  // of --help, one sentence
   std::function<void(CLI::App&)> add_flags;
   google::protobuf::Message* config = nullptr;  // adds --config and --check_config
+  std::string* config_file = nullptr;           // where the path of --config goes; may be null
   // Everything that can be wrong with what the user wrote. Starts nothing. After it --check_config says "config ok".
   std::function<absl::Status()> configure;
   std::function<absl::Status()> run;
@@ -34,6 +35,11 @@ struct Program {
 // The exit code of main: 0, 1 when `run` failed, 2 when the command line, the config file or `configure` did. Errors go
 // to stderr as "sluice-worker: <message>". --help and --version print to stdout and exit with 0. Nothing is thrown.
 int RunProgram(int argc, const char* const* argv, const Program& program);
+
+// The command line of a program that runs, once more, into a `config` that is empty: what has changed in the config
+// file is there, and flags still win over it. `add_flags` binds to that config. The errors of LoadConfigFile.
+absl::Status ReadConfigAgain(int argc, const char* const* argv, const std::function<void(CLI::App&)>& add_flags,
+                             google::protobuf::Message& config);
 
 // A flag with one value, written by a setter (see Program).
 void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,

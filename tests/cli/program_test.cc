@@ -155,6 +155,36 @@ TEST_F(ProgramTest, FlagsWinOverTheConfigFileWhereverTheyStand) {
   }
 }
 
+TEST_F(ProgramTest, TellsWhereItsConfigFileIs) {
+  std::string config_file;
+  program_.config_file = &config_file;
+  EXPECT_EQ(Run({}).exit_code, 0);
+  EXPECT_EQ(config_file, "");
+  const std::string path = WriteTempFile("{}");
+  EXPECT_EQ(Run({"--config", path.c_str()}).exit_code, 0);
+  EXPECT_EQ(config_file, path);
+}
+
+TEST_F(ProgramTest, TheConfigIsReadAgainWithTheFlagsOverIt) {
+  const std::string path = WriteTempFile(R"({"drain_timeout": "5s", "listen": "x:1"})");
+  const std::vector<const char*> arguments = {"sluice-test", "--config", path.c_str(), "--drain-timeout", "7s"};
+  const auto read_again = [&] {
+    config_.Clear();
+    return ReadConfigAgain(
+        static_cast<int>(arguments.size()), arguments.data(), [this](CLI::App& app) { AddFlags(app); }, config_);
+  };
+  EXPECT_TRUE(read_again().ok());
+  EXPECT_EQ(config_.listen(), "x:1");
+  EXPECT_EQ(WriteTempFile(R"({"drain_timeout": "6s", "listen": "y:2"})"), path);
+  EXPECT_TRUE(read_again().ok());
+  EXPECT_EQ(config_.listen(), "y:2");
+  EXPECT_EQ(config_.drain_timeout(), "7s");
+  WriteTempFile(R"({"lisen": "y:2"})");
+  const absl::Status typo = read_again();
+  EXPECT_TRUE(absl::IsInvalidArgument(typo));
+  EXPECT_THAT(std::string(typo.message()), HasSubstr("lisen"));
+}
+
 TEST_F(ProgramTest, ATypoInTheConfigFileExitsWithTwoAndIsNamed) {
   const std::string path = WriteTempFile(R"({"reflexion": true})");
   const Result result = Run({"--config", path.c_str()});

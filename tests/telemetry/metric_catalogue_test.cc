@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/config_metrics.h"
 #include "lib/telemetry/process_metrics.h"
 #include "lib/telemetry/worker_metrics.h"
 #include "lib/telemetry/worker_tcp_metrics.h"
@@ -30,6 +31,7 @@ class MetricCatalogueTest : public ::testing::Test {
 
   prometheus::Registry aggregator_registry_;
   AggregatorMetrics aggregator_metrics_{aggregator_registry_};
+  ConfigMetrics config_metrics_{aggregator_registry_};
   prometheus::Registry worker_registry_;
   WorkerMetrics worker_metrics_{worker_registry_};
   WorkerTcpMetrics worker_tcp_metrics_;

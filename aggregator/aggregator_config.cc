@@ -46,10 +46,29 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Optio
   return LinkSchedule::Create(options).status();
 }
 
+absl::Status ParseWorkers(const v1::AggregatorConfig& config, AggregatorOptions& options) {
+  absl::StatusOr<WorkerList> list = ParseWorkerList({config.workers().begin(), config.workers().end()});
+  if (!list.ok()) return list.status();
+  options.workers = *std::move(list);
+  options.reader.workers = options.workers.fixed;
+  return absl::OkStatus();
+}
+
 absl::Status CheckAddress(absl::string_view field, const std::string& address) {
   const absl::Status parsed = ParseHostPort(address).status();
   if (parsed.ok()) return parsed;
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", parsed.message()));
+}
+
+// Of an open range the first worker stands for all: what comes behind differs by a number.
+absl::Status CheckReader(const AggregatorOptions& options) {
+  BlockReader::Options reader = options.reader;
+  if (options.workers.open.has_value()) {
+    const std::string first = options.workers.open->Address(0);
+    if (absl::Status named = CheckAddress("workers", first); !named.ok()) return named;
+    reader.workers.push_back(first);
+  }
+  return BlockReader::Validate(reader);
 }
 
 absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
@@ -79,12 +98,14 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   if (config.has_watch_connections()) options.link.watch_connections = config.watch_connections();
 
   BlockReader::Options& reader = options.reader;
-  reader.workers.assign(config.workers().begin(), config.workers().end());
+  status.Update(ParseWorkers(config, options));
   status.Update(ParseField("sru_timeout", config.sru_timeout(), ParseDuration, reader.sru_timeout));
   status.Update(ParseField("block_timeout", config.block_timeout(), ParseDuration, reader.block_timeout));
   status.Update(ParseField("connect_timeout", config.connect_timeout(), ParseDuration, reader.connect_timeout));
   status.Update(ParseField("segment_bytes", config.segment_bytes(), ParseByteSize, reader.segment_bytes));
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.rpc_server.drain_timeout));
+  status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.rpc_server.drain_delay));
+  status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
   if (config.has_attempts()) {
     reader.attempts = static_cast<int>(config.attempts());
     if (reader.attempts != config.attempts()) {
@@ -92,7 +113,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
           absl::InvalidArgumentError(absl::StrCat("attempts is ", config.attempts(), "; it is far too large")));
     }
   }
-  status.Update(BlockReader::Validate(reader));
+  if (status.ok()) status.Update(CheckReader(options));
   if (!status.ok()) return status;
   return options;
 }

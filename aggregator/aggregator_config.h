@@ -6,6 +6,8 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "aggregator/worker_list.h"
 #include "lib/rpc/rpc_server.h"
 
 namespace sluice {
@@ -15,7 +17,9 @@ struct AggregatorOptions {
   std::string admin;  // host:port; empty: none
   RpcServer::Options rpc_server;
   Link::Options link;
-  BlockReader::Options reader;
+  WorkerList workers;
+  BlockReader::Options reader;                        // its workers are the fixed ones of the list
+  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
 };
 
 // InvalidArgument that names the field of the config.

@@ -3,6 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/post.hpp>
+
+#include "absl/synchronization/notification.h"
 #include "lib/cli/logging.h"
 #include "lib/rpc/link_driver.h"
 #include "lib/telemetry/status_page.h"
@@ -46,20 +49,96 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
     Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
         {{"reason", (*link)->telemetry_status()}});
   }
-  auto reader = BlockReader::Create(*link, options.reader);
-  if (!reader.ok()) return reader.status();
-  std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), *std::move(reader)));
+  std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), options, io_thread));
   absl::Status admin = server->StartAdmin(options.admin, io_thread);
   if (!admin.ok()) return admin;
-  LogUnconnected(server->reader_->Connect());
-  auto rpc_server = RpcServer::Start(options.rpc_server, {&server->service_});
-  if (!rpc_server.ok()) return rpc_server.status();
-  server->rpc_server_ = *std::move(rpc_server);
+  server->FindWorkers(options);
+  if (absl::Status serving = server->StartServing(options); !serving.ok()) return serving;
   return server;
 }
 
-AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, std::unique_ptr<BlockReader> reader)
-    : link_(std::move(link)), reader_(std::move(reader)), service_(*reader_) {}
+AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorOptions& options, IoThread& io_thread)
+    : link_(std::move(link)),
+      io_context_(io_thread.context()),
+      config_metrics_(link_->registry()),
+      reader_(io_context_),
+      worker_list_(options.workers),
+      reader_options_(options.reader),
+      service_([this] { return reader_.Get(); }) {}
+
+// For at most the connect timeout twice: workers are asked for by name, and then connected to.
+void AggregatorServer::FindWorkers(const AggregatorOptions& options) {
+  if (options.workers.open.has_value()) {
+    FollowWorkers();
+    discovery_->AwaitFirstLook(options.reader.connect_timeout);
+  } else {
+    MakeReader();
+  }
+  if (const std::shared_ptr<BlockReader> reader = reader_.Get()) LogUnconnected(reader->Connect());
+}
+
+absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
+  RpcServer::Options rpc_options = options.rpc_server;
+  rpc_options.ready = reader_.Get() != nullptr;
+  auto rpc_server = RpcServer::Start(rpc_options, {&service_});
+  if (!rpc_server.ok()) return rpc_server.status();
+  rpc_server_ = *std::move(rpc_server);
+  absl::Notification told;
+  boost::asio::post(io_context_, [&] {
+    serving_ = true;
+    // It may have come after the look at it.
+    if (const std::shared_ptr<BlockReader> reader = reader_.Get()) {
+      reader->ConnectInBackground();
+      rpc_server_->SetReady(true);
+    }
+    told.Notify();
+  });
+  told.WaitForNotification();
+  return absl::OkStatus();
+}
+
+void AggregatorServer::FollowWorkers() {
+  discovery_ = std::make_unique<WorkerDiscovery>(io_context_, worker_list_,
+                                                 [this](const auto& workers) { SetWorkers(workers); });
+}
+
+void AggregatorServer::SetWorkers(const std::vector<std::string>& workers) {
+  if (workers.empty()) {
+    Log(LogLevel::kWarning, "no worker is known to the name server yet",
+        {{"first", worker_list_.open->Address(0)}, {"known_before", reader_options_.workers.size()}});
+    return;
+  }
+  Log(LogLevel::kInfo, "workers", {{"count", workers.size()}, {"before", reader_options_.workers.size()}});
+  reader_options_.workers = workers;
+  MakeReader();
+}
+
+// Over the connections of the reader before. The options were checked with the config.
+void AggregatorServer::MakeReader() {
+  const std::shared_ptr<BlockReader> before = reader_.Get();
+  auto reader = before ? before->Successor(reader_options_) : BlockReader::Create(link_, reader_options_);
+  if (!reader.ok()) {
+    Log(LogLevel::kError, "these workers cannot be read from", {{"reason", reader.status()}});
+    return;
+  }
+  if (serving_) (*reader)->ConnectInBackground();
+  reader_.Replace(*std::move(reader));
+  if (serving_) rpc_server_->SetReady(true);
+}
+
+absl::Status AggregatorServer::Reconfigure(const AggregatorOptions& options) {
+  if (absl::Status changed = link_->Reconfigure(options.link); !changed.ok()) return changed;
+  std::vector<std::string> workers = std::move(reader_options_.workers);
+  reader_options_ = options.reader;
+  const bool same_workers = options.workers == worker_list_;
+  worker_list_ = options.workers;
+  // Until the name server has answered those known before stay.
+  if (same_workers || worker_list_.open.has_value()) reader_options_.workers = std::move(workers);
+  if (!same_workers) discovery_.reset();
+  if (!reader_options_.workers.empty()) MakeReader();
+  if (!same_workers && worker_list_.open.has_value()) FollowWorkers();
+  return absl::OkStatus();
+}
 
 absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
@@ -75,7 +154,8 @@ absl::Status AggregatorServer::StartAdmin(const std::string& listen, IoThread& i
 }
 
 absl::Status AggregatorServer::Health() const {
-  return draining_ ? absl::UnavailableError("draining") : absl::OkStatus();
+  if (draining_) return absl::UnavailableError("draining");
+  return reader_.Get() ? absl::OkStatus() : absl::UnavailableError("no worker is known yet");
 }
 
 void AggregatorServer::Drain() {

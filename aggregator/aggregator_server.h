@@ -3,14 +3,18 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sluice/block_reader.h"
 
 #include "absl/status/statusor.h"
 #include "aggregator/aggregator_config.h"
+#include "aggregator/current_reader.h"
+#include "aggregator/worker_discovery.h"
 #include "lib/rpc/block_server.h"
 #include "lib/rpc/rpc_server.h"
 #include "lib/telemetry/admin_server.h"
+#include "lib/telemetry/config_metrics.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/process_metrics.h"
 
@@ -20,28 +24,49 @@ namespace sluice {
 // IoThread outlives it.
 class AggregatorServer {
  public:
-  // Connects to the workers first, and logs those that do not answer; serves when it returns. Unavailable: an address
-  // cannot be had.
+  // Connects to the workers first, and logs those that do not answer; serves when it returns, and is ready when there
+  // is a worker. Unavailable: an address cannot be had.
   static absl::StatusOr<std::unique_ptr<AggregatorServer>> Start(const AggregatorOptions& options, IoThread& io_thread);
 
   const std::string& address() const { return rpc_server_->addresses().front(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
 
-  // Takes no more reads, lets those under way finish for at most the drain timeout, and cancels what is left.
+  // Takes over what may change while it serves: the link, the budget, the workers and how they are read. Reads under
+  // way end as they began. On the IO thread. The errors of Link::Reconfigure; then nothing has changed.
+  absl::Status Reconfigure(const AggregatorOptions& options);
+
+  // Says NOT_SERVING; after the drain delay takes no more reads, lets those under way finish for at most the drain
+  // timeout, and cancels what is left.
   void Drain();
 
+  ConfigMetrics& config_metrics() { return config_metrics_; }
+
  private:
-  AggregatorServer(std::shared_ptr<Link> link, std::unique_ptr<BlockReader> reader);
+  AggregatorServer(std::shared_ptr<Link> link, const AggregatorOptions& options, IoThread& io_thread);
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
+  absl::Status StartServing(const AggregatorOptions& options);
+  void FindWorkers(const AggregatorOptions& options);
+  void FollowWorkers();
+  void SetWorkers(const std::vector<std::string>& workers);
+  void MakeReader();
   absl::Status Health() const;
 
   const std::shared_ptr<Link> link_;
-  const std::unique_ptr<BlockReader> reader_;
+  boost::asio::io_context& io_context_;
   const ProcessMetrics process_metrics_;
+  ConfigMetrics config_metrics_;
+  CurrentReader reader_;
+
+  // On the IO thread only, once workers are followed or the server serves.
+  WorkerList worker_list_;
+  BlockReader::Options reader_options_;  // of the reader of the moment, but for an empty list: then there is none
+  bool serving_ = false;
+
   BlockServer service_;
   std::unique_ptr<RpcServer> rpc_server_;
   std::atomic<bool> draining_ = false;
-  std::unique_ptr<AdminServer> admin_;  // answers until the reads have drained
+  std::unique_ptr<AdminServer> admin_;          // answers until the reads have drained
+  std::unique_ptr<WorkerDiscovery> discovery_;  // the last: it calls SetWorkers
 };
 
 }  // namespace sluice

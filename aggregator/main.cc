@@ -1,9 +1,12 @@
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "aggregator/aggregator_server.h"
+#include "aggregator/config_reload.h"
+#include "lib/cli/file_watch.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
@@ -15,46 +18,56 @@
 namespace sluice {
 namespace {
 
-class Aggregator {
- public:
-  void AddFlags(CLI::App& app) {
+// What the command line and the config file say.
+struct AggregatorFlags {
+  void AddTo(CLI::App& app) {
     AddTextFlag(app, "--listen", "host:port or unix:PATH to serve on",
-                [this](const auto& value) { config_.set_listen(value); });
+                [this](const auto& value) { config.set_listen(value); });
     AddListFlag(
-        app, "--workers", "host:port of every worker, in the order of the stripe",
-        [this](const std::vector<std::string>& list) { config_.mutable_workers()->Assign(list.begin(), list.end()); });
+        app, "--workers", "host:port of every worker, in the order of the stripe; worker-{0..31}:7000 stands for many",
+        [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
     AddTextFlag(app, "--policy", "unscheduled, batches, rolling or grants. Default grants",
-                [this](const auto& value) { config_.mutable_schedule()->set_policy(value); });
+                [this](const auto& value) { config.mutable_schedule()->set_policy(value); });
     AddTextFlag(app, "--budget", "Bytes that may be in flight, fixed. Default: adaptive, from the buffer of the link",
-                [this](const auto& value) { config_.mutable_schedule()->set_budget(value); });
+                [this](const auto& value) { config.mutable_schedule()->set_budget(value); });
     AddTextFlag(app, "--budget_floor", "The adaptive budget is never smaller. Default: 8 full frames",
-                [this](const auto& value) { config_.mutable_schedule()->set_budget_floor(value); });
+                [this](const auto& value) { config.mutable_schedule()->set_budget_floor(value); });
     AddTextFlag(app, "--budget_limit", "Nor larger. Default: the buffer of the link, or 4mb where that is not given",
-                [this](const auto& value) { config_.mutable_schedule()->set_budget_limit(value); });
+                [this](const auto& value) { config.mutable_schedule()->set_budget_limit(value); });
     app.add_option_function<int64_t>(
-        "--queue_limit", [this](int64_t value) { config_.mutable_schedule()->set_queue_limit(value); },
+        "--queue_limit", [this](int64_t value) { config.mutable_schedule()->set_queue_limit(value); },
         "SRU calls that may wait; a block that finds no room is refused. Default 65536");
     AddTextFlag(app, "--sru_timeout", "For one answer of one worker. Default 10s",
-                [this](const auto& value) { config_.set_sru_timeout(value); });
+                [this](const auto& value) { config.set_sru_timeout(value); });
     AddTextFlag(app, "--block_timeout", "For one block, with waiting and retries. Default 60s",
-                [this](const auto& value) { config_.set_block_timeout(value); });
+                [this](const auto& value) { config.set_block_timeout(value); });
     AddTextFlag(app, "--connect_timeout", "How long a start waits for workers that do not answer. Default 5s",
-                [this](const auto& value) { config_.set_connect_timeout(value); });
+                [this](const auto& value) { config.set_connect_timeout(value); });
     app.add_option_function<int64_t>(
-        "--attempts", [this](int64_t value) { config_.set_attempts(value); },
+        "--attempts", [this](int64_t value) { config.set_attempts(value); },
         "For one SRU; the next one asks the next replica. Default 2");
     AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
-                [this](const auto& value) { config_.set_segment_bytes(value); });
+                [this](const auto& value) { config.set_segment_bytes(value); });
     app.add_option_function<bool>(
-        "--watch_connections", [this](bool value) { config_.set_watch_connections(value); },
+        "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");
-    AddServerFlags(app, config_, ready_file_);
-    AddLinkProfileFlags(app, *config_.mutable_link());
+    AddTextFlag(app, "--reload_interval", "How often the config file is looked at for changes; 0: never. Default 2s",
+                [this](const auto& value) { config.set_reload_interval(value); });
+    AddServerFlags(app, config, ready_file);
+    AddLinkProfileFlags(app, *config.mutable_link());
   }
 
+  v1::AggregatorConfig config;
+  std::string ready_file;
+};
+
+class Aggregator {
+ public:
+  Aggregator(int argc, char** argv) : argc_(argc), argv_(argv) {}
+
   absl::Status Configure() {
-    if (absl::Status status = SetLogLevel(config_.log_level()); !status.ok()) return status;
-    auto options = ParseAggregatorConfig(config_);
+    if (absl::Status status = SetLogLevel(flags_.config.log_level()); !status.ok()) return status;
+    auto options = ParseAggregatorConfig(flags_.config);
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     return absl::OkStatus();
@@ -73,8 +86,10 @@ class Aggregator {
          {"policy", DisciplineName(schedule.discipline)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
-    const absl::Status ready = WriteReadyFile(ready_file_, {(*server)->address(), (*server)->admin_address()});
+    const absl::Status ready = WriteReadyFile(flags_.ready_file, {(*server)->address(), (*server)->admin_address()});
     if (!ready.ok()) return ready;
+    ConfigReload reload = MakeReload(**server);
+    const std::unique_ptr<FileWatch> watch = WatchConfig(io_thread, reload);
     const int signal = termination.Wait();
     Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.rpc_server.drain_timeout}});
     (*server)->Drain();
@@ -82,11 +97,32 @@ class Aggregator {
     return absl::OkStatus();
   }
 
-  google::protobuf::Message& config() { return config_; }
+  AggregatorFlags& flags() { return flags_; }
+  std::string& config_file() { return config_file_; }
 
  private:
-  v1::AggregatorConfig config_;
-  std::string ready_file_;
+  ConfigReload MakeReload(AggregatorServer& server) const {
+    const auto read = [argc = argc_, argv = argv_]() -> absl::StatusOr<v1::AggregatorConfig> {
+      AggregatorFlags flags;
+      absl::Status status = ReadConfigAgain(
+          argc, argv, [&](CLI::App& app) { flags.AddTo(app); }, flags.config);
+      if (!status.ok()) return status;
+      return flags.config;
+    };
+    const auto apply = [&server](const AggregatorOptions& options) { return server.Reconfigure(options); };
+    return ConfigReload({.in_force = flags_.config, .read = read, .apply = apply}, server.config_metrics());
+  }
+
+  std::unique_ptr<FileWatch> WatchConfig(IoThread& io_thread, ConfigReload& reload) const {
+    if (config_file_.empty()) return nullptr;
+    return std::make_unique<FileWatch>(io_thread.context(), config_file_, options_.reload_interval,
+                                       [&reload] { reload.Look(); });
+  }
+
+  const int argc_;
+  char** const argv_;
+  AggregatorFlags flags_;
+  std::string config_file_;
   AggregatorOptions options_;
 };
 
@@ -94,13 +130,14 @@ class Aggregator {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  sluice::Aggregator aggregator;
+  sluice::Aggregator aggregator(argc, argv);
   return sluice::RunProgram(
       argc, argv,
       {.name = "sluice-aggregator",
        .description = "Reads files striped over many workers without TCP incast, and serves them to clients.",
-       .add_flags = [&](CLI::App& app) { aggregator.AddFlags(app); },
-       .config = &aggregator.config(),
+       .add_flags = [&](CLI::App& app) { aggregator.flags().AddTo(app); },
+       .config = &aggregator.flags().config,
+       .config_file = &aggregator.config_file(),
        .configure = [&] { return aggregator.Configure(); },
        .run = [&] { return aggregator.Run(); }});
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "sluice/block_reader.h"
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice {
+
+// The reader of the moment: new reads begin on it, and those under way hold the one that they began on. One a server;
+// thread-safe. The context outlives it.
+class CurrentReader {
+ public:
+  explicit CurrentReader(boost::asio::io_context& context) : context_(context) {}
+
+  // Null: there is none yet.
+  std::shared_ptr<BlockReader> Get() const {
+    absl::MutexLock lock(&mutex_);
+    return reader_;
+  }
+
+  // The one before goes with its last read, on the thread of the context: that takes a while, and the last read ends on
+  // a thread of gRPC.
+  void Replace(std::unique_ptr<BlockReader> reader);
+
+ private:
+  boost::asio::io_context& context_;
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<BlockReader> reader_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice

@@ -96,8 +96,16 @@ class ReadCheck {
 
 std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
   grpc::ChannelArguments arguments;
-  // A read that has begun to write its output cannot be repeated behind its back.
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A read is made again where the aggregator goes away before its header has come, and by another one where the name
+  // has several addresses. gRPC makes no retry once something has come: the output may have been written.
+  arguments.SetServiceConfigJSON(R"({
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "methodConfig": [{
+      "name": [{"service": "sluice.v1.BlockService"}],
+      "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
+                      "retryableStatusCodes": ["UNAVAILABLE"]}
+    }]
+  })");
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -27,7 +27,8 @@ class BlockClient {
 
   explicit BlockClient(const std::string& address);
 
-  // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound.
+  // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound. A read
+  // that is Unavailable before anything of it has come is made again, five times in all.
   absl::StatusOr<v1::ReadSummary> Read(const v1::ReadRequest& request, absl::Duration timeout, const Sink& sink);
 
  private:

@@ -1,5 +1,6 @@
 #include "tools/block_client.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,10 +59,18 @@ class ScriptedAggregator final : public v1::BlockService::Service {
   grpc::Status Read(grpc::ServerContext*, const v1::ReadRequest*,
                     grpc::ServerWriter<v1::ReadResponse>* writer) override {
     // The client may have given up, and the next script be there, while this one is still read out.
+    ++reads;
+    if (failures > 0) {
+      --failures;
+      return {grpc::StatusCode::UNAVAILABLE, "draining"};
+    }
     const auto [parts, status] = Script();
     for (const v1::ReadResponse& part : parts) writer->Write(part);
     return status;
   }
+
+  std::atomic<int> reads = 0;
+  std::atomic<int> failures = 0;  // of the next reads
 
   void Say(std::vector<v1::ReadResponse> parts, grpc::Status status = grpc::Status::OK) {
     absl::MutexLock lock(&mutex_);
@@ -158,6 +167,26 @@ TEST_F(BlockClientTest, AnErrorOfTheSinkEndsTheReadWithIt) {
 TEST_F(BlockClientTest, TheAggregatorsErrorIsTheReads) {
   status_ = grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "no such block");
   EXPECT_EQ(Read({Header(0, 2)}), absl::OutOfRangeError("no such block"));
+}
+
+TEST_F(BlockClientTest, AReadThatFindsNobodyIsMadeAgain) {
+  aggregator_.failures = 4;
+  EXPECT_TRUE(Read({Header(0, 2), Chunk(0, "ab"), Summary(2)}).ok());
+  EXPECT_EQ(data_, "ab");
+  EXPECT_EQ(aggregator_.reads, 5);
+}
+
+TEST_F(BlockClientTest, GivesUpInTheEnd) {
+  aggregator_.failures = 100;
+  EXPECT_EQ(Read({}), absl::UnavailableError("draining"));
+  EXPECT_EQ(aggregator_.reads, 5);
+}
+
+TEST_F(BlockClientTest, AReadOfWhichAPartHasComeIsNotMadeAgain) {
+  status_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "a worker failed");
+  EXPECT_EQ(Read({Header(0, 4), Chunk(0, "ab")}), absl::UnavailableError("a worker failed"));
+  EXPECT_EQ(data_, "ab");
+  EXPECT_EQ(aggregator_.reads, 1);
 }
 
 TEST_F(BlockClientTest, TimesWithoutEndAreTimes) {

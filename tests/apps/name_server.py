@@ -1,0 +1,74 @@
+"""A name server for tests: the addresses that a test gives to names, and nothing else."""
+
+import socket
+import struct
+import threading
+
+_A, _AAAA = 1, 28
+_NO_ERROR, _SERVER_FAILURE, _NO_SUCH_NAME = 0, 2, 3
+
+
+class NameServer:
+    """Answers over UDP until it is closed. Thread-safe."""
+
+    def __init__(self, address, port=53):
+        self._lock = threading.Lock()
+        self._addresses = {}
+        self._asked = {}
+        self._failing = False
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((address, port))
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def set(self, name, address):
+        """From now on; None: there is no such name."""
+        with self._lock:
+            self._addresses[name] = address
+
+    def fail(self, failing):
+        """It knows of no name whether there is one."""
+        with self._lock:
+            self._failing = failing
+
+    def asked(self, name):
+        """How often an address of the name was asked for."""
+        with self._lock:
+            return self._asked.get(name, 0)
+
+    def close(self):
+        self._socket.sendto(b"", self._socket.getsockname())
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self):
+        while True:
+            query, client = self._socket.recvfrom(4096)
+            if not query:
+                return
+            self._socket.sendto(self._answer(query), client)
+
+    def _answer(self, query):
+        name, end = self._name_in(query)
+        kind = struct.unpack_from("!H", query, end)[0]
+        with self._lock:
+            address = self._addresses.get(name)
+            failing = self._failing
+            if kind == _A:
+                self._asked[name] = self._asked.get(name, 0) + 1
+        code = _SERVER_FAILURE if failing else _NO_SUCH_NAME if address is None else _NO_ERROR
+        found = code == _NO_ERROR and kind == _A
+        header = query[:2] + struct.pack("!HHHHH", 0x8580 | code, 1, 1 if found else 0, 0, 0)
+        question = query[12:end + 4]
+        if not found:
+            return header + question
+        # The name of the question, an address of the Internet, to be kept for no time.
+        return header + question + struct.pack("!HHHIH", 0xC00C, _A, 1, 0, 4) + socket.inet_aton(address)
+
+    @staticmethod
+    def _name_in(query):
+        labels, at = [], 12
+        while query[at]:
+            labels.append(query[at + 1:at + 1 + query[at]].decode())
+            at += 1 + query[at]
+        return ".".join(labels).lower(), at + 1

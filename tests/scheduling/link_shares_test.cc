@@ -120,6 +120,18 @@ TEST(LinkSharesTest, WhatALateClientMayStillGoByIsNotFree) {
   EXPECT_THAT(clients.Report(At(12ms), 1, Busy()), ElementsAre(Pair(2, 16'000)));
 }
 
+// Its time ran out there, and a message that prolongs it is on its way.
+TEST(LinkSharesTest, ALeaseThatMayComeBackToLifeIsNotFree) {
+  Clients clients;
+  clients.Join(At(0ms), 1, 1, Busy());
+  const uint64_t id = clients.told(1).id;
+  clients.Late(At(90ms), 1, {.acknowledged = id, .limit_bytes = 0, .demand_bytes = kLots, .need_bytes = 1000});
+  clients.Join(At(91ms), 2, 1, Busy());
+  EXPECT_EQ(clients.lease(1), 16'000);
+  EXPECT_EQ(clients.lease(2), 0);
+  EXPECT_EQ(clients.shares().entitled_bytes(), kBudget);
+}
+
 TEST(LinkSharesTest, WhatOneDoesNotWantIsSpread) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, {.demand_bytes = 4000, .need_bytes = 1000});

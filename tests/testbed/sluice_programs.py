@@ -12,7 +12,7 @@ from scenario import MTU_BYTES
 from topology import AGGREGATOR
 
 _NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat",
-          "sluice-calibrate")  # fmt: skip
+          "sluice-calibrate", "sluice-link")  # fmt: skip
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
@@ -46,9 +46,9 @@ def stripe(programs, source, workers, sru_bytes, out):
 
 
 @contextlib.contextmanager
-def started_server(network, program, host, config, folder):
+def started_server(network, program, host, config, folder, name=None):
     """A server of ours that serves, until the `with` block ends."""
-    config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
+    config_file, ready, log = (folder / f"{name or host}.{suffix}" for suffix in ("json", "ready", "log"))
     ready.unlink(missing_ok=True)
     config_file.write_text(json.dumps(config))
     with Program(network, host, [program, "--config", config_file, "--ready-file", ready], log) as server:
@@ -68,7 +68,7 @@ class Service:
                 for machine, host in enumerate(network.machines)
             ]
             self.aggregator = self._start(
-                programs["sluice-aggregator"], AGGREGATOR, _aggregator_config(network, scenario), folder
+                programs["sluice-aggregator"], AGGREGATOR, aggregator_config(network, scenario), folder
             )
             self._stack = self._stack.pop_all()
 
@@ -124,24 +124,28 @@ def worker_config(network, machine, think, data):
     return config
 
 
-def _aggregator_config(network, scenario):
+def aggregator_config(network, scenario, listen=AGGREGATOR_LISTEN, admin=_ADMIN):
     link = scenario.link
     return {
-        "listen": AGGREGATOR_LISTEN,
-        "admin": _ADMIN,
+        "listen": listen,
+        "admin": admin,
         "workers": network.worker_addresses(),
-        "link": {
-            "capacity": f"{link.rate_bps}bit",
-            **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
-            "rtt": f"{link.rtt_us}us",
-            "mtu": MTU_BYTES,
-            "connections": "persistent",
-        },
+        "link": link_config(link),
         "schedule": {"policy": scenario.policy, "queue_limit": max(65536, 2 * scenario.clients * link.workers)},
         # Long: a collapse must show as TCP's timeouts, and not be cut short by ours.
         "sru_timeout": "120s",
         "block_timeout": "600s",
         "connect_timeout": "60s",
+    }
+
+
+def link_config(link):
+    return {
+        "capacity": f"{link.rate_bps}bit",
+        **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
+        "rtt": f"{link.rtt_us}us",
+        "mtu": MTU_BYTES,
+        "connections": "persistent",
     }
 
 

@@ -233,6 +233,18 @@ TEST(LinkSharesTest, SmallDifferencesAreNotWorthAMessage) {
   EXPECT_EQ(clients.lease(1), 8000);
 }
 
+TEST(LinkSharesTest, ButTheWholeLinkIs) {
+  Clients clients;
+  clients.Join(At(0ms), 1, 1, Busy());
+  clients.Join(At(0ms), 2, 1, Busy());
+  clients.Report(At(1ms), 1, Busy(900));
+  clients.Late(At(2ms), 2, {.acknowledged = clients.told(2).id, .limit_bytes = 500, .in_flight_bytes = 500});
+  clients.Report(At(3ms), 2, {.in_flight_bytes = 500});
+  ASSERT_EQ(clients.lease(1), kBudget - 500);
+  clients.Report(At(4ms), 2, {});
+  EXPECT_EQ(clients.lease(1), kBudget);
+}
+
 TEST(LinkSharesTest, SafeSharesAreByWeightAmongAllAndFitTheBudget) {
   Clients clients;
   clients.Join(At(0ms), 1, 3, Busy());

@@ -9,11 +9,12 @@ import json
 import sys
 import time
 
+_TIMEOUT_S = 0.06  # one that is stopped must not hold up the others
 _NAMES = ("sluice_goodput_bytes_total", "sluice_budget_bytes", "sluice_budget_leased")
 
 
 def _sample(port):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=0.2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()

@@ -11,8 +11,8 @@ import threading
 import time
 
 from counters import PortMonitor, tcp_counters
-from processes import Program, wait_until
-from sluice_programs import aggregator_config, link_config, started_server, stripe, worker_config
+from processes import wait_until
+from sluice_programs import aggregator_config, link_config, start_server, started_server, stripe, worker_config
 from topology import AGGREGATOR, Network
 from units import format_mbps
 
@@ -170,11 +170,7 @@ class _Host:
 
     def _start_killable(self, program, name, config):
         """As started_server, but it may be dead by the end."""
-        config_file, ready, log = (self._folder / f"{name}.{suffix}" for suffix in ("json", "ready", "log"))
-        ready.unlink(missing_ok=True)
-        config_file.write_text(json.dumps(config))
-        argv = [self._programs[program], "--config", config_file, "--ready-file", ready]
-        server = Program(self._network, AGGREGATOR, argv, log)
+        server, ready = start_server(self._network, self._programs[program], AGGREGATOR, config, self._folder, name)
         self._stack.callback(server.kill)
         server.wait_until_ready(ready)
         return server

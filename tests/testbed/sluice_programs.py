@@ -45,13 +45,19 @@ def stripe(programs, source, workers, sru_bytes, out):
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
-@contextlib.contextmanager
-def started_server(network, program, host, config, folder, name=None):
-    """A server of ours that serves, until the `with` block ends."""
-    config_file, ready, log = (folder / f"{name or host}.{suffix}" for suffix in ("json", "ready", "log"))
+def start_server(network, program, host, config, folder, name):
+    """A server of ours, and the file that appears when it serves."""
+    config_file, ready, log = (folder / f"{name}.{suffix}" for suffix in ("json", "ready", "log"))
     ready.unlink(missing_ok=True)
     config_file.write_text(json.dumps(config))
-    with Program(network, host, [program, "--config", config_file, "--ready-file", ready], log) as server:
+    return Program(network, host, [program, "--config", config_file, "--ready-file", ready], log), ready
+
+
+@contextlib.contextmanager
+def started_server(network, program, host, config, folder):
+    """A server of ours that serves, until the `with` block ends."""
+    server, ready = start_server(network, program, host, config, folder, host)
+    with server:
         server.wait_until_ready(ready)
         yield server
 

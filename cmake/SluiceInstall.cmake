@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the layers as targets sluice::model, sluice::scheduling, sluice::rpc,
+# What `cmake --install` puts where: the layers as targets sluice::model, sluice::scheduling, sluice::sharing, sluice::rpc,
 # sluice::telemetry and sluice::sluice, the public headers, the generated messages, and the programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

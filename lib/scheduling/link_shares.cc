@@ -45,13 +45,13 @@ LinkShares::LinkShares(const Options& options, TimePoint now) : options_(options
 
 // The largest of all that it may still go by: messages in both directions may be late.
 int64_t LinkShares::Client::EntitledBytes() const {
-  int64_t bytes = std::max({lease_bytes, report.limit_bytes, report.in_flight_bytes});
+  int64_t bytes = std::max({lease_bytes, acknowledged.bytes, report.limit_bytes, report.in_flight_bytes});
   for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.bytes);
   return bytes;
 }
 
 int64_t LinkShares::Client::EntitledSafeBytes() const {
-  int64_t bytes = std::max(safe_bytes, acknowledged_safe_bytes);
+  int64_t bytes = std::max(safe_bytes, acknowledged.safe_bytes);
   for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.safe_bytes);
   return bytes;
 }
@@ -147,7 +147,8 @@ void LinkShares::Expire(Client& client) {
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
   client.unacknowledged.clear();
-  client.lease_bytes = client.safe_bytes = client.acknowledged_safe_bytes = 0;
+  client.acknowledged = {};
+  client.lease_bytes = client.safe_bytes = 0;
   client.in_turn = false;
   client.told = false;
   ++client.lease_id;
@@ -163,7 +164,7 @@ void LinkShares::Drain(const Client& client) {
 void LinkShares::Acknowledge(Client& client, uint64_t id) {
   std::vector<Promise>& promises = client.unacknowledged;
   while (!promises.empty() && promises.front().id <= id) {
-    client.acknowledged_safe_bytes = promises.front().safe_bytes;
+    client.acknowledged = promises.front();
     promises.erase(promises.begin());
   }
 }

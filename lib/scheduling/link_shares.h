@@ -94,9 +94,9 @@ class LinkShares {
 
  private:
   struct Promise {
-    uint64_t id;
-    int64_t bytes;
-    int64_t safe_bytes;
+    uint64_t id = 0;
+    int64_t bytes = 0;
+    int64_t safe_bytes = 0;
   };
   struct Client {
     ClientId id = 0;
@@ -111,7 +111,7 @@ class LinkShares {
     uint64_t lease_id = 0;
     int64_t lease_bytes = 0;
     int64_t safe_bytes = 0;
-    int64_t acknowledged_safe_bytes = 0;
+    Promise acknowledged;  // its time may have run out there, and come back with a message that is on its way
     std::vector<Promise> unacknowledged;
     TimePoint told_at;
     bool told = false;     // ever

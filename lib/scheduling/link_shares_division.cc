@@ -133,7 +133,8 @@ void LinkShares::Spread(int64_t bytes, const std::vector<Client*>& clients) {
 }
 
 bool LinkShares::WorthTelling(int64_t before_bytes, int64_t bytes) const {
-  if (before_bytes == 0 || bytes == 0) return before_bytes != bytes;
+  // Nothing and all are more than a number: who has all of it may exceed it.
+  if (before_bytes == 0 || bytes == 0 || bytes == options_.budget_bytes) return before_bytes != bytes;
   return std::abs(bytes - before_bytes) >= options_.frame_bytes;
 }
 

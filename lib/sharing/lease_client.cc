@@ -34,6 +34,9 @@ constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
 constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
 constexpr int kProlongShare = 4;
 
+// Of the link, to plan answers for: smaller ones cost more, in headers and processor time, than taking turns does.
+constexpr int64_t kLeastShare = 4;
+
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
 constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
@@ -168,7 +171,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     options_.apply({.bytes = lease_bytes_,
                     .until = until,
                     .link_bytes = link_bytes_,
-                    .share_bytes = std::clamp<int64_t>(lease.share_bytes(), 0, link_bytes_),
+                    .share_bytes = std::clamp<int64_t>(lease.share_bytes(), link_bytes_ / kLeastShare, link_bytes_),
                     .may_exceed = lease_bytes_ == link_bytes_});
     {
       absl::MutexLock lock(&mutex_);

@@ -1,3 +1,6 @@
+#include <deque>
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,6 +149,52 @@ TEST(DemandTest, HeadersThatMayComeAreInFlight) {
   EXPECT_EQ(link.schedule().Demand(At(2ms)).received_bytes, 3000);
   link.Finish(At(3ms), 0);
   EXPECT_EQ(link.schedule().Demand(At(3ms)).received_bytes, 4000);
+}
+
+// Whatever leases come and end: what leaves fits the lease of that moment, and in the end all of it has left.
+TEST(SetLeaseTest, WhatLeavesFitsTheLeaseOfTheMoment) {
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto between = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  ScheduleDriver link(Rolling());
+  TimePoint now = At(0ms);
+  std::deque<uint64_t> in_flight;
+  uint64_t sent = 0;
+  uint64_t submitted = 0;
+  const auto take = [&](const ScheduleDriver::Words& words) {
+    for (size_t i = 0; i < words.size(); ++i) in_flight.push_back(sent++);
+    const LinkDemand demand = link.schedule().Demand(now);
+    if (!words.empty()) {
+      ASSERT_LE(demand.in_flight_bytes, demand.limit_bytes);
+    }
+  };
+  for (int step = 0; step < 20'000; ++step) {
+    now += std::chrono::microseconds(between(0, 1000));
+    switch (between(0, 2)) {
+      case 0:
+        if (submitted - sent > 100) break;
+        ++submitted;
+        take(link.Submit(now, {between(0, kLink)}));
+        break;
+      case 1:
+        if (in_flight.empty()) break;
+        take(link.Finish(now, in_flight.front()));
+        in_flight.pop_front();
+        break;
+      default:
+        take(Lend(link, now, {.bytes = between(0, kLink), .until = now + std::chrono::microseconds(between(0, 3000))}));
+    }
+  }
+  EXPECT_GT(sent, 1000u);
+  take(Lend(link, now, {.bytes = kLink}));
+  while (link.state().waiting_calls > 0) {
+    ASSERT_FALSE(in_flight.empty());
+    take(link.Finish(now, in_flight.front()));
+    in_flight.pop_front();
+  }
 }
 
 }  // namespace

@@ -120,6 +120,18 @@ TEST(LinkSharesTest, WhatALateClientMayStillGoByIsNotFree) {
   EXPECT_THAT(clients.Report(At(12ms), 1, Busy()), ElementsAre(Pair(2, 16'000)));
 }
 
+// Its time ran out there, and a message that prolongs it is on its way.
+TEST(LinkSharesTest, ALeaseThatMayComeBackToLifeIsNotFree) {
+  Clients clients;
+  clients.Join(At(0ms), 1, 1, Busy());
+  const uint64_t id = clients.told(1).id;
+  clients.Late(At(90ms), 1, {.acknowledged = id, .limit_bytes = 0, .demand_bytes = kLots, .need_bytes = 1000});
+  clients.Join(At(91ms), 2, 1, Busy());
+  EXPECT_EQ(clients.lease(1), 16'000);
+  EXPECT_EQ(clients.lease(2), 0);
+  EXPECT_EQ(clients.shares().entitled_bytes(), kBudget);
+}
+
 TEST(LinkSharesTest, WhatOneDoesNotWantIsSpread) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, {.demand_bytes = 4000, .need_bytes = 1000});
@@ -219,6 +231,18 @@ TEST(LinkSharesTest, SmallDifferencesAreNotWorthAMessage) {
   clients.Report(At(2ms), 1, {.demand_bytes = 7500, .need_bytes = 1000});
   EXPECT_EQ(clients.messages(), 0u);
   EXPECT_EQ(clients.lease(1), 8000);
+}
+
+TEST(LinkSharesTest, ButTheWholeLinkIs) {
+  Clients clients;
+  clients.Join(At(0ms), 1, 1, Busy());
+  clients.Join(At(0ms), 2, 1, Busy());
+  clients.Report(At(1ms), 1, Busy(900));
+  clients.Late(At(2ms), 2, {.acknowledged = clients.told(2).id, .limit_bytes = 500, .in_flight_bytes = 500});
+  clients.Report(At(3ms), 2, {.in_flight_bytes = 500});
+  ASSERT_EQ(clients.lease(1), kBudget - 500);
+  clients.Report(At(4ms), 2, {});
+  EXPECT_EQ(clients.lease(1), kBudget);
 }
 
 TEST(LinkSharesTest, SafeSharesAreByWeightAmongAllAndFitTheBudget) {

@@ -114,6 +114,20 @@ TEST_F(SharingTest, SharesFollowWeightsAndDemand) {
   EXPECT_TRUE(light.AwaitBytes(8000));
 }
 
+TEST_F(SharingTest, AnswersArePlannedForTheShareAndNoLessThanAQuarterOfTheLink) {
+  Serve();
+  SharingProcess heavy(socket_, "heavy", 15);
+  SharingProcess light(socket_, "light", 1);
+  light.Want(kLots);
+  ASSERT_TRUE(light.AwaitBytes(kBudget));
+  EXPECT_EQ(light.lease().share_bytes, kBudget);
+  heavy.Want(kLots);
+  ASSERT_TRUE(heavy.AwaitBytes(30'000));
+  EXPECT_EQ(heavy.lease().share_bytes, 30'000);
+  ASSERT_TRUE(light.AwaitBytes(2000));
+  EXPECT_EQ(light.lease().share_bytes, kBudget / 4);
+}
+
 TEST_F(SharingTest, WhatIsInFlightIsNotGivenToOthers) {
   Serve();
   SharingProcess first(socket_, "first");

@@ -49,6 +49,15 @@ class Program:
         if self._process.poll() is not None:
             raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log_tail()}")
 
+    def kill(self):
+        """At once; also where it has ended."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+
+    def send_signal(self, signum):
+        self._process.send_signal(signum)
+
     def stop(self):
         """SIGTERM must end it with exit code 0."""
         self.check()

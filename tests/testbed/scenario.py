@@ -169,6 +169,28 @@ class AnswerScenario:
         )
 
 
+FAULTS = ("none", "kill-client", "kill-daemon", "stop-client")
+
+
+@dataclasses.dataclass(frozen=True)
+class ShareScenario:
+    """Several aggregators on one host, each with readers of its own."""
+
+    reads: ReadScenario
+    weights: list
+    daemon: bool
+    mode: str
+    lease_time: str
+    fault: str
+    busy_s: float
+
+    @property
+    def title(self):
+        weights = ":".join(f"{weight:g}" for weight in self.weights)
+        divided = f"sluice-link ({self.mode})" if self.daemon else "no daemon"
+        return f"{len(self.weights)} processes {weights}, {divided}, fault {self.fault}; {self.reads.title}"
+
+
 def wire_bytes(payload_bytes):
     """What a response takes in the buffer, headers included."""
     packets = -(-payload_bytes // TCP_PAYLOAD_BYTES)

@@ -12,7 +12,7 @@ from scenario import MTU_BYTES
 from topology import AGGREGATOR
 
 _NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat",
-          "sluice-calibrate")  # fmt: skip
+          "sluice-calibrate", "sluice-link")  # fmt: skip
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
@@ -46,13 +46,19 @@ def stripe(programs, source, workers, sru_bytes, out):
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
+def start_server(network, program, host, config, folder, name):
+    """A server of ours, and the file that appears when it serves."""
+    config_file, ready, log = (folder / f"{name}.{suffix}" for suffix in ("json", "ready", "log"))
+    ready.unlink(missing_ok=True)
+    config_file.write_text(json.dumps(config))
+    return Program(network, host, [program, "--config", config_file, "--ready-file", ready], log), ready
+
+
 @contextlib.contextmanager
 def started_server(network, program, host, config, folder):
     """A server of ours that serves, until the `with` block ends."""
-    config_file, ready, log = (folder / f"{host}.{suffix}" for suffix in ("json", "ready", "log"))
-    ready.unlink(missing_ok=True)
-    config_file.write_text(json.dumps(config))
-    with Program(network, host, [program, "--config", config_file, "--ready-file", ready], log) as server:
+    server, ready = start_server(network, program, host, config, folder, host)
+    with server:
         server.wait_until_ready(ready)
         yield server
 
@@ -69,7 +75,7 @@ class Service:
                 for machine, host in enumerate(network.machines)
             ]
             self.aggregator = self._start(
-                programs["sluice-aggregator"], AGGREGATOR, _service_config(network, scenario), folder
+                programs["sluice-aggregator"], AGGREGATOR, service_config(network, scenario), folder
             )
             self._stack = self._stack.pop_all()
 
@@ -130,29 +136,33 @@ def scrape(network, host):
     return run_to_end(network.command(host, argv), "scraping")
 
 
-def _service_config(network, scenario):
-    link = scenario.link
-    queue_limit = max(65536, 2 * scenario.clients * link.workers)
-    return aggregator_config(link, scenario.policy, network.worker_addresses(), AGGREGATOR_LISTEN, queue_limit)
+def service_config(network, scenario, listen=AGGREGATOR_LISTEN, admin=_ADMIN):
+    """Of an aggregator over all workers of the network."""
+    queue_limit = max(65536, 2 * scenario.clients * scenario.link.workers)
+    return aggregator_config(scenario.link, scenario.policy, network.worker_addresses(), listen, admin, queue_limit)
 
 
-def aggregator_config(link, policy, workers, listen, queue_limit=65536):
+def aggregator_config(link, policy, workers, listen, admin=_ADMIN, queue_limit=65536):
     return {
         "listen": listen,
-        "admin": _ADMIN,
+        "admin": admin,
         "workers": workers,
-        "link": {
-            "capacity": f"{link.rate_bps}bit",
-            **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
-            "rtt": f"{link.rtt_us}us",
-            "mtu": MTU_BYTES,
-            "connections": "persistent",
-        },
+        "link": link_config(link),
         "schedule": {"policy": policy, "queue_limit": queue_limit},
         # Long: a collapse must show as TCP's timeouts, and not be cut short by ours.
         "sru_timeout": "120s",
         "block_timeout": "600s",
         "connect_timeout": "60s",
+    }
+
+
+def link_config(link):
+    return {
+        "capacity": f"{link.rate_bps}bit",
+        **({"buffer": f"{link.told_buffer()}"} if link.told_buffer() else {}),
+        "rtt": f"{link.rtt_us}us",
+        "mtu": MTU_BYTES,
+        "connections": "persistent",
     }
 
 

@@ -21,6 +21,7 @@ _INFER = _RUN.with_name("infer")
 _ADAPT = _RUN.with_name("adapt")
 _CALIBRATE = _RUN.with_name("calibrate")
 _TREE = _RUN.with_name("tree")
+_SHARE = _RUN.with_name("share")
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -85,6 +86,12 @@ def flags(_build):
         (["--phases", "64kb:1,32kb"], "'32kb': give"),
     ):
         refuses(arguments, complaint, _ADAPT)
+    for arguments, complaint in (
+        (["--weights", "3:x"], "'3:x' is not a list of weights"),
+        (["--weights", "0"], "a weight is 0.001 to 1000"),
+        (["--fault", "fire"], "invalid choice: 'fire'"),
+    ):
+        refuses(arguments, complaint, _SHARE)
 
 
 def refuses(arguments, complaint, script=_RUN):
@@ -163,6 +170,20 @@ def adapts(build):
     check(after[-1]["budget_bytes"] <= 32 * 1024, f"the budget did not follow the buffer: {result}")
     check(after[-1]["tcp_timeouts"] == 0, f"still timeouts at the end: {result}")
     check(any("decision=back_off" in line for line in result["decisions"]), f"nothing was decided: {result}")
+
+
+# On a machine that does other things, too: shares are near the weights, nothing is dropped. What a quiet machine measures
+# is in docs/perf.md.
+def shares(build):
+    arguments = "--weights 3:1 --busy 2 --rate 50mbit --workers 8 --quiet".split()
+    result = json.loads(finish(start(*arguments, "--build", build, script=_SHARE)))
+    check(result["busy"]["tcp_timeouts"] == 0, f"timeouts: {result['busy']}")
+    check(all(0.75 < share < 1.25 for share in result["busy"]["share_over_weight"]), f"shares: {result['busy']}")
+    check(result["after"]["whole_link_after_ms"] is not None, f"one alone has not got the link: {result['after']}")
+    check(result["after"]["share_of_alone"] > 0.8, f"one alone has little of the link: {result}")
+    killed = json.loads(finish(start(*arguments, "--fault", "kill-client", "--build", build, script=_SHARE)))
+    check(killed["after"]["recovery_ms"] is not None, f"the budget of a process that was killed is lost: {killed}")
+    check(killed["after"]["tcp_timeouts"] <= 2, f"timeouts after the kill: {killed['after']}")
 
 
 def stragglers(build):
@@ -299,7 +320,7 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates, tree,
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

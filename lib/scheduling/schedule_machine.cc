@@ -172,7 +172,6 @@ void ScheduleMachine::SetBudget(TimePoint now, int64_t budget_bytes, std::vector
   Admit(actions);
 }
 
-// Calls keep what they were charged, so that they give back as much.
 void ScheduleMachine::Reconfigure(TimePoint now, const LinkSchedule::Options& options, std::vector<Action>& actions) {
   Enter(now, actions);
   options_ = options;

@@ -68,11 +68,11 @@ class AggregatorCommandLineTest(unittest.TestCase):
 
     def test_every_field_of_the_config(self):
         config = {
-            "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "workers": ["a:1", "b:2"],
+            "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "workers": ["a:1", "b-{0..3}:2", "c-{0..}:3"],
             "link": {"capacity": "100mbit", "buffer": "32kb", "rtt": "200us", "mtu": 1500},
             "schedule": {"policy": "batches", "budget": "16kb", "queueLimit": 100},
             "sruTimeout": "1s", "blockTimeout": "2s", "attempts": 3, "segmentBytes": "1mb", "logLevel": "warning",
-            "reflection": True, "drainTimeout": "3s", "connectTimeout": "4s",
+            "reflection": True, "drainTimeout": "3s", "connectTimeout": "4s", "drainDelay": "5s", "reloadInterval": "6s",
         }
         result = run("sluice-aggregator", *self.check_config(json.dumps(config)))
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -88,6 +88,11 @@ class AggregatorCommandLineTest(unittest.TestCase):
         self.refused(["listen"], "--workers", "a:1")
         self.refused(["workers"], "--listen", "127.0.0.1:0")
         self.refused(["no-port"], "--listen", "127.0.0.1:0", "--workers", "no-port")
+        self.refused(["workers", "no-port-0"], "--listen", "127.0.0.1:0", "--workers", "no-port-{0..}")
+        self.refused(["workers", "a-{0..:1"], "--listen", "127.0.0.1:0", "--workers", "a-{0..:1")
+        self.refused(["workers", "dns:///a-0:1"], "--listen", "127.0.0.1:0", "--workers", "dns:///a-{0..}:1")
+        self.refused(["reload_interval", "often"], *self.GOOD, "--reload_interval", "often")
+        self.refused(["drain_delay", "-1s"], *self.GOOD, "--drain_delay", "-1s")
         self.refused(["budget"], *self.GOOD, "--budget", "0")
         self.refused(["queue_limit"], *self.GOOD, "--queue_limit", "0")
         self.refused(["queue_limit"], *self.GOOD, "--queue_limit", "many")

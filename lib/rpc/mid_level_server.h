@@ -12,8 +12,6 @@
 
 namespace sluice {
 
-class BlockReader;
-
 // The SruService of a mid-level aggregator, which to the level above is a worker. What that level keeps here, the
 // stripes of a file and its manifest, are files of the level below (see lib/stripe/stripe_name.h), and are read through
 // the block cache; no thread waits for them. One a process; thread-safe. What it is given outlives the grpc::Server
@@ -28,14 +26,8 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
-  MidLevelServer(BlockReader& reader, BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports,
-                 const Options& options)
-      : reader_(reader),
-        cache_(cache),
-        metrics_(metrics),
-        reports_(reports),
-        options_(options),
-        answers_(options.max_answer_bytes) {}
+  MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
+      : cache_(cache), metrics_(metrics), reports_(reports), options_(options), answers_(options.max_answer_bytes) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;
@@ -47,11 +39,6 @@ class MidLevelServer final : public v1::SruService::CallbackService {
   class SruCall;
   class ManifestCall;
 
-  // A reader asks for the beginning of a manifest when what it knew of the file is of no use to it any more; nor is
-  // what is known here.
-  void ForgetFile(const v1::ReadManifestRequest& request);
-
-  BlockReader& reader_;
   BlockCache& cache_;
   WorkerMetrics& metrics_;
   TcpReports& reports_;

@@ -16,7 +16,7 @@ MidLevel::MidLevel(const Options& options, absl::Duration block_timeout, const R
     : worker_metrics_(registry),
       metrics_(registry),
       cache_(reader, static_cast<uint64_t>(options.cache_bytes), metrics_),
-      server_(reader, cache_, worker_metrics_, tcp_reports_,
+      server_(cache_, worker_metrics_, tcp_reports_,
               {.deadline_reserve = options.deadline_reserve, .block_timeout = block_timeout}) {
   WatchConnections(io_thread);
 }

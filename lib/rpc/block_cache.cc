@@ -39,6 +39,10 @@ void Copy(const CachedBlock& block, uint64_t begin, uint64_t end, BlockCache::Ra
   }
 }
 
+absl::Status StripedAnew(const CachedBlock& block) {
+  return absl::UnavailableError(absl::StrCat("file \"", block.file.first, "\" was striped anew while it was read"));
+}
+
 bool IsStale(const CachedBlock& block) {
   return !block.gaps.empty() && !block.stream && block.waiters.empty() && Now() > block.ended + kGapRetention;
 }
@@ -88,12 +92,12 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     Deliver(outbox);
   }
 
-  void Forget(const std::function<bool(const std::string& file)>& which) {
+  void Forget(const std::string& file) {
     Outbox outbox;
     {
       absl::MutexLock lock(&mutex_);
       for (const auto& block : blocks_.All()) {
-        if (block->waiters.empty() && which(block->file)) blocks_.Drop(block, outbox.streams);
+        if (block->waiters.empty() && block->file.first == file) blocks_.Drop(block, outbox.streams);
       }
     }
     Deliver(outbox);
@@ -153,9 +157,12 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     const Request& request = ticket->request;
     while (true) {
       if (closed_) return Answer(*ticket, absl::CancelledError("the cache is gone"), outbox);
-      const std::shared_ptr<CachedFile> file = blocks_.File(request.file);
+      const std::shared_ptr<CachedFile> file = blocks_.File({request.file, request.version});
       if (file->block_bytes == 0) {
-        if (!file->opening) file->opening = Open(*ticket, request.offset, outbox);
+        if (!file->opening) {
+          reader_()->ForgetLayout(request.file);
+          file->opening = Open(*file, *ticket, request.offset, outbox);
+        }
         return Wait(ticket, file->opening);
       }
       const absl::StatusOr<uint64_t> end = EndOf(request, file->bytes);
@@ -202,7 +209,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     } else {
       const uint64_t length = file->BlockLength(offset);
       if (!blocks_.MakeRoom(length, outbox.streams)) return nullptr;
-      block = Open(ticket, offset, outbox);
+      block = Open(*file, ticket, offset, outbox);
       blocks_.Enter(file, block, length);
     }
     ReadAheadOf(file, *block, outbox);
@@ -227,27 +234,27 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (kBlocksInOrder * file->block_bytes > blocks_.max_bytes()) return;
     const uint64_t length = file->BlockLength(next);
     if (!blocks_.MakeRoom(length, outbox.streams)) return;
-    const auto ahead = Open(file->name, next, DeadlineAfter(absl::InfiniteDuration()), outbox);
+    const auto ahead = Open(*file, next, DeadlineAfter(absl::InfiniteDuration()), outbox);
     ahead->read_ahead = true;
     blocks_.Enter(file, ahead, length);
   }
 
-  std::shared_ptr<CachedBlock> Open(Ticket& ticket, uint64_t offset, Outbox& outbox)
+  std::shared_ptr<CachedBlock> Open(const CachedFile& file, Ticket& ticket, uint64_t offset, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     metrics_.CountLookup(CacheLookup::kMiss);
     ticket.looked_up = offset;
-    return Open(ticket.request.file, offset, ticket.request.deadline, outbox);
+    return Open(file, offset, ticket.request.deadline, outbox);
   }
 
-  std::shared_ptr<CachedBlock> Open(const std::string& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
+  std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto block = std::make_shared<CachedBlock>();
-    block->file = file;
+    block->file = file.name;
     block->offset = offset;
     block->deadline = deadline;
     std::shared_ptr<BlockReader> reader = reader_();
-    std::shared_ptr<ReadStream> stream =
-        reader->OpenBlockAt(file, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
+    std::shared_ptr<ReadStream> stream = reader->OpenBlockAt(
+        file.name.first, offset, {.allow_partial = true, .timeout = absl::FromChrono(deadline - Now())});
     block->stream = KeepReader(std::move(reader), std::move(stream));
     outbox.fetches.push_back({block, block->stream});
     return block;
@@ -322,7 +329,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     const std::shared_ptr<CachedFile> file = blocks_.File(block->file);
     if (file->opening == block) {
       if (header.block_bytes > kMaxSruBytes) {
-        return absl::FailedPreconditionError(absl::StrCat("data blocks of file \"", block->file, "\" have ",
+        return absl::FailedPreconditionError(absl::StrCat("data blocks of file \"", block->file.first, "\" have ",
                                                           header.block_bytes, " bytes; an SRU has at most ",
                                                           kMaxSruBytes));
       }
@@ -336,7 +343,18 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (header.offset == block->offset && header.length == block->length && header.file_bytes == file->bytes) {
       return absl::OkStatus();
     }
-    return absl::UnavailableError(absl::StrCat("file \"", block->file, "\" was striped anew while it was read"));
+    DropOthers(*file, block, outbox);
+    return StripedAnew(*block);
+  }
+
+  void DropOthers(const CachedFile& file, const std::shared_ptr<CachedBlock>& kept, Outbox& outbox)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto blocks = file.blocks;
+    for (const auto& [offset, block] : blocks) {
+      if (block == kept) continue;
+      for (const TicketPtr& ticket : TakeWaiters(*block)) Answer(*ticket, StripedAnew(*block), outbox);
+      blocks_.Drop(block, outbox.streams);
+    }
   }
 
   const ReaderSource reader_;
@@ -364,8 +382,8 @@ void BlockCache::Cancel(const TicketPtr& ticket) {
   state_->Cancel(ticket);
 }
 
-void BlockCache::Forget(const std::function<bool(const std::string& file)>& which) {
-  state_->Forget(which);
+void BlockCache::Forget(const std::string& file) {
+  state_->Forget(file);
 }
 
 }  // namespace sluice

@@ -24,12 +24,16 @@ namespace sluice {
 // with partial results allowed, by the deadline of the range that came first, and for as long as any range waits for
 // it; ranges that touch none of its gaps are sound. A block with gaps is kept for a second, so that the many ranges of
 // one block do not each ask again for what cannot be had.
+//
+// The first read of a file, or of a version of it, asks anew how it is striped. A file that is striped anew without a
+// new version is found out by its shape or by its checksums, and is asked for anew then.
 class BlockCache {
  public:
   struct Request {
     std::string file;
     uint64_t offset = 0;
     uint32_t length = 0;
+    uint32_t version = 0;        // what is kept of other versions of the file is not looked at
     bool up_to_end = false;      // fewer bytes where the file ends before the range does
     bool allow_partial = false;  // gaps are no error
     TimePoint deadline;
@@ -55,8 +59,8 @@ class BlockCache {
   // Calls back with Cancelled, unless it has called back before.
   void Cancel(const TicketPtr& ticket);
 
-  // Forgets the blocks of the files that `which` names. Ranges that wait get what they wait for.
-  void Forget(const std::function<bool(const std::string& file)>& which);
+  // Forgets the blocks of a file, of all its versions. Ranges that wait get what they wait for.
+  void Forget(const std::string& file);
 
  private:
   class State;

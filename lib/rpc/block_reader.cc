@@ -111,8 +111,8 @@ std::shared_ptr<ReadStream> BlockReader::OpenBlockAt(const std::string& file, ui
   return std::make_shared<StripeStream>(*core_, file, StripeStream::Target{.block_at = offset}, options);
 }
 
-void BlockReader::ForgetLayouts(const std::function<bool(const std::string& file)>& which) {
-  core_->ForgetLayouts(which);
+void BlockReader::ForgetLayout(const std::string& file) {
+  core_->ForgetLayout(file);
 }
 
 }  // namespace sluice

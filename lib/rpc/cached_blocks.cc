@@ -12,7 +12,7 @@ const MissingBytes* CachedBlock::GapIn(uint64_t begin, uint64_t end) const {
   return nullptr;
 }
 
-std::shared_ptr<CachedFile> CachedBlocks::File(const std::string& name) {
+std::shared_ptr<CachedFile> CachedBlocks::File(const FileVersion& name) {
   std::shared_ptr<CachedFile>& file = files_[name];
   if (!file) {
     file = std::make_shared<CachedFile>();

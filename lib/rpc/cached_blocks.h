@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/read_stream.h"
@@ -17,10 +18,12 @@
 
 namespace sluice {
 
+using FileVersion = std::pair<std::string, uint32_t>;
+
 // A block of a BlockCache, there or on its way. Guarded by the lock of the cache, but for the bytes: they are written
 // by the one who handles the parts of the stream, and read by others after `settled` says so.
 struct CachedBlock {
-  std::string file;
+  FileVersion file;
   uint64_t offset = 0;  // in the file
   uint64_t length = 0;  // 0: not known yet, nor is how the file is striped
   std::unique_ptr<char[]> data;
@@ -42,7 +45,7 @@ struct CachedBlock {
 
 // How a file is striped, for as long as blocks of it are here.
 struct CachedFile {
-  std::string name;
+  FileVersion name;
   uint64_t bytes = 0;
   uint64_t block_bytes = 0;                                 // 0: not known
   std::shared_ptr<CachedBlock> opening;                     // the read that will tell
@@ -61,7 +64,7 @@ class CachedBlocks {
   CachedBlocks(uint64_t max_bytes, MidLevelMetrics& metrics) : max_bytes_(max_bytes), metrics_(metrics) {}
 
   uint64_t max_bytes() const { return max_bytes_; }
-  std::shared_ptr<CachedFile> File(const std::string& name);
+  std::shared_ptr<CachedFile> File(const FileVersion& name);
   std::vector<std::shared_ptr<CachedBlock>> All() const;
 
   // False: the blocks that are waited for leave no room. One block that is larger than all of it has room alone.
@@ -76,7 +79,7 @@ class CachedBlocks {
 
   const uint64_t max_bytes_;
   MidLevelMetrics& metrics_;
-  absl::flat_hash_map<std::string, std::shared_ptr<CachedFile>> files_;
+  absl::flat_hash_map<FileVersion, std::shared_ptr<CachedFile>> files_;
   std::list<std::shared_ptr<CachedBlock>> by_use_;  // the last used one first
   uint64_t used_bytes_ = 0;
 };

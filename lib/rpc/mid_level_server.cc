@@ -107,7 +107,10 @@ class MidLevelServer::SruCall final : public Call {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
     Read(context, request,
-         {.offset = request.offset(), .length = request.length(), .allow_partial = request.allow_partial()});
+         {.offset = request.offset(),
+          .length = request.length(),
+          .version = request.manifest_crc32c(),
+          .allow_partial = request.allow_partial()});
   }
 
   void OnDone() override {
@@ -150,15 +153,6 @@ class MidLevelServer::ManifestCall final : public Call {
   v1::ReadManifestResponse& response_;
 };
 
-void MidLevelServer::ForgetFile(const v1::ReadManifestRequest& request) {
-  const auto is_part = [&request](const std::string& name) {
-    const auto lower = ParseLowerName(name);
-    return lower.has_value() && lower->worker == request.worker() && lower->file == request.file();
-  };
-  cache_.Forget(is_part);
-  if (const std::shared_ptr<BlockReader> reader = reader_()) reader->ForgetLayouts(is_part);
-}
-
 grpc::ServerUnaryReactor* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
                                                   const v1::ReadSruRequest* request, v1::ReadSruResponse* response) {
   return new SruCall(*this, *context, *request, *response);
@@ -167,7 +161,9 @@ grpc::ServerUnaryReactor* MidLevelServer::ReadSru(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
                                                        const v1::ReadManifestRequest* request,
                                                        v1::ReadManifestResponse* response) {
-  if (request->offset() == 0) ForgetFile(*request);
+  // A reader asks for the beginning when what it knew of the file is of no use to it any more; nor is what is known
+  // here.
+  if (const auto name = NameBelow(*request); name.ok() && request->offset() == 0) cache_.Forget(*name);
   return new ManifestCall(*this, *context, *request, *response);
 }
 

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/time/time.h"
 #include "lib/rpc/answer_memory.h"
 #include "lib/rpc/block_cache.h"
-#include "lib/rpc/reader_source.h"
 #include "lib/rpc/tcp_report.h"
 #include "lib/telemetry/worker_metrics.h"
 
@@ -28,14 +26,8 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
-  MidLevelServer(ReaderSource reader, BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports,
-                 const Options& options)
-      : reader_(std::move(reader)),
-        cache_(cache),
-        metrics_(metrics),
-        reports_(reports),
-        options_(options),
-        answers_(options.max_answer_bytes) {}
+  MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
+      : cache_(cache), metrics_(metrics), reports_(reports), options_(options), answers_(options.max_answer_bytes) {}
 
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
                                     v1::ReadSruResponse* response) override;
@@ -47,11 +39,6 @@ class MidLevelServer final : public v1::SruService::CallbackService {
   class SruCall;
   class ManifestCall;
 
-  // A reader asks for the beginning of a manifest when what it knew of the file is of no use to it any more; nor is
-  // what is known here.
-  void ForgetFile(const v1::ReadManifestRequest& request);
-
-  const ReaderSource reader_;
   BlockCache& cache_;
   WorkerMetrics& metrics_;
   TcpReports& reports_;

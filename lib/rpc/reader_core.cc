@@ -73,9 +73,4 @@ void ReaderCore::ForgetLayout(const std::string& file) {
   layouts_.erase(file);
 }
 
-void ReaderCore::ForgetLayouts(const std::function<bool(const std::string& file)>& which) {
-  absl::MutexLock lock(&mutex_);
-  absl::erase_if(layouts_, [&which](const auto& entry) { return which(entry.first); });
-}
-
 }  // namespace sluice

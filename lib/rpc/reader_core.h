@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -69,7 +68,6 @@ class ReaderCore {
   std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) const;
   void KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout);
   void ForgetLayout(const std::string& file);
-  void ForgetLayouts(const std::function<bool(const std::string& file)>& which);
 
  private:
   FanOutCore fan_out_;

@@ -110,6 +110,7 @@ GroupCall SegmentFetch::CallFor(Range range) {
   request.set_offset(spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset);
   request.set_length(range.length);
   request.set_allow_partial(spec_.allow_partial);
+  request.set_manifest_crc32c(spec_.layout->ManifestCrc32c());
   ranges_.push_back(range);
   return {.channels = &core_.channels(),
           .worker = WorkerFor(range),

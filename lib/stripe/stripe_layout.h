@@ -25,6 +25,8 @@ class StripeLayout {
   uint32_t SruBytes() const { return manifest_.sru_bytes(); }
   uint32_t Workers() const { return manifest_.workers(); }
   uint32_t Replicas() const { return manifest_.replicas(); }
+  // Tells one striping of a file from another.
+  uint32_t ManifestCrc32c() const { return manifest_crc32c_; }
 
   uint64_t SruCount() const { return static_cast<uint64_t>(manifest_.sru_crc32c_size()); }
   uint64_t SruOffset(uint64_t sru) const { return sru * SruBytes(); }  // in the file
@@ -57,6 +59,7 @@ class StripeLayout {
   uint32_t FirstSru(uint32_t worker, uint32_t replica) const;
 
   v1::Manifest manifest_;
+  uint32_t manifest_crc32c_;
 };
 
 }  // namespace sluice

@@ -92,9 +92,11 @@ std::vector<StripeLevel> LevelsOf(const StripeSpec& spec) {
 }
 
 uint64_t StripesOf(absl::Span<const StripeLevel> levels) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;
   uint64_t stripes = 1;
   for (const StripeLevel& level : levels) {
-    stripes = std::min(stripes * level.workers * level.replicas, kMaxStripes + 1);  // no overflow: both are 16 bits
+    const uint64_t here = uint64_t{level.workers} * level.replicas;
+    stripes = stripes > kMost / here ? kMost : stripes * here;
   }
   return stripes;
 }
@@ -133,7 +135,7 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   const uint64_t stripes = StripesOf(levels);
   if (stripes > kMaxStripes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers * replicas is ", stripes, " or more; it must be at most ", kMaxStripes));
+        absl::StrCat("workers * replicas is ", stripes, "; it must be at most ", kMaxStripes));
   }
   if (fcntl(input_fd, F_GETFD) < 0) return ErrnoStatus(errno, "cannot read the input");  // poll would wait for ever
   const StripeInput input(input_fd, spec.stop_fd);

@@ -68,13 +68,13 @@ absl::Status TreeFile::MakeLower(const Spec& spec, uint32_t aggregator, const ab
   auto folder = spec.root->MidLevel(aggregator);
   if (!folder.ok()) return folder.status();
   const bool is_manifest = lower_.size() % files_each_ == files_each_ - 1;
-  auto lower = Create({.root = *std::move(folder),
-                       .file = *name,
-                       .levels = spec.levels.subspan(1),
-                       .leaf_sru_bytes = spec.leaf_sru_bytes,
-                       .replace = spec.replace,
-                       .max_srus = spec.max_srus,
-                       .keep_open = spec.keep_open && !is_manifest});
+  auto lower = StripingFile::Create({.root = *std::move(folder),
+                                     .file = *name,
+                                     .levels = spec.levels.subspan(1),
+                                     .leaf_sru_bytes = spec.leaf_sru_bytes,
+                                     .replace = spec.replace,
+                                     .max_srus = spec.max_srus,
+                                     .keep_open = spec.keep_open && !is_manifest});
   if (!lower.ok()) return lower.status();
   lower_.push_back(*std::move(lower));
   return absl::OkStatus();

@@ -171,13 +171,13 @@ TEST_F(BlockCacheTest, ABlockThatNobodyWaitsForAnyMoreIsGivenUp) {
   level_->SpoilSrus([](const auto&) { return Hang(); });
   const auto first = Begin({.offset = 0, .length = 10});
   const auto second = Begin({.offset = 10, .length = 10});
-  EXPECT_TRUE(level_->worker(0).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
   level_->cache().Cancel(first->ticket);
   EXPECT_THAT(first->Await().status(), HasCode(absl::StatusCode::kCancelled));
-  EXPECT_EQ(level_->worker(0).counts().cancelled, 0);
+  EXPECT_EQ(level_->worker(1).counts().cancelled, 0);
   level_->cache().Cancel(second->ticket);
   level_->cache().Cancel(second->ticket);
-  EXPECT_TRUE(level_->worker(0).Await([](const auto& counts) { return counts.cancelled > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.cancelled > 0; }));
   EXPECT_EQ(CacheBytes(), 0);
 }
 
@@ -214,19 +214,38 @@ TEST_F(BlockCacheTest, WhoHasMoreTimeThanTheFirstOneIsServedAnew) {
 TEST_F(BlockCacheTest, ForgetsTheBlocksThatItIsTold) {
   Start();
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
-  level_->cache().Forget([](const std::string& file) { return file == "other"; });
+  level_->cache().Forget("other");
   EXPECT_EQ(CacheBytes(), kBlockBytes);
-  level_->cache().Forget([](const std::string& file) { return file == "data"; });
+  level_->cache().Forget("data");
   EXPECT_EQ(CacheBytes(), 0);
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
   EXPECT_EQ(Lookups("miss"), 2);
+}
+
+TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
+  Start();
+  ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
+  const std::string other = testing::SourceBytes(kFileBytes - 1000);
+  ASSERT_TRUE(testing::StripeBytes(
+                  other, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes, .replace = true})
+                  .ok());
+  ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
+  const auto anew = Read({.offset = 0, .length = 10, .version = 2});
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_EQ(anew->data, other.substr(0, 10));
+  EXPECT_EQ(anew->file_bytes, other.size());
+  // What is read of the first version from now on is found out, and nothing is kept of it.
+  EXPECT_TRUE(Eventually([&] {
+    const auto old = Read({.offset = kBlockBytes, .length = 10, .version = 1});
+    return old.ok() && old->data == other.substr(kBlockBytes, 10) && old->file_bytes == other.size();
+  }));
 }
 
 TEST_F(BlockCacheTest, ItsEndCancelsThoseWhoWait) {
   Start();
   level_->SpoilSrus([](const auto&) { return Hang(); });
   const auto waiting = Begin({.offset = 0, .length = 10});
-  EXPECT_TRUE(level_->worker(0).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
   level_->DestroyCache();
   EXPECT_THAT(waiting->Await().status(), HasCode(absl::StatusCode::kCancelled));
 }

@@ -80,9 +80,10 @@ TEST_F(MidLevelServerTest, AFileComesThroughTwoLevelsAndEachBlockIsReadOnce) {
   EXPECT_TRUE(result.data == tree_->source());
   EXPECT_EQ(result.header.sru_bytes, 4000u);
   EXPECT_EQ(result.header.workers, 2u);
-  EXPECT_EQ(Metric("sluice_worker_sent_bytes_total", ""), static_cast<double>(Stripe().size()));
-  // Of the stripe six blocks, of the manifest one; of each its own manifest at first.
-  EXPECT_EQ(tree_->aggregator(1).Requests(), 6 * 4 + 1 + 2);
+  // The calls are counted when gRPC has done with them.
+  EXPECT_TRUE(
+      Eventually([&] { return Metric("sluice_worker_sent_bytes_total", "") == static_cast<double>(Stripe().size()); }));
+  EXPECT_EQ(tree_->aggregator(1).Requests(), 6 * 4 + 1);  // each SRU of the stripe, and its manifest
 }
 
 TEST_F(MidLevelServerTest, AnswersWithExactlyTheRange) {
@@ -182,10 +183,10 @@ TEST_F(MidLevelServerTest, ACallThatIsCancelledCancelsTheReadsBelow) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
     done.Notify();
   });
-  EXPECT_TRUE(tree_->aggregator(1).worker(0).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(tree_->aggregator(1).worker(1).Await([](const auto& counts) { return counts.open > 0; }));
   context.TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_TRUE(tree_->aggregator(1).worker(0).Await([](const auto& counts) { return counts.cancelled > 0; }));
+  EXPECT_TRUE(tree_->aggregator(1).worker(1).Await([](const auto& counts) { return counts.cancelled > 0; }));
   EXPECT_TRUE(Eventually([&] { return Metric("sluice_worker_sru_requests_total", "cancelled") == 1; }));
 }
 
@@ -232,15 +233,13 @@ TEST_F(MidLevelServerTest, AnotherAggregatorHasWhatADeadWorkerBelowDoesNot) {
   // Where nobody has them, only those bytes are missing that both lack.
   tree_->aggregator(0).worker(2).Stop();
   tree_->aggregator(0).worker(3).Stop();
-  EXPECT_TRUE(Eventually([&] {
-    const auto result = tree_->ReadFile(/*allow_partial=*/true);
-    return result.status.ok() && result.summary.bytes_read < tree_->source().size();
-  }));
+  tree_->ForgetBlocks();
   const auto result = tree_->ReadFile(/*allow_partial=*/true);
   ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.summary.bytes_read, 38000u);
   for (const MissingBytes& missing : result.missing) {
     EXPECT_EQ(missing.offset % 4000, 2000u);
-    EXPECT_EQ(missing.length, 1000u);
+    EXPECT_LE(missing.length, 1000u);
   }
 }
 
@@ -249,13 +248,11 @@ TEST_F(MidLevelServerTest, AFileThatIsStripedAnewIsReadAnew) {
   ASSERT_TRUE(tree_->ReadFile().status.ok());
   const std::string source = testing::SourceBytes(40000);
   tree_->Stripe(source, /*replace=*/true);
-  // What was known of the old one may be good for some reads; at most one of a level fails on its way to the new one.
-  bool renewed = false;
-  for (int i = 0; i < 6 && !renewed; ++i) renewed = tree_->ReadFile().data == source;
-  tree_->aggregator(0).cache().Forget([](const std::string&) { return true; });
-  tree_->aggregator(1).cache().Forget([](const std::string&) { return true; });
-  for (int i = 0; i < 6 && !renewed; ++i) renewed = tree_->ReadFile().data == source;
-  EXPECT_TRUE(renewed);
+  // What was known of the old one is good for as long as it is in the caches.
+  EXPECT_TRUE(tree_->ReadFile().data == tree_->source());
+  tree_->aggregator(0).cache().Forget("data.w0000.s0");
+  EXPECT_FALSE(tree_->ReadFile().status.ok());
+  EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == source; }));
 }
 
 }  // namespace

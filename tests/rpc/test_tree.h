@@ -8,6 +8,7 @@
 #include "sluice/link.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "lib/rpc/block_cache.h"
 #include "lib/rpc/mid_level_server.h"
@@ -38,7 +39,7 @@ class TestMidLevel {
     link_ = Link::Create(LinkProfile()).value();
     reader_ = BlockReader::Create(link_, options.reader).value();
     cache_ = std::make_unique<BlockCache>(SourceOf(*reader_), options.cache_bytes, metrics_);
-    server_ = std::make_unique<MidLevelServer>(SourceOf(*reader_), *cache_, worker_metrics_, reports_, options.server);
+    server_ = std::make_unique<MidLevelServer>(*cache_, worker_metrics_, reports_, options.server);
     rpc_server_ =
         RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::ZeroDuration()}, {server_.get()}).value();
   }
@@ -121,6 +122,15 @@ class TestTree {
   TestMidLevel& aggregator(size_t index) { return *aggregators_[index]; }
   size_t size() const { return aggregators_.size(); }
   uint64_t SruBytes() const { return uint64_t{options_.workers} * options_.sru_bytes; }  // of the top level
+
+  void ForgetBlocks() {
+    for (size_t i = 0; i < size(); ++i) {
+      for (const char* stripe : {".s0", ".s1"}) {
+        aggregator(i).cache().Forget(LowerManifestName("data", static_cast<uint32_t>(i)).value());
+        aggregator(i).cache().Forget(absl::StrFormat("data.w%04d%s", i, stripe));
+      }
+    }
+  }
 
   ReadResult ReadFile(bool allow_partial = false) {
     return Drain(*reader_->Open("data", std::nullopt, {.allow_partial = allow_partial}));

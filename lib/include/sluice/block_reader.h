@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,9 +67,9 @@ class BlockReader {
   // The data block that holds the byte at `offset` of the file. OutOfRange: the file ends before it.
   std::shared_ptr<ReadStream> OpenBlockAt(const std::string& file, uint64_t offset, const ReadOptions& options = {});
 
-  // Forgets how the files that `which` names are striped; their next reads ask for it. That is done by itself where a
-  // read fails; a server may know earlier that a file was striped anew.
-  void ForgetLayouts(const std::function<bool(const std::string& file)>& which);
+  // Forgets how a file is striped; its next read asks for it. That is done by itself where a read fails; a caller may
+  // know earlier that the file was striped anew.
+  void ForgetLayout(const std::string& file);
 
  private:
   explicit BlockReader(std::unique_ptr<ReaderCore> core);

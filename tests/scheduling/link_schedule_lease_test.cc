@@ -89,21 +89,17 @@ TEST(SetLeaseTest, FieldsOutOfBoundsAreNamed) {
   EXPECT_EQ(set({}), absl::InvalidArgumentError("link_bytes: 0 is below 1"));
   EXPECT_EQ(set({.bytes = -1, .link_bytes = 5}),
             absl::InvalidArgumentError("bytes: -1 is outside of 0 to link_bytes: 5"));
-  EXPECT_EQ(set({.bytes = 1, .link_bytes = 5, .share_bytes = 6}),
-            absl::InvalidArgumentError("share_bytes: 6 is outside of 0 to link_bytes: 5"));
+  EXPECT_EQ(set({.bytes = 1, .link_bytes = 5, .plan_bytes = 6}),
+            absl::InvalidArgumentError("plan_bytes: 6 is outside of 0 to link_bytes: 5"));
 }
 
-TEST(SetLeaseTest, AnswersArePlannedForTwiceTheShare) {
+TEST(SetLeaseTest, AnswersArePlannedForWhatItSays) {
   ScheduleDriver link(Rolling());
   EXPECT_EQ(link.state().plan_bytes, kLink);
-  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 2500});
+  Lend(link, At(0ms), {.bytes = 0, .plan_bytes = 5000});
   EXPECT_EQ(link.state().plan_bytes, 5000);
-  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 5000});
-  EXPECT_EQ(link.state().plan_bytes, kLink);
-  Lend(link, At(0ms), {.bytes = 0, .share_bytes = 8000});
-  EXPECT_EQ(link.state().plan_bytes, kLink);
-  ScheduleDriver unscheduled({.discipline = Discipline::kUnscheduled});
-  EXPECT_EQ(unscheduled.state().plan_bytes, unscheduled.state().budget_bytes);
+  link.SetBudget(At(0ms), 700);
+  EXPECT_EQ(link.state().plan_bytes, 700);
 }
 
 TEST(DemandTest, SaysWhatIsWantedAndWhatIsTaken) {

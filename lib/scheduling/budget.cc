@@ -29,7 +29,7 @@ Budget::Budget(const LinkSchedule::Options& options)
     : limited_(options.discipline != Discipline::kUnscheduled),
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),
-      share_bytes_(bytes_),
+      plan_bytes_(bytes_),
       drain_time_(DrainTime(options.profile)) {}
 
 void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes) {
@@ -48,14 +48,14 @@ void Budget::Drain(TimePoint now) {
 }
 
 void Budget::Set(int64_t bytes) {
-  Lend({.bytes = bytes, .link_bytes = bytes, .share_bytes = bytes, .may_exceed = true});
+  Lend({.bytes = bytes, .link_bytes = bytes, .plan_bytes = bytes, .may_exceed = true});
 }
 
 void Budget::Lend(const BudgetLease& lease) {
   if (!limited_) return;
   bytes_ = lease.bytes;
   link_bytes_ = lease.link_bytes;
-  share_bytes_ = lease.share_bytes;
+  plan_bytes_ = lease.plan_bytes;
   may_exceed_ = lease.may_exceed;
   until_ = lease.until;
 }
@@ -64,12 +64,6 @@ void Budget::EndLease(TimePoint now) {
   if (!limited_ || now < until_) return;
   bytes_ = 0;
   may_exceed_ = false;
-}
-
-// Where others fill the link while a request travels, fewer answers of one process keep it busy: two fit its share,
-// with room for headers. More and smaller ones would cost more than they bring.
-int64_t Budget::plan_bytes() const {
-  return share_bytes_ >= link_bytes_ / 2 ? link_bytes_ : 2 * share_bytes_;
 }
 
 void Budget::SetProfile(const LinkProfile& profile) {

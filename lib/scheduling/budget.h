@@ -38,8 +38,7 @@ class Budget {
   int64_t bytes() const { return bytes_; }
   int64_t bytes_at(TimePoint now) const { return now < until_ ? bytes_ : 0; }
   int64_t link_bytes() const { return link_bytes_; }
-  int64_t share_bytes() const { return share_bytes_; }
-  int64_t plan_bytes() const;
+  int64_t plan_bytes() const { return plan_bytes_; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
 
  private:
@@ -50,8 +49,8 @@ class Budget {
 
   const bool limited_;  // false: unscheduled
   int64_t bytes_;
-  int64_t link_bytes_;   // that `bytes_` is a part of
-  int64_t share_bytes_;  // as BudgetLease, like the next two
+  int64_t link_bytes_;  // that `bytes_` is a part of
+  int64_t plan_bytes_;  // as BudgetLease, like the next two
   bool may_exceed_ = true;
   TimePoint until_ = TimePoint::max();
   std::chrono::nanoseconds drain_time_;

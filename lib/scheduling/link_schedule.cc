@@ -29,7 +29,7 @@ absl::Status CheckOptions(const LinkSchedule::Options& options) {
 
 absl::Status CheckLease(const BudgetLease& lease) {
   if (absl::Status status = CheckAtLeastOne("link_bytes", lease.link_bytes); !status.ok()) return status;
-  for (const auto& [field, bytes] : {std::pair("bytes", lease.bytes), std::pair("share_bytes", lease.share_bytes)}) {
+  for (const auto& [field, bytes] : {std::pair("bytes", lease.bytes), std::pair("plan_bytes", lease.plan_bytes)}) {
     if (bytes >= 0 && bytes <= lease.link_bytes) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": ", bytes, " is outside of 0 to link_bytes: ", lease.link_bytes));

@@ -74,7 +74,6 @@ LinkShares::ClientState LinkShares::State(ClientId client) const {
   const Client& known = found->second;
   return {.expired = known.expirations > 0 && !known.alive,
           .lease_bytes = known.lease_bytes,
-          .share_bytes = known.share_bytes,
           .report = known.report,
           .lease_changes = known.lease_changes,
           .expirations = known.expirations};

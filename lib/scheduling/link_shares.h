@@ -38,8 +38,7 @@ struct ShareLease {
   uint64_t client = 0;
   uint64_t id = 0;  // grows by one with each change; the same one again only prolongs it
   int64_t bytes = 0;
-  int64_t share_bytes = 0;  // what its weight gives it while those are busy that are now
-  int64_t safe_bytes = 0;   // what it may have when nobody divides the link any more
+  int64_t safe_bytes = 0;  // what it may have when nobody divides the link any more
 };
 
 // Divides the budget of one link among its clients: a state machine like LinkSchedule, events with their time in,
@@ -85,7 +84,6 @@ class LinkShares {
   struct ClientState {
     bool expired = false;
     int64_t lease_bytes = 0;
-    int64_t share_bytes = 0;
     ShareReport report;  // the last one
     int64_t lease_changes = 0;
     int64_t expirations = 0;
@@ -118,7 +116,7 @@ class LinkShares {
     bool changed = false;  // and not told yet
 
     // What it should have.
-    int64_t share_bytes = 0;
+    int64_t share_bytes = 0;  // by its weight, among those that are busy
     int64_t floor_bytes = 0;
     int64_t target_bytes = 0;
     double credit_bytes = 0;  // what it is behind the others; negative: ahead of them

@@ -215,11 +215,8 @@ void LinkShares::Tell(Client& client, std::vector<ShareLease>& leases) {
   client.changed = false;
   client.told = true;
   client.told_at = now_;
-  leases.push_back({.client = client.id,
-                    .id = client.lease_id,
-                    .bytes = client.lease_bytes,
-                    .share_bytes = client.share_bytes,
-                    .safe_bytes = client.safe_bytes});
+  leases.push_back(
+      {.client = client.id, .id = client.lease_id, .bytes = client.lease_bytes, .safe_bytes = client.safe_bytes});
 }
 
 }  // namespace sluice

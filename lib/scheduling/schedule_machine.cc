@@ -87,7 +87,7 @@ absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallReque
   }
   Enter(now, actions);
   if (batched_) {
-    const BatchPlan plan = PlanBatches(options_, budget_.share_bytes(), request.response_bytes, 1);
+    const BatchPlan plan = PlanBatches(options_, budget_.plan_bytes(), request.response_bytes, 1);
     block->slot = std::max(block->slot, plan.slot);
   }
   const CallId call = Queue(*block, request, batched_);
@@ -282,7 +282,7 @@ CallId ScheduleMachine::Queue(QueuedBlock& block, const CallRequest& request, bo
 void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
   const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
   const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
-  const BatchPlan plan = PlanBatches(options_, budget_.share_bytes(), largest, static_cast<int64_t>(calls.size()));
+  const BatchPlan plan = PlanBatches(options_, budget_.plan_bytes(), largest, static_cast<int64_t>(calls.size()));
   block.slot = plan.slot;
   const auto batches = static_cast<size_t>(plan.batches);
   for (size_t batch = 0; batch < batches; ++batch) {

@@ -34,9 +34,6 @@ constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
 constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
 constexpr int kProlongShare = 4;
 
-// Of the link, to plan answers for: smaller ones cost more, in headers and processor time, than taking turns does.
-constexpr int64_t kLeastShare = 4;
-
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
 constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
@@ -67,7 +64,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
         timer_(context),
         link_bytes_(options_.link_bytes),
         safe_bytes_(options_.start_bytes) {
-    options_.apply({.bytes = 0, .link_bytes = link_bytes_, .share_bytes = safe_bytes_});
+    options_.apply({.bytes = 0, .link_bytes = link_bytes_, .plan_bytes = SafePlanBytes()});
   }
 
   void OnDemand(const LinkDemand& demand) {
@@ -171,7 +168,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     options_.apply({.bytes = lease_bytes_,
                     .until = until,
                     .link_bytes = link_bytes_,
-                    .share_bytes = std::clamp<int64_t>(lease.share_bytes(), link_bytes_ / kLeastShare, link_bytes_),
+                    .plan_bytes = link_bytes_,
                     .may_exceed = lease_bytes_ == link_bytes_});
     {
       absl::MutexLock lock(&mutex_);
@@ -195,7 +192,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const TimePoint now = Now();
     if (leased_.exchange(false)) {
       lease_bytes_ = std::min(options_.demand().limit_bytes, safe_bytes_);
-      options_.apply({.bytes = lease_bytes_, .link_bytes = link_bytes_, .share_bytes = safe_bytes_});
+      options_.apply({.bytes = lease_bytes_, .link_bytes = link_bytes_, .plan_bytes = SafePlanBytes()});
       fall_back_at_ = now + lease_time_;
     } else if (!was_leased_ && !fell_back_) {
       fall_back_at_ = now;
@@ -211,9 +208,14 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     fell_back_ = true;
     leased_ = false;
     lease_bytes_ = safe_bytes_;
-    options_.apply({.bytes = safe_bytes_, .link_bytes = link_bytes_, .share_bytes = safe_bytes_, .may_exceed = true});
+    options_.apply(
+        {.bytes = safe_bytes_, .link_bytes = link_bytes_, .plan_bytes = SafePlanBytes(), .may_exceed = true});
     if (socket_.is_open()) Announce(absl::DeadlineExceededError("the daemon does not answer"));
   }
+
+  // Nobody lets processes take turns then, so answers have to fit the safe share, and two of them keep the link busy
+  // while others send, too.
+  int64_t SafePlanBytes() const { return std::min(2 * safe_bytes_, link_bytes_); }
 
   void Report(TimePoint now) {
     {

@@ -238,7 +238,6 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     message.set_valid_ns(shares_.options().lease_time.count());
     message.set_report_sent_ns(report_sent_ns);
     message.set_link_bytes(shares_.options().budget_bytes);
-    message.set_share_bytes(lease.share_bytes);
     message.set_safe_bytes(lease.safe_bytes);
     message.set_by_block(shares_.options().mode == SharingMode::kFifo);
   }

@@ -1,4 +1,4 @@
-"""A worker and an aggregator of Sluice on loopback, and a Prometheus that scrapes them as operators are told to."""
+"""A worker, an aggregator and a sluice-link on loopback, and a Prometheus that scrapes them as operators are told to."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ class Program:
 
 
 class Demo:
-    """Both programs over a striped file. Thread-safe it is not."""
+    """All programs over a striped file: the aggregator is a mid-level one, and shares its link. Thread-safe it is not."""
 
     def __init__(self, programs, folder, stack):
         self._programs = pathlib.Path(programs)
@@ -81,10 +81,16 @@ class Demo:
         self.worker, addresses = self._serve(
             stack, "sluice-worker", "--data", self._folder / "stripes", "--listen", listen
         )
+        _, (link_socket, link_admin) = self._serve(stack, "sluice-link", "--socket", self._folder / "link.socket")
         self._aggregator, (self._address, aggregator_admin) = self._serve(
-            stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS])
-        )
-        self.targets = {"sluice-aggregator": aggregator_admin, "sluice-worker": addresses[_WORKERS]}
+            stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS]),
+            "--mid_level", "--shared_link_socket", link_socket,
+        )  # fmt: skip
+        self.targets = {
+            "sluice-aggregator": aggregator_admin,
+            "sluice-worker": addresses[_WORKERS],
+            "sluice-link": link_admin,
+        }
 
     def read(self):
         """Some data blocks, one after the other."""

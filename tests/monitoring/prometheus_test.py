@@ -28,6 +28,8 @@ _SINCE_KERNEL = {"sluice_worker_tcp_rtos_total": (6, 7)}
 _JOBS = {
     "Aggregator": ["sluice-aggregator"],
     "Worker": ["sluice-worker"],
+    "Mid-level aggregator": ["sluice-aggregator"],
+    "Shared link": ["sluice-link"],
     "Both": ["sluice-aggregator", "sluice-worker"],
 }
 

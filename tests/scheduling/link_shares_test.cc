@@ -256,15 +256,6 @@ TEST(LinkSharesTest, SafeSharesAreByWeightAmongAllAndFitTheBudget) {
   EXPECT_EQ(clients.told(2).safe_bytes, 8000);
 }
 
-TEST(LinkSharesTest, SharesSayWhatToPlanFor) {
-  Clients clients;
-  clients.Join(At(0ms), 1, 3, Busy());
-  EXPECT_EQ(clients.told(1).share_bytes, kBudget);
-  clients.Join(At(1ms), 2, 1, Busy());
-  EXPECT_EQ(clients.told(1).share_bytes, 24'000);
-  EXPECT_EQ(clients.told(2).share_bytes, 8000);
-}
-
 TEST(LinkSharesTest, NothingIsDividedUntilThoseOfTheLastDaemonHaveComeBack) {
   LinkShares::Options options = TestOptions();
   options.start_grace = 50ms;

@@ -1,6 +1,8 @@
 #include "lib/scheduling/share_division.h"
 
+#include <cstdlib>
 #include <random>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,9 +45,10 @@ TEST(DivideByWeightTest, AFloorIsTakenFromTheOthers) {
 }
 
 TEST(DivideByWeightTest, KeepsFloorsCapsAndTheSum) {
-  const auto seed = std::random_device()();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  const char* replay = std::getenv("SLUICE_SEED");
+  const uint64_t seed = replay != nullptr ? std::stoull(replay) : std::random_device()();
+  SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
   const auto between = [&](int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -7,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -69,7 +71,7 @@ class SharingProcess {
   // False when it did not come to that in time.
   bool Await(const std::function<bool(const BudgetLease&)>& condition) const {
     absl::MutexLock lock(&mutex_);
-    const auto holds = [this, &condition] { return condition(lease_); };
+    const auto holds = [this, &condition]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(lease_); };
     return mutex_.AwaitWithTimeout(absl::Condition(&holds), kPatience);
   }
   bool AwaitBytes(int64_t bytes) const {
@@ -77,7 +79,8 @@ class SharingProcess {
   }
   bool AwaitState(absl::StatusCode code) const {
     absl::MutexLock lock(&mutex_);
-    const auto holds = [this, code] { return announced_ && state_.code() == code; };
+    const auto holds = [this, code]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return announced_ && state_.code() == code; };
     return mutex_.AwaitWithTimeout(absl::Condition(&holds), kPatience);
   }
   absl::Status state() const {

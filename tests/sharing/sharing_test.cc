@@ -108,24 +108,11 @@ TEST_F(SharingTest, SharesFollowWeightsAndDemand) {
   EXPECT_TRUE(heavy.AwaitBytes(24'000));
   EXPECT_TRUE(light.AwaitBytes(8000));
   EXPECT_FALSE(light.lease().may_exceed);
+  EXPECT_EQ(light.lease().plan_bytes, kBudget);
   light.Want(0);
   EXPECT_TRUE(heavy.AwaitBytes(kBudget));
   light.Want(kLots);
   EXPECT_TRUE(light.AwaitBytes(8000));
-}
-
-TEST_F(SharingTest, AnswersArePlannedForTheShareAndNoLessThanAQuarterOfTheLink) {
-  Serve();
-  SharingProcess heavy(socket_, "heavy", 15);
-  SharingProcess light(socket_, "light", 1);
-  light.Want(kLots);
-  ASSERT_TRUE(light.AwaitBytes(kBudget));
-  EXPECT_EQ(light.lease().share_bytes, kBudget);
-  heavy.Want(kLots);
-  ASSERT_TRUE(heavy.AwaitBytes(30'000));
-  EXPECT_EQ(heavy.lease().share_bytes, 30'000);
-  ASSERT_TRUE(light.AwaitBytes(2000));
-  EXPECT_EQ(light.lease().share_bytes, kBudget / 4);
 }
 
 TEST_F(SharingTest, WhatIsInFlightIsNotGivenToOthers) {
@@ -173,6 +160,7 @@ TEST_F(SharingTest, WithoutADaemonAProcessHasItsStartShareAndFindsALaterOne) {
   process.Want(kLots);
   ASSERT_TRUE(process.AwaitBytes(4000));
   EXPECT_TRUE(process.lease().may_exceed);
+  EXPECT_EQ(process.lease().plan_bytes, 8000);
   EXPECT_TRUE(process.AwaitState(absl::StatusCode::kUnavailable));
   EXPECT_FALSE(process.leased());
   Serve();

@@ -79,8 +79,7 @@ struct BudgetLease {
   int64_t bytes = 0;                   // that may be in flight, 0 or more; 0: nothing leaves
   TimePoint until = TimePoint::max();  // from then on 0
   int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
-  // What may be expected in the long run, while `bytes` comes and goes: what answers are planned for. 0 to link_bytes.
-  int64_t share_bytes = 0;
+  int64_t plan_bytes = 0;              // that answers are planned for, while `bytes` comes and goes; 0 to link_bytes
   // An answer larger than `bytes` goes alone, as with a budget. Otherwise it waits for a larger lease: what others hold
   // is in flight, too.
   bool may_exceed = false;

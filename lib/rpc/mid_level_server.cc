@@ -20,6 +20,13 @@ namespace {
 constexpr int kMaxGaps = 16;
 constexpr size_t kMaxReasonBytes = 300;
 
+// Not cut within a character: protobuf takes nothing but UTF-8.
+std::string Shortened(const std::string& text) {
+  size_t end = std::min(text.size(), kMaxReasonBytes);
+  while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 // More gaps than can be told are told as one, which takes in what has come between them.
 void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& response) {
   for (const MissingBytes& gap : gaps) {
@@ -32,7 +39,7 @@ void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& respon
     v1::MissingSruRange& missing = *response.add_missing();
     missing.set_offset(gap.offset);
     missing.set_length(gap.length);
-    missing.set_reason(gap.reason.substr(0, kMaxReasonBytes));
+    missing.set_reason(Shortened(gap.reason));
   }
 }
 

@@ -21,16 +21,25 @@ constexpr auto kLookEvery = std::chrono::milliseconds(250);
 constexpr auto kTryAnewAfter = std::chrono::seconds(10);
 constexpr int kAttemptsPerLook = 16;
 
-// As one look after the other sees it.
+// As one look after the other sees them.
 struct KeptConnection {
-  std::shared_ptr<WorkerConnection> connection;
-  size_t worker = 0;
-  bool first = false;  // it says whether the worker is connected
-  bool by_name = false;
-  bool was_connected = false;
-  bool connected = false;
+  std::shared_ptr<WorkerConnection> connection;  // null: the worker has no second one
+  bool first = false;
+  bool was_ready = false;
+  bool ready = false;
   std::shared_ptr<grpc::Channel> trial;  // may take the place of the channel; null: none is made
   TimePoint try_anew_at = TimePoint::max();
+};
+
+struct KeptWorker {
+  size_t worker = 0;
+  bool by_name = false;
+  KeptConnection first;
+  KeptConnection second;
+  bool connected = false;
+
+  // By all connections that calls have used.
+  bool all_ready() const { return first.ready && (second.ready || !second.was_ready); }
 };
 
 }  // namespace
@@ -41,11 +50,10 @@ class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
   Loop(LinkDriver& driver, const WorkerChannels& channels)
       : driver_(driver), channels_(channels), timer_(driver.io_context()) {
     for (size_t worker = 0; worker < channels.size(); ++worker) {
-      const bool by_name = channels.by_name(worker);
-      kept_.push_back({.connection = channels.first(worker), .worker = worker, .first = true, .by_name = by_name});
-      if (auto second = channels.second(worker)) {
-        kept_.push_back({.connection = std::move(second), .worker = worker, .by_name = by_name});
-      }
+      kept_.push_back({.worker = worker,
+                       .by_name = channels.by_name(worker),
+                       .first = {.connection = channels.first(worker), .first = true},
+                       .second = {.connection = channels.second(worker)}});
     }
   }
 
@@ -60,10 +68,10 @@ class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
   void Stop() {
     stopped_ = true;
     timer_.cancel();
-    for (KeptConnection& kept : kept_) {
-      if (kept.first && kept.connected) driver_.workers().OnForgotten(channels_.row(kept.worker));
-      kept.trial = nullptr;
+    for (const KeptWorker& kept : kept_) {
+      if (kept.connected) driver_.workers().OnForgotten(channels_.row(kept.worker));
     }
+    kept_.clear();
   }
 
   void KeepAll() { keeps_all_ = true; }
@@ -85,50 +93,66 @@ class ConnectionKeeper::Loop : public std::enable_shared_from_this<Loop> {
   }
 
   // True where it made an attempt.
-  bool Look(KeptConnection& kept, TimePoint now, bool may_attempt) {
-    const grpc_connectivity_state state = StateOf(kept);
-    SetConnected(kept, state == GRPC_CHANNEL_READY, now);
-    if (state == GRPC_CHANNEL_IDLE) return may_attempt && Connect(kept);
-    if (state != GRPC_CHANNEL_TRANSIENT_FAILURE || !kept.by_name) return false;
-    if (kept.try_anew_at == TimePoint::max()) kept.try_anew_at = now + kTryAnewAfter;
-    if (!may_attempt || now < kept.try_anew_at) return false;
-    kept.try_anew_at = now + 2 * kTryAnewAfter;
-    kept.trial = channels_.MakeChannel(kept.worker, kept.first);
-    kept.trial->GetState(/*try_to_connect=*/true);
+  bool Look(KeptWorker& kept, TimePoint now, bool may_attempt) {
+    const bool was_away = !kept.first.ready;
+    bool attempted = Follow(kept, kept.first, now, may_attempt);
+    // Where one is back, the other one need not wait.
+    if (was_away && kept.first.ready && !kept.second.ready) kept.second.try_anew_at = now;
+    if (kept.second.connection) attempted |= Follow(kept, kept.second, now, may_attempt);
+    SetConnected(kept, kept.all_ready(), now);
+    return attempted;
+  }
+
+  bool Follow(const KeptWorker& kept, KeptConnection& line, TimePoint now, bool may_attempt) {
+    const grpc_connectivity_state state = StateOf(line);
+    if (line.ready != (state == GRPC_CHANNEL_READY)) {
+      line.ready = !line.ready;
+      line.was_ready = true;
+      line.trial = nullptr;
+      line.try_anew_at = TimePoint::max();
+    }
+    if (state == GRPC_CHANNEL_IDLE) return may_attempt && Connect(line);
+    if (state != GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+    if (line.try_anew_at == TimePoint::max()) line.try_anew_at = now + kTryAnewAfter;
+    if (!may_attempt || now < line.try_anew_at) return false;
+    line.try_anew_at = now + 2 * kTryAnewAfter;
+    TryAnew(kept, line);
     return true;
   }
 
-  static grpc_connectivity_state StateOf(KeptConnection& kept) {
-    const grpc_connectivity_state state = kept.connection->channel()->GetState(/*try_to_connect=*/false);
-    if (state == GRPC_CHANNEL_READY || !kept.trial) return state;
-    if (kept.trial->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) return state;
-    kept.connection->Replace(std::exchange(kept.trial, nullptr));
+  void TryAnew(const KeptWorker& kept, KeptConnection& line) {
+    if (!kept.by_name) return grpc::experimental::ChannelResetConnectionBackoff(line.connection->channel().get());
+    line.trial = channels_.MakeChannel(kept.worker, line.first);
+    line.trial->GetState(/*try_to_connect=*/true);
+  }
+
+  static grpc_connectivity_state StateOf(KeptConnection& line) {
+    const grpc_connectivity_state state = line.connection->channel()->GetState(/*try_to_connect=*/false);
+    if (state == GRPC_CHANNEL_READY || !line.trial) return state;
+    if (line.trial->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_READY) return state;
+    line.connection->Replace(std::exchange(line.trial, nullptr));
     return GRPC_CHANNEL_READY;
   }
 
-  void SetConnected(KeptConnection& kept, bool connected, TimePoint now) {
+  bool Connect(const KeptConnection& line) {
+    if (!line.was_ready && !(keeps_all_ && line.first)) return false;
+    line.connection->channel()->GetState(/*try_to_connect=*/true);
+    return true;
+  }
+
+  void SetConnected(KeptWorker& kept, bool connected, TimePoint now) {
     if (connected == kept.connected) return;
     kept.connected = connected;
-    kept.was_connected = true;
-    kept.trial = nullptr;
-    kept.try_anew_at = TimePoint::max();
-    if (!kept.first) return;
     const size_t row = channels_.row(kept.worker);
     if (!connected) return driver_.workers().OnLost(row, now);
     const std::optional<absl::Duration> away = driver_.workers().OnConnected(row, now);
     if (away.has_value()) driver_.metrics().ObserveReconnect(*away);
   }
 
-  bool Connect(const KeptConnection& kept) {
-    if (!kept.was_connected && !(keeps_all_ && kept.first)) return false;
-    kept.connection->channel()->GetState(/*try_to_connect=*/true);
-    return true;
-  }
-
   LinkDriver& driver_;
   const WorkerChannels& channels_;
   boost::asio::steady_timer timer_;
-  std::vector<KeptConnection> kept_;
+  std::vector<KeptWorker> kept_;
   size_t next_ = 0;
   std::atomic<bool> keeps_all_ = false;
   bool stopped_ = false;

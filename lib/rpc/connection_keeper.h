@@ -16,7 +16,7 @@ class LinkDriver;
 //
 // Calls meanwhile fail at once on the connection that failed, and not late on one that is tried.
 //
-// Rejected: ChannelResetConnectionBackoff, which in gRPC 1.51 leaves the look-ups alone.
+// Rejected: ChannelResetConnectionBackoff for names, too: in gRPC 1.51 it leaves the look-ups alone.
 //
 // Tells the link's table of workers what it sees. One a FanOutCore, on the IO thread of the link.
 class ConnectionKeeper {

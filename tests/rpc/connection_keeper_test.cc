@@ -64,6 +64,23 @@ TEST_F(ConnectionKeeperTest, ConnectsAgainToAWorkerThatWasAwayWithoutACall) {
   }
 }
 
+// With grants a worker has two connections: it was connected over one, and small reads use the other one.
+TEST_F(ConnectionKeeperTest, AWorkerThatIsBackIsBackForAllCalls) {
+  Start({.workers = 2, .reader = {.attempts = 1}});
+  cluster_->reader().Connect();
+  ASSERT_TRUE(cluster_->Read(0).ok());
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(AwaitConnected(2));
+    cluster_->worker(1).Stop();
+    EXPECT_TRUE(AwaitConnected(1));
+    EXPECT_FALSE(cluster_->Read(0).ok());
+    cluster_->worker(1).Start();
+    EXPECT_TRUE(AwaitConnected(2));
+    const auto block = cluster_->Read(0);
+    EXPECT_TRUE(block.ok()) << block.status();
+  }
+}
+
 TEST_F(ConnectionKeeperTest, FindsAWorkerThatComesAfterTheStart) {
   Start({.workers = 2});
   cluster_->worker(1).Stop();

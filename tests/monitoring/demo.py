@@ -81,10 +81,12 @@ class Demo:
         self.worker, addresses = self._serve(
             stack, "sluice-worker", "--data", self._folder / "stripes", "--listen", listen
         )
-        _, (link_socket, link_admin) = self._serve(stack, "sluice-link", "--socket", self._folder / "link.socket")
+        _, (link_socket, link_admin) = self._serve(
+            stack, "sluice-link", "--socket", self._folder / "link.socket", "--buffer", "32kb"
+        )
         self._aggregator, (self._address, aggregator_admin) = self._serve(
             stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS]),
-            "--mid_level", "--shared_link_socket", link_socket,
+            "--mid_level", "--shared_link_socket", link_socket, "--buffer", "32kb",
         )  # fmt: skip
         self.targets = {
             "sluice-aggregator": aggregator_admin,

@@ -107,8 +107,9 @@ TEST_F(PromtoolTest, FindsNothingWrongWithAMidLevelAggregator) {
   const AggregatorMetrics aggregator(registry);
   const WorkerMetrics worker(registry);
   const MidLevelMetrics mid_level(registry);
-  EXPECT_EQ(CheckWithPromtool(ScrapeText({&registry, &aggregator, &process_metrics_, &worker_tcp_metrics_}), exit_status),
-            "");
+  EXPECT_EQ(
+      CheckWithPromtool(ScrapeText({&registry, &aggregator, &process_metrics_, &worker_tcp_metrics_}), exit_status),
+      "");
   EXPECT_EQ(exit_status, 0);
 }
 

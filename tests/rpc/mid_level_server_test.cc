@@ -159,7 +159,7 @@ TEST_F(MidLevelServerTest, ADeadlineWithoutRoomForTheReserveIsAnsweredAtOnce) {
 // The workers hang, and the caller's deadline is far away: it is not what ends the call.
 TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   TestTree::Options options;
-  options.mid_level.server.deadline_reserve = kPatience - absl::Milliseconds(200);
+  options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
   Start(options);
   ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });

@@ -1,6 +1,7 @@
 #include "sluice/link.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "sluice/plan.h"
@@ -77,6 +78,12 @@ BudgetBounds FillIn(Link::Options& options) {
   return bounds;
 }
 
+bool SameShare(const std::optional<SharedLink>& a, const std::optional<SharedLink>& b) {
+  if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
+  return std::tie(a->socket, a->application, a->weight, a->start_bytes) ==
+         std::tie(b->socket, b->application, b->weight, b->start_bytes);
+}
+
 absl::Status CheckSame(absl::string_view field, bool same) {
   if (same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, " of a link that is in use cannot change"));
@@ -146,7 +153,7 @@ absl::Status Link::Reconfigure(Options options) {
     if (!options.registry) options.registry = registry_;
     absl::Status same = CheckSame("completion_threads", options.completion_threads == options_.completion_threads);
     same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
-    same.Update(CheckSame("share", options.share.has_value() == options_.share.has_value()));
+    same.Update(CheckSame("share", SameShare(options.share, options_.share)));
     same.Update(CheckSame("registry", options.registry == registry_));
     if (!same.ok()) return same;
   }

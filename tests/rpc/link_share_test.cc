@@ -137,6 +137,21 @@ TEST_F(LinkShareTest, ItsBudgetCannotBeSet) {
   EXPECT_THAT(cluster.link().SetBudget(1000), HasCode(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST_F(LinkShareTest, AnotherBufferOfTheProfileLeavesTheLeaseAlone) {
+  Serve();
+  TestCluster cluster(Shared("search"));
+  ASSERT_TRUE(Eventually([&] { return cluster.Gauge("sluice_budget_leased") == 1; }));
+  const int64_t leased_bytes = cluster.link().State().budget_bytes;
+  LinkProfile smaller;
+  smaller.buffer_bytes = 16 * 1024;
+  const SharedLink same = *Shared("search").share;
+  ASSERT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = smaller}, .share = same}).ok());
+  EXPECT_EQ(cluster.link().State().budget_bytes, leased_bytes);
+  const SharedLink heavier = *Shared("search", 3).share;
+  EXPECT_THAT(cluster.link().Reconfigure({.schedule = {.profile = smaller}, .share = heavier}),
+              HasCode(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(LinkShareTest, RefusesWhatCannotBeShared) {
   const auto refused = [](Link::Options options, const std::string& what) {
     const absl::Status status = Link::Validate(options);

@@ -97,8 +97,8 @@ class Link {
   // The link is another one from now on, or is to be used in another way, while calls go on: its profile, the queue,
   // the budget and its bounds, and for connections that are made later the receive window. A smaller budget takes
   // nothing back; it only drains. InvalidArgument as Create, and where anything else differs (discipline,
-  // completion_threads, watch_connections, registry, stall_timeout); then nothing has changed. The function on_change
-  // stays. One at a time.
+  // completion_threads, watch_connections, registry, stall_timeout, share); then nothing has changed. The functions
+  // on_change and on_state stay. One at a time.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

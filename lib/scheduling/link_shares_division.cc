@@ -152,7 +152,8 @@ void LinkShares::Shrink(const std::vector<Client*>& served) {
 
 // From what is free, and in order: what the first one still lacks is not given to the next.
 void LinkShares::Grow(const std::vector<Client*>& served) {
-  int64_t free_bytes = std::max<int64_t>(options_.budget_bytes - entitled_bytes(), 0);
+  // Below 0 when a client that had expired comes back and says what it has in flight: that was given away meanwhile.
+  int64_t free_bytes = options_.budget_bytes - entitled_bytes();
   [[maybe_unused]] bool grown = false;
   for (Client* client : served) grown |= GrowOne(*client, free_bytes);
   for (auto& [id, client] : clients_) {
@@ -168,7 +169,7 @@ bool LinkShares::GrowOne(Client& client, int64_t& free_bytes) {
   const int64_t floor_bytes = client.hungry() ? client.floor_bytes : 0;
   const int64_t bytes = std::min(client.target_bytes, entitled_bytes + free_bytes);
   if (bytes < floor_bytes) {
-    free_bytes = 0;
+    free_bytes = std::min<int64_t>(free_bytes, 0);
     return false;
   }
   const bool lacks = client.lease_bytes < floor_bytes;

@@ -211,6 +211,19 @@ TEST(LinkSharesTest, OneThatIsNotHeardOfLosesItsLeaseAndMayComeBack) {
   EXPECT_THAT(clients.Report(At(111ms), 2, Busy()), ElementsAre(Pair(1, 16'000)));
 }
 
+// It says what it had in flight when it stopped, and all of that was given to the other one.
+TEST(LinkSharesTest, WhatOneThatComesBackStillHasInFlightIsNoLease) {
+  Clients clients;
+  clients.Join(At(0ms), 1);
+  clients.Report(At(1ms), 1, {.demand_bytes = kLots, .in_flight_bytes = 16'000, .need_bytes = 8000});
+  clients.Join(At(150ms), 2);
+  clients.Timer(At(160ms));
+  EXPECT_THAT(clients.Report(At(161ms), 2, {.demand_bytes = kLots, .in_flight_bytes = 32'000, .need_bytes = 8000}),
+              IsEmpty());
+  const ShareReport back{.demand_bytes = kLots, .in_flight_bytes = 16'000, .need_bytes = 8000};
+  EXPECT_THAT(clients.Late(At(162ms), 1, back), UnorderedElementsAre(Pair(1, 0), Pair(2, 16'000)));
+}
+
 TEST(LinkSharesTest, AReportProlongsALeaseAndSaysSoNowAndThen) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, Busy());

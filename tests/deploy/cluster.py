@@ -92,13 +92,15 @@ class Namespace:
         found = self.get("pods", f"--selector={selector}")["items"]
         return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def start_client(self, name, *command, **spec):
-        """A pod that may ask the aggregators, and runs one command."""
+    def start_client(self, name, *command, mounts=(), volumes=(), **spec):
+        """A pod that may ask the aggregators, and runs one command. It has a /tmp."""
         container = {"name": "client", "image": self.image, "command": list(command), "securityContext": _RESTRICTED,
-                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}}
+                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+                     "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts]}
         self.apply({"apiVersion": "v1", "kind": "Pod",
                     "metadata": {"name": name, "labels": {"sluice/client": "true"}},
-                    "spec": {**_CLIENT_POD, **spec, "containers": [container]}})
+                    "spec": {**_CLIENT_POD, **spec, "containers": [container],
+                             "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes]}})
 
     def phase(self, pod):
         return self.get(f"pod/{pod}")["status"]["phase"]

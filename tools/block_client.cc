@@ -97,13 +97,14 @@ class ReadCheck {
 std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
   grpc::ChannelArguments arguments;
   // A read is made again where the aggregator goes away before its header has come, and by another one where the name
-  // has several addresses. gRPC makes no retry once something has come: the output may have been written.
+  // has several addresses. gRPC makes no retry once something has come: the output may have been written. CANCELLED,
+  // though nobody here has cancelled: the read came just when the server began to shut down.
   arguments.SetServiceConfigJSON(R"({
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [{
       "name": [{"service": "sluice.v1.BlockService"}],
       "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
-                      "retryableStatusCodes": ["UNAVAILABLE"]}
+                      "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"]}
     }]
   })");
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

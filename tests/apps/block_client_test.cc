@@ -62,7 +62,7 @@ class ScriptedAggregator final : public v1::BlockService::Service {
     ++reads;
     if (failures > 0) {
       --failures;
-      return {grpc::StatusCode::UNAVAILABLE, "draining"};
+      return {failure.load(), "draining"};
     }
     const auto [parts, status] = Script();
     for (const v1::ReadResponse& part : parts) writer->Write(part);
@@ -71,6 +71,7 @@ class ScriptedAggregator final : public v1::BlockService::Service {
 
   std::atomic<int> reads = 0;
   std::atomic<int> failures = 0;  // of the next reads
+  std::atomic<grpc::StatusCode> failure = grpc::StatusCode::UNAVAILABLE;
 
   void Say(std::vector<v1::ReadResponse> parts, grpc::Status status = grpc::Status::OK) {
     absl::MutexLock lock(&mutex_);
@@ -174,6 +175,13 @@ TEST_F(BlockClientTest, AReadThatFindsNobodyIsMadeAgain) {
   EXPECT_TRUE(Read({Header(0, 2), Chunk(0, "ab"), Summary(2)}).ok());
   EXPECT_EQ(data_, "ab");
   EXPECT_EQ(aggregator_.reads, 5);
+}
+
+TEST_F(BlockClientTest, AReadThatAServerCancelsAsItShutsDownIsMadeAgain) {
+  aggregator_.failure = grpc::StatusCode::CANCELLED;
+  aggregator_.failures = 1;
+  EXPECT_TRUE(Read({Header(0, 2), Chunk(0, "ab"), Summary(2)}).ok());
+  EXPECT_EQ(aggregator_.reads, 2);
 }
 
 TEST_F(BlockClientTest, GivesUpInTheEnd) {

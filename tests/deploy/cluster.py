@@ -9,9 +9,10 @@ import urllib.request
 
 import manifests
 
-# A pod of a client, as a user would write it who keeps to the rules of the namespace.
+# A pod of a client, as a user would write it who keeps to the rules of the namespace. A command that fails is started
+# again: network policies take seconds to let a new pod out.
 _CLIENT_POD = {
-    "restartPolicy": "Never", "automountServiceAccountToken": False, "enableServiceLinks": False,
+    "restartPolicy": "OnFailure", "automountServiceAccountToken": False, "enableServiceLinks": False,
     "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532,
                         "seccompProfile": {"type": "RuntimeDefault"}},
 }
@@ -92,11 +93,13 @@ class Namespace:
         found = self.get("pods", f"--selector={selector}")["items"]
         return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def start_client(self, name, *command, mounts=(), volumes=(), **spec):
-        """A pod that may ask the aggregators, and runs one command. It has a /tmp."""
+    def start_client(self, name, *command, mounts=(), volumes=(), before=None, **spec):
+        """A pod that may ask the aggregators, and runs one command, when that `before` has succeeded. It has a /tmp."""
         container = {"name": "client", "image": self.image, "command": list(command), "securityContext": _RESTRICTED,
                      "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
                      "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts]}
+        if before:
+            spec["initContainers"] = [{**container, "name": "before", "command": list(before)}]
         self.apply({"apiVersion": "v1", "kind": "Pod",
                     "metadata": {"name": name, "labels": {"sluice/client": "true"}},
                     "spec": {**_CLIENT_POD, **spec, "containers": [container],
@@ -109,16 +112,19 @@ class Namespace:
         wait_until(lambda: self.phase(pod) != "Pending", f"pod {pod} to start")
 
     def client_output(self, name, patience_s=600):
-        """(exit code, what it wrote) of a client's command, when it has ended."""
-        wait_until(lambda: self.phase(name) in ("Succeeded", "Failed"), f"pod {name} to end", patience_s)
-        status = self.get(f"pod/{name}")["status"]["containerStatuses"][0]["state"]["terminated"]
-        output = self.kubectl("logs", name, "--container=client")
-        self.kubectl("delete", "pod", name, "--wait=false")
-        return status["exitCode"], output
+        """What a client's command wrote, when it has succeeded."""
+        try:
+            wait_until(lambda: self.phase(name) == "Succeeded", f"pod {name} to succeed", patience_s)
+            return self.kubectl("logs", name, "--container=client")
+        except Failed as failed:
+            last = self.kubectl("logs", name, "--container=client", "--tail=3", check=False)
+            raise Failed(f"{failed}: {last[-500:]}") from None
+        finally:
+            self.kubectl("delete", "pod", name, "--wait=false")
 
-    def run_client(self, name, *command, **spec):
+    def run_client(self, name, *command, patience_s=180, **spec):
         self.start_client(name, *command, **spec)
-        return self.client_output(name)
+        return self.client_output(name, patience_s)
 
     def metrics(self, pod, port):
         """{name: sum over its labels} of what the pod's admin server tells. By port-forward, which no NetworkPolicy

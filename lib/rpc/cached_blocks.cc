@@ -57,7 +57,7 @@ void CachedBlocks::Use(CachedBlock& block) {
   by_use_.splice(by_use_.begin(), by_use_, block.position);
 }
 
-void CachedBlocks::Drop(const std::shared_ptr<CachedBlock>& block, Streams& dropped) {
+void CachedBlocks::Drop(std::shared_ptr<CachedBlock> block, Streams& dropped) {
   if (auto stream = std::exchange(block->stream, nullptr); stream) dropped.push_back(std::move(stream));
   if (std::exchange(block->read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kWasted);
   const auto found = files_.find(block->file);

@@ -72,7 +72,8 @@ class CachedBlocks {
   void Enter(const std::shared_ptr<CachedFile>& file, const std::shared_ptr<CachedBlock>& block, uint64_t length);
   void Use(CachedBlock& block);
   // What still comes of its stream is of no use.
-  void Drop(const std::shared_ptr<CachedBlock>& block, Streams& dropped);
+  // By value: the caller's may be the one that is kept here.
+  void Drop(std::shared_ptr<CachedBlock> block, Streams& dropped);
 
  private:
   void AddBytes(int64_t bytes);

@@ -1,5 +1,6 @@
 #include "lib/rpc/probe_server.h"
 
+#include <optional>
 #include <string>
 #include <utility>  // Boost 1.74 misses it in C++20
 #include <vector>
@@ -9,26 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "lib/rpc/grpc_status.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/telemetry/peer_name.h"
 
 namespace sluice {
 namespace {
-
-// gRPC writes "ipv4:10.0.0.1:4711" or "ipv6:%5B::1%5D:4711".
-absl::StatusOr<TcpEndpoint> PeerEndpoint(const std::string& peer) {
-  const absl::Status no_tcp = absl::FailedPreconditionError(absl::StrCat(peer, " is no TCP connection"));
-  const size_t colon = peer.find(':');
-  if (!peer.starts_with("ipv4:") && !peer.starts_with("ipv6:")) return no_tcp;
-  const std::string decoded = absl::StrReplaceAll(peer.substr(colon + 1), {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-  const absl::StatusOr<HostPort> address = ParseHostPort(decoded);
-  if (!address.ok()) return no_tcp;
-  boost::system::error_code error;
-  const auto host = boost::asio::ip::make_address(address->host, error);
-  if (error) return no_tcp;
-  return TcpEndpoint(host, static_cast<uint16_t>(address->port));
-}
 
 std::string ToText(const TcpEndpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
@@ -80,12 +66,12 @@ class ProbeServer::CountersCall final : public grpc::ServerUnaryReactor {
   CountersCall(ProbeServer& server, const std::string& peer, v1::GetTcpCountersResponse& response)
       : server_(server), response_(response) {
     const int before = server_.counter_calls_.fetch_add(1);
-    const absl::StatusOr<TcpEndpoint> endpoint = PeerEndpoint(peer);
+    const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer);
     if (before >= server_.options_.max_counter_calls) {
       Finish(ToGrpc(absl::ResourceExhaustedError(
           absl::StrCat(before, " calls wait for counters; at most ", server_.options_.max_counter_calls, " may"))));
-    } else if (!endpoint.ok()) {
-      Finish(ToGrpc(endpoint.status()));
+    } else if (!endpoint.has_value()) {
+      Finish(ToGrpc(absl::FailedPreconditionError(absl::StrCat(peer, " is no TCP connection"))));
     } else {
       boost::asio::post(server_.context_, [this, endpoint = *endpoint] { Finish(ToGrpc(Count(endpoint))); });
     }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -21,7 +22,7 @@ std::optional<TcpEndpoint> ParsePeerName(std::string_view name) {
     return std::nullopt;
   }
   boost::system::error_code error;
-  boost::asio::ip::address address = boost::asio::ip::make_address(std::string(host), error);
+  boost::asio::ip::address address = boost::asio::ip::make_address(absl::StrReplaceAll(host, {{"%25", "%"}}), error);
   if (error || address.is_v6() != v6) return std::nullopt;
   if (v6 && address.to_v6().is_v4_mapped()) {
     address = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());

@@ -27,6 +27,7 @@ TEST(ParsePeerNameTest, ReadsTheNamesOfGrpc) {
 TEST(ParsePeerNameTest, ReadsTheNamesOfNewerGrpcWithBracketsAsInUris) {
   EXPECT_EQ(Parsed("ipv6:%5B::1%5D:20000"), "[::1]:20000");
   EXPECT_EQ(Parsed("ipv6:%5B2001:db8::7%5D:443"), "[2001:db8::7]:443");
+  EXPECT_EQ(Parsed("ipv6:%5Bfe80::1%25lo%5D:443"), "[fe80::1%lo]:443");
 }
 
 TEST(ParsePeerNameTest, GivesAnIpv4AddressThatAnIpv6SocketStandsForAsIpv4) {

@@ -1,7 +1,9 @@
 """The manifests of deploy/ as a cluster would get them, and what is in them. Plain dictionaries, as in the YAML."""
 
 import functools
+import json
 import pathlib
+import re
 import subprocess
 
 import needs
@@ -83,6 +85,34 @@ def config_volumes(workload):
     """(volume name, ConfigMap name) of each."""
     volumes = pod(workload)["spec"].get("volumes", [])
     return [(each["name"], each["configMap"]["name"]) for each in volumes if "configMap" in each]
+
+
+def _worker_lists(documents, workload):
+    for _, config in config_volumes(workload):
+        for text in find(documents, "ConfigMap", config)["data"].values():
+            yield json.loads(text).get("workers", [])
+    for container in containers(workload):
+        for argument in container.get("args", []):
+            if re.match(r"--workers=.*:", argument):  # sluice-stripe's are a number
+                yield argument.partition("=")[2].split(",")
+
+
+def asked(documents):
+    """(workload, pods, Service, port) of each address that a workload asks, by its config or its command line. Pods are the
+    names of a StatefulSet's, {"worker-0", "worker-1"}; there are none where the Service itself is asked."""
+    for workload in workloads(documents):
+        for address in (each for workers in _worker_lists(documents, workload) for each in workers):
+            host, _, port = address.rpartition(":")
+            pods, _, service = host.rpartition(".")
+            yield workload, _range(pods), service, int(port)
+
+
+def _range(pattern):
+    """An open range is one name that no pod has."""
+    found = re.fullmatch(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", pattern)
+    if not found:
+        return {pattern} if pattern else set()
+    return {f"{found[1]}{number}{found[4]}" for number in range(int(found[2]), int(found[3]) + 1)}
 
 
 def host_paths(workload):

@@ -3,13 +3,17 @@
 import json
 import re
 
-from manifests import (config_volumes, containers, find, host_paths, init_containers, name, of_kind, pod, port_names,
+from manifests import (asked, config_volumes, containers, find, host_paths, init_containers, name, of_kind, pod, port_names,
                        selected, selects, workloads)
 
 # May be root, for nothing but what its name says.
 _OWNER_OF_HOST_PATH = "own-host-path"
 _ITS_CAPABILITIES = {"CHOWN", "DAC_READ_SEARCH"}
 _CLIENT = {"sluice/client": "true"}  # pods of users, which no overlay has
+_NAMESPACE = "kubernetes.io/metadata.name"  # the label that each has of itself
+_DNS = {"k8s-app": "kube-dns"}, {_NAMESPACE: "kube-system"}
+_PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}, {_NAMESPACE: "monitoring"}
+_HASH = r"-[bcdfghkmt2456789]{10}"  # at the end of a name that Kustomize makes
 
 
 def _seconds(text):
@@ -113,6 +117,16 @@ def servers_survive_a_drain_of_a_node(documents):
             labels = pod(workload)["metadata"]["labels"]
             if not any(selects(budget["spec"]["selector"], labels) for budget in budgets):
                 yield f"{name(workload)} has no PodDisruptionBudget"
+    for budget in budgets:
+        for workload in selected(documents, budget["spec"]["selector"]):
+            replicas, spec = workload["spec"]["replicas"], budget["spec"]
+            evicted = spec["maxUnavailable"] if "maxUnavailable" in spec else replicas - spec["minAvailable"]
+            if evicted < 1:
+                yield f"{name(budget)} blocks every drain"
+            if evicted >= replicas:
+                yield f"{name(budget)} protects nothing"
+        if budget["spec"].get("unhealthyPodEvictionPolicy") != "AlwaysAllow":
+            yield f"{name(budget)}: a pod that does not work blocks every drain"
 
 
 def services_lead_somewhere(documents):
@@ -128,6 +142,31 @@ def services_lead_somewhere(documents):
         service = find(documents, "Service", workload["spec"]["serviceName"])
         if service is None or service["spec"].get("clusterIP") != "None":
             yield f"{name(workload)} has no headless Service {workload['spec']['serviceName']}"
+
+
+def workers_keep_their_names(documents):
+    """Aggregators ask pods of a StatefulSet by name: all are there at once, ready or not."""
+    for workload in of_kind(documents, "StatefulSet"):
+        if workload["spec"].get("podManagementPolicy") != "Parallel":
+            yield f"{name(workload)}: one pod that does not start keeps those behind it away"
+        if not find(documents, "Service", workload["spec"]["serviceName"])["spec"].get("publishNotReadyAddresses"):
+            yield f"{name(workload)}: a pod that starts or drains has no name"
+
+
+def replicas_spread_over_nodes_that_take_them(documents):
+    """A node that is cordoned counts as an empty one otherwise, and a pod waits for it."""
+    for workload in workloads(documents):
+        for constraint in pod(workload)["spec"].get("topologySpreadConstraints", []):
+            if constraint["whenUnsatisfiable"] == "DoNotSchedule" and constraint.get("nodeTaintsPolicy") != "Honor":
+                yield f"{name(workload)} waits for nodes that take no pods"
+
+
+def volumes_are_owned_once(documents):
+    """Without it the kubelet goes through all files of a volume at each start of its pod."""
+    for workload in workloads(documents):
+        context = pod(workload)["spec"].get("securityContext", {})
+        if "volumeClaimTemplates" in workload["spec"] and context.get("fsGroupChangePolicy") != "OnRootMismatch":
+            yield f"{name(workload)} owns all files of its volume at each start"
 
 
 def volumes_exist(documents):
@@ -146,11 +185,17 @@ def volumes_exist(documents):
 
 
 def configs_reach_running_aggregators(documents):
-    """A name with a hash, or a mounted file instead of its folder, would keep a change away from a pod that runs."""
-    for workload in selected(documents, {"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}}):
+    """A name with a hash, or a mounted file instead of its folder, would keep a change away from a pod that runs. Other
+    programs read theirs at their start: without a hash, a change would start nothing."""
+    aggregators = selected(documents, {"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}})
+    for workload in workloads(documents):
         for volume, config in config_volumes(workload):
-            if not config.startswith(f"{workload['metadata']['name']}-config") and not re.fullmatch(
-                    r"sluice-mla-config-[a-z]", config):
+            if workload not in aggregators:
+                if not re.fullmatch(rf".*{_HASH}", config):
+                    yield f"{name(workload)} is not started again when {config} changes"
+                continue
+            program, _, suffix = workload["metadata"]["name"].removeprefix("sluice-").partition("-")
+            if config != "-".join(["sluice", program, "config", *([suffix] if suffix else [])]):
                 yield f"{name(workload)}: the ConfigMap {config} has a name that changes"
             for mount in containers(workload)[0]["volumeMounts"]:
                 if mount["name"] == volume and "subPath" in mount:
@@ -203,7 +248,63 @@ def _dead_peers(documents, policy, peers):
             yield f"{name(policy)}: no pods are selected by {peer['podSelector']}"
 
 
+def _lets(documents, direction, own, peer, peer_namespace, port, protocol="TCP"):
+    """Whether the policies for pods with the labels `own` let them take (ingress) or make (egress) a connection. The peer's
+    namespace is given by its labels; None is the one of the policies."""
+    policies = [each["spec"] for each in of_kind(documents, "NetworkPolicy")
+                if selects(each["spec"]["podSelector"], own) and direction.capitalize() in each["spec"]["policyTypes"]]
+    rules = [rule for spec in policies for rule in spec.get(direction, [])]
+    return not policies or any(_is_peer(each, peer, peer_namespace)
+                               for rule in rules if {"protocol": protocol, "port": port} in rule["ports"]
+                               for each in rule["from" if direction == "ingress" else "to"])
+
+
+def _is_peer(rule, peer, peer_namespace):
+    if not selects(rule.get("podSelector", {}), peer):
+        return False
+    if peer_namespace is None:
+        return "namespaceSelector" not in rule
+    return "namespaceSelector" in rule and selects(rule["namespaceSelector"], peer_namespace)
+
+
+def _labels(workload):
+    return pod(workload)["metadata"]["labels"]
+
+
+def networks_let_through_what_is_asked(documents):
+    """Each pod the workers of its config, clients the Services that no config asks, and all of them the DNS."""
+    pods = {"a client": _CLIENT, **{name(each): _labels(each) for each in workloads(documents)}}
+    services = {each["metadata"]["name"]: each["spec"] for each in of_kind(documents, "Service")}
+    wanted = {(name(workload), service) for workload, _, service, _ in asked(documents)}
+    wanted |= {("a client", service) for service in set(services) - {service for _, service in wanted}}
+    for who, service in sorted(wanted):
+        for target in selected(documents, {"matchLabels": services[service]["selector"]}):
+            for port in (each["port"] for each in services[service]["ports"]):
+                if not _lets(documents, "egress", pods[who], _labels(target), None, port):
+                    yield f"{who} may not ask {service}:{port}"
+                if not _lets(documents, "ingress", _labels(target), pods[who], None, port):
+                    yield f"{service}:{port} may not be asked by {who}"
+                if who == "a client" and service == "sluice" and not _lets(
+                        documents, "ingress", _labels(target), _CLIENT, _CLIENT, port):
+                    yield f"{service}:{port} may not be asked by a client in another namespace"
+    for who, labels in pods.items():
+        for protocol in ("UDP", "TCP"):
+            if not _lets(documents, "egress", labels, *_DNS, 53, protocol):
+                yield f"{who} may not ask the DNS by {protocol}"
+
+
+def networks_let_prometheus_in(documents):
+    for monitor in of_kind(documents, "PodMonitor"):
+        for workload in selected(documents, monitor["spec"]["selector"]):
+            if not _lets(documents, "ingress", _labels(workload), *_PROMETHEUS, port_names(workload).get("admin")):
+                yield f"{name(workload)} does not let Prometheus read its metrics"
+
+
 def metrics_are_scraped(documents):
+    # The Prometheus of the chart kube-prometheus-stack looks at nothing else.
+    for document in of_kind(documents, "PodMonitor", "PrometheusRule"):
+        if "release" not in document["metadata"].get("labels", {}):
+            yield f"{name(document)} has no label release"
     for monitor in of_kind(documents, "PodMonitor"):
         watched = selected(documents, monitor["spec"]["selector"])
         for endpoint in monitor["spec"]["podMetricsEndpoints"]:
@@ -220,5 +321,6 @@ def metrics_are_scraped(documents):
 
 POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace, resources_are_given,
             servers_are_probed, images_are_pinned, selectors_select, servers_survive_a_drain_of_a_node,
-            services_lead_somewhere, volumes_exist, configs_reach_running_aggregators, pods_have_time_to_drain,
-            networks_are_closed, metrics_are_scraped)
+            services_lead_somewhere, workers_keep_their_names, replicas_spread_over_nodes_that_take_them,
+            volumes_are_owned_once, volumes_exist, configs_reach_running_aggregators, pods_have_time_to_drain,
+            networks_are_closed, networks_let_through_what_is_asked, networks_let_prometheus_in, metrics_are_scraped)

@@ -19,6 +19,10 @@ def worker(documents):
     return find(documents, "StatefulSet", "sluice-worker-a")
 
 
+def network(documents, policy):
+    return find(documents, "NetworkPolicy", policy)
+
+
 def security(documents):
     return containers(hla(documents))[0]["securityContext"]
 
@@ -68,12 +72,27 @@ BREACHES = {
     ],
     "servers_survive_a_drain_of_a_node": [
         lambda documents: documents.remove(find(documents, "PodDisruptionBudget", "sluice-hla")),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-hla")["spec"].update(minAvailable=2),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-hla")["spec"].update(minAvailable=0),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].update(maxUnavailable=0),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].update(maxUnavailable=32),
+        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].pop("unhealthyPodEvictionPolicy"),
     ],
     "services_lead_somewhere": [
         lambda documents: find(documents, "Service", "sluice")["spec"].update(selector={"app": "other"}),
         lambda documents: find(documents, "Service", "sluice")["spec"]["ports"][0].update(targetPort="http"),
         lambda documents: find(documents, "Service", "sluice-worker-a")["spec"].pop("clusterIP"),
         lambda documents: worker(documents)["spec"].update(serviceName="sluice-worker"),
+    ],
+    "workers_keep_their_names": [
+        lambda documents: worker(documents)["spec"].pop("podManagementPolicy"),
+        lambda documents: find(documents, "Service", "sluice-worker-a")["spec"].pop("publishNotReadyAddresses"),
+    ],
+    "replicas_spread_over_nodes_that_take_them": [
+        lambda documents: pod(hla(documents))["spec"]["topologySpreadConstraints"][0].pop("nodeTaintsPolicy"),
+    ],
+    "volumes_are_owned_once": [
+        lambda documents: pod(worker(documents))["spec"]["securityContext"].pop("fsGroupChangePolicy"),
     ],
     "volumes_exist": [
         lambda documents: pod(worker(documents))["spec"].update(volumes=[]),
@@ -84,6 +103,8 @@ BREACHES = {
         lambda documents: containers(hla(documents))[0]["volumeMounts"][0].update(subPath="aggregator.json"),
         lambda documents: pod(find(documents, "Deployment", "sluice-mla-a"))["spec"]["volumes"][0]["configMap"].update(
             name="sluice-mla-config-a-5tk2ctmtdm"),
+        lambda documents: pod(hla(documents))["spec"]["volumes"][0]["configMap"].update(name="sluice-hla-config-5tk2ctmtdm"),
+        lambda documents: pod(worker(documents))["spec"]["volumes"][0]["configMap"].update(name="sluice-worker-config-a"),
     ],
     "pods_have_time_to_drain": [
         lambda documents: pod(hla(documents))["spec"].update(terminationGracePeriodSeconds=25),
@@ -97,7 +118,29 @@ BREACHES = {
         lambda documents: find(documents, "NetworkPolicy", "worker")["spec"]["ingress"][0]["from"][0].update(
             podSelector={"matchLabels": {"app.kubernetes.io/component": "mid"}}),
     ],
+    "networks_let_through_what_is_asked": [
+        lambda documents: documents.remove(network(documents, "dns")),
+        lambda documents: network(documents, "dns")["spec"]["egress"][0]["ports"].pop(0),
+        lambda documents: network(documents, "dns")["spec"]["podSelector"].update(
+            matchLabels={"app.kubernetes.io/part-of": "sluice"}),  # which clients are not
+        lambda documents: documents.remove(network(documents, "clients")),
+        lambda documents: documents.remove(network(documents, "high-level")),
+        lambda documents: documents.remove(network(documents, "mid-level")),
+        lambda documents: documents.remove(network(documents, "worker")),
+        lambda documents: network(documents, "high-level")["spec"]["ingress"][0]["from"].pop(0),
+        lambda documents: network(documents, "high-level")["spec"]["ingress"][0]["from"].pop(1),
+        lambda documents: network(documents, "mid-level")["spec"].pop("egress"),
+        lambda documents: network(documents, "worker")["spec"]["podSelector"]["matchLabels"].update({"sluice/mid-level": "a"}),
+    ],
+    "networks_let_prometheus_in": [
+        lambda documents: documents.remove(network(documents, "metrics")),
+        lambda documents: network(documents, "metrics")["spec"]["ingress"][0]["ports"].pop(1),
+        lambda documents: network(documents, "metrics")["spec"]["podSelector"]["matchExpressions"][0]["values"].remove(
+            "sluice-link"),
+    ],
     "metrics_are_scraped": [
+        lambda documents: find(documents, "PrometheusRule", "sluice")["metadata"].pop("labels"),
+        lambda documents: find(documents, "PodMonitor", "sluice")["metadata"]["labels"].pop("release"),
         lambda documents: find(documents, "PodMonitor", "sluice")["spec"]["podMetricsEndpoints"][0].update(port="http"),
         lambda documents: pod(hla(documents))["metadata"]["labels"].update({"app.kubernetes.io/name": "aggregator"}),
     ],
@@ -119,6 +162,15 @@ class PolicyTest(unittest.TestCase):
                     documents = manifests.installed("monitoring")
                     breach(documents)
                     self.assertNotEqual(list(policy(documents)), [])
+
+    def test_no_network_policy_can_be_left_out(self):
+        for overlay in manifests.OVERLAYS:
+            for policy in manifests.of_kind(manifests.installed(overlay), "NetworkPolicy"):
+                with self.subTest(overlay=overlay, policy=policy["metadata"]["name"]):
+                    documents = manifests.installed(overlay)
+                    documents.remove(policy)
+                    found = [breach for each in policies.POLICIES for breach in each(documents)]
+                    self.assertNotEqual(found, [])
 
     def test_no_two_objects_have_one_name(self):
         for overlay in manifests.OVERLAYS:

@@ -19,6 +19,10 @@ def worker(documents):
     return find(documents, "StatefulSet", "sluice-worker-a")
 
 
+def budget(documents, workload):
+    return find(documents, "PodDisruptionBudget", workload)["spec"]
+
+
 def network(documents, policy):
     return find(documents, "NetworkPolicy", policy)
 
@@ -72,11 +76,11 @@ BREACHES = {
     ],
     "servers_survive_a_drain_of_a_node": [
         lambda documents: documents.remove(find(documents, "PodDisruptionBudget", "sluice-hla")),
-        lambda documents: find(documents, "PodDisruptionBudget", "sluice-hla")["spec"].update(minAvailable=2),
-        lambda documents: find(documents, "PodDisruptionBudget", "sluice-hla")["spec"].update(minAvailable=0),
-        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].update(maxUnavailable=0),
-        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].update(maxUnavailable=32),
-        lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"].pop("unhealthyPodEvictionPolicy"),
+        lambda documents: budget(documents, "sluice-hla").update(minAvailable=2),
+        lambda documents: budget(documents, "sluice-hla").update(minAvailable=0),
+        lambda documents: budget(documents, "sluice-worker-a").update(maxUnavailable=0),
+        lambda documents: budget(documents, "sluice-worker-a").update(maxUnavailable=32),
+        lambda documents: budget(documents, "sluice-worker-a").pop("unhealthyPodEvictionPolicy"),
     ],
     "services_lead_somewhere": [
         lambda documents: find(documents, "Service", "sluice")["spec"].update(selector={"app": "other"}),
@@ -103,7 +107,8 @@ BREACHES = {
         lambda documents: containers(hla(documents))[0]["volumeMounts"][0].update(subPath="aggregator.json"),
         lambda documents: pod(find(documents, "Deployment", "sluice-mla-a"))["spec"]["volumes"][0]["configMap"].update(
             name="sluice-mla-config-a-5tk2ctmtdm"),
-        lambda documents: pod(hla(documents))["spec"]["volumes"][0]["configMap"].update(name="sluice-hla-config-5tk2ctmtdm"),
+        lambda documents: pod(hla(documents))["spec"]["volumes"][0]["configMap"].update(
+            name="sluice-hla-config-5tk2ctmtdm"),
         lambda documents: pod(worker(documents))["spec"]["volumes"][0]["configMap"].update(name="sluice-worker-config-a"),
     ],
     "pods_have_time_to_drain": [
@@ -130,7 +135,8 @@ BREACHES = {
         lambda documents: network(documents, "high-level")["spec"]["ingress"][0]["from"].pop(0),
         lambda documents: network(documents, "high-level")["spec"]["ingress"][0]["from"].pop(1),
         lambda documents: network(documents, "mid-level")["spec"].pop("egress"),
-        lambda documents: network(documents, "worker")["spec"]["podSelector"]["matchLabels"].update({"sluice/mid-level": "a"}),
+        lambda documents: network(documents, "worker")["spec"]["podSelector"]["matchLabels"].update(
+            {"sluice/mid-level": "a"}),
     ],
     "networks_let_prometheus_in": [
         lambda documents: documents.remove(network(documents, "metrics")),

@@ -5,6 +5,7 @@ config_test.py FOLDER_OF_PROGRAMS"""
 import collections
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,21 @@ class ConfigTest(unittest.TestCase):
                     self.assertEqual(found["spec"]["ports"][0]["port"], port)
                     if pods:  # of a StatefulSet, by their ordinals
                         self.assertEqual(find(documents, "StatefulSet", service)["spec"]["serviceName"], service)
+
+    def test_the_example_that_fills_a_volume_verifies_what_is_on_it(self):
+        verify = containers(find(manifests.examples(), "Job", "sluice-load-a-0"))[0]
+        with tempfile.TemporaryDirectory(prefix="sluice-volume-") as folder:
+            (pathlib.Path(folder) / "file").write_bytes(bytes(1_000_000))
+            stripe = [_PROGRAMS / "sluice-stripe", "--workers=2x4", f"--out={folder}/striped", f"{folder}/file"]
+            subprocess.run(stripe, capture_output=True, check=True)
+            volume = pathlib.Path(folder) / "volume"
+            shutil.copytree(f"{folder}/striped/mla-0000/worker-0000", volume / "worker-0000")
+            arguments = [each.replace("/var/lib/sluice", str(volume)) for each in verify["args"]]
+            command = [_PROGRAMS / pathlib.Path(verify["command"][0]).name, *arguments]
+            subprocess.run(command, capture_output=True, check=True)
+            longest = max((path for path in volume.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+            longest.write_bytes(longest.read_bytes()[:-1] + b"?")
+            self.assertEqual(subprocess.run(command, capture_output=True, check=False).returncode, 1)
 
     # With fewer, files over all are refused. With an open range they are for as long as a pod has no name, to aggregators
     # that start meanwhile: when a node is drained, both may.

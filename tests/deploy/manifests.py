@@ -34,6 +34,20 @@ def installed(overlay):
     return render("production") + render("monitoring") if overlay == "monitoring" else render(overlay)
 
 
+def examples():
+    """What is to be applied beside an installation, by hand."""
+    return [document for path in sorted((REPOSITORY / "deploy/examples").glob("*.yaml"))
+            for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)]
+
+
+def claims(documents):
+    """The names of all volume claims that StatefulSets make."""
+    return {f"{claim['metadata']['name']}-{workload['metadata']['name']}-{ordinal}"
+            for workload in of_kind(documents, "StatefulSet")
+            for claim in workload["spec"].get("volumeClaimTemplates", [])
+            for ordinal in range(workload["spec"]["replicas"])}
+
+
 def name(document):
     return f"{document['kind']} {document['metadata']['name']}"
 

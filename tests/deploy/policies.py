@@ -3,7 +3,7 @@
 import json
 import re
 
-from manifests import (asked, config_volumes, containers, find, host_paths, init_containers, name, of_kind, pod, port_names,
+from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, name, of_kind, pod, port_names,
                        selected, selects, workloads)
 
 # May be root, for nothing but what its name says.
@@ -165,7 +165,9 @@ def volumes_are_owned_once(documents):
     """Without it the kubelet goes through all files of a volume at each start of its pod."""
     for workload in workloads(documents):
         context = pod(workload)["spec"].get("securityContext", {})
-        if "volumeClaimTemplates" in workload["spec"] and context.get("fsGroupChangePolicy") != "OnRootMismatch":
+        has_claim = "volumeClaimTemplates" in workload["spec"] or any(
+            "persistentVolumeClaim" in each for each in pod(workload)["spec"].get("volumes", []))
+        if has_claim and context.get("fsGroupChangePolicy") != "OnRootMismatch":
             yield f"{name(workload)} owns all files of its volume at each start"
 
 
@@ -182,6 +184,10 @@ def volumes_exist(documents):
         for _, config in config_volumes(workload):
             if find(documents, "ConfigMap", config) is None:
                 yield f"{name(workload)}: there is no ConfigMap {config}"
+        for volume in pod(workload)["spec"].get("volumes", []):
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if claim and claim not in claims(documents):
+                yield f"{name(workload)}: there is no volume claim {claim}"
 
 
 def configs_reach_running_aggregators(documents):
@@ -227,7 +233,7 @@ def networks_are_closed(documents):
             yield from _dead_ports(policy, rule, targets)
             yield from _dead_peers(documents, policy, rule["from"])
         for rule in spec.get("egress", []):
-            peers = [peer for peer in rule["to"] if "namespaceSelector" not in peer]
+            peers = [peer for peer in rule["to"] if not {"namespaceSelector", "ipBlock"} & set(peer)]
             for peer in peers:
                 yield from _dead_ports(policy, rule, selected(documents, peer["podSelector"]))
             yield from _dead_peers(documents, policy, peers)
@@ -260,7 +266,7 @@ def _lets(documents, direction, own, peer, peer_namespace, port, protocol="TCP")
 
 
 def _is_peer(rule, peer, peer_namespace):
-    if not selects(rule.get("podSelector", {}), peer):
+    if "ipBlock" in rule or not selects(rule.get("podSelector", {}), peer):
         return False
     if peer_namespace is None:
         return "namespaceSelector" not in rule

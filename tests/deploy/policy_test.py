@@ -102,6 +102,8 @@ BREACHES = {
         lambda documents: pod(worker(documents))["spec"].update(volumes=[]),
         lambda documents: pod(worker(documents))["spec"]["volumes"].append({"name": "more", "emptyDir": {}}),
         lambda documents: documents.remove(find(documents, "ConfigMap", "sluice-hla-config")),
+        lambda documents: pod(hla(documents))["spec"]["volumes"].append(
+            {"name": "config", "persistentVolumeClaim": {"claimName": "data-sluice-worker-a-32"}}),
     ],
     "configs_reach_running_aggregators": [
         lambda documents: containers(hla(documents))[0]["volumeMounts"][0].update(subPath="aggregator.json"),
@@ -159,6 +161,12 @@ class PolicyTest(unittest.TestCase):
             for policy in policies.POLICIES:
                 with self.subTest(overlay=overlay, policy=policy.__name__):
                     self.assertEqual(list(policy(manifests.installed(overlay))), [])
+
+    def test_examples_keep_to_them_beside_an_installation(self):
+        for policy in policies.POLICIES:
+            with self.subTest(policy=policy.__name__):
+                documents = manifests.installed("production") + manifests.examples()
+                self.assertEqual(list(policy(documents)), [])
 
     def test_each_policy_finds_what_breaks_it(self):
         self.assertEqual(set(BREACHES), {policy.__name__ for policy in policies.POLICIES})

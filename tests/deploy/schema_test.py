@@ -48,6 +48,11 @@ class SchemaTest(unittest.TestCase):
                 with self.subTest(overlay=overlay, object=manifests.name(document)):
                     self.assertEqual(complaints(document), [])
 
+    def test_examples_are_what_their_api_takes(self):
+        for document in manifests.examples():
+            with self.subTest(object=manifests.name(document)):
+                self.assertEqual(complaints(document), [])
+
     def test_mistakes_are_found(self):
         mistakes = (
             ("a field that is not known", lambda spec, container: container.update(readinessProb={"grpc": {"port": 1}})),

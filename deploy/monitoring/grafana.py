@@ -15,6 +15,7 @@ _COLOURS = {
     "cancelled": _GREY, "lost": _GREY, "expired": "purple", "queue_deadline": "purple", "refused": "purple",
     "rpc_deadline": "orange", "deadline": "orange", "stall": "yellow", "tcp_rto": "red", "rto": "red", "none": "red",
     "rpc_error": "red", "failed": "red", "error": "red", "corrupt": "dark-red", "silence": "red", "out_of_order": "orange",
+    "hit": "green", "joined": "blue", "miss": "yellow", "used": "green", "wasted": "orange", "changed": "blue",
     "not_found": "yellow", "out_of_range": "orange", "invalid": "purple",
     "retransmit": "orange", "some": "orange", "probe": "blue", "grow": "green", "back_off": "red", "give_back": "yellow",
 }  # fmt: skip
@@ -33,6 +34,8 @@ _VALUES = {
     "sluice_worker_reported_tcp_total": "retransmit rto",
     "sluice_worker_tcp_losses_total": "none some probe",
     "sluice_link_rtt_seconds": "min smoothed",
+    "sluice_mid_level_cache_lookups_total": "hit joined miss",
+    "sluice_mid_level_read_ahead_blocks_total": "used wasted",
 }
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}

@@ -24,6 +24,10 @@ def worker(metric, **labels):
     return _selector(metric, "$worker", labels)
 
 
+def sharing(metric):
+    return _selector(metric, "$link", {})
+
+
 def process(metric):
     return f'{metric}{{job=~"sluice-.*", instance=~"$instance|$worker"}}'
 
@@ -192,6 +196,46 @@ def _losses():
     ]  # fmt: skip
 
 
+def _sharing():
+    by_application = "{{application}} {{instance}}"
+    return [
+        row("Links that several processes share"),
+        lines("Shares by application", "Bps", "What came over the link, headers included. By weight while all are busy.",
+              [(rate(sharing("sluice_sharing_received_bytes_total")), by_application)], stacked=True),
+        lines("Leases by application", "bytes",
+              "What each may have in flight. Who is idle keeps his lease until somebody wants it.",
+              [(sharing("sluice_sharing_lease_bytes"), by_application),
+               (sharing("sluice_sharing_budget_bytes"), "budget {{instance}}")]),
+        lines("In flight by application", "bytes", "Far below the lease while there is demand: its workers are slow.",
+              [(sharing("sluice_sharing_in_flight_bytes"), by_application),
+               (sharing("sluice_sharing_draining_bytes"), "processes that are gone {{instance}}")]),
+        lines("Demand by application", "bytes", "What all calls that have not ended cost. 0: idle.",
+              [(sharing("sluice_sharing_demand_bytes"), by_application)]),
+        lines("Processes, and those without a lease", "short",
+              "Who shares the link; and aggregators that should and have no lease, so that they go by their safe share.",
+              [(sharing("sluice_sharing_processes"), by_application),
+               (f"count by (instance) ({aggregator('sluice_budget_leased')} == 0)", "without {{instance}}")]),
+        lines("Leases that changed or expired, and refusals", "ops",
+              "Expired: the process was not heard of for a lease time. Refused: a uid that may not join, or another version.",
+              [(rate(sharing("sluice_sharing_lease_changes_total")), "changed " + by_application),
+               (rate(sharing("sluice_sharing_expirations_total")), "expired " + by_application),
+               (rate(sharing("sluice_sharing_refusals_total")), "refused {{reason}} {{instance}}")]),
+    ]  # fmt: skip
+
+
+def _mid_level():
+    return [
+        row("Mid-level aggregators"),
+        lines("Blocks that the level above wanted a part of", "ops",
+              "A block is read once and wanted many times. Many misses: the cache is too small for what is read at a time.",
+              [(rate(aggregator("sluice_mid_level_cache_lookups_total")), "{{outcome}} {{instance}}")], stacked=True),
+        lines("Blocks that were read ahead", "ops", "Wasted: they left the cache before anybody wanted them.",
+              [(rate(aggregator("sluice_mid_level_read_ahead_blocks_total")), "{{outcome}} {{instance}}")]),
+        lines("Blocks in the cache", "bytes", "Those on their way included; at most mid_level.cache.",
+              [(aggregator("sluice_mid_level_cache_bytes"), "cache {{instance}}")]),
+    ]  # fmt: skip
+
+
 def _workers():
     window = "sluice_worker_tcp_congestion_window_packets"
     namespace = "Of the workers' network namespaces; workers that share one count it once each. "
@@ -276,7 +320,8 @@ def _instances(name, label, metric):
 
 
 def dashboard():
-    panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_latency(), *_losses(), *_workers(), *_processes()]
+    panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_latency(), *_losses(), *_sharing(), *_mid_level()]
+    panels += [*_workers(), *_processes()]
     source = {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"}
     alerts = {
         "name": "Alerts",
@@ -303,6 +348,7 @@ def dashboard():
                 source,
                 _instances("instance", "Aggregator", "sluice_budget_bytes"),
                 _instances("worker", "Worker", "sluice_worker_sent_bytes_total"),
+                _instances("link", "Shared link", "sluice_sharing_budget_bytes"),
             ]
         },
         "panels": placed(panels),

@@ -1,7 +1,6 @@
 // search-aggregator: one part of an index as one shard, for trees of aggregators. It asks its own search-workers (or
 // search-aggregators) over its own bottleneck link, and serves what they found, merged, to the level above.
 
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -9,11 +8,8 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
 #include "sluice/link.h"
-#include "sluice/worker.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +17,7 @@
 #include "examples/search/index_layout.h"
 #include "examples/search/mid_level_service.h"
 #include "examples/search/schedule_flags.h"
+#include "examples/search/shard_server.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -30,8 +27,6 @@
 
 namespace sluice::examples::search {
 namespace {
-
-constexpr auto kDrainTimeout = std::chrono::seconds(10);
 
 // "1/4" is part 1 of 0 to 3.
 absl::StatusOr<IndexPart> ParsePart(const std::string& text) {
@@ -83,30 +78,17 @@ class Aggregator {
     auto searcher = Searcher::Create(*link, options_);
     if (!searcher.ok()) return searcher.status();
     MidLevelService service(*std::move(searcher), service_);
-    const absl::StatusOr<std::unique_ptr<grpc::Server>> server = Start(service);
+    absl::StatusOr<ShardServer> server = ShardServer::Start(service, listen_);
     if (!server.ok()) return server.status();
+    Log(LogLevel::kInfo, "serving",
+        {{"listen", server->address()}, {"part", part_text_}, {"shards", service.shards()}});
+    if (absl::Status written = WriteReadyFile(ready_file_, {server->address()}); !written.ok()) return written;
     termination.Wait();
-    (*server)->Shutdown(std::chrono::system_clock::now() + kDrainTimeout);
+    server->Drain();
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<grpc::Server>> Start(MidLevelService& service) const {
-    grpc::EnableDefaultHealthCheckService(true);
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&service);
-    AnnounceResponseSizes(builder);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
-    builder.AddListeningPort(listen_, grpc::InsecureServerCredentials(), &port);
-    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-    if (!server || port == 0) return absl::UnavailableError(absl::StrCat("listen: cannot serve on ", listen_));
-    const std::string address = absl::StrCat(listen_.substr(0, listen_.rfind(':') + 1), port);
-    Log(LogLevel::kInfo, "serving", {{"listen", address}, {"part", part_text_}, {"shards", service.shards()}});
-    if (absl::Status written = WriteReadyFile(ready_file_, {address}); !written.ok()) return written;
-    return server;
-  }
-
   std::string listen_;
   std::string part_text_;
   std::string timeout_text_;

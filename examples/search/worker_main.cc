@@ -1,20 +1,14 @@
-// search-worker: serves shards of an index. An ordinary gRPC server, as anybody would write it; one line announces how
-// large its answers are, which a query's aggregator cannot know beforehand.
+// search-worker: serves shards of an index.
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
-#include "sluice/worker.h"
-
-#include "absl/strings/str_cat.h"
 #include "examples/search/search_service.h"
+#include "examples/search/shard_server.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -23,8 +17,6 @@
 
 namespace sluice::examples::search {
 namespace {
-
-constexpr auto kDrainTimeout = std::chrono::seconds(10);
 
 class Worker {
  public:
@@ -40,30 +32,17 @@ class Worker {
     TerminationSignal termination(io_thread.context());
     const absl::StatusOr<std::unique_ptr<SearchService>> service = SearchService::Open(index_, shards_);
     if (!service.ok()) return service.status();
-    const absl::StatusOr<std::unique_ptr<grpc::Server>> server = Start(**service);
+    absl::StatusOr<ShardServer> server = ShardServer::Start(**service, listen_);
     if (!server.ok()) return server.status();
+    Log(LogLevel::kInfo, "serving",
+        {{"listen", server->address()}, {"index", index_}, {"shards", (*service)->shards()}});
+    if (absl::Status written = WriteReadyFile(ready_file_, {server->address()}); !written.ok()) return written;
     termination.Wait();
-    (*server)->Shutdown(std::chrono::system_clock::now() + kDrainTimeout);
+    server->Drain();
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<grpc::Server>> Start(SearchService& service) const {
-    grpc::EnableDefaultHealthCheckService(true);
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&service);
-    AnnounceResponseSizes(builder);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
-    builder.AddListeningPort(listen_, grpc::InsecureServerCredentials(), &port);
-    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-    if (!server || port == 0) return absl::UnavailableError(absl::StrCat("listen: cannot serve on ", listen_));
-    const std::string address = absl::StrCat(listen_.substr(0, listen_.rfind(':') + 1), port);
-    Log(LogLevel::kInfo, "serving", {{"listen", address}, {"index", index_}, {"shards", service.shards()}});
-    if (absl::Status written = WriteReadyFile(ready_file_, {address}); !written.ok()) return written;
-    return server;
-  }
-
   std::string listen_;
   std::string index_;
   std::vector<uint32_t> shards_;

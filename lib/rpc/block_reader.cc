@@ -44,12 +44,13 @@ absl::StatusOr<Block> Collect(ReadStream& stream) {
   }
 }
 
-// No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it.
+// No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it. Each range
+// is charged in full, so the receive windows of these connections need no bound. With one, a mid-level aggregator,
+// whose ranges all come over one connection, had one on the way at a time: 80 to 85 Mbps of 100.
 WorkerChannels ChannelsOf(Link& link, const BlockReader::Options& options, const WorkerChannels* before) {
   return WorkerChannels(options.workers, link.driver().workers(),
                         {.may_hold = link.schedule_options().discipline == Discipline::kGrants,
-                         .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes),
-                         .receive_window = link.receive_window()},
+                         .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes)},
                         before);
 }
 

@@ -129,7 +129,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
   metrics_->SetGaugeSource([this] {
     AggregatorGauges gauges = driver_->Gauges();
     monitor_->FillGauges(gauges);
-    gauges.leased = share_ && share_->leased();
+    if (share_) gauges.leased = share_->leased();
     return gauges;
   });
 }

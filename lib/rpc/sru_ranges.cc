@@ -14,9 +14,12 @@ constexpr int64_t kAnswersInFlight = 3;
 }  // namespace
 
 int64_t RangeBytes(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t sru_bytes) {
-  const int64_t whole = std::min(sru_bytes, kMaxRangeBytes);
+  int64_t whole = std::min(sru_bytes, kMaxRangeBytes);
   if (options.discipline == Discipline::kUnscheduled) return whole;
   const LinkProfile& profile = options.profile;
+  if (const auto& charged_bytes = options.max_in_flight_per_call_bytes; charged_bytes.has_value()) {
+    whole = std::min(whole, std::max(*charged_bytes - kRpcOverheadBytes, profile.packet_payload_bytes));
+  }
   // Grants keep a third of the budget for headers, and what waits at a worker follows a grant at once.
   const int64_t share = budget_bytes / kAnswersInFlight;
   if (BufferCostBytes(profile, whole + kRpcOverheadBytes) <= share) return whole;

@@ -95,10 +95,13 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
             now.budget_ceiling_bytes),
       Gauge("sluice_workers_wanted", "Workers that are to be read from.", now.workers_wanted),
       Gauge("sluice_workers_connected", "Of those, the ones that there is a connection to.", now.workers_connected),
-      Gauge("sluice_budget_leased", "1: the budget is a lease of a link that several processes share.",
-            static_cast<int>(now.leased)),
       Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
+  if (now.leased.has_value()) {
+    families.push_back(Gauge("sluice_budget_leased",
+                             "1: the budget is a lease of a link that several processes share; 0: no daemon leases it.",
+                             static_cast<int>(*now.leased)));
+  }
   if (now.connections > 0) {
     families.push_back(MakeFamily(
         prometheus::MetricType::Gauge, "sluice_link_rtt_seconds",

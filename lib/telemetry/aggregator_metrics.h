@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -45,7 +46,7 @@ struct AggregatorGauges {
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
   int64_t budget_ceiling_bytes = 0;  // 0: none is remembered
-  bool leased = false;               // the budget is a lease of a link that is shared
+  std::optional<bool> leased;        // whether the budget is a lease now; none: the link is not shared
 
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;

@@ -60,7 +60,7 @@ class DashboardTest(unittest.TestCase):
 
     def test_everything_comes_from_the_data_source_that_is_chosen(self):
         names = [variable["name"] for variable in dashboard()["templating"]["list"]]
-        self.assertEqual(names, ["datasource", "instance", "worker"])
+        self.assertEqual(names, ["datasource", "instance", "worker", "link"])
         for panel in panels():
             self.assertEqual(panel["datasource"], _SOURCE)
             for target in panel["targets"]:

@@ -41,6 +41,20 @@ TEST(SruRangesTest, APacketSmallerThanTheFramingOfAnRpcStillMakesProgress) {
   EXPECT_EQ(RangeBytes(options, 300, 10000), 1);
 }
 
+TEST(SruRangesTest, NoRangeIsLargerThanWhatACallIsChargedFor) {
+  LinkSchedule::Options options;
+  options.max_in_flight_per_call_bytes = 20272;
+  const int64_t most_cost_bytes = BufferCostBytes(options.profile, 20272);
+  for (const int64_t budget_bytes : {32768, 262144, 1 << 20}) {
+    for (const int64_t sru_bytes : {20000, 20272, 30000, 1 << 20}) {
+      EXPECT_LE(CostOfRange(options, RangeBytes(options, budget_bytes, sru_bytes)), most_cost_bytes) << budget_bytes;
+    }
+  }
+  EXPECT_EQ(RangeBytes(options, 1 << 20, 1 << 20), 20272 - kRpcOverheadBytes);
+  options.max_in_flight_per_call_bytes = 1;
+  EXPECT_EQ(RangeBytes(options, 32768, 1 << 20), options.profile.packet_payload_bytes) << "and still makes progress";
+}
+
 TEST(SruRangesTest, NoAnswerIsLargerThanAMessageOfGrpcMayBe) {
   EXPECT_EQ(RangeBytes({}, int64_t{1} << 40, 64 << 20), kMaxRangeBytes);
   EXPECT_EQ(RangeBytes({.discipline = Discipline::kUnscheduled}, 1, 64 << 20), kMaxRangeBytes);

@@ -24,9 +24,10 @@ namespace {
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
-    // With a connection: without one there is no round trip to show.
+    // With a connection and a shared link: without one there is no round trip to show, and no lease.
     aggregator_metrics_.SetGaugeSource([] {
-      return AggregatorGauges{.connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
+      return AggregatorGauges{
+          .leased = true, .connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
     });
   }
 

@@ -63,7 +63,8 @@ class Link {
     int completion_threads = 1;
     // What one connection to a worker may have in the network at once, however large its answer: its TCP receive window
     // is bounded, when it is made, and a call is charged for no more (schedule.max_in_flight_per_call_bytes, unless
-    // that is set). 8 KiB to 2^30 bytes; 0: not bounded. Default: two thirds of the budget; not bounded where
+    // that is set). Blocks are read in ranges no larger than that instead, each charged in full, without a bound on
+    // their connections. 8 KiB to 2^30 bytes; 0: not bounded. Default: two thirds of the budget; not bounded where
     // unscheduled, or where that is fewer than 8 packets or more than 416 KiB. Linux gives at most net.core.rmem_max,
     // doubled.
     std::optional<int64_t> receive_window_bytes;

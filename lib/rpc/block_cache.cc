@@ -1,65 +1,27 @@
 #include "lib/rpc/block_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "lib/rpc/block_cache_ticket.h"
 #include "lib/rpc/cached_blocks.h"
 #include "lib/stripe/manifest.h"
 
 namespace sluice {
 namespace {
 
-constexpr auto kGapRetention = std::chrono::seconds(1);
 // The block before, this one, and the one that is read ahead.
 constexpr uint64_t kBlocksInOrder = 3;
-
-// Why a range of a file is out of its bounds, or where it ends.
-absl::StatusOr<uint64_t> EndOf(const BlockCache::Request& request, uint64_t file_bytes) {
-  const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
-  if (within) return request.offset + request.length;
-  if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
-  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
-                                            request.length, " from ", request.offset));
-}
-
-// The bytes of a block that are settled, and the gaps among them.
-void Copy(const CachedBlock& block, uint64_t begin, uint64_t end, BlockCache::Range& range) {
-  range.data.append(block.data.get() + (begin - block.offset), end - begin);
-  for (const MissingBytes& gap : block.gaps) {
-    const uint64_t gap_begin = std::max(gap.offset, begin);
-    const uint64_t gap_end = std::min(gap.offset + gap.length, end);
-    if (gap_begin >= gap_end) continue;
-    range.missing.push_back({.offset = gap_begin, .length = gap_end - gap_begin, .reason = gap.reason});
-  }
-}
 
 absl::Status StripedAnew(const CachedBlock& block) {
   return absl::UnavailableError(absl::StrCat("file \"", block.file.first, "\" was striped anew while it was read"));
 }
 
-bool IsStale(const CachedBlock& block) {
-  return !block.gaps.empty() && !block.stream && block.waiters.empty() && Now() > block.ended + kGapRetention;
-}
-
 }  // namespace
-
-// Guarded by the lock of the cache.
-class BlockCache::Ticket {
- public:
-  Ticket(Request wanted, Callback then) : request(std::move(wanted)), callback(std::move(then)) {}
-
-  const Request request;
-  Callback callback;                       // null: it has been called
-  Range range;                             // as far as it has come
-  std::shared_ptr<CachedBlock> waits_for;  // null: for nothing
-  std::optional<uint64_t> looked_up;       // up to which offset lookups of blocks have been counted
-};
 
 class BlockCache::State : public std::enable_shared_from_this<State> {
  public:
@@ -109,7 +71,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       absl::MutexLock lock(&mutex_);
       closed_ = true;
       for (const auto& block : blocks_.All()) {
-        for (const auto& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+        for (const auto& ticket : block->TakeWaiters()) Serve(ticket, outbox);
         blocks_.Drop(block, outbox.streams);
       }
     }
@@ -143,15 +105,6 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     block->waiters.push_back(ticket);
   }
 
-  // Those who have no more time than the read of the block had come first.
-  static std::vector<TicketPtr> TakeWaiters(CachedBlock& block) {
-    std::vector<TicketPtr> waiters = std::exchange(block.waiters, {});
-    for (const TicketPtr& ticket : waiters) ticket->waits_for = nullptr;
-    std::stable_partition(waiters.begin(), waiters.end(),
-                          [&](const TicketPtr& ticket) { return ticket->request.deadline <= block.deadline; });
-    return waiters;
-  }
-
   // Takes a range as far as it can go: to its end, or to a block that it has to wait for.
   void Serve(const TicketPtr& ticket, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Request& request = ticket->request;
@@ -165,9 +118,9 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
         }
         return Wait(ticket, file->opening);
       }
-      const absl::StatusOr<uint64_t> end = EndOf(request, file->bytes);
+      const absl::StatusOr<uint64_t> end = ticket->EndIn(file->bytes);
       if (!end.ok()) return Answer(*ticket, end.status(), outbox);
-      const uint64_t at = request.offset + ticket->range.data.size();
+      const uint64_t at = ticket->at();
       ticket->range.file_bytes = file->bytes;
       if (at == *end) return Answer(*ticket, std::move(ticket->range), outbox);
 
@@ -183,7 +136,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       } else if (gap != nullptr && !request.allow_partial) {
         return Answer(*ticket, absl::UnavailableError(gap->reason), outbox);
       } else {
-        Copy(*block, at, until, ticket->range);
+        ticket->Append(*block, until);
       }
     }
   }
@@ -197,7 +150,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
                                     Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto found = file->blocks.find(offset);
-    if (found != file->blocks.end() && IsStale(*found->second)) {
+    if (found != file->blocks.end() && found->second->IsStale()) {
       blocks_.Drop(found->second, outbox.streams);
       found = file->blocks.end();
     }
@@ -282,7 +235,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (block->stream != stream) return false;
       const absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
       if (status.ok()) {
-        for (const TicketPtr& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+        for (const TicketPtr& ticket : block->TakeWaiters()) Serve(ticket, outbox);
       } else {
         Fail(block, status, outbox);
       }
@@ -296,7 +249,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     blocks_.Drop(block, outbox.streams);
     const bool late = Now() >= block->deadline;
-    for (const TicketPtr& ticket : TakeWaiters(*block)) {
+    for (const TicketPtr& ticket : block->TakeWaiters()) {
       // Whoever came first may have had less time, or have wanted what is after the end of the file.
       const bool more_time = late && ticket->request.deadline > block->deadline;
       const bool before_it = absl::IsOutOfRange(status) && ticket->request.offset < block->offset;
@@ -352,7 +305,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     const auto blocks = file.blocks;
     for (const auto& [offset, block] : blocks) {
       if (block == kept) continue;
-      for (const TicketPtr& ticket : TakeWaiters(*block)) Answer(*ticket, StripedAnew(*block), outbox);
+      for (const TicketPtr& ticket : block->TakeWaiters()) Answer(*ticket, StripedAnew(*block), outbox);
       blocks_.Drop(block, outbox.streams);
     }
   }

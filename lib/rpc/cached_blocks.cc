@@ -1,15 +1,35 @@
 #include "lib/rpc/cached_blocks.h"
 
+#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "lib/rpc/block_cache_ticket.h"
+
 namespace sluice {
+namespace {
+
+constexpr auto kGapRetention = std::chrono::seconds(1);
+
+}  // namespace
 
 const MissingBytes* CachedBlock::GapIn(uint64_t begin, uint64_t end) const {
   for (const MissingBytes& gap : gaps) {
     if (gap.offset < end && begin < gap.offset + gap.length) return &gap;
   }
   return nullptr;
+}
+
+bool CachedBlock::IsStale() const {
+  return !gaps.empty() && !stream && waiters.empty() && Now() > ended + kGapRetention;
+}
+
+std::vector<BlockCache::TicketPtr> CachedBlock::TakeWaiters() {
+  std::vector<BlockCache::TicketPtr> taken = std::exchange(waiters, {});
+  for (const BlockCache::TicketPtr& ticket : taken) ticket->waits_for = nullptr;
+  std::stable_partition(taken.begin(), taken.end(),
+                        [this](const BlockCache::TicketPtr& ticket) { return ticket->request.deadline <= deadline; });
+  return taken;
 }
 
 std::shared_ptr<CachedFile> CachedBlocks::File(const FileVersion& name) {

@@ -41,6 +41,10 @@ struct CachedBlock {
   uint64_t end() const { return offset + length; }
   // The first gap that has bytes of [begin, end). Null: there is none.
   const MissingBytes* GapIn(uint64_t begin, uint64_t end) const;
+  // Its gaps have been remembered for long enough.
+  bool IsStale() const;
+  // Those who have no more time than the read of the block had come first.
+  std::vector<BlockCache::TicketPtr> TakeWaiters();
 };
 
 // How a file is striped, for as long as blocks of it are here.

@@ -1,0 +1,30 @@
+#include "lib/rpc/block_cache_ticket.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+absl::StatusOr<uint64_t> BlockCache::Ticket::EndIn(uint64_t file_bytes) const {
+  const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
+  if (within) return request.offset + request.length;
+  if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
+  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
+                                            request.length, " from ", request.offset));
+}
+
+void BlockCache::Ticket::Append(const CachedBlock& block, uint64_t until) {
+  const uint64_t begin = at();
+  range.data.append(block.data.get() + (begin - block.offset), until - begin);
+  for (const MissingBytes& gap : block.gaps) {
+    const uint64_t gap_begin = std::max(gap.offset, begin);
+    const uint64_t gap_end = std::min(gap.offset + gap.length, until);
+    if (gap_begin >= gap_end) continue;
+    MissingBytes& missing = range.missing.emplace_back(gap);
+    missing.offset = gap_begin;
+    missing.length = gap_end - gap_begin;
+  }
+}
+
+}  // namespace sluice

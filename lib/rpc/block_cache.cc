@@ -165,7 +165,9 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       block = Open(*file, ticket, offset, outbox);
       blocks_.Enter(file, block, length);
     }
+    ++block->held;
     ReadAheadOf(file, *block, outbox);
+    --block->held;
     return block;
   }
 
@@ -233,9 +235,11 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     {
       absl::MutexLock lock(&mutex_);
       if (block->stream != stream) return false;
-      const absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
+      absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
+      // The file was longer when the length of the block was told.
+      if (absl::IsOutOfRange(status) && block->length > 0) status = FoundStripedAnew(block, outbox);
       if (status.ok()) {
-        for (const TicketPtr& ticket : block->TakeWaiters()) Serve(ticket, outbox);
+        ServeWaiters(*block, outbox);
       } else {
         Fail(block, status, outbox);
       }
@@ -245,12 +249,22 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return more;
   }
 
+  // Where one goes on to the next block, that one takes no room of this one while others want it.
+  void ServeWaiters(CachedBlock& block, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::vector<TicketPtr> waiters = block.TakeWaiters();
+    block.held += waiters.size();
+    for (const TicketPtr& ticket : waiters) {
+      --block.held;
+      Serve(ticket, outbox);
+    }
+  }
+
   void Fail(const std::shared_ptr<CachedBlock>& block, const absl::Status& status, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     blocks_.Drop(block, outbox.streams);
     const bool late = Now() >= block->deadline;
     for (const TicketPtr& ticket : block->TakeWaiters()) {
-      // Whoever came first may have had less time, or have wanted what is after the end of the file.
+      // Whoever came first may have had less time, or have opened the file after its end.
       const bool more_time = late && ticket->request.deadline > block->deadline;
       const bool before_it = absl::IsOutOfRange(status) && ticket->request.offset < block->offset;
       if (more_time || before_it) {
@@ -296,18 +310,19 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (header.offset == block->offset && header.length == block->length && header.file_bytes == file->bytes) {
       return absl::OkStatus();
     }
-    DropOthers(*file, block, outbox);
-    return StripedAnew(*block);
+    return FoundStripedAnew(block, outbox);
   }
 
-  void DropOthers(const CachedFile& file, const std::shared_ptr<CachedBlock>& kept, Outbox& outbox)
+  // Nothing else that is here of the file is good either.
+  absl::Status FoundStripedAnew(const std::shared_ptr<CachedBlock>& found, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto blocks = file.blocks;
+    const auto blocks = blocks_.File(found->file)->blocks;
     for (const auto& [offset, block] : blocks) {
-      if (block == kept) continue;
+      if (block == found) continue;
       for (const TicketPtr& ticket : block->TakeWaiters()) Answer(*ticket, StripedAnew(*block), outbox);
       blocks_.Drop(block, outbox.streams);
     }
+    return StripedAnew(*found);
   }
 
   const ReaderSource reader_;

@@ -52,7 +52,7 @@ std::vector<std::shared_ptr<CachedBlock>> CachedBlocks::All() const {
 bool CachedBlocks::MakeRoom(uint64_t bytes, Streams& dropped) {
   for (auto next = by_use_.end(); next != by_use_.begin() && used_bytes_ + bytes > max_bytes_;) {
     const std::shared_ptr<CachedBlock> block = *std::prev(next);
-    if (block->waiters.empty()) {
+    if (block->waiters.empty() && block->held == 0) {
       Drop(block, dropped);
     } else {
       --next;

@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 using testing::Healthy;
 using testing::kPatience;
 using ::testing::SizeIs;
+using testing::Slow;
 using testing::TestMidLevel;
 
 constexpr uint32_t kWorkers = 4;
@@ -48,6 +49,12 @@ class BlockCacheTest : public ::testing::Test {
     ASSERT_TRUE(manifest.ok()) << manifest.status();
     level_ = std::make_unique<TestMidLevel>(
         Root(), kWorkers, TestMidLevel::Options{.cache_bytes = cache_bytes, .reader = std::move(reader)});
+  }
+
+  void Restripe(const std::string& source) {
+    const auto manifest = testing::StripeBytes(
+        source, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes, .replace = true});
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
   }
 
   std::string Root() const { return folder_.path() / "out"; }
@@ -166,6 +173,30 @@ TEST_F(BlockCacheTest, BlocksThatAreWaitedForLeaveNoRoomForOthers) {
   ExpectBytes(Read({.offset = 2 * kBlockBytes, .length = 10}), 2 * kBlockBytes, 10);
 }
 
+// With room for three blocks, each range that reads ahead has to drop one: never the one that it is about to wait for.
+TEST_F(BlockCacheTest, ReadingAheadLeavesTheBlockThatItIsDoneFor) {
+  Start(3 * kBlockBytes);
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
+  level_->SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(200)); });
+  std::vector<std::shared_ptr<Outcome>> ranges;
+  for (uint64_t block = 1; block <= 3; ++block) ranges.push_back(Begin({.offset = block * kBlockBytes, .length = 10}));
+  for (uint64_t block = 1; block <= 3; ++block) ExpectBytes(ranges[block - 1]->Await(), block * kBlockBytes, 10);
+}
+
+// The other half of the cache is waited for, too.
+TEST_F(BlockCacheTest, TheFirstOfThoseWhoWaitedLeavesTheBlockToTheOthers) {
+  Start(2 * kBlockBytes);
+  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 10}), 4 * kBlockBytes, 10);
+  level_->SpoilSrus(
+      [](const auto& request) { return request.offset() == 2 * kSruBytes ? Hang() : Slow(absl::Milliseconds(200)); });
+  const auto elsewhere = Begin({.offset = 2 * kBlockBytes, .length = 10});
+  const auto into_the_next = Begin({.offset = kBlockBytes - 10, .length = 20});
+  const auto within = Begin({.offset = kBlockBytes - 20, .length = 10});
+  ExpectBytes(within->Await(), kBlockBytes - 20, 10);
+  EXPECT_THAT(into_the_next->Await().status(), HasCode(absl::StatusCode::kResourceExhausted));
+  level_->cache().Cancel(elsewhere->ticket);
+}
+
 TEST_F(BlockCacheTest, ABlockThatNobodyWaitsForAnyMoreIsGivenUp) {
   Start();
   level_->SpoilSrus([](const auto&) { return Hang(); });
@@ -229,9 +260,7 @@ TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
   Start();
   ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
   const std::string other = testing::SourceBytes(kFileBytes - 1000);
-  ASSERT_TRUE(testing::StripeBytes(
-                  other, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes, .replace = true})
-                  .ok());
+  Restripe(other);
   ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
   const auto anew = Read({.offset = 0, .length = 10, .version = 2});
   ASSERT_TRUE(anew.ok()) << anew.status();
@@ -242,6 +271,16 @@ TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
     const auto old = Read({.offset = kBlockBytes, .length = 10, .version = 1});
     return old.ok() && old->data == other.substr(kBlockBytes, 10) && old->file_bytes == other.size();
   }));
+}
+
+TEST_F(BlockCacheTest, ARangeIntoWhatANewVersionHasCutOffIsAnError) {
+  Start();
+  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = kBlockBytes, .version = 1}), 4 * kBlockBytes, kBlockBytes);
+  Restripe(testing::SourceBytes(kFileBytes - 1000));
+  ASSERT_TRUE(Read({.offset = 0, .length = 10, .version = 2}).ok());
+  const auto across = Read({.offset = 5 * kBlockBytes - 10, .length = 20, .version = 1});
+  EXPECT_THAT(across.status(), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(across.status().message()), HasSubstr("striped anew"));
 }
 
 TEST_F(BlockCacheTest, ItsEndCancelsThoseWhoWait) {

@@ -17,6 +17,11 @@ namespace {
 // The block before, this one, and the one that is read ahead.
 constexpr uint64_t kBlocksInOrder = 3;
 
+// Where the file does not say to which manifest of the level above it belongs, it may be any.
+bool IsOfVersion(const ReadHeader& header, uint32_t version) {
+  return version == 0 || header.upper_manifest_crc32c == 0 || header.upper_manifest_crc32c == version;
+}
+
 absl::Status StripedAnew(const CachedBlock& block) {
   return absl::UnavailableError(absl::StrCat("file \"", block.file.first, "\" was striped anew while it was read"));
 }
@@ -293,6 +298,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
 
   absl::Status OnHeader(const std::shared_ptr<CachedBlock>& block, const ReadHeader& header, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!IsOfVersion(header, block->file.second)) return FoundStripedAnew(block, outbox);
     const std::shared_ptr<CachedFile> file = blocks_.File(block->file);
     if (file->opening == block) {
       if (header.block_bytes > kMaxSruBytes) {

@@ -25,15 +25,16 @@ namespace sluice {
 // it; ranges that touch none of its gaps are sound. A block with gaps is kept for a second, so that the many ranges of
 // one block do not each ask again for what cannot be had.
 //
-// The first read of a file, or of a version of it, asks anew how it is striped. A file that is striped anew without a
-// new version is found out by its shape or by its checksums, and is asked for anew then.
+// The first read of a file, or of a version of it, asks anew how it is striped. A file that says that it belongs to
+// another version than the one that is wanted is an error, and nothing of it is kept. One that does not say so, and was
+// striped anew, is told by another shape alone, and is asked for anew then.
 class BlockCache {
  public:
   struct Request {
     std::string file;
     uint64_t offset = 0;
     uint32_t length = 0;
-    uint32_t version = 0;        // what is kept of other versions of the file is not looked at
+    uint32_t version = 0;        // the checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // fewer bytes where the file ends before the range does
     bool allow_partial = false;  // gaps are no error
     TimePoint deadline;

@@ -169,7 +169,8 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Begin() {
                     .block_bytes = layout_->BlockBytes(),
                     .sru_bytes = layout_->SruBytes(),
                     .workers = layout_->Workers(),
-                    .file_crc32c = layout_->manifest().file_crc32c()};
+                    .file_crc32c = layout_->manifest().file_crc32c(),
+                    .upper_manifest_crc32c = layout_->manifest().upper_manifest_crc32c()};
 }
 
 absl::StatusOr<std::optional<uint64_t>> StripeStream::BlockOf(const StripeLayout& layout) const {

@@ -155,7 +155,7 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   if (!file.ok()) return file.status();
   if (levels.size() > 1) status = RefuseOtherTrees(spec.root, spec.file);
   if (status.ok()) status = StripeInputToFile(input, spec, **file);
-  if (status.ok()) status = (*file)->Finish();
+  if (status.ok()) status = (*file)->Finish(/*upper_manifest_crc32c=*/0);
   if (status.ok()) status = (*file)->Publish();
   if (!status.ok()) return status;
   (*file)->Keep();

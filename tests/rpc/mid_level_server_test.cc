@@ -55,6 +55,9 @@ class MidLevelServerTest : public ::testing::Test {
     return stub_->ReadSru(&context, request, &response_);
   }
 
+  // As large as the file.
+  std::string OtherSource() const { return std::string(tree_->source().rbegin(), tree_->source().rend()); }
+
   // The stripe of the second aggregator.
   std::string Stripe() const {
     std::string stripe;
@@ -253,6 +256,33 @@ TEST_F(MidLevelServerTest, AFileThatIsStripedAnewIsReadAnew) {
   tree_->aggregator(0).cache().Forget("data.w0000.s0");
   EXPECT_FALSE(tree_->ReadFile().status.ok());
   EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == source; }));
+}
+
+// The upper level still goes by the manifest of the first, and asks for it by that.
+TEST_F(MidLevelServerTest, AnAggregatorKeepsNothingOfAnotherVersionThanTheOneAskedFor) {
+  Start();
+  ASSERT_TRUE(tree_->ReadFile().status.ok());
+  tree_->Stripe(OtherSource(), /*replace=*/true);
+  tree_->ForgetBlocks();
+  EXPECT_FALSE(tree_->ReadFile().status.ok());
+  tree_->Stripe(tree_->source(), /*replace=*/true);
+  EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == tree_->source(); }));
+}
+
+// An SRU with gaps cannot be verified by the upper level.
+TEST_F(MidLevelServerTest, APartialReadHasNoBytesOfAnotherVersion) {
+  Start();
+  ASSERT_TRUE(tree_->ReadFile().status.ok());
+  for (size_t i = 0; i < tree_->size(); ++i) tree_->aggregator(i).worker(2).Stop();
+  tree_->Stripe(OtherSource(), /*replace=*/true);
+  tree_->ForgetBlocks();
+  const auto partial = tree_->ReadFile(/*allow_partial=*/true);
+  ASSERT_TRUE(partial.status.ok()) << partial.status;
+  std::string expected = tree_->source();
+  for (const MissingBytes& missing : partial.missing) {
+    expected.replace(missing.offset, missing.length, std::string(missing.length, '\0'));
+  }
+  EXPECT_TRUE(partial.data == expected);
 }
 
 }  // namespace

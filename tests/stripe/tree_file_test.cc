@@ -91,6 +91,8 @@ TEST_F(TreeFileTest, AnSruOfTheTopIsADataBlockOfTheLevelBelow) {
   const auto lower = DecodeManifest(files.at("mla-0001/worker-0000/data.w0001.s0/manifest"));
   ASSERT_TRUE(lower.ok()) << lower.status();
   EXPECT_EQ(lower->file_crc32c(), Crc32c(stripe));
+  EXPECT_EQ(lower->upper_manifest_crc32c(), ManifestCrc32c(*manifest));
+  EXPECT_EQ(manifest->upper_manifest_crc32c(), 0u);
   std::string stored;
   const auto store = TreeStore::Open(Out()).value();
   ASSERT_TRUE(store->ReadManifest(1, "data", 0, 1000, &stored).ok());

@@ -119,7 +119,9 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (file->block_bytes == 0) {
         if (!file->opening) {
           reader_()->ForgetLayout(request.file);
-          file->opening = Open(*file, *ticket, request.offset, outbox);
+          ticket->FirstLookAt(ticket->opens_at());
+          metrics_.CountLookup(CacheLookup::kMiss);
+          file->opening = Open(*file, ticket->opens_at(), request.deadline, outbox);
         }
         return Wait(ticket, file->opening);
       }
@@ -133,7 +135,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (!block) return Answer(*ticket, NoRoom(), outbox);
       const uint64_t until = std::min(*end, block->end());
       const MissingBytes* const gap = block->GapIn(at, until);
-      const bool may_have_more = gap != nullptr && block->late && request.deadline > block->deadline;
+      const bool may_have_more = gap != nullptr && block->late && ticket->MayWaitLongerThan(*block);
       const bool settled = block->offset + block->settled >= until;
       if (!settled || (may_have_more && block->stream)) return Wait(ticket, block);
       if (may_have_more) {
@@ -154,6 +156,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   // The block at `offset`; where it is not there, its read begins. Null: there is no room for it.
   std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
                                     Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool first_look = ticket.FirstLookAt(offset);
     auto found = file->blocks.find(offset);
     if (found != file->blocks.end() && found->second->IsStale()) {
       blocks_.Drop(found->second, outbox.streams);
@@ -163,47 +166,35 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (found != file->blocks.end()) {
       block = found->second;
       blocks_.Use(*block);
-      CountLookup(*block, ticket);
+      if (first_look) metrics_.CountLookup(block->stream ? CacheLookup::kJoined : CacheLookup::kHit);
+      if (std::exchange(block->read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kUsed);
     } else {
       const uint64_t length = file->BlockLength(offset);
       if (!blocks_.MakeRoom(length, outbox.streams)) return nullptr;
-      block = Open(*file, ticket, offset, outbox);
+      metrics_.CountLookup(CacheLookup::kMiss);
+      block = Open(*file, offset, ticket.request.deadline, outbox);
       blocks_.Enter(file, block, length);
     }
-    ++block->held;
-    ReadAheadOf(file, *block, outbox);
-    --block->held;
+    if (first_look) {
+      ++block->held;
+      ReadAheadOf(file, *block, ticket.request.deadline, outbox);
+      --block->held;
+    }
     return block;
   }
 
-  // A range looks again at a block that it has waited for.
-  void CountLookup(CachedBlock& block, Ticket& ticket) {
-    if (!ticket.looked_up.has_value() || *ticket.looked_up < block.offset) {
-      metrics_.CountLookup(block.stream ? CacheLookup::kJoined : CacheLookup::kHit);
-      ticket.looked_up = block.offset;
-    }
-    if (std::exchange(block.read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kUsed);
-  }
-
   // Where the block before this one is still here, the file is read in order.
-  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, TimePoint deadline,
+                   Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint64_t next = block.offset + file->block_bytes;
     const bool in_order = block.offset >= file->block_bytes && file->blocks.contains(block.offset - file->block_bytes);
     if (!in_order || next >= file->bytes || file->blocks.contains(next)) return;
     if (kBlocksInOrder * file->block_bytes > blocks_.max_bytes()) return;
     const uint64_t length = file->BlockLength(next);
     if (!blocks_.MakeRoom(length, outbox.streams)) return;
-    const auto ahead = Open(*file, next, DeadlineAfter(absl::InfiniteDuration()), outbox);
+    const auto ahead = Open(*file, next, deadline, outbox);
     ahead->read_ahead = true;
     blocks_.Enter(file, ahead, length);
-  }
-
-  std::shared_ptr<CachedBlock> Open(const CachedFile& file, Ticket& ticket, uint64_t offset, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    metrics_.CountLookup(CacheLookup::kMiss);
-    ticket.looked_up = offset;
-    return Open(file, offset, ticket.request.deadline, outbox);
   }
 
   std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
@@ -220,21 +211,27 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return block;
   }
 
-  // A stream that is asked for its next part in a callback does not call back within that, so this does not recurse.
+  // A stream that is asked for its next part in a callback does not call back within that. But those who waited for
+  // this part may begin other reads, which may call back at once: that nests.
   void Pull(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream) {
     stream->Next([self = shared_from_this(), block, stream](absl::StatusOr<ReadPart> part) {
       if (self->OnPart(block, stream, std::move(part))) self->Pull(block, stream);
     });
   }
 
+  // Without the lock: it may be much. Settled is what was written here, and nothing else.
+  static void Write(const ReadPart& part, CachedBlock& block) {
+    if (const auto* chunk = std::get_if<ReadChunk>(&part)) {
+      std::memcpy(block.data.get() + (chunk->offset - block.offset), chunk->data.data(), chunk->data.size());
+    } else if (const auto* missing = std::get_if<MissingBytes>(&part)) {
+      std::memset(block.data.get() + (missing->offset - block.offset), 0, missing->length);
+    }
+  }
+
   // Whether there is more to come.
   bool OnPart(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream,
               absl::StatusOr<ReadPart> part) {
-    if (part.ok()) {
-      if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
-        std::memcpy(block->data.get() + (chunk->offset - block->offset), chunk->data.data(), chunk->data.size());
-      }
-    }
+    if (part.ok()) Write(*part, *block);
     Outbox outbox;
     bool more = false;
     {
@@ -270,8 +267,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     const bool late = Now() >= block->deadline;
     for (const TicketPtr& ticket : block->TakeWaiters()) {
       // Whoever came first may have had less time, or have opened the file after its end.
-      const bool more_time = late && ticket->request.deadline > block->deadline;
-      const bool before_it = absl::IsOutOfRange(status) && ticket->request.offset < block->offset;
+      const bool more_time = late && ticket->MayWaitLongerThan(*block);
+      const bool before_it = absl::IsOutOfRange(status) && ticket->opens_at() < block->offset;
       if (more_time || before_it) {
         Serve(ticket, outbox);
       } else {

@@ -20,10 +20,10 @@ namespace sluice {
 // or find them; a file that is read in order is read one block ahead. One a process; thread-safe; no thread waits in
 // it.
 //
-// Blocks are bounded by bytes, least recently used ones go first, and one that a range waits for stays. A block is read
-// with partial results allowed, by the deadline of the range that came first, and for as long as any range waits for
-// it; ranges that touch none of its gaps are sound. A block with gaps is kept for a second, so that the many ranges of
-// one block do not each ask again for what cannot be had.
+// Blocks are bounded by bytes; the least recently used ones make room, but not those that a range waits for. A block is
+// read with partial results allowed, by the deadline of the range that came first, or that it was read ahead for, and
+// for as long as any range waits for it; ranges that touch none of its gaps are sound. A block with gaps is kept for a
+// second, so that the many ranges of one block do not each ask again for what cannot be had.
 //
 // The first read of a file, or of a version of it, asks anew how it is striped. A file that says that it belongs to
 // another version than the one that is wanted is an error, and nothing of it is kept. One that does not say so, and was

@@ -1,10 +1,18 @@
 #include "lib/rpc/block_cache_ticket.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/clock.h"
 
 namespace sluice {
+namespace {
+
+// With less time than this nothing more would come, and what has come would be lost with the deadline.
+constexpr auto kWorthAnotherRead = std::chrono::milliseconds(10);
+
+}  // namespace
 
 absl::StatusOr<uint64_t> BlockCache::Ticket::EndIn(uint64_t file_bytes) const {
   const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
@@ -12,6 +20,16 @@ absl::StatusOr<uint64_t> BlockCache::Ticket::EndIn(uint64_t file_bytes) const {
   if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
   return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
                                             request.length, " from ", request.offset));
+}
+
+bool BlockCache::Ticket::FirstLookAt(uint64_t block_offset) {
+  if (looked_up >= block_offset) return false;
+  looked_up = block_offset;
+  return true;
+}
+
+bool BlockCache::Ticket::MayWaitLongerThan(const CachedBlock& block) const {
+  return request.deadline > std::max(block.deadline, Now() + kWorthAnotherRead);
 }
 
 void BlockCache::Ticket::Append(const CachedBlock& block, uint64_t until) {

@@ -21,6 +21,12 @@ class BlockCache::Ticket {
   absl::StatusOr<uint64_t> EndIn(uint64_t file_bytes) const;
   // Of the next byte that has not come, in the file.
   uint64_t at() const { return request.offset + range.data.size(); }
+  // Of the block that tells how the file is striped: the last one for a range that may be empty at the end of the file.
+  uint64_t opens_at() const { return request.offset - (request.up_to_end && request.offset > 0 ? 1 : 0); }
+  // Whether it has not looked at a block before: it looks again at one that it has waited for.
+  bool FirstLookAt(uint64_t block_offset);
+  // By so much that it is worth to read the block anew.
+  bool MayWaitLongerThan(const CachedBlock& block) const;
   // The next bytes, of a block where they are settled, and the gaps among them.
   void Append(const CachedBlock& block, uint64_t until);
 
@@ -28,7 +34,7 @@ class BlockCache::Ticket {
   Callback callback;                       // null: it has been called
   Range range;                             // as far as it has come
   std::shared_ptr<CachedBlock> waits_for;  // null: for nothing
-  std::optional<uint64_t> looked_up;       // up to which offset lookups of blocks have been counted
+  std::optional<uint64_t> looked_up;       // up to which offset of blocks
 };
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #include "lib/rpc/cached_blocks.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -27,8 +28,12 @@ bool CachedBlock::IsStale() const {
 std::vector<BlockCache::TicketPtr> CachedBlock::TakeWaiters() {
   std::vector<BlockCache::TicketPtr> taken = std::exchange(waiters, {});
   for (const BlockCache::TicketPtr& ticket : taken) ticket->waits_for = nullptr;
-  std::stable_partition(taken.begin(), taken.end(),
-                        [this](const BlockCache::TicketPtr& ticket) { return ticket->request.deadline <= deadline; });
+  const auto has_more = std::stable_partition(taken.begin(), taken.end(), [this](const BlockCache::TicketPtr& ticket) {
+    return ticket->request.deadline <= deadline;
+  });
+  std::stable_sort(has_more, taken.end(), [](const BlockCache::TicketPtr& a, const BlockCache::TicketPtr& b) {
+    return a->request.deadline > b->request.deadline;
+  });
   return taken;
 }
 
@@ -65,7 +70,7 @@ bool CachedBlocks::MakeRoom(uint64_t bytes, Streams& dropped) {
 void CachedBlocks::Enter(const std::shared_ptr<CachedFile>& file, const std::shared_ptr<CachedBlock>& block,
                          uint64_t length) {
   block->length = length;
-  block->data = std::make_unique<char[]>(length);
+  block->data = std::make_unique_for_overwrite<char[]>(length);
   files_[file->name] = file;
   file->blocks[block->offset] = block;
   by_use_.push_front(block);

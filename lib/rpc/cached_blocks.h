@@ -45,7 +45,8 @@ struct CachedBlock {
   const MissingBytes* GapIn(uint64_t begin, uint64_t end) const;
   // Its gaps have been remembered for long enough.
   bool IsStale() const;
-  // Those who have no more time than the read of the block had come first.
+  // Those who have no more time than the read of the block had come first; then who has the most: what is read for that
+  // one, the others join.
   std::vector<BlockCache::TicketPtr> TakeWaiters();
 };
 

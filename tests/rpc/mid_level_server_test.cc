@@ -176,6 +176,24 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   EXPECT_EQ(response_.missing(0).length(), 10u);
 }
 
+// It is read ahead by the deadline of a range of the block before, and then anew by that of its own.
+TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
+  TestTree::Options options;
+  options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
+  options.mid_level.reader.sru_timeout = 2 * kPatience;
+  Start(options);
+  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  tree_->aggregator(1).SpoilSrus(
+      [](const auto& request) { return request.offset() == 2000 ? Hang() : testing::Healthy(); });
+  ASSERT_TRUE(Read(Request("data", 1, 4000, 10), kPatience - absl::Seconds(1)).ok());
+  v1::ReadSruRequest request = Request("data", 1, 8000, 10);
+  request.set_allow_partial(true);
+  const grpc::Status status = Read(request);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_THAT(response_.missing(), SizeIs(1));
+  EXPECT_EQ(response_.missing(0).offset(), 8000u);
+}
+
 TEST_F(MidLevelServerTest, ACallThatIsCancelledCancelsTheReadsBelow) {
   Start();
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });

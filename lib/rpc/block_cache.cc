@@ -17,6 +17,12 @@ namespace {
 // The block before, this one, and the one that is read ahead.
 constexpr uint64_t kBlocksInOrder = 3;
 
+// Whoever asked for the range has time left, so that the deadline of the block was not its own.
+absl::Status WhyMissing(const MissingBytes& gap) {
+  const bool lost = gap.code == absl::StatusCode::kDataLoss;
+  return absl::Status(lost ? gap.code : absl::StatusCode::kUnavailable, gap.reason);
+}
+
 // Where the file does not say to which manifest of the level above it belongs, it may be any.
 bool IsOfVersion(const ReadHeader& header, uint32_t version) {
   return version == 0 || header.upper_manifest_crc32c == 0 || header.upper_manifest_crc32c == version;
@@ -141,7 +147,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (may_have_more) {
         blocks_.Drop(block, outbox.streams);
       } else if (gap != nullptr && !request.allow_partial) {
-        return Answer(*ticket, absl::UnavailableError(gap->reason), outbox);
+        return Answer(*ticket, WhyMissing(*gap), outbox);
       } else {
         ticket->Append(*block, until);
       }

@@ -45,8 +45,8 @@ class BlockCache {
     uint64_t file_bytes = 0;
   };
   // Once, on any thread, this one included. The errors of a read (see BlockReader), and OutOfRange: the file ends
-  // before the range; Unavailable: a gap, or no reader yet; ResourceExhausted: the ranges that wait hold all of the
-  // cache.
+  // before the range; Unavailable or DataLoss: a gap; Unavailable: no reader yet; ResourceExhausted: the ranges that
+  // wait hold all of the cache.
   using Callback = std::function<void(absl::StatusOr<Range>)>;
   class Ticket;  // a range that is wanted
   using TicketPtr = std::shared_ptr<Ticket>;

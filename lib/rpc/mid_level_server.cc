@@ -30,16 +30,19 @@ std::string Shortened(const std::string& text) {
 // More gaps than can be told are told as one, which takes in what has come between them.
 void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& response) {
   for (const MissingBytes& gap : gaps) {
+    const bool lost = gap.code == absl::StatusCode::kDataLoss;
     const int told = response.missing_size();
     auto* const last = told == 0 ? nullptr : response.mutable_missing(told - 1);
     if (last != nullptr && (told == kMaxGaps || last->offset() + last->length() == gap.offset)) {
       last->set_length(gap.offset + gap.length - last->offset());
+      last->set_data_loss(last->data_loss() || lost);
       continue;
     }
     v1::MissingSruRange& missing = *response.add_missing();
     missing.set_offset(gap.offset);
     missing.set_length(gap.length);
     missing.set_reason(Shortened(gap.reason));
+    missing.set_data_loss(lost);
   }
 }
 

@@ -242,6 +242,18 @@ TEST_F(MidLevelServerTest, ADeadWorkerIsAGapOfItsSrusAndCoverageGoesUp) {
   EXPECT_EQ(partial.summary.Coverage(), 0.88);
 }
 
+TEST_F(MidLevelServerTest, WhatIsCorruptBelowIsDataLossAtTheTop) {
+  Start();
+  tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::FlipByte(); });
+  v1::ReadSruRequest request = Request("data", 1, 0, 4000);
+  EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(tree_->ReadFile().status, HasCode(absl::StatusCode::kDataLoss));
+  request.set_allow_partial(true);
+  ASSERT_TRUE(Read(request).ok());
+  ASSERT_THAT(response_.missing(), SizeIs(1));
+  EXPECT_TRUE(response_.missing(0).data_loss());
+}
+
 TEST_F(MidLevelServerTest, AnotherAggregatorHasWhatADeadWorkerBelowDoesNot) {
   Start({.replicas = 2});
   tree_->aggregator(1).worker(2).Stop();

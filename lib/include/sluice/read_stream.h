@@ -39,6 +39,8 @@ struct MissingBytes {
   uint64_t offset = 0;
   uint64_t length = 0;
   std::string reason;
+  // What a read that has to be whole would end with.
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
 };
 struct ReadSummary {
   uint64_t bytes_read = 0;

@@ -99,6 +99,19 @@ TEST_F(TreeFileTest, AnSruOfTheTopIsADataBlockOfTheLevelBelow) {
   EXPECT_EQ(stored, EncodeManifest(*manifest));
 }
 
+// At the top it is one SRU, but each of its stripes has more than 3.
+TEST_F(TreeFileTest, AFileOfTooManySrusForALowerLevelIsRefusedBeforeItIsWritten) {
+  constexpr uint32_t kSruBytes = 1 << 20;
+  StripeSpec spec = Spec({{2, 1}}, 8, kSruBytes);
+  spec.max_srus = 3;
+  int written = 0;
+  spec.on_progress = [&](uint64_t) { ++written; };
+  const auto refused = testing::StripeBytes(std::string(8 * kSruBytes, 'x'), spec);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kOutOfRange) << refused.status();
+  EXPECT_EQ(written, 0);
+  EXPECT_TRUE(testing::StripeBytes(std::string(3 * kSruBytes, 'x'), spec).ok());
+}
+
 TEST_F(TreeFileTest, VerifyTellsAFlippedByteAtEveryLevel) {
   ASSERT_TRUE(testing::StripeBytes(testing::SourceBytes(100), Spec({{2, 1}}, 2, 10)).ok());
   testing::FlipByte(Out() / "mla-0001/worker-0001/data.w0001.s0/stripe-0", 12);

@@ -72,8 +72,7 @@ class MidLevelServer::Call : public grpc::ServerUnaryReactor {
   // `request` lacks its file and its deadline.
   template <class RpcRequest>
   void Read(const grpc::CallbackServerContext& context, const RpcRequest& rpc_request, BlockCache::Request request) {
-    const absl::Duration time =
-        TimeForLevelBelow(TimeLeft(context), server_.options_.deadline_reserve, server_.options_.block_timeout);
+    const absl::Duration time = TimeForLevelBelow(TimeLeft(context), server_.options_.deadline_reserve);
     absl::StatusOr<std::string> file = NameBelow(rpc_request);
     status_ = file.status();
     if (request.length < 1 || request.length > kMaxReadBytes) {

@@ -176,6 +176,15 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   EXPECT_EQ(response_.missing(0).length(), 10u);
 }
 
+TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
+  TestTree::Options options;
+  options.mid_level.reader = {.sru_timeout = 2 * kPatience, .block_timeout = absl::Milliseconds(500)};
+  Start(options);
+  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
+  EXPECT_EQ(Read(Request("data", 1, 8000, 10)).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 // It is read ahead by the deadline of a range of the block before, and then anew by that of its own.
 TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
   TestTree::Options options;

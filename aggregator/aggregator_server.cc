@@ -73,8 +73,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       service_([this] { return reader_.Get(); }) {
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
-        *options.mid_level, options.reader.block_timeout, [this] { return reader_.Get(); }, link_->registry(),
-        io_thread);
+        *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
   }
 }
 

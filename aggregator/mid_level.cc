@@ -11,13 +11,12 @@ constexpr absl::Duration kReportPeriod = absl::Milliseconds(250);
 
 }  // namespace
 
-MidLevel::MidLevel(const Options& options, absl::Duration block_timeout, const ReaderSource& reader,
-                   prometheus::Registry& registry, IoThread& io_thread)
+MidLevel::MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry,
+                   IoThread& io_thread)
     : worker_metrics_(registry),
       metrics_(registry),
       cache_(reader, static_cast<uint64_t>(options.cache_bytes), metrics_),
-      server_(cache_, worker_metrics_, tcp_reports_,
-              {.deadline_reserve = options.deadline_reserve, .block_timeout = block_timeout}) {
+      server_(cache_, worker_metrics_, tcp_reports_, {.deadline_reserve = options.deadline_reserve}) {
   WatchConnections(io_thread);
 }
 

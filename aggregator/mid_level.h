@@ -27,8 +27,7 @@ class MidLevel {
     absl::Duration deadline_reserve = absl::Milliseconds(5);
   };
 
-  MidLevel(const Options& options, absl::Duration block_timeout, const ReaderSource& reader,
-           prometheus::Registry& registry, IoThread& io_thread);
+  MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread);
 
   grpc::Service& service() { return server_; }
   // Beside those in the registry.

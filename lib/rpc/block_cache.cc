@@ -1,65 +1,38 @@
 #include "lib/rpc/block_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "lib/rpc/block_cache_ticket.h"
 #include "lib/rpc/cached_blocks.h"
 #include "lib/stripe/manifest.h"
 
 namespace sluice {
 namespace {
 
-constexpr auto kGapRetention = std::chrono::seconds(1);
 // The block before, this one, and the one that is read ahead.
 constexpr uint64_t kBlocksInOrder = 3;
 
-// Why a range of a file is out of its bounds, or where it ends.
-absl::StatusOr<uint64_t> EndOf(const BlockCache::Request& request, uint64_t file_bytes) {
-  const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
-  if (within) return request.offset + request.length;
-  if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
-  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
-                                            request.length, " from ", request.offset));
+// Whoever asked for the range has time left, so that the deadline of the block was not its own.
+absl::Status WhyMissing(const MissingBytes& gap) {
+  const bool lost = gap.code == absl::StatusCode::kDataLoss;
+  return absl::Status(lost ? gap.code : absl::StatusCode::kUnavailable, gap.reason);
 }
 
-// The bytes of a block that are settled, and the gaps among them.
-void Copy(const CachedBlock& block, uint64_t begin, uint64_t end, BlockCache::Range& range) {
-  range.data.append(block.data.get() + (begin - block.offset), end - begin);
-  for (const MissingBytes& gap : block.gaps) {
-    const uint64_t gap_begin = std::max(gap.offset, begin);
-    const uint64_t gap_end = std::min(gap.offset + gap.length, end);
-    if (gap_begin >= gap_end) continue;
-    range.missing.push_back({.offset = gap_begin, .length = gap_end - gap_begin, .reason = gap.reason});
-  }
+// Where the file does not say to which manifest of the level above it belongs, it may be any.
+bool IsOfVersion(const ReadHeader& header, uint32_t version) {
+  return version == 0 || header.upper_manifest_crc32c == 0 || header.upper_manifest_crc32c == version;
 }
 
 absl::Status StripedAnew(const CachedBlock& block) {
   return absl::UnavailableError(absl::StrCat("file \"", block.file.first, "\" was striped anew while it was read"));
 }
 
-bool IsStale(const CachedBlock& block) {
-  return !block.gaps.empty() && !block.stream && block.waiters.empty() && Now() > block.ended + kGapRetention;
-}
-
 }  // namespace
-
-// Guarded by the lock of the cache.
-class BlockCache::Ticket {
- public:
-  Ticket(Request wanted, Callback then) : request(std::move(wanted)), callback(std::move(then)) {}
-
-  const Request request;
-  Callback callback;                       // null: it has been called
-  Range range;                             // as far as it has come
-  std::shared_ptr<CachedBlock> waits_for;  // null: for nothing
-  std::optional<uint64_t> looked_up;       // up to which offset lookups of blocks have been counted
-};
 
 class BlockCache::State : public std::enable_shared_from_this<State> {
  public:
@@ -109,7 +82,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       absl::MutexLock lock(&mutex_);
       closed_ = true;
       for (const auto& block : blocks_.All()) {
-        for (const auto& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+        for (const auto& ticket : block->TakeWaiters()) Serve(ticket, outbox);
         blocks_.Drop(block, outbox.streams);
       }
     }
@@ -143,15 +116,6 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     block->waiters.push_back(ticket);
   }
 
-  // Those who have no more time than the read of the block had come first.
-  static std::vector<TicketPtr> TakeWaiters(CachedBlock& block) {
-    std::vector<TicketPtr> waiters = std::exchange(block.waiters, {});
-    for (const TicketPtr& ticket : waiters) ticket->waits_for = nullptr;
-    std::stable_partition(waiters.begin(), waiters.end(),
-                          [&](const TicketPtr& ticket) { return ticket->request.deadline <= block.deadline; });
-    return waiters;
-  }
-
   // Takes a range as far as it can go: to its end, or to a block that it has to wait for.
   void Serve(const TicketPtr& ticket, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Request& request = ticket->request;
@@ -161,13 +125,15 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (file->block_bytes == 0) {
         if (!file->opening) {
           reader_()->ForgetLayout(request.file);
-          file->opening = Open(*file, *ticket, request.offset, outbox);
+          ticket->FirstLookAt(ticket->opens_at());
+          metrics_.CountLookup(CacheLookup::kMiss);
+          file->opening = Open(*file, ticket->opens_at(), request.deadline, outbox);
         }
         return Wait(ticket, file->opening);
       }
-      const absl::StatusOr<uint64_t> end = EndOf(request, file->bytes);
+      const absl::StatusOr<uint64_t> end = ticket->EndIn(file->bytes);
       if (!end.ok()) return Answer(*ticket, end.status(), outbox);
-      const uint64_t at = request.offset + ticket->range.data.size();
+      const uint64_t at = ticket->at();
       ticket->range.file_bytes = file->bytes;
       if (at == *end) return Answer(*ticket, std::move(ticket->range), outbox);
 
@@ -175,15 +141,15 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       if (!block) return Answer(*ticket, NoRoom(), outbox);
       const uint64_t until = std::min(*end, block->end());
       const MissingBytes* const gap = block->GapIn(at, until);
-      const bool may_have_more = gap != nullptr && block->late && request.deadline > block->deadline;
+      const bool may_have_more = gap != nullptr && block->late && ticket->MayWaitLongerThan(*block);
       const bool settled = block->offset + block->settled >= until;
       if (!settled || (may_have_more && block->stream)) return Wait(ticket, block);
       if (may_have_more) {
         blocks_.Drop(block, outbox.streams);
       } else if (gap != nullptr && !request.allow_partial) {
-        return Answer(*ticket, absl::UnavailableError(gap->reason), outbox);
+        return Answer(*ticket, WhyMissing(*gap), outbox);
       } else {
-        Copy(*block, at, until, ticket->range);
+        ticket->Append(*block, until);
       }
     }
   }
@@ -196,8 +162,9 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   // The block at `offset`; where it is not there, its read begins. Null: there is no room for it.
   std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
                                     Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool first_look = ticket.FirstLookAt(offset);
     auto found = file->blocks.find(offset);
-    if (found != file->blocks.end() && IsStale(*found->second)) {
+    if (found != file->blocks.end() && found->second->IsStale()) {
       blocks_.Drop(found->second, outbox.streams);
       found = file->blocks.end();
     }
@@ -205,45 +172,35 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (found != file->blocks.end()) {
       block = found->second;
       blocks_.Use(*block);
-      CountLookup(*block, ticket);
+      if (first_look) metrics_.CountLookup(block->stream ? CacheLookup::kJoined : CacheLookup::kHit);
+      if (std::exchange(block->read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kUsed);
     } else {
       const uint64_t length = file->BlockLength(offset);
       if (!blocks_.MakeRoom(length, outbox.streams)) return nullptr;
-      block = Open(*file, ticket, offset, outbox);
+      metrics_.CountLookup(CacheLookup::kMiss);
+      block = Open(*file, offset, ticket.request.deadline, outbox);
       blocks_.Enter(file, block, length);
     }
-    ReadAheadOf(file, *block, outbox);
+    if (first_look) {
+      ++block->held;
+      ReadAheadOf(file, *block, ticket.request.deadline, outbox);
+      --block->held;
+    }
     return block;
   }
 
-  // A range looks again at a block that it has waited for.
-  void CountLookup(CachedBlock& block, Ticket& ticket) {
-    if (!ticket.looked_up.has_value() || *ticket.looked_up < block.offset) {
-      metrics_.CountLookup(block.stream ? CacheLookup::kJoined : CacheLookup::kHit);
-      ticket.looked_up = block.offset;
-    }
-    if (std::exchange(block.read_ahead, false)) metrics_.CountReadAhead(ReadAhead::kUsed);
-  }
-
   // Where the block before this one is still here, the file is read in order.
-  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, TimePoint deadline,
+                   Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint64_t next = block.offset + file->block_bytes;
     const bool in_order = block.offset >= file->block_bytes && file->blocks.contains(block.offset - file->block_bytes);
     if (!in_order || next >= file->bytes || file->blocks.contains(next)) return;
     if (kBlocksInOrder * file->block_bytes > blocks_.max_bytes()) return;
     const uint64_t length = file->BlockLength(next);
     if (!blocks_.MakeRoom(length, outbox.streams)) return;
-    const auto ahead = Open(*file, next, DeadlineAfter(absl::InfiniteDuration()), outbox);
+    const auto ahead = Open(*file, next, deadline, outbox);
     ahead->read_ahead = true;
     blocks_.Enter(file, ahead, length);
-  }
-
-  std::shared_ptr<CachedBlock> Open(const CachedFile& file, Ticket& ticket, uint64_t offset, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    metrics_.CountLookup(CacheLookup::kMiss);
-    ticket.looked_up = offset;
-    return Open(file, offset, ticket.request.deadline, outbox);
   }
 
   std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
@@ -260,29 +217,37 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return block;
   }
 
-  // A stream that is asked for its next part in a callback does not call back within that, so this does not recurse.
+  // A stream that is asked for its next part in a callback does not call back within that. But those who waited for
+  // this part may begin other reads, which may call back at once: that nests.
   void Pull(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream) {
     stream->Next([self = shared_from_this(), block, stream](absl::StatusOr<ReadPart> part) {
       if (self->OnPart(block, stream, std::move(part))) self->Pull(block, stream);
     });
   }
 
+  // Without the lock: it may be much. Settled is what was written here, and nothing else.
+  static void Write(const ReadPart& part, CachedBlock& block) {
+    if (const auto* chunk = std::get_if<ReadChunk>(&part)) {
+      std::memcpy(block.data.get() + (chunk->offset - block.offset), chunk->data.data(), chunk->data.size());
+    } else if (const auto* missing = std::get_if<MissingBytes>(&part)) {
+      std::memset(block.data.get() + (missing->offset - block.offset), 0, missing->length);
+    }
+  }
+
   // Whether there is more to come.
   bool OnPart(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream,
               absl::StatusOr<ReadPart> part) {
-    if (part.ok()) {
-      if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
-        std::memcpy(block->data.get() + (chunk->offset - block->offset), chunk->data.data(), chunk->data.size());
-      }
-    }
+    if (part.ok()) Write(*part, *block);
     Outbox outbox;
     bool more = false;
     {
       absl::MutexLock lock(&mutex_);
       if (block->stream != stream) return false;
-      const absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
+      absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
+      // The file was longer when the length of the block was told.
+      if (absl::IsOutOfRange(status) && block->length > 0) status = FoundStripedAnew(block, outbox);
       if (status.ok()) {
-        for (const TicketPtr& ticket : TakeWaiters(*block)) Serve(ticket, outbox);
+        ServeWaiters(*block, outbox);
       } else {
         Fail(block, status, outbox);
       }
@@ -292,14 +257,24 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return more;
   }
 
+  // Where one goes on to the next block, that one takes no room of this one while others want it.
+  void ServeWaiters(CachedBlock& block, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::vector<TicketPtr> waiters = block.TakeWaiters();
+    block.held += waiters.size();
+    for (const TicketPtr& ticket : waiters) {
+      --block.held;
+      Serve(ticket, outbox);
+    }
+  }
+
   void Fail(const std::shared_ptr<CachedBlock>& block, const absl::Status& status, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     blocks_.Drop(block, outbox.streams);
     const bool late = Now() >= block->deadline;
-    for (const TicketPtr& ticket : TakeWaiters(*block)) {
-      // Whoever came first may have had less time, or have wanted what is after the end of the file.
-      const bool more_time = late && ticket->request.deadline > block->deadline;
-      const bool before_it = absl::IsOutOfRange(status) && ticket->request.offset < block->offset;
+    for (const TicketPtr& ticket : block->TakeWaiters()) {
+      // Whoever came first may have had less time, or have opened the file after its end.
+      const bool more_time = late && ticket->MayWaitLongerThan(*block);
+      const bool before_it = absl::IsOutOfRange(status) && ticket->opens_at() < block->offset;
       if (more_time || before_it) {
         Serve(ticket, outbox);
       } else {
@@ -326,6 +301,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
 
   absl::Status OnHeader(const std::shared_ptr<CachedBlock>& block, const ReadHeader& header, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!IsOfVersion(header, block->file.second)) return FoundStripedAnew(block, outbox);
     const std::shared_ptr<CachedFile> file = blocks_.File(block->file);
     if (file->opening == block) {
       if (header.block_bytes > kMaxSruBytes) {
@@ -343,18 +319,19 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     if (header.offset == block->offset && header.length == block->length && header.file_bytes == file->bytes) {
       return absl::OkStatus();
     }
-    DropOthers(*file, block, outbox);
-    return StripedAnew(*block);
+    return FoundStripedAnew(block, outbox);
   }
 
-  void DropOthers(const CachedFile& file, const std::shared_ptr<CachedBlock>& kept, Outbox& outbox)
+  // Nothing else that is here of the file is good either.
+  absl::Status FoundStripedAnew(const std::shared_ptr<CachedBlock>& found, Outbox& outbox)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto blocks = file.blocks;
+    const auto blocks = blocks_.File(found->file)->blocks;
     for (const auto& [offset, block] : blocks) {
-      if (block == kept) continue;
-      for (const TicketPtr& ticket : TakeWaiters(*block)) Answer(*ticket, StripedAnew(*block), outbox);
+      if (block == found) continue;
+      for (const TicketPtr& ticket : block->TakeWaiters()) Answer(*ticket, StripedAnew(*block), outbox);
       blocks_.Drop(block, outbox.streams);
     }
+    return StripedAnew(*found);
   }
 
   const ReaderSource reader_;

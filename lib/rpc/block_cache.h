@@ -20,20 +20,21 @@ namespace sluice {
 // or find them; a file that is read in order is read one block ahead. One a process; thread-safe; no thread waits in
 // it.
 //
-// Blocks are bounded by bytes, least recently used ones go first, and one that a range waits for stays. A block is read
-// with partial results allowed, by the deadline of the range that came first, and for as long as any range waits for
-// it; ranges that touch none of its gaps are sound. A block with gaps is kept for a second, so that the many ranges of
-// one block do not each ask again for what cannot be had.
+// Blocks are bounded by bytes; the least recently used ones make room, but not those that a range waits for. A block is
+// read with partial results allowed, by the deadline of the range that came first, or that it was read ahead for, and
+// for as long as any range waits for it; ranges that touch none of its gaps are sound. A block with gaps is kept for a
+// second, so that the many ranges of one block do not each ask again for what cannot be had.
 //
-// The first read of a file, or of a version of it, asks anew how it is striped. A file that is striped anew without a
-// new version is found out by its shape or by its checksums, and is asked for anew then.
+// The first read of a file, or of a version of it, asks anew how it is striped. A file that says that it belongs to
+// another version than the one that is wanted is an error, and nothing of it is kept. One that does not say so, and was
+// striped anew, is told by another shape alone, and is asked for anew then.
 class BlockCache {
  public:
   struct Request {
     std::string file;
     uint64_t offset = 0;
     uint32_t length = 0;
-    uint32_t version = 0;        // what is kept of other versions of the file is not looked at
+    uint32_t version = 0;        // the checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // fewer bytes where the file ends before the range does
     bool allow_partial = false;  // gaps are no error
     TimePoint deadline;
@@ -44,8 +45,8 @@ class BlockCache {
     uint64_t file_bytes = 0;
   };
   // Once, on any thread, this one included. The errors of a read (see BlockReader), and OutOfRange: the file ends
-  // before the range; Unavailable: a gap, or no reader yet; ResourceExhausted: the ranges that wait hold all of the
-  // cache.
+  // before the range; Unavailable or DataLoss: a gap; Unavailable: no reader yet; ResourceExhausted: the ranges that
+  // wait hold all of the cache.
   using Callback = std::function<void(absl::StatusOr<Range>)>;
   class Ticket;  // a range that is wanted
   using TicketPtr = std::shared_ptr<Ticket>;

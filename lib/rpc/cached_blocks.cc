@@ -1,15 +1,40 @@
 #include "lib/rpc/cached_blocks.h"
 
+#include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "lib/rpc/block_cache_ticket.h"
+
 namespace sluice {
+namespace {
+
+constexpr auto kGapRetention = std::chrono::seconds(1);
+
+}  // namespace
 
 const MissingBytes* CachedBlock::GapIn(uint64_t begin, uint64_t end) const {
   for (const MissingBytes& gap : gaps) {
     if (gap.offset < end && begin < gap.offset + gap.length) return &gap;
   }
   return nullptr;
+}
+
+bool CachedBlock::IsStale() const {
+  return !gaps.empty() && !stream && waiters.empty() && Now() > ended + kGapRetention;
+}
+
+std::vector<BlockCache::TicketPtr> CachedBlock::TakeWaiters() {
+  std::vector<BlockCache::TicketPtr> taken = std::exchange(waiters, {});
+  for (const BlockCache::TicketPtr& ticket : taken) ticket->waits_for = nullptr;
+  const auto has_more = std::stable_partition(taken.begin(), taken.end(), [this](const BlockCache::TicketPtr& ticket) {
+    return ticket->request.deadline <= deadline;
+  });
+  std::stable_sort(has_more, taken.end(), [](const BlockCache::TicketPtr& a, const BlockCache::TicketPtr& b) {
+    return a->request.deadline > b->request.deadline;
+  });
+  return taken;
 }
 
 std::shared_ptr<CachedFile> CachedBlocks::File(const FileVersion& name) {
@@ -32,7 +57,7 @@ std::vector<std::shared_ptr<CachedBlock>> CachedBlocks::All() const {
 bool CachedBlocks::MakeRoom(uint64_t bytes, Streams& dropped) {
   for (auto next = by_use_.end(); next != by_use_.begin() && used_bytes_ + bytes > max_bytes_;) {
     const std::shared_ptr<CachedBlock> block = *std::prev(next);
-    if (block->waiters.empty()) {
+    if (block->waiters.empty() && block->held == 0) {
       Drop(block, dropped);
     } else {
       --next;
@@ -45,7 +70,7 @@ bool CachedBlocks::MakeRoom(uint64_t bytes, Streams& dropped) {
 void CachedBlocks::Enter(const std::shared_ptr<CachedFile>& file, const std::shared_ptr<CachedBlock>& block,
                          uint64_t length) {
   block->length = length;
-  block->data = std::make_unique<char[]>(length);
+  block->data = std::make_unique_for_overwrite<char[]>(length);
   files_[file->name] = file;
   file->blocks[block->offset] = block;
   by_use_.push_front(block);

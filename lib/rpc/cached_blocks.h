@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -36,11 +37,17 @@ struct CachedBlock {
   TimePoint deadline;                  // of the stream
   TimePoint ended;
   std::vector<BlockCache::TicketPtr> waiters;
+  size_t held = 0;  // by those who are about to wait for it, or to take from it
   std::list<std::shared_ptr<CachedBlock>>::iterator position;  // among those by use; where the length is known
 
   uint64_t end() const { return offset + length; }
   // The first gap that has bytes of [begin, end). Null: there is none.
   const MissingBytes* GapIn(uint64_t begin, uint64_t end) const;
+  // Its gaps have been remembered for long enough.
+  bool IsStale() const;
+  // Those who have no more time than the read of the block had come first; then who has the most: what is read for that
+  // one, the others join.
+  std::vector<BlockCache::TicketPtr> TakeWaiters();
 };
 
 // How a file is striped, for as long as blocks of it are here.
@@ -67,7 +74,8 @@ class CachedBlocks {
   std::shared_ptr<CachedFile> File(const FileVersion& name);
   std::vector<std::shared_ptr<CachedBlock>> All() const;
 
-  // False: the blocks that are waited for leave no room. One block that is larger than all of it has room alone.
+  // False: the blocks that are waited for or held leave no room. One block that is larger than all of it has room
+  // alone.
   bool MakeRoom(uint64_t bytes, Streams& dropped);
   void Enter(const std::shared_ptr<CachedFile>& file, const std::shared_ptr<CachedBlock>& block, uint64_t length);
   void Use(CachedBlock& block);

@@ -11,8 +11,8 @@ absl::Duration TimeLeft(const grpc::ServerContextBase& context) {
   return absl::FromChrono(deadline - std::chrono::system_clock::now());
 }
 
-absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve, absl::Duration own_limit) {
-  return std::clamp(left - reserve, absl::ZeroDuration(), own_limit);
+absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve) {
+  return std::max(left - reserve, absl::ZeroDuration());
 }
 
 }  // namespace sluice

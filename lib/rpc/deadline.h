@@ -10,7 +10,7 @@ namespace sluice {
 absl::Duration TimeLeft(const grpc::ServerContextBase& context);
 
 // How long the level below may take for a call of the level above, which ends in `left`: less the reserve, in which the
-// answer travels up and a replica may be asked, and no longer than this level's own limit. 0: nothing is left.
-absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve, absl::Duration own_limit);
+// answer travels up and a replica may be asked. 0: nothing is left.
+absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve);
 
 }  // namespace sluice

@@ -30,16 +30,19 @@ std::string Shortened(const std::string& text) {
 // More gaps than can be told are told as one, which takes in what has come between them.
 void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& response) {
   for (const MissingBytes& gap : gaps) {
+    const bool lost = gap.code == absl::StatusCode::kDataLoss;
     const int told = response.missing_size();
     auto* const last = told == 0 ? nullptr : response.mutable_missing(told - 1);
     if (last != nullptr && (told == kMaxGaps || last->offset() + last->length() == gap.offset)) {
       last->set_length(gap.offset + gap.length - last->offset());
+      last->set_data_loss(last->data_loss() || lost);
       continue;
     }
     v1::MissingSruRange& missing = *response.add_missing();
     missing.set_offset(gap.offset);
     missing.set_length(gap.length);
     missing.set_reason(Shortened(gap.reason));
+    missing.set_data_loss(lost);
   }
 }
 
@@ -69,8 +72,7 @@ class MidLevelServer::Call : public grpc::ServerUnaryReactor {
   // `request` lacks its file and its deadline.
   template <class RpcRequest>
   void Read(const grpc::CallbackServerContext& context, const RpcRequest& rpc_request, BlockCache::Request request) {
-    const absl::Duration time =
-        TimeForLevelBelow(TimeLeft(context), server_.options_.deadline_reserve, server_.options_.block_timeout);
+    const absl::Duration time = TimeForLevelBelow(TimeLeft(context), server_.options_.deadline_reserve);
     absl::StatusOr<std::string> file = NameBelow(rpc_request);
     status_ = file.status();
     if (request.length < 1 || request.length > kMaxReadBytes) {

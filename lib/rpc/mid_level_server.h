@@ -19,10 +19,9 @@ namespace sluice {
 class MidLevelServer final : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // Of the time until the caller's deadline, for the answer's way up and for a replica.
+    // Of the time until the caller's deadline, for the answer's way up and for a replica. The reader has a limit of its
+    // own for each block.
     absl::Duration deadline_reserve = absl::Milliseconds(5);
-    // The longest that a range may take, where the caller has more time: the block_timeout of the reader.
-    absl::Duration block_timeout = absl::Seconds(60);
     // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };

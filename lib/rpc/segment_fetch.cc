@@ -45,6 +45,10 @@ absl::StatusOr<ByteRanges> MissingIn(const v1::ReadSruResponse& response, const 
   return ranges;
 }
 
+absl::Status WhyMissing(const v1::MissingSruRange& missing) {
+  return missing.data_loss() ? absl::DataLossError(missing.reason()) : absl::UnavailableError(missing.reason());
+}
+
 BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
   if (absl::IsDeadlineExceeded(status)) return BlockOutcome::kDeadline;
   if (absl::IsCancelled(status)) return BlockOutcome::kCancelled;
@@ -145,14 +149,14 @@ absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr
     absl::MutexLock lock(&mutex_);
     range = ranges_[tag];
   }
-  std::string reason;
-  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, *answer, reason) : answer.status();
+  absl::Status why;
+  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, *answer, why) : answer.status();
   if (!missing.ok()) {
     OnRangeFailed(group, range, missing.status(), /*whole_sru=*/false);
     return missing.status();
   }
   if (!missing->empty()) {
-    OnPartialAnswer(group, range, *missing, absl::UnavailableError(reason));
+    OnPartialAnswer(group, range, *missing, why);
     return absl::OkStatus();
   }
   const absl::Status checked = OnRangeStored(range);
@@ -161,7 +165,7 @@ absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr
 }
 
 // Returns what no attempt has brought yet, and why this one has not.
-absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer, std::string& reason) {
+absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer, absl::Status& why) {
   v1::ReadSruResponse response;
   if (absl::Status parsed = Parse(answer, response); !parsed.ok()) return parsed;
   if (response.data().size() != range.length) {
@@ -179,7 +183,7 @@ absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuf
   for (const ByteRange& part : Without(whole, *missing)) {
     std::memcpy(data_.get() + part.begin, response.data().data() + (part.begin - begin), part.end - part.begin);
   }
-  if (!missing->empty()) reason = response.missing(0).reason();
+  if (!missing->empty()) why = WhyMissing(response.missing(0));
   return range.missing.has_value() ? Intersect(*range.missing, *missing) : *missing;
 }
 
@@ -284,7 +288,7 @@ void SegmentFetch::LeaveGaps(const Range& range, const absl::Status& reason) {
 
 void SegmentFetch::AddGap(const ByteRange& bytes, const absl::Status& reason) {
   gaps_.erase(gaps_.lower_bound(bytes.begin), gaps_.lower_bound(bytes.end));
-  gaps_[bytes.begin] = {.end = bytes.end, .reason = std::string(reason.message())};
+  gaps_[bytes.begin] = {.end = bytes.end, .why = reason};
 }
 
 absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why) const {
@@ -364,18 +368,20 @@ uint64_t SegmentFetch::ReadySrus() const {
   return ready;
 }
 
-// Gaps that follow each other are one.
+// Gaps that follow each other are one, where they are of one kind.
 ReadPart SegmentFetch::TakeMissing(uint64_t ready) {
   const auto first = gaps_.find(taken_bytes_);
   uint64_t end = first->second.end;
   for (auto gap = std::next(first); gap != gaps_.end() && gap->first == end && end < ready; ++gap) {
+    if (gap->second.why.code() != first->second.why.code()) break;
     end = gap->second.end;
   }
   const uint64_t begin = taken_bytes_;
   AdvanceTo(end, /*arrived=*/false);
   return MissingBytes{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
                       .length = end - begin,
-                      .reason = first->second.reason};
+                      .reason = std::string(first->second.why.message()),
+                      .code = first->second.why.code()};
 }
 
 void SegmentFetch::AdvanceTo(uint64_t offset_in_segment, bool arrived) {

@@ -68,7 +68,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   };
   struct Gap {
     uint64_t end = 0;
-    std::string reason;
+    absl::Status why;
   };
 
   SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on_progress);
@@ -81,7 +81,7 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   uint64_t OffsetInSegment(uint64_t sru) const;
 
   absl::Status OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
-  absl::StatusOr<ByteRanges> Store(const Range& range, grpc::ByteBuffer& answer, std::string& reason);
+  absl::StatusOr<ByteRanges> Store(const Range& range, grpc::ByteBuffer& answer, absl::Status& why);
   void OnPartialAnswer(CallGroup& group, Range range, const ByteRanges& missing, const absl::Status& why);
   absl::Status CheckSru(uint64_t sru) const;
   absl::Status OnRangeStored(const Range& range);

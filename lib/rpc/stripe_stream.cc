@@ -135,6 +135,8 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Produce() {
     if (!begun.ok() || !begun->has_value()) return begun;
     header = **std::move(begun);
   }
+  // Only from the header does the consumer learn which block this is: there may be no room for it.
+  if (header && target_.block_at.has_value()) return header;
   // Before the header is handed out: the consumer's way to the next call is time in which the link could work.
   if (absl::Status started = StartFetches(); !started.ok()) return started;
   if (header) return header;
@@ -169,7 +171,8 @@ absl::StatusOr<std::optional<ReadPart>> StripeStream::Begin() {
                     .block_bytes = layout_->BlockBytes(),
                     .sru_bytes = layout_->SruBytes(),
                     .workers = layout_->Workers(),
-                    .file_crc32c = layout_->manifest().file_crc32c()};
+                    .file_crc32c = layout_->manifest().file_crc32c(),
+                    .upper_manifest_crc32c = layout_->manifest().upper_manifest_crc32c()};
 }
 
 absl::StatusOr<std::optional<uint64_t>> StripeStream::BlockOf(const StripeLayout& layout) const {

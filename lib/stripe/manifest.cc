@@ -83,6 +83,10 @@ absl::Status ValidateManifest(const v1::Manifest& manifest) {
   return absl::OkStatus();
 }
 
+uint32_t ManifestCrc32c(const v1::Manifest& manifest) {
+  return Crc32c(manifest.SerializeAsString());
+}
+
 std::string EncodeManifest(const v1::Manifest& manifest) {
   const std::string message = manifest.SerializeAsString();
   std::string stored(kMagic);

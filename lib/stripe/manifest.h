@@ -35,6 +35,9 @@ absl::Status ValidateStripeShape(uint32_t sru_bytes, uint32_t workers, uint32_t 
 // fields overflows 64 bits.
 absl::Status ValidateManifest(const v1::Manifest& manifest);
 
+// Tells one striping of a file from another.
+uint32_t ManifestCrc32c(const v1::Manifest& manifest);
+
 std::string EncodeManifest(const v1::Manifest& manifest);
 
 // A valid manifest, or: DataLoss (truncated, bytes too many, checksum wrong), InvalidArgument (not a manifest at all,

@@ -31,6 +31,8 @@ class ManifestBuilder {
     manifest_.set_file_bytes(manifest_.file_bytes() + data.size());
   }
 
+  void BelongTo(uint32_t upper_manifest_crc32c) { manifest_.set_upper_manifest_crc32c(upper_manifest_crc32c); }
+
   const v1::Manifest& manifest() const { return manifest_; }
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/stripe/crc32c.h"
 #include "lib/stripe/manifest.h"
 
 namespace sluice {
@@ -15,7 +14,7 @@ absl::StatusOr<StripeLayout> StripeLayout::Create(v1::Manifest manifest) {
 }
 
 StripeLayout::StripeLayout(v1::Manifest manifest)
-    : manifest_(std::move(manifest)), manifest_crc32c_(Crc32c(manifest_.SerializeAsString())) {}
+    : manifest_(std::move(manifest)), manifest_crc32c_(sluice::ManifestCrc32c(manifest_)) {}
 
 uint32_t StripeLayout::SruLength(uint64_t sru) const {
   return static_cast<uint32_t>(std::min<uint64_t>(SruBytes(), FileBytes() - SruOffset(sru)));

@@ -115,6 +115,16 @@ absl::Status CheckSpec(const StripeSpec& spec, absl::Span<const StripeLevel> lev
   return ValidateFileName(spec.file);
 }
 
+// A file of each level, where it is a stripe of one above, has at least its share of that.
+absl::Status CheckSize(uint64_t file_bytes, const StripeSpec& spec, absl::Span<const StripeLevel> levels) {
+  for (; !levels.empty(); levels.remove_prefix(1)) {
+    const uint64_t sru_bytes = SruBytesOf(levels, spec.sru_bytes);
+    if (file_bytes > spec.max_srus * sru_bytes) return TooManySrus(spec.max_srus, sru_bytes);
+    file_bytes /= levels.front().workers;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status StripeInputToFile(const StripeInput& input, const StripeSpec& spec, StripingFile& file) {
   std::string buffer;
   do {
@@ -139,10 +149,8 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   }
   if (fcntl(input_fd, F_GETFD) < 0) return ErrnoStatus(errno, "cannot read the input");  // poll would wait for ever
   const StripeInput input(input_fd, spec.stop_fd);
-  const uint64_t sru_bytes = SruBytesOf(levels, spec.sru_bytes);
-  if (input.ExpectedBytes() > spec.max_srus * sru_bytes) {
-    return TooManySrus(spec.max_srus, sru_bytes);  // before hours of writing
-  }
+  status = CheckSize(input.ExpectedBytes(), spec, levels);  // before hours of writing
+  if (!status.ok()) return status;
   auto root = StripeFolder::Open(spec.root);
   if (!root.ok()) return root.status();
   auto file = StripingFile::Create({.root = *root,
@@ -155,7 +163,7 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
   if (!file.ok()) return file.status();
   if (levels.size() > 1) status = RefuseOtherTrees(spec.root, spec.file);
   if (status.ok()) status = StripeInputToFile(input, spec, **file);
-  if (status.ok()) status = (*file)->Finish();
+  if (status.ok()) status = (*file)->Finish(/*upper_manifest_crc32c=*/0);
   if (status.ok()) status = (*file)->Publish();
   if (!status.ok()) return status;
   (*file)->Keep();

@@ -86,7 +86,8 @@ class LeafFile final : public StripingFile {
     return absl::OkStatus();
   }
 
-  absl::Status Finish() override {
+  absl::Status Finish(uint32_t upper_manifest_crc32c) override {
+    builder_.BelongTo(upper_manifest_crc32c);
     const std::string stored = EncodeManifest(builder_.manifest());
     const std::string name(kManifestFileName);
     for (uint32_t worker = 0; worker < builder_.manifest().workers(); ++worker) {

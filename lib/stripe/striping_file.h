@@ -41,9 +41,10 @@ class StripingFile {
 
   // Bytes from the beginning to the end. OutOfRange: they are more than max_srus SRUs.
   virtual absl::Status Append(std::string_view data) = 0;
-  // After the last byte: writes the manifests.
-  virtual absl::Status Finish() = 0;
-  // See StripeStaging. A tree is published folder by folder.
+  // After the last byte: writes the manifests. Those of files that belong to one of the level above name its manifest;
+  // 0: there is none.
+  virtual absl::Status Finish(uint32_t upper_manifest_crc32c) = 0;
+  // See StripeStaging. A tree is published folder by folder, its stripes before its manifests.
   virtual absl::Status Publish() = 0;
   virtual void Keep() = 0;
   virtual const v1::Manifest& manifest() const = 0;

@@ -67,14 +67,13 @@ absl::Status TreeFile::MakeLower(const Spec& spec, uint32_t aggregator, const ab
   if (!name.ok()) return name.status();
   auto folder = spec.root->MidLevel(aggregator);
   if (!folder.ok()) return folder.status();
-  const bool is_manifest = lower_.size() % files_each_ == files_each_ - 1;
   auto lower = StripingFile::Create({.root = *std::move(folder),
                                      .file = *name,
                                      .levels = spec.levels.subspan(1),
                                      .leaf_sru_bytes = spec.leaf_sru_bytes,
                                      .replace = spec.replace,
                                      .max_srus = spec.max_srus,
-                                     .keep_open = spec.keep_open && !is_manifest});
+                                     .keep_open = spec.keep_open && !IsManifest(lower_.size())});
   if (!lower.ok()) return lower.status();
   lower_.push_back(*std::move(lower));
   return absl::OkStatus();
@@ -95,19 +94,26 @@ absl::Status TreeFile::Append(std::string_view data) {
   return absl::OkStatus();
 }
 
-absl::Status TreeFile::Finish() {
+absl::Status TreeFile::Finish(uint32_t upper_manifest_crc32c) {
+  builder_.BelongTo(upper_manifest_crc32c);
+  const uint32_t own_crc32c = ManifestCrc32c(builder_.manifest());
   const std::string stored = EncodeManifest(builder_.manifest());
   absl::Status status;
   for (uint32_t aggregator = 0; aggregator < builder_.manifest().workers() && status.ok(); ++aggregator) {
     status = manifest_at(aggregator).Append(stored);
   }
-  for (size_t i = 0; i < lower_.size() && status.ok(); ++i) status = lower_[i]->Finish();
+  for (size_t i = 0; i < lower_.size() && status.ok(); ++i) status = lower_[i]->Finish(own_crc32c);
   return status;
 }
 
+// Whoever reads a new manifest finds new stripes at all aggregators.
 absl::Status TreeFile::Publish() {
   absl::Status status;
-  for (size_t i = 0; i < lower_.size() && status.ok(); ++i) status = lower_[i]->Publish();
+  for (const bool manifests : {false, true}) {
+    for (size_t i = 0; i < lower_.size() && status.ok(); ++i) {
+      if (IsManifest(i) == manifests) status = lower_[i]->Publish();
+    }
+  }
   return status;
 }
 

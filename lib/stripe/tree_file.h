@@ -20,7 +20,7 @@ class TreeFile final : public StripingFile {
   ~TreeFile() override;
 
   absl::Status Append(std::string_view data) override;
-  absl::Status Finish() override;
+  absl::Status Finish(uint32_t upper_manifest_crc32c) override;
   absl::Status Publish() override;
   void Keep() override;
   const v1::Manifest& manifest() const override { return builder_.manifest(); }
@@ -30,6 +30,7 @@ class TreeFile final : public StripingFile {
   absl::Status Make(const Spec& spec);
   absl::Status MakeLower(const Spec& spec, uint32_t aggregator, const absl::StatusOr<std::string>& name);
   StripingFile& stripe(uint32_t aggregator, uint32_t replica) { return *lower_[aggregator * files_each_ + replica]; }
+  bool IsManifest(size_t i) const { return i % files_each_ == files_each_ - 1; }
   StripingFile& manifest_at(uint32_t aggregator) { return *lower_[(aggregator + 1) * files_each_ - 1]; }
 
   ManifestBuilder builder_;

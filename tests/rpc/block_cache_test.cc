@@ -1,6 +1,7 @@
 #include "lib/rpc/block_cache.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ using ::testing::HasSubstr;
 using testing::Healthy;
 using testing::kPatience;
 using ::testing::SizeIs;
+using testing::Slow;
 using testing::TestMidLevel;
 
 constexpr uint32_t kWorkers = 4;
@@ -48,6 +50,12 @@ class BlockCacheTest : public ::testing::Test {
     ASSERT_TRUE(manifest.ok()) << manifest.status();
     level_ = std::make_unique<TestMidLevel>(
         Root(), kWorkers, TestMidLevel::Options{.cache_bytes = cache_bytes, .reader = std::move(reader)});
+  }
+
+  void Restripe(const std::string& source) {
+    const auto manifest = testing::StripeBytes(
+        source, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes, .replace = true});
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
   }
 
   std::string Root() const { return folder_.path() / "out"; }
@@ -97,6 +105,7 @@ TEST_F(BlockCacheTest, AnswersAnyRange) {
 TEST_F(BlockCacheTest, RefusesARangeThatTheFileEndsBefore) {
   Start();
   for (int i = 0; i < 2; ++i) {  // not knowing the file, and knowing it
+    ExpectBytes(Read({.offset = kFileBytes, .length = 1, .up_to_end = true}), kFileBytes, 0);
     EXPECT_THAT(Read({.offset = kFileBytes, .length = 1}).status(), HasCode(absl::StatusCode::kOutOfRange));
     EXPECT_THAT(Read({.offset = 1, .length = kFileBytes}).status(), HasCode(absl::StatusCode::kOutOfRange));
     EXPECT_THAT(Read({.offset = ~uint64_t{0}, .length = 1}).status(), HasCode(absl::StatusCode::kOutOfRange));
@@ -134,6 +143,18 @@ TEST_F(BlockCacheTest, AFileThatIsReadInOrderIsReadOneBlockAhead) {
   EXPECT_EQ(CacheBytes(), kFileBytes);
 }
 
+TEST_F(BlockCacheTest, ARangeReadsAheadOnceAndNotWheneverItLooksAgain) {
+  Start();
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
+  level_->SpoilSrus(
+      [](const auto& request) { return request.offset() == kSruBytes ? Slow(absl::Milliseconds(200)) : Healthy(); });
+  const auto waiting = Begin({.offset = kBlockBytes, .length = 10});
+  level_->cache().Forget("data");
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
+  ExpectBytes(waiting->Await(), kBlockBytes, 10);
+  EXPECT_EQ(CacheBytes(), 2 * kBlockBytes);
+}
+
 TEST_F(BlockCacheTest, TheLeastRecentlyUsedBlockGoesFirst) {
   Start(2 * kBlockBytes);
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
@@ -164,6 +185,48 @@ TEST_F(BlockCacheTest, BlocksThatAreWaitedForLeaveNoRoomForOthers) {
   EXPECT_THAT(waiting->Await().status(), HasCode(absl::StatusCode::kCancelled));
   level_->SpoilSrus(nullptr);
   ExpectBytes(Read({.offset = 2 * kBlockBytes, .length = 10}), 2 * kBlockBytes, 10);
+}
+
+TEST_F(BlockCacheTest, WhatThereIsNoRoomForIsNotFetched) {
+  Start(kBlockBytes);
+  ASSERT_TRUE(
+      testing::StripeBytes(source_, {.root = Root(), .file = "other", .workers = kWorkers, .sru_bytes = 500}).ok());
+  std::atomic<int> asked_in_vain = 0;
+  level_->SpoilSrus([&](const auto& request) {
+    if (request.file() == "other") ++asked_in_vain;
+    return Hang();
+  });
+  const auto waiting = Begin({.offset = 0, .length = 10});
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_THAT(Read({.file = "other", .length = 10}).status(), HasCode(absl::StatusCode::kResourceExhausted));
+  level_->cache().Cancel(waiting->ticket);
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open == 0; }));
+  level_->SpoilSrus(nullptr);
+  EXPECT_EQ(asked_in_vain, 0);
+}
+
+// With room for three blocks, each range that reads ahead has to drop one: never the one that it is about to wait for.
+TEST_F(BlockCacheTest, ReadingAheadLeavesTheBlockThatItIsDoneFor) {
+  Start(3 * kBlockBytes);
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
+  level_->SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(200)); });
+  std::vector<std::shared_ptr<Outcome>> ranges;
+  for (uint64_t block = 1; block <= 3; ++block) ranges.push_back(Begin({.offset = block * kBlockBytes, .length = 10}));
+  for (uint64_t block = 1; block <= 3; ++block) ExpectBytes(ranges[block - 1]->Await(), block * kBlockBytes, 10);
+}
+
+// The other half of the cache is waited for, too.
+TEST_F(BlockCacheTest, TheFirstOfThoseWhoWaitedLeavesTheBlockToTheOthers) {
+  Start(2 * kBlockBytes);
+  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 10}), 4 * kBlockBytes, 10);
+  level_->SpoilSrus(
+      [](const auto& request) { return request.offset() == 2 * kSruBytes ? Hang() : Slow(absl::Milliseconds(200)); });
+  const auto elsewhere = Begin({.offset = 2 * kBlockBytes, .length = 10});
+  const auto into_the_next = Begin({.offset = kBlockBytes - 10, .length = 20});
+  const auto within = Begin({.offset = kBlockBytes - 20, .length = 10});
+  ExpectBytes(within->Await(), kBlockBytes - 20, 10);
+  EXPECT_THAT(into_the_next->Await().status(), HasCode(absl::StatusCode::kResourceExhausted));
+  level_->cache().Cancel(elsewhere->ticket);
 }
 
 TEST_F(BlockCacheTest, ABlockThatNobodyWaitsForAnyMoreIsGivenUp) {
@@ -214,6 +277,36 @@ TEST_F(BlockCacheTest, WhoHasMoreTimeThanTheFirstOneIsServedAnew) {
   ExpectBytes(patient->Await(), kBlockBytes + 1000, 10);
 }
 
+TEST_F(BlockCacheTest, ThoseWhoHaveMoreTimeAreServedAnewByOneRead) {
+  Start();
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);  // so that the manifest is known
+  level_->worker(1).SpoilSrus([](const auto&) { return Hang(); });
+  std::vector<std::shared_ptr<Outcome>> ranges;
+  for (int i = 0; i < 10; ++i) {
+    const TimePoint deadline = DeadlineAfter(absl::Milliseconds(50 + 50 * i));
+    ranges.push_back(Begin({.offset = 2 * kBlockBytes + 1000, .length = 10, .deadline = deadline}));
+  }
+  for (const auto& range : ranges) EXPECT_FALSE(range->Await().ok());
+  EXPECT_LE(Lookups("miss"), 1 + 2);
+}
+
+TEST_F(BlockCacheTest, AMomentMoreIsNotWorthAnotherRead) {
+  Start();
+  ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);  // so that the manifest is known
+  level_->worker(1).SpoilSrus([](const auto&) { return Hang(); });
+  const TimePoint deadline = DeadlineAfter(absl::Milliseconds(200));
+  BlockCache::Request request = {
+      .offset = 2 * kBlockBytes + 1000, .length = 10, .allow_partial = true, .deadline = deadline};
+  const auto first = Begin(request);
+  request.deadline += std::chrono::milliseconds(1);
+  const auto second = Begin(request);
+  for (const auto& range : {first, second}) {
+    ASSERT_TRUE(range->Await().ok()) << range->Await().status();
+    EXPECT_THAT(range->Await()->missing, SizeIs(1));
+  }
+  EXPECT_EQ(Lookups("miss"), 2);
+}
+
 TEST_F(BlockCacheTest, ForgetsTheBlocksThatItIsTold) {
   Start();
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
@@ -229,9 +322,7 @@ TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
   Start();
   ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
   const std::string other = testing::SourceBytes(kFileBytes - 1000);
-  ASSERT_TRUE(testing::StripeBytes(
-                  other, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes, .replace = true})
-                  .ok());
+  Restripe(other);
   ExpectBytes(Read({.offset = 0, .length = 10, .version = 1}), 0, 10);
   const auto anew = Read({.offset = 0, .length = 10, .version = 2});
   ASSERT_TRUE(anew.ok()) << anew.status();
@@ -242,6 +333,16 @@ TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
     const auto old = Read({.offset = kBlockBytes, .length = 10, .version = 1});
     return old.ok() && old->data == other.substr(kBlockBytes, 10) && old->file_bytes == other.size();
   }));
+}
+
+TEST_F(BlockCacheTest, ARangeIntoWhatANewVersionHasCutOffIsAnError) {
+  Start();
+  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = kBlockBytes, .version = 1}), 4 * kBlockBytes, kBlockBytes);
+  Restripe(testing::SourceBytes(kFileBytes - 1000));
+  ASSERT_TRUE(Read({.offset = 0, .length = 10, .version = 2}).ok());
+  const auto across = Read({.offset = 5 * kBlockBytes - 10, .length = 20, .version = 1});
+  EXPECT_THAT(across.status(), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(across.status().message()), HasSubstr("striped anew"));
 }
 
 TEST_F(BlockCacheTest, ItsEndCancelsThoseWhoWait) {

@@ -6,28 +6,26 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kReserve = absl::Milliseconds(5);
-constexpr absl::Duration kLimit = absl::Seconds(60);
 
 TEST(TimeForLevelBelowTest, LeavesTheReserve) {
-  EXPECT_EQ(TimeForLevelBelow(absl::Seconds(1), kReserve, kLimit), absl::Milliseconds(995));
+  EXPECT_EQ(TimeForLevelBelow(absl::Seconds(1), kReserve), absl::Milliseconds(995));
 }
 
-TEST(TimeForLevelBelowTest, IsNeverMoreThanTheLimitOfTheLevel) {
-  EXPECT_EQ(TimeForLevelBelow(absl::Hours(1), kReserve, kLimit), kLimit);
-  EXPECT_EQ(TimeForLevelBelow(absl::InfiniteDuration(), kReserve, kLimit), kLimit);
+TEST(TimeForLevelBelowTest, HasNoEndWhereTheCallHasNone) {
+  EXPECT_EQ(TimeForLevelBelow(absl::InfiniteDuration(), kReserve), absl::InfiniteDuration());
 }
 
 TEST(TimeForLevelBelowTest, IsNothingWhereTheReserveIsAllThatIsLeft) {
-  EXPECT_EQ(TimeForLevelBelow(kReserve, kReserve, kLimit), absl::ZeroDuration());
-  EXPECT_EQ(TimeForLevelBelow(absl::Milliseconds(1), kReserve, kLimit), absl::ZeroDuration());
-  EXPECT_EQ(TimeForLevelBelow(-absl::Seconds(1), kReserve, kLimit), absl::ZeroDuration());
+  EXPECT_EQ(TimeForLevelBelow(kReserve, kReserve), absl::ZeroDuration());
+  EXPECT_EQ(TimeForLevelBelow(absl::Milliseconds(1), kReserve), absl::ZeroDuration());
+  EXPECT_EQ(TimeForLevelBelow(-absl::Seconds(1), kReserve), absl::ZeroDuration());
 }
 
 // Each level takes its part, so that the lowest has the least.
 TEST(TimeForLevelBelowTest, DividesADeadlineLevelByLevel) {
   absl::Duration left = absl::Milliseconds(20);
   for (const int64_t milliseconds : {15, 10, 5, 0, 0}) {
-    left = TimeForLevelBelow(left, kReserve, kLimit);
+    left = TimeForLevelBelow(left, kReserve);
     EXPECT_EQ(left, absl::Milliseconds(milliseconds));
   }
 }

@@ -55,6 +55,9 @@ class MidLevelServerTest : public ::testing::Test {
     return stub_->ReadSru(&context, request, &response_);
   }
 
+  // As large as the file.
+  std::string OtherSource() const { return std::string(tree_->source().rbegin(), tree_->source().rend()); }
+
   // The stripe of the second aggregator.
   std::string Stripe() const {
     std::string stripe;
@@ -173,6 +176,33 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   EXPECT_EQ(response_.missing(0).length(), 10u);
 }
 
+TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
+  TestTree::Options options;
+  options.mid_level.reader = {.sru_timeout = 2 * kPatience, .block_timeout = absl::Milliseconds(500)};
+  Start(options);
+  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
+  EXPECT_EQ(Read(Request("data", 1, 8000, 10)).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// It is read ahead by the deadline of a range of the block before, and then anew by that of its own.
+TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
+  TestTree::Options options;
+  options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
+  options.mid_level.reader.sru_timeout = 2 * kPatience;
+  Start(options);
+  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  tree_->aggregator(1).SpoilSrus(
+      [](const auto& request) { return request.offset() == 2000 ? Hang() : testing::Healthy(); });
+  ASSERT_TRUE(Read(Request("data", 1, 4000, 10), kPatience - absl::Seconds(1)).ok());
+  v1::ReadSruRequest request = Request("data", 1, 8000, 10);
+  request.set_allow_partial(true);
+  const grpc::Status status = Read(request);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_THAT(response_.missing(), SizeIs(1));
+  EXPECT_EQ(response_.missing(0).offset(), 8000u);
+}
+
 TEST_F(MidLevelServerTest, ACallThatIsCancelledCancelsTheReadsBelow) {
   Start();
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
@@ -221,6 +251,18 @@ TEST_F(MidLevelServerTest, ADeadWorkerIsAGapOfItsSrusAndCoverageGoesUp) {
   EXPECT_EQ(partial.summary.Coverage(), 0.88);
 }
 
+TEST_F(MidLevelServerTest, WhatIsCorruptBelowIsDataLossAtTheTop) {
+  Start();
+  tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::FlipByte(); });
+  v1::ReadSruRequest request = Request("data", 1, 0, 4000);
+  EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(tree_->ReadFile().status, HasCode(absl::StatusCode::kDataLoss));
+  request.set_allow_partial(true);
+  ASSERT_TRUE(Read(request).ok());
+  ASSERT_THAT(response_.missing(), SizeIs(1));
+  EXPECT_TRUE(response_.missing(0).data_loss());
+}
+
 TEST_F(MidLevelServerTest, AnotherAggregatorHasWhatADeadWorkerBelowDoesNot) {
   Start({.replicas = 2});
   tree_->aggregator(1).worker(2).Stop();
@@ -253,6 +295,33 @@ TEST_F(MidLevelServerTest, AFileThatIsStripedAnewIsReadAnew) {
   tree_->aggregator(0).cache().Forget("data.w0000.s0");
   EXPECT_FALSE(tree_->ReadFile().status.ok());
   EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == source; }));
+}
+
+// The upper level still goes by the manifest of the first, and asks for it by that.
+TEST_F(MidLevelServerTest, AnAggregatorKeepsNothingOfAnotherVersionThanTheOneAskedFor) {
+  Start();
+  ASSERT_TRUE(tree_->ReadFile().status.ok());
+  tree_->Stripe(OtherSource(), /*replace=*/true);
+  tree_->ForgetBlocks();
+  EXPECT_FALSE(tree_->ReadFile().status.ok());
+  tree_->Stripe(tree_->source(), /*replace=*/true);
+  EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == tree_->source(); }));
+}
+
+// An SRU with gaps cannot be verified by the upper level.
+TEST_F(MidLevelServerTest, APartialReadHasNoBytesOfAnotherVersion) {
+  Start();
+  ASSERT_TRUE(tree_->ReadFile().status.ok());
+  for (size_t i = 0; i < tree_->size(); ++i) tree_->aggregator(i).worker(2).Stop();
+  tree_->Stripe(OtherSource(), /*replace=*/true);
+  tree_->ForgetBlocks();
+  const auto partial = tree_->ReadFile(/*allow_partial=*/true);
+  ASSERT_TRUE(partial.status.ok()) << partial.status;
+  std::string expected = tree_->source();
+  for (const MissingBytes& missing : partial.missing) {
+    expected.replace(missing.offset, missing.length, std::string(missing.length, '\0'));
+  }
+  EXPECT_TRUE(partial.data == expected);
 }
 
 }  // namespace

@@ -266,6 +266,22 @@ TEST(SegmentFetchTest, WhatAnAggregatorBelowCannotHaveIsAGapOfThoseBytes) {
   EXPECT_EQ(cluster.Metric("sluice_goodput_bytes_total", "primary"), 7 * 4096 - 96);
 }
 
+TEST(SegmentFetchTest, AGapTellsWhetherItsBytesAreLost) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(3).SpoilSrus([](const auto&) { return testing::FlipByte(); });
+  cluster.worker(5).SpoilSrus([](const auto&) {
+    Fault fault = Partial(1000, 96);
+    fault.missing[0].set_data_loss(true);
+    return fault;
+  });
+  cluster.worker(6).SpoilSrus([](const auto&) { return Partial(0, 4096); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_THAT(result.missing, SizeIs(3));
+  EXPECT_EQ(result.missing[0].code, absl::StatusCode::kDataLoss);
+  EXPECT_EQ(result.missing[1].code, absl::StatusCode::kDataLoss);
+  EXPECT_EQ(result.missing[2].code, absl::StatusCode::kUnavailable);
+}
+
 TEST(SegmentFetchTest, OnlyWhatNoReplicaHasIsAGap) {
   TestCluster cluster(EightWorkers(2));
   cluster.worker(5).SpoilSrus(

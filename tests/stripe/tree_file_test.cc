@@ -91,10 +91,25 @@ TEST_F(TreeFileTest, AnSruOfTheTopIsADataBlockOfTheLevelBelow) {
   const auto lower = DecodeManifest(files.at("mla-0001/worker-0000/data.w0001.s0/manifest"));
   ASSERT_TRUE(lower.ok()) << lower.status();
   EXPECT_EQ(lower->file_crc32c(), Crc32c(stripe));
+  EXPECT_EQ(lower->upper_manifest_crc32c(), ManifestCrc32c(*manifest));
+  EXPECT_EQ(manifest->upper_manifest_crc32c(), 0u);
   std::string stored;
   const auto store = TreeStore::Open(Out()).value();
   ASSERT_TRUE(store->ReadManifest(1, "data", 0, 1000, &stored).ok());
   EXPECT_EQ(stored, EncodeManifest(*manifest));
+}
+
+// At the top it is one SRU, but each of its stripes has more than 3.
+TEST_F(TreeFileTest, AFileOfTooManySrusForALowerLevelIsRefusedBeforeItIsWritten) {
+  constexpr uint32_t kSruBytes = 1 << 20;
+  StripeSpec spec = Spec({{2, 1}}, 8, kSruBytes);
+  spec.max_srus = 3;
+  int written = 0;
+  spec.on_progress = [&](uint64_t) { ++written; };
+  const auto refused = testing::StripeBytes(std::string(8 * kSruBytes, 'x'), spec);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kOutOfRange) << refused.status();
+  EXPECT_EQ(written, 0);
+  EXPECT_TRUE(testing::StripeBytes(std::string(3 * kSruBytes, 'x'), spec).ok());
 }
 
 TEST_F(TreeFileTest, VerifyTellsAFlippedByteAtEveryLevel) {

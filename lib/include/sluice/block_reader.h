@@ -64,7 +64,8 @@ class BlockReader {
   // A data block, or the whole file where there is none, part by part in order and in bounded memory.
   std::shared_ptr<ReadStream> Open(const std::string& file, std::optional<uint64_t> block,
                                    const ReadOptions& options = {});
-  // The data block that holds the byte at `offset` of the file. OutOfRange: the file ends before it.
+  // The data block that holds the byte at `offset` of the file; it is not asked for before its header was taken.
+  // OutOfRange: the file ends before it.
   std::shared_ptr<ReadStream> OpenBlockAt(const std::string& file, uint64_t offset, const ReadOptions& options = {});
 
   // Forgets how a file is striped; its next read asks for it. That is done by itself where a read fails; a caller may

@@ -28,6 +28,8 @@ struct ReadHeader {
   uint32_t sru_bytes = 0;
   uint32_t workers = 0;
   uint32_t file_crc32c = 0;  // of the whole file
+  // Where the file is a part of one of the level above: of the manifest of that. 0: it is not, or that is not known.
+  uint32_t upper_manifest_crc32c = 0;
 };
 struct ReadChunk {
   uint64_t offset = 0;  // in the file
@@ -37,6 +39,8 @@ struct MissingBytes {
   uint64_t offset = 0;
   uint64_t length = 0;
   std::string reason;
+  // What a read that has to be whole would end with.
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
 };
 struct ReadSummary {
   uint64_t bytes_read = 0;

@@ -1,19 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "absl/time/time.h"
+#include "lib/rpc/answer_watch.h"
 #include "lib/rpc/block_cache.h"
 #include "lib/rpc/mid_level_server.h"
 #include "lib/rpc/reader_source.h"
-#include "lib/rpc/tcp_report.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/mid_level_metrics.h"
-#include "lib/telemetry/tcp_sampler.h"
 #include "lib/telemetry/worker_metrics.h"
-#include "lib/telemetry/worker_tcp_metrics.h"
 #include "prometheus/registry.h"
 
 namespace sluice {
@@ -31,18 +27,14 @@ class MidLevel {
 
   grpc::Service& service() { return server_; }
   // Beside those in the registry.
-  const prometheus::Collectable& tcp_metrics() const { return tcp_metrics_; }
+  const prometheus::Collectable& tcp_metrics() const { return answer_watch_.metrics(); }
 
  private:
-  void WatchConnections(IoThread& io_thread);
-
   WorkerMetrics worker_metrics_;
   MidLevelMetrics metrics_;
-  WorkerTcpMetrics tcp_metrics_;
-  TcpReports tcp_reports_;
+  AnswerWatch answer_watch_;
   BlockCache cache_;
   MidLevelServer server_;
-  std::unique_ptr<TcpSampler> tcp_sampler_;
 };
 
 }  // namespace sluice

@@ -5,17 +5,10 @@
 #include "lib/cli/logging.h"
 
 namespace sluice {
-namespace {
-
-constexpr absl::Duration kReportPeriod = absl::Milliseconds(250);
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options, IoThread& io_thread) {
   absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
   if (!store.ok()) return store.status();
   std::unique_ptr<WorkerServer> server(new WorkerServer(options, *std::move(store), io_thread));
-  server->WatchConnections(io_thread);
   absl::Status admin = server->StartAdmin(options.admin, io_thread);
   if (!admin.ok()) return admin;
   std::vector<grpc::Service*> services = {&server->sru_service_};
@@ -29,29 +22,21 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
 WorkerServer::WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread)
     : store_(std::move(store)),
       metrics_(registry_),
-      sru_service_(store_, metrics_, tcp_reports_, io_thread.context(), {.think_time = options.think_time}),
-      probe_service_(io_thread.context(), {}) {}
-
-void WorkerServer::WatchConnections(IoThread& io_thread) {
-  auto sampler =
-      TcpSampler::Start(io_thread.context(), {.period = kReportPeriod, .on_sample = [this](auto, auto sockets) {
-                                                tcp_metrics_.Update(sockets);
-                                                tcp_reports_.Update(sockets);
-                                              }});
-  if (sampler.ok()) {
-    tcp_sampler_ = *std::move(sampler);
-  } else {
-    Log(LogLevel::kWarning, "what TCP does cannot be seen", {{"reason", sampler.status()}});
+      answer_watch_(io_thread),
+      sru_service_(store_, metrics_, answer_watch_.reports(), io_thread.context(), {.think_time = options.think_time}),
+      probe_service_(io_thread.context(), {}) {
+  if (!answer_watch_.status().ok()) {
+    Log(LogLevel::kWarning, "what TCP does cannot be seen", {{"reason", answer_watch_.status()}});
   }
 }
 
 absl::Status WorkerServer::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<AdminServer>> admin =
-      AdminServer::Start(io_thread.context(), {.listen = listen,
-                                               .name = "sluice-worker",
-                                               .collectables = {&registry_, &tcp_metrics_, &process_metrics_},
-                                               .health = [this] { return Health(); }});
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
+      io_thread.context(), {.listen = listen,
+                            .name = "sluice-worker",
+                            .collectables = {&registry_, &answer_watch_.metrics(), &process_metrics_},
+                            .health = [this] { return Health(); }});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lib/rpc/answer_watch.h"
 #include "lib/rpc/probe_server.h"
 #include "lib/rpc/rpc_server.h"
 #include "lib/rpc/sru_server.h"
-#include "lib/rpc/tcp_report.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/process_metrics.h"
-#include "lib/telemetry/tcp_sampler.h"
 #include "lib/telemetry/worker_metrics.h"
-#include "lib/telemetry/worker_tcp_metrics.h"
 #include "prometheus/registry.h"
 #include "worker/worker_config.h"
 
@@ -40,7 +38,6 @@ class WorkerServer {
 
  private:
   WorkerServer(const WorkerOptions& options, StripeStore store, IoThread& io_thread);
-  void WatchConnections(IoThread& io_thread);
   absl::Status StartAdmin(const std::string& listen, IoThread& io_thread);
   absl::Status Health() const;
 
@@ -48,12 +45,10 @@ class WorkerServer {
   prometheus::Registry registry_;
   const ProcessMetrics process_metrics_;
   WorkerMetrics metrics_;
-  WorkerTcpMetrics tcp_metrics_;
-  TcpReports tcp_reports_;
+  AnswerWatch answer_watch_;
   SruServer sru_service_;
   ProbeServer probe_service_;
   std::atomic<bool> draining_ = false;
-  std::unique_ptr<TcpSampler> tcp_sampler_;
   std::unique_ptr<AdminServer> admin_;
   std::unique_ptr<RpcServer> rpc_server_;  // the last: its calls end before what they use
 };

@@ -19,8 +19,10 @@ class Budget {
   // Beside what is in flight.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
   bool idle() const { return in_flight_bytes_ == 0; }
-  // Where nothing else is in flight.
-  bool HasRoomAlone(int64_t bytes) const { return idle() && (may_exceed_ || HasRoom(bytes)); }
+  // Where nothing else is in flight, but what may come at any moment: that has to fit only where the rest is others'.
+  bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {
+    return idle() && (may_exceed_ || HasRoom(bytes + beside_bytes));
+  }
 
   // Above the budget: nothing has room until that has drained.
   void Charge(int64_t cost_bytes) { in_flight_bytes_ += cost_bytes; }

@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// What an aborted call had on the way has arrived after so long: a round trip and the time that a full buffer takes.
-std::chrono::nanoseconds DrainTime(const LinkProfile& profile);
+// What an aborted call had on the way has arrived after so long: a round trip and the time that a full buffer takes, or
+// all of a budget that is larger.
+std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes = 0);
 
 // The bytes of the port buffer that answers in flight may take, and what they take. One a schedule, not thread-safe.
 class Budget {
@@ -49,7 +50,8 @@ class Budget {
     int64_t cost_bytes;
   };
 
-  const bool limited_;  // false: unscheduled
+  const bool limited_;         // false: unscheduled
+  const int64_t given_bytes_;  // 0: that of the profile
   int64_t bytes_;
   int64_t link_bytes_;  // that `bytes_` is a part of
   int64_t plan_bytes_;  // as BudgetLease, like the next two

@@ -192,7 +192,7 @@ class RandomLife {
 TEST(LinkSharesRandomTest, WhatIsInFlightFitsTheBudgetWhateverHappens) {
   const char* replay = std::getenv("SLUICE_SEED");
   const uint64_t first = replay != nullptr ? std::stoull(replay) : std::random_device()();
-  const int lives = replay != nullptr ? 1 : 40;
+  const int lives = replay != nullptr ? 1 : 20;
   for (int life = 0; life < lives; ++life) {
     SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(first + life));
     RandomLife(first + life).Run();

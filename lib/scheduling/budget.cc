@@ -1,5 +1,6 @@
 #include "lib/scheduling/budget.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "sluice/plan.h"
@@ -11,8 +12,9 @@ namespace sluice {
 
 // A worker may know nothing of the abort for half a round trip, what it sends until then is on the way for the other
 // half, and then it may find the buffer full. Rounded up.
-std::chrono::nanoseconds DrainTime(const LinkProfile& profile) {
-  const double seconds = static_cast<double>(BufferBudgetBytes(profile)) / profile.capacity_bytes_per_second;
+std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes) {
+  const int64_t bytes = std::max(BufferBudgetBytes(profile), budget_bytes);
+  const double seconds = static_cast<double>(bytes) / profile.capacity_bytes_per_second;
   return absl::ToChronoNanoseconds(absl::Ceil(profile.propagation_rtt + absl::Seconds(seconds), absl::Nanoseconds(1)));
 }
 
@@ -27,10 +29,11 @@ int64_t StartingBytes(const LinkSchedule::Options& options) {
 
 Budget::Budget(const LinkSchedule::Options& options)
     : limited_(options.discipline != Discipline::kUnscheduled),
+      given_bytes_(options.budget_bytes.value_or(0)),
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),
       plan_bytes_(bytes_),
-      drain_time_(DrainTime(options.profile)) {}
+      drain_time_(DrainTime(options.profile, given_bytes_)) {}
 
 void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes) {
   if (limited_) {
@@ -67,7 +70,7 @@ void Budget::EndLease(TimePoint now) {
 }
 
 void Budget::SetProfile(const LinkProfile& profile) {
-  drain_time_ = DrainTime(profile);
+  drain_time_ = DrainTime(profile, given_bytes_);
 }
 
 }  // namespace sluice

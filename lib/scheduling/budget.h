@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// What an aborted call had on the way has arrived after so long: a round trip and the time that a full buffer takes.
-std::chrono::nanoseconds DrainTime(const LinkProfile& profile);
+// What an aborted call had on the way has arrived after so long: a round trip and the time that a full buffer takes, or
+// all of a budget that is larger.
+std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes = 0);
 
 // The bytes of the port buffer that answers in flight may take, and what they take. One a schedule, not thread-safe.
 class Budget {
@@ -19,8 +20,10 @@ class Budget {
   // Beside what is in flight.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
   bool idle() const { return in_flight_bytes_ == 0; }
-  // Where nothing else is in flight.
-  bool HasRoomAlone(int64_t bytes) const { return idle() && (may_exceed_ || HasRoom(bytes)); }
+  // Where nothing else is in flight, but what may come at any moment: that has to fit only where the rest is others'.
+  bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {
+    return idle() && (may_exceed_ || HasRoom(bytes + beside_bytes));
+  }
 
   // Above the budget: nothing has room until that has drained.
   void Charge(int64_t cost_bytes) { in_flight_bytes_ += cost_bytes; }
@@ -47,7 +50,8 @@ class Budget {
     int64_t cost_bytes;
   };
 
-  const bool limited_;  // false: unscheduled
+  const bool limited_;         // false: unscheduled
+  const int64_t given_bytes_;  // 0: that of the profile
   int64_t bytes_;
   int64_t link_bytes_;  // that `bytes_` is a part of
   int64_t plan_bytes_;  // as BudgetLease, like the next two

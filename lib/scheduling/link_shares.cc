@@ -126,8 +126,10 @@ void LinkShares::OnTimer(TimePoint now, std::vector<ShareLease>& leases) {
 TimePoint LinkShares::NextTimer() const {
   TimePoint next = draining_.empty() ? TimePoint::max() : draining_.front().until;
   if (InGrace()) next = std::min(next, started_at_ + options_.start_grace);
+  const bool somebody_waits = SomebodyWaits();
   for (const auto& [id, client] : clients_) {
     if (client.alive) next = std::min(next, client.expires_at);
+    if (somebody_waits && MayStall(client)) next = std::min(next, client.stalls_at);
   }
   return next;
 }
@@ -145,10 +147,12 @@ void LinkShares::Expire(Client& client) {
   Drain(client);
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
+  // It was not told otherwise, so when nobody divides the link any more, it goes by its safe share.
+  client.safe_bytes = client.EntitledSafeBytes();
+  client.acknowledged = {.safe_bytes = client.safe_bytes};
   client.unacknowledged.clear();
-  client.acknowledged = {};
-  client.lease_bytes = client.safe_bytes = 0;
-  client.in_turn = false;
+  client.lease_bytes = 0;
+  client.in_turn = client.waits = false;
   client.told = false;
   ++client.lease_id;
   ++client.lease_changes;
@@ -168,14 +172,23 @@ void LinkShares::Acknowledge(Client& client, uint64_t id) {
   }
 }
 
-// What came belongs to those by weight that want more than their share. Who wants less is owed nothing.
+bool LinkShares::SomebodyWaits() const {
+  return std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client.second.waits; });
+}
+
+// Who wants less than his share, or waits for nothing but his workers, is owed nothing; unless he has no turn.
+bool LinkShares::Contends(const Client& client) const {
+  return client.waits || (client.needy() && client.report.demand_bytes >= client.share_bytes);
+}
+
+// What came belongs by weight to those that contend for it.
 void LinkShares::Account(Client& from, int64_t received_bytes) {
   if (received_bytes <= 0) return;
   from.turn_bytes += received_bytes;
-  const auto contends = [](const Client& client) {
-    return client.hungry() && client.report.demand_bytes >= client.share_bytes;
-  };
-  if (!contends(from)) return;
+  from.stalls_at = StallsAt();
+  const bool counts = Contends(from) || SomebodyWaits();  // it takes from those that wait, however little it wants
+  if (!counts) return;
+  const auto contends = [&](const Client& client) { return &client == &from || Contends(client); };
   double weights = 0;
   for (const auto& [id, client] : clients_) weights += contends(client) ? client.weight : 0;
   const double most = kCreditBudgets * static_cast<double>(options_.budget_bytes);

@@ -123,13 +123,17 @@ class LinkShares {
 
     // Its turn.
     bool in_turn = false;
+    bool waits = false;      // for it, as found last
     int64_t turn_bytes = 0;  // that came in it
     uint64_t turn_block = 0;
+    TimePoint stalls_at;  // unless something comes
 
     int64_t lease_changes = 0;
     int64_t expirations = 0;
 
     bool hungry() const { return alive && report.demand_bytes > 0; }
+    // Else its calls are all at its workers, and the link can do nothing for it.
+    bool needy() const { return hungry() && report.need_bytes > 0; }
     int64_t EntitledBytes() const;
     int64_t EntitledSafeBytes() const;
   };
@@ -146,15 +150,21 @@ class LinkShares {
   void Drain(const Client& client);
   void Acknowledge(Client& client, uint64_t id);
   void Account(Client& from, int64_t received_bytes);
+  bool Contends(const Client& client) const;
+  bool SomebodyWaits() const;
   bool InGrace() const { return now_ < started_at_ + options_.start_grace; }
 
   void Divide(std::vector<ShareLease>& leases);
   void SetShares();
+  void EndStalledTurns();
   std::vector<Client*> HungryInOrder();
   std::vector<Client*> TakeTurns(const std::vector<Client*>& hungry);
   void SetTargets(const std::vector<Client*>& served);
   void Spread(int64_t bytes, const std::vector<Client*>& clients);
   bool HasTurn(const Client& client) const;
+  bool MayStall(const Client& client) const;
+  int64_t TurnBytes() const;
+  TimePoint StallsAt() const;
   double EffectiveWeight(const Client& client) const;
 
   void Shrink(const std::vector<Client*>& served);
@@ -162,6 +172,7 @@ class LinkShares {
   bool GrowOne(Client& client, int64_t& free_bytes);
   void SetSafeShares();
   bool WorthTelling(int64_t before_bytes, int64_t bytes) const;
+  static void ForgetOldPromises(std::vector<Promise>& promises);
   static void Change(Client& client, int64_t lease_bytes, int64_t safe_bytes);
   void Tell(Client& client, std::vector<ShareLease>& leases);
 

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "lib/scheduling/link_shares.h"
+#include "lib/scheduling/saturating_add.h"
 #include "lib/scheduling/share_division.h"
 
 // How LinkShares divides the budget: whose turn it is, what everybody should have, and who is told now.
@@ -13,11 +14,18 @@ namespace {
 // A turn lasts while so many budgets come in: some milliseconds on any link whose buffer drains in some.
 constexpr int64_t kTurnBudgets = 2;
 
+// To whom nothing came for so long, to him nothing will come soon. Some reports have to fit in.
+constexpr int64_t kStallDrainTimes = 4;
+constexpr std::chrono::nanoseconds kLeastStallTime = std::chrono::milliseconds(10);
+
+constexpr size_t kMostPromises = 16;  // to one client, unanswered
+
 }  // namespace
 
 void LinkShares::Divide(std::vector<ShareLease>& leases) {
   if (InGrace()) return;
   SetShares();
+  EndStalledTurns();
   const std::vector<Client*> served = TakeTurns(HungryInOrder());
   SetTargets(served);
   Shrink(served);
@@ -41,7 +49,36 @@ void LinkShares::SetShares() {
 bool LinkShares::HasTurn(const Client& client) const {
   if (!client.in_turn) return false;
   if (options_.mode == SharingMode::kFifo) return client.turn_block == client.report.oldest_block;
-  return client.turn_bytes < kTurnBudgets * options_.budget_bytes;
+  return client.turn_bytes < TurnBytes();
+}
+
+int64_t LinkShares::TurnBytes() const {
+  return kTurnBudgets * options_.budget_bytes;
+}
+
+TimePoint LinkShares::StallsAt() const {
+  return SaturatingAdd(now_,
+                       std::max<std::chrono::nanoseconds>(kStallDrainTimes * options_.drain_time, kLeastStallTime));
+}
+
+// In fifo a block has the link until it ends, and one that waits for its workers only is in nobody's way.
+bool LinkShares::MayStall(const Client& client) const {
+  return client.in_turn && client.needy() && options_.mode != SharingMode::kFifo;
+}
+
+// The link stood still for those that wait, so what was before counts no longer: they are next. The turn costs what it
+// could have brought, else its owner would be the first again.
+void LinkShares::EndStalledTurns() {
+  if (!SomebodyWaits()) return;
+  for (auto& [id, stalled] : clients_) {
+    if (!MayStall(stalled) || now_ < stalled.stalls_at) continue;
+    stalled.turn_bytes = TurnBytes();
+    stalled.stalls_at = StallsAt();
+    stalled.credit_bytes = std::min(stalled.credit_bytes, -static_cast<double>(TurnBytes()));
+    for (auto& [other, client] : clients_) {
+      if (client.waits) client.credit_bytes = std::max(client.credit_bytes, 0.0);
+    }
+  }
 }
 
 // Those whose turn has not ended; then, in fifo, who asked first, else who is the furthest behind for his weight.
@@ -56,7 +93,7 @@ std::vector<LinkShares::Client*> LinkShares::HungryInOrder() {
     if (client.hungry()) {
       hungry.push_back(&client);
     } else {
-      client.in_turn = false;
+      client.in_turn = client.waits = false;
     }
   }
   std::sort(hungry.begin(), hungry.end(), [&](const Client* a, const Client* b) { return rank(*a) < rank(*b); });
@@ -64,24 +101,29 @@ std::vector<LinkShares::Client*> LinkShares::HungryInOrder() {
 }
 
 // As many as can have what their next call costs. One whose share is less than that gets more than his share with it,
-// so he rests when he is ahead. The first is always served.
+// so he rests when he is ahead of somebody who can use the link now. The first is always served.
 std::vector<LinkShares::Client*> LinkShares::TakeTurns(const std::vector<Client*>& hungry) {
   const bool fifo = options_.mode == SharingMode::kFifo;
   std::vector<Client*> served;
+  bool serves_needy = false;
   int64_t left_bytes = options_.budget_bytes;
   for (Client* client : hungry) {
     client->floor_bytes = std::clamp<int64_t>(client->report.need_bytes, 1, options_.budget_bytes);
-    const bool rests = client->floor_bytes > client->share_bytes && client->credit_bytes < 0 && !HasTurn(*client);
-    const bool waits = client->floor_bytes > left_bytes || fifo || rests;
-    if (waits && !served.empty()) {
+    const bool ahead = client->floor_bytes > client->share_bytes && client->credit_bytes < 0 && !HasTurn(*client);
+    const bool has_to_wait = client->floor_bytes > left_bytes || fifo || (ahead && serves_needy);
+    client->waits = false;
+    if (has_to_wait && !served.empty()) {
       client->in_turn = false;
+      client->waits = client->needy();
       continue;
     }
     left_bytes -= client->floor_bytes;
     served.push_back(client);
+    serves_needy |= client->needy();
     if (fifo ? HasTurn(*client) : client->in_turn) continue;
     client->in_turn = true;
     client->turn_bytes = 0;
+    client->stalls_at = StallsAt();
     client->turn_block = client->report.oldest_block;
   }
   return served;
@@ -199,11 +241,20 @@ void LinkShares::SetSafeShares() {
   }
 }
 
+// Who does not answer may still go by the largest of them; that is all that has to be known.
+void LinkShares::ForgetOldPromises(std::vector<Promise>& promises) {
+  if (promises.size() <= kMostPromises) return;
+  promises[1].bytes = std::max(promises[0].bytes, promises[1].bytes);
+  promises[1].safe_bytes = std::max(promises[0].safe_bytes, promises[1].safe_bytes);
+  promises.erase(promises.begin());
+}
+
 // Several changes in one go are one lease.
 void LinkShares::Change(Client& client, int64_t lease_bytes, int64_t safe_bytes) {
   if (!client.changed) {
     client.changed = true;
     client.unacknowledged.push_back({++client.lease_id, lease_bytes, safe_bytes});
+    ForgetOldPromises(client.unacknowledged);
   }
   client.unacknowledged.back().bytes = lease_bytes;
   client.unacknowledged.back().safe_bytes = safe_bytes;

@@ -1,7 +1,6 @@
 #include "lib/scheduling/schedule_machine.h"
 
 #include <algorithm>
-#include <cassert>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -159,8 +158,8 @@ void ScheduleMachine::OnTimer(TimePoint now, std::vector<Action>& actions) {
 TimePoint ScheduleMachine::NextTimer() const {
   TimePoint next = std::min({budget_.next_drain(), stall_timers_.next(), slots_.NextSlot(now_)});
   if (const QueuedBlock* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
-  // With a ready answer the link has work, and the event that ends that looks at the stragglers, too.
-  if (granting_ && waiting_calls() > 0 && blocks_.calls(Phase::kReady) == 0) {
+  // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
+  if (granting_ && (blocks_.calls(Phase::kReady) > 0 ? budget_.idle() : waiting_calls() > 0)) {
     next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
   }
   return next;
@@ -235,12 +234,15 @@ bool ScheduleMachine::MayGoGranted(const Call& call) const {
 
 bool ScheduleMachine::MayAsk() const {
   const int64_t young_calls = sent_.size() - sent_.stragglers();
-  // Nothing else would let it go but a straggler, however small the budget is.
-  if (young_calls == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1));
   const int64_t ready_calls = blocks_.calls(Phase::kReady);
-  const bool first = ready_calls == 0 && budget_.idle();
-  const int64_t window = first ? window_.FirstRequests(budget_.bytes()) : window_.Requests(budget_.bytes());
-  return young_calls + ready_calls < window && budget_.HasRoom(window_.HeaderBytes(sent_.size() + 1));
+  const int64_t header_bytes = window_.HeaderBytes(sent_.size());
+  // Of a lease, headers that are out have taken what a ready answer waits for. More would be in its way.
+  if (ready_calls > 0 && budget_.idle()) return false;
+  // Nothing else would let it go but a straggler, however small the budget is.
+  if (young_calls == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
+  const int64_t budget = budget_.bytes();
+  const int64_t window = budget_.idle() ? window_.FirstRequests(budget) : window_.Requests(budget);
+  return young_calls + ready_calls < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
 }
 
 // The oldest block with a ready answer first. Beside the grants there is room for the headers of a full window, not
@@ -251,7 +253,8 @@ void ScheduleMachine::Grant(std::vector<Action>& actions) {
   const int64_t reserve_bytes = window_.HeaderBytes(std::max(full_window, sent_.size()));
   for (QueuedBlock* block = blocks_.first_ready(); block != nullptr; block = blocks_.first_ready()) {
     Call& call = block->ready.front();
-    if (!budget_.HasRoom(call.cost_bytes + reserve_bytes) && !budget_.HasRoomAlone(call.cost_bytes)) return;
+    const bool alone = budget_.HasRoomAlone(call.cost_bytes, window_.HeaderBytes(sent_.size()));
+    if (!alone && !budget_.HasRoom(call.cost_bytes + reserve_bytes)) return;
     blocks_.Move(call, Phase::kInFlight);
     Charge(call);
     stall_timers_.Start(call, now_, budget_.link_bytes());
@@ -382,17 +385,6 @@ void ScheduleMachine::RemoveIfEnded(QueuedBlock& block) {
   if (!block.ended()) return;
   slots_.Ended(block);
   blocks_.Remove(block);
-}
-
-void ScheduleMachine::Check() const {
-  [[maybe_unused]] const int64_t out_calls =
-      blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
-  assert(submitted_calls_ == waiting_calls() + out_calls + ended_calls_);
-  assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
-  assert(budget_.in_flight_bytes() >= 0);
-  assert(out_calls > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
-  assert((blocks_.size() == 0) == (waiting_calls() + out_calls == 0));
-  assert(asked_bytes_ >= 0 && (asked_bytes_ == 0) == (blocks_.size() == 0));
 }
 
 }  // namespace sluice

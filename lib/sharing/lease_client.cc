@@ -38,6 +38,10 @@ constexpr nanoseconds kFirstBackoff = milliseconds(10);
 constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 
+// A share that nobody leased ends after so long and is renewed before: a process that is stopped has nothing when it
+// goes on, for meanwhile somebody may divide the link again. Shorter than the time that a new daemon waits for us.
+constexpr nanoseconds kSafeTime = milliseconds(200);
+
 }  // namespace
 
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) {
@@ -80,10 +84,15 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   void Tick() {
     if (closed_) return;
     const TimePoint now = Now();
+    const bool slept = HasSlept(now);
+    if (slept || HasLostSafeShare(now)) connect_at_ = now;
     if (!socket_.is_open() && now >= connect_at_) Connect(now);
-    if (now >= fall_back_at_) FallBack();
+    // The daemon may have found that we hang, and given away what we had. It has a lease time to say so.
+    if ((slept && socket_.is_open()) || HasLostSafeShare(now)) AwaitLease(now);
+    if (now >= fall_back_at_) FallBack(now);
     if (socket_.is_open() && now >= report_at_) Report(now);
-    timer_.expires_at(std::min(fall_back_at_, socket_.is_open() ? report_at_ : connect_at_));
+    if (!socket_.is_open() && HoldsSafeShare(now) && now >= renew_at()) HoldSafeShare(now);
+    timer_.expires_at(NextTick(now));
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error) self->Tick();
     });
@@ -98,6 +107,18 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
  private:
   static TimePoint Now() { return std::chrono::steady_clock::now(); }
 
+  // As when it was stopped: what it knows of the daemon is old.
+  bool HasSlept(TimePoint now) {
+    const nanoseconds since = now - std::exchange(ticked_at_, now);
+    return since > (socket_.is_open() ? lease_time_ / 2 : kSafeTime);
+  }
+
+  TimePoint NextTick(TimePoint now) const {
+    if (socket_.is_open()) return std::min(fall_back_at_, report_at_);
+    const TimePoint next = std::min({fall_back_at_, connect_at_, now + kLongestBackoff});
+    return HoldsSafeShare(now) ? std::min(next, renew_at()) : next;
+  }
+
   void OnPoke() {
     report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + kLeastPeriod));
     Tick();
@@ -106,8 +127,11 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   void Connect(TimePoint now) {
     const absl::StatusOr<int> fd = ConnectPacketSocket(options_.socket);
     if (!fd.ok()) {
-      // Nobody divides the link, and nobody has.
-      if (!fell_back_ && !was_leased_) fall_back_at_ = now;
+      // Nobody divides the link, and nobody has; unless it is only we who do not reach him.
+      const bool nobody_divides = absl::IsUnavailable(fd.status());
+      const TimePoint patience_ends = nobody_divides ? now : now + 2 * lease_time_;
+      if (!fell_back_ && !was_leased_) fall_back_at_ = std::min(fall_back_at_, patience_ends);
+      if (fell_back_ && nobody_divides) HoldSafeShare(now);
       return ConnectLater(now, fd.status());
     }
     socket_.assign(*fd);
@@ -174,8 +198,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
       absl::MutexLock lock(&mutex_);
       by_block_ = lease.by_block();
     }
-    // Where the daemon hangs, all leases have ended by then.
-    fall_back_at_ = until + lease_time_;
+    // Where the daemon hangs, all leases have ended by then. This one may have been here for long.
+    fall_back_at_ = std::max(until, Now()) + lease_time_;
     fell_back_ = false;
     was_leased_ = true;
     backoff_ = kFirstBackoff;
@@ -192,7 +216,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const TimePoint now = Now();
     if (leased_.exchange(false)) {
       lease_bytes_ = std::min(options_.demand().limit_bytes, safe_bytes_);
-      options_.apply({.bytes = lease_bytes_, .link_bytes = link_bytes_, .plan_bytes = SafePlanBytes()});
+      HoldSafeShare(now);
       fall_back_at_ = now + lease_time_;
     } else if (!was_leased_ && !fell_back_) {
       fall_back_at_ = now;
@@ -203,14 +227,34 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   // Nobody divides the link: every process has its safe share, and they fit the budget together. With it a process must
   // get on, so an answer larger than that goes alone.
-  void FallBack() {
+  void FallBack(TimePoint now) {
     fall_back_at_ = TimePoint::max();
     fell_back_ = true;
     leased_ = false;
     lease_bytes_ = safe_bytes_;
-    options_.apply(
-        {.bytes = safe_bytes_, .link_bytes = link_bytes_, .plan_bytes = SafePlanBytes(), .may_exceed = true});
+    HoldSafeShare(now);
+    report_at_ = TimePoint::min();  // a daemon that is there after all has to know
     if (socket_.is_open()) Announce(absl::DeadlineExceededError("the daemon does not answer"));
+  }
+
+  // With a daemon that does not answer, it has to hear of us before the share ends there, too.
+  void HoldSafeShare(TimePoint now) {
+    safe_until_ = now + (socket_.is_open() ? std::min(kSafeTime, lease_time_ / 2) : kSafeTime);
+    options_.apply({.bytes = lease_bytes_,
+                    .until = safe_until_,
+                    .link_bytes = link_bytes_,
+                    .plan_bytes = SafePlanBytes(),
+                    .may_exceed = fell_back_});
+  }
+
+  bool HoldsSafeShare(TimePoint now) const { return !leased_ && lease_bytes_ > 0 && now < safe_until_; }
+  bool HasLostSafeShare(TimePoint now) const { return fell_back_ && now >= safe_until_; }
+  TimePoint renew_at() const { return safe_until_ - kSafeTime / 2; }
+
+  // Before we fall back, or again.
+  void AwaitLease(TimePoint now) {
+    if (std::exchange(fell_back_, false)) fall_back_at_ = TimePoint::min();
+    fall_back_at_ = std::max(fall_back_at_, now + lease_time_);
   }
 
   // Nobody lets processes take turns then, so answers have to fit the safe share, and two of them keep the link busy
@@ -218,6 +262,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   int64_t SafePlanBytes() const { return std::min(2 * safe_bytes_, link_bytes_); }
 
   void Report(TimePoint now) {
+    if (HoldsSafeShare(now)) HoldSafeShare(now);
     {
       absl::MutexLock lock(&mutex_);
       poked_ = false;
@@ -226,12 +271,15 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const LinkDemand demand = options_.demand();
     v1::ToLinkDaemon message;
     Fill(demand, now, *message.mutable_report());
-    SendPacket(socket_.native_handle(), message).IgnoreError();
+    const bool sent = SendPacket(socket_.native_handle(), message).ok();
     const bool busy = demand.demand_bytes > 0 || demand.in_flight_bytes > 0;
     reported_at_ = now;
-    report_at_ = now + (busy ? std::min(kBusyPeriod, lease_time_ / kProlongShare) : lease_time_ / kProlongShare);
+    nanoseconds period = lease_time_ / kProlongShare;
+    if (busy || !sent) period = std::min(period, kBusyPeriod);
+    if (HoldsSafeShare(now)) period = std::min(period, kSafeTime / kProlongShare);
+    report_at_ = now + period;
     absl::MutexLock lock(&mutex_);
-    if (!poked_) reported_ = demand;
+    if (sent && !poked_) reported_ = demand;
   }
 
   void Fill(const LinkDemand& demand, TimePoint now, v1::LinkReport& report) const {
@@ -276,6 +324,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   bool was_leased_ = false;
   bool fell_back_ = false;
 
+  TimePoint ticked_at_ = Now();
+  TimePoint safe_until_ = TimePoint::min();
   TimePoint connect_at_ = TimePoint::min();
   nanoseconds backoff_ = kFirstBackoff;
   TimePoint report_at_ = TimePoint::max();

@@ -1,7 +1,9 @@
 #include "lib/sharing/lease_server.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
@@ -10,6 +12,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "sluice/v1/link_sharing.pb.h"
@@ -30,6 +33,7 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
+constexpr int kMostPackets = 16;  // of one process in a row
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -70,11 +74,13 @@ std::string_view SharingEventName(SharingEvent::Kind kind) {
 // After construction on the IO thread only, but for Collect.
 class LeaseServer::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(boost::asio::io_context& context, ListeningSocket listening, Options options, prometheus::Registry& registry)
+  // Owns `acceptor_fd`, which is that of `listening` once more: asio closes what it has.
+  Core(boost::asio::io_context& context, ListeningSocket listening, int acceptor_fd, Options options,
+       prometheus::Registry& registry)
       : context_(context),
         options_(std::move(options)),
         listening_(std::move(listening)),
-        acceptor_(context, dup(listening_->fd())),
+        acceptor_(context, acceptor_fd),
         retry_(context),
         timer_(context),
         metrics_(registry),
@@ -128,7 +134,9 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     absl::MutexLock lock(&mutex_);
     const LinkShares::ClientId id = ++last_id_;
     Connection& connection = *connections_.emplace(id, std::make_unique<Connection>(context_, fd)).first->second;
-    if (const auto peer = PeerOf(fd); peer.ok()) connection.peer = *peer;
+    const auto peer = PeerOf(fd);
+    if (!peer.ok()) return Refuse(id, SharingRefusal::kUid, std::string(peer.status().message()));
+    connection.peer = *peer;
     if (!MayJoin(connection.peer.uid)) {
       return Refuse(id, SharingRefusal::kUid, absl::StrCat("uid ", connection.peer.uid, " is not in allowed_uids"));
     }
@@ -152,8 +160,11 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
   void OnReadable(LinkShares::ClientId id) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    for (auto found = connections_.find(id); found != connections_.end(); found = connections_.find(id)) {
+    auto found = connections_.find(id);
+    for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
       Connection& connection = *found->second;
+      // The others may have said something, too.
+      if (packets == kMostPackets) return Read(id, connection);
       v1::ToLinkDaemon message;
       const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
       if (absl::IsInvalidArgument(received.status())) {
@@ -188,11 +199,12 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
   void OnReport(LinkShares::ClientId id, Connection& connection, const v1::LinkReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const ShareReport sane = Sanitized(report, shares_.options().budget_bytes);
     // What came before it joined is not counted.
-    if (connection.report_sent_ns == 0) connection.state.report.received_bytes = report.received_bytes();
+    if (connection.report_sent_ns == 0) connection.state.report.received_bytes = sane.received_bytes;
     connection.report_sent_ns = report.sent_ns();
     std::vector<ShareLease> leases;
-    shares_.Report(Now(), id, Sanitized(report, shares_.options().budget_bytes), leases);
+    shares_.Report(Now(), id, sane, leases);
     Deliver(leases);
   }
 
@@ -217,8 +229,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Deliver(leases);
   }
 
-  // A process that does not read misses it, and is told again with its next report. Until then it goes by what it has,
-  // which LinkShares reckons with.
+  // A process that does not read misses it, and is told again when the lease is to be prolonged. Until then it goes by
+  // what it has, which LinkShares reckons with.
   void Deliver(const std::vector<ShareLease>& leases) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);
@@ -350,7 +362,9 @@ absl::StatusOr<std::unique_ptr<LeaseServer>> LeaseServer::Start(boost::asio::io_
   absl::StatusOr<ListeningSocket> listening =
       ListeningSocket::Open(options.socket, options.socket_mode, options.socket_group);
   if (!listening.ok()) return listening.status();
-  auto core = std::make_shared<Core>(context, *std::move(listening), std::move(options), registry);
+  const int acceptor_fd = fcntl(listening->fd(), F_DUPFD_CLOEXEC, 0);
+  if (acceptor_fd < 0) return absl::UnavailableError(absl::StrCat("F_DUPFD_CLOEXEC: ", std::strerror(errno)));
+  auto core = std::make_shared<Core>(context, *std::move(listening), acceptor_fd, std::move(options), registry);
   boost::asio::post(context, [core] { core->Accept(); });
   return std::unique_ptr<LeaseServer>(new LeaseServer(context, std::move(core)));
 }

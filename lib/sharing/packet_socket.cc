@@ -107,8 +107,10 @@ absl::StatusOr<int> ConnectPacketSocket(const std::string& path) {
   if (fd < 0) return Failed("cannot make a socket for", path);
   const sockaddr_un address = AddressOf(path);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  const bool nobody_serves = errno == ENOENT || errno == ECONNREFUSED;
   absl::Status failed = Failed("cannot connect to", path);
   close(fd);
+  if (!nobody_serves) return absl::FailedPreconditionError(failed.message());
   return failed;
 }
 

@@ -48,7 +48,8 @@ struct PeerCredentials {
   uid_t uid = 0;
 };
 
-// The caller owns the descriptors. Accept: NotFound when nobody waits.
+// The caller owns the descriptors. Accept: NotFound when nobody waits. Connect: Unavailable when nobody serves there;
+// another error leaves that open.
 absl::StatusOr<int> AcceptPacketSocket(int listening_fd);
 absl::StatusOr<int> ConnectPacketSocket(const std::string& path);
 

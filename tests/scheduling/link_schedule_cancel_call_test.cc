@@ -137,6 +137,17 @@ TEST(CancelCallTest, GrantedAnswerStaysChargedUntilItHasDrained) {
   EXPECT_THAT(link.Timer(At(3ms) + kDrainTime), ElementsAre("grant 1"));
 }
 
+TEST(CancelTest, ABudgetAboveTheBufferDrainsForItsOwnTime) {
+  LinkSchedule::Options options = GrantsOptions();
+  options.discipline = Discipline::kRolling;
+  options.budget_bytes = 2 * options.profile.buffer_bytes;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {20'000});
+  link.Cancel(At(0ms), link.last_block());
+  link.Finish(At(1ms), 0, CallEnd::kAborted);
+  EXPECT_EQ(link.next_timer(), At(1ms + 1ms + 20ms));
+}
+
 TEST(CancelTest, AbortsABlockInEveryPhase) {
   LinkSchedule::Options options = GrantsOptions();
   options.budget_bytes = 3 * 3 * 192;  // three requests

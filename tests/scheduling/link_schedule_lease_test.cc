@@ -1,7 +1,8 @@
 #include <cstdlib>
-#include <deque>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -149,8 +150,52 @@ TEST(DemandTest, HeadersThatMayComeAreInFlight) {
   EXPECT_EQ(link.schedule().Demand(At(3ms)).received_bytes, 4000);
 }
 
+// Eight requests are out and may send their headers at any moment.
+TEST(SetLeaseTest, AnAnswerIsGrantedBesideTheHeadersThatMayCome) {
+  ScheduleDriver link(GrantsOptions());
+  Lend(link, At(0ms), {.bytes = kLink});
+  link.Submit(At(0ms), std::vector<int64_t>(9, 4000));
+  Lend(link, At(1ms), {.bytes = 4000});
+  EXPECT_THAT(link.Ready(At(2ms), 0), IsEmpty());
+  LinkDemand demand = link.schedule().Demand(At(2ms));
+  EXPECT_LE(demand.in_flight_bytes, demand.limit_bytes);
+  EXPECT_EQ(demand.need_bytes, 4000);
+  // They are out for too long, so there is no use in waiting for them.
+  EXPECT_EQ(link.next_timer(), At(11ms));
+  EXPECT_THAT(link.Timer(At(11ms)), IsEmpty());
+  demand = link.schedule().Demand(At(11ms));
+  EXPECT_EQ(demand.need_bytes, 4000 + 8 * 192);
+  EXPECT_THAT(Lend(link, At(12ms), {.bytes = demand.need_bytes}), ElementsAre("grant 0"));
+  demand = link.schedule().Demand(At(12ms));
+  EXPECT_LE(demand.in_flight_bytes, demand.limit_bytes);
+}
+
+TEST(SetLeaseTest, WhenTheOthersAreReadyTheirHeadersNeedNoRoom) {
+  ScheduleDriver link(GrantsOptions());
+  Lend(link, At(0ms), {.bytes = kLink});
+  link.Submit(At(0ms), {4000, 4000});
+  Lend(link, At(1ms), {.bytes = 4000});
+  EXPECT_THAT(link.Ready(At(2ms), 0), IsEmpty());
+  EXPECT_THAT(link.Ready(At(3ms), 1), ElementsAre("grant 0"));
+}
+
+TEST(SetLeaseTest, StragglersAreNoMoreThanFitTheLease) {
+  ScheduleDriver link(GrantsOptions());
+  Lend(link, At(0ms), {.bytes = 1000});
+  link.Submit(At(0ms), std::vector<int64_t>(50, 800));
+  link.Ready(At(1ms), 0);
+  for (TimePoint now = At(100ms); now < At(1000ms); now += 100ms) link.Timer(now);
+  LinkDemand demand = link.schedule().Demand(At(1000ms));
+  EXPECT_EQ(demand.limit_bytes, 1000);
+  EXPECT_LE(demand.in_flight_bytes, 1000);
+  EXPECT_GT(demand.need_bytes, 1000);
+  EXPECT_THAT(Lend(link, At(1001ms), {.bytes = demand.need_bytes}), ::testing::Not(IsEmpty()));
+}
+
+class LeasesOfTheMoment : public ::testing::TestWithParam<Discipline> {};
+
 // Whatever leases come and end: what leaves fits the lease of that moment, and in the end all of it has left.
-TEST(SetLeaseTest, WhatLeavesFitsTheLeaseOfTheMoment) {
+TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
   const char* replay = std::getenv("SLUICE_SEED");
   const uint64_t seed = replay != nullptr ? std::stoull(replay) : std::random_device()();
   SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
@@ -158,43 +203,60 @@ TEST(SetLeaseTest, WhatLeavesFitsTheLeaseOfTheMoment) {
   const auto between = [&](int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };
-  ScheduleDriver link(Rolling());
+  LinkSchedule::Options options = GrantsOptions();
+  options.discipline = GetParam();
+  ScheduleDriver link(options);
   TimePoint now = At(0ms);
-  std::deque<uint64_t> in_flight;
-  uint64_t sent = 0;
+  std::vector<uint64_t> thinking;
+  std::vector<uint64_t> in_flight;
   uint64_t submitted = 0;
   const auto take = [&](const ScheduleDriver::Words& words) {
-    for (size_t i = 0; i < words.size(); ++i) in_flight.push_back(sent++);
+    for (const std::string& word : words) {
+      const bool asks = word.starts_with("send ") && GetParam() == Discipline::kGrants;
+      (asks ? thinking : in_flight).push_back(std::stoull(word.substr(word.rfind(' '))));
+    }
     const LinkDemand demand = link.schedule().Demand(now);
     if (!words.empty()) {
       ASSERT_LE(demand.in_flight_bytes, demand.limit_bytes);
     }
   };
+  const auto any_of = [&](std::vector<uint64_t>& calls) {
+    std::swap(calls[between(0, std::ssize(calls) - 1)], calls.back());
+    const uint64_t call = calls.back();
+    calls.pop_back();
+    return call;
+  };
   for (int step = 0; step < 20'000; ++step) {
     now += std::chrono::microseconds(between(0, 1000));
-    switch (between(0, 2)) {
+    switch (between(0, 4)) {
       case 0:
-        if (submitted - sent > 100) break;
+        if (link.state().waiting_calls > 100) break;
         ++submitted;
         take(link.Submit(now, {between(0, kLink / 3)}));
         break;
       case 1:
-        if (in_flight.empty()) break;
-        take(link.Finish(now, in_flight.front()));
-        in_flight.pop_front();
+        if (!in_flight.empty()) take(link.Finish(now, any_of(in_flight)));
+        break;
+      case 2:
+        if (!thinking.empty()) take(link.Ready(now, any_of(thinking)));
+        break;
+      case 3:
+        take(link.Timer(now));
         break;
       default:
         take(Lend(link, now, {.bytes = between(0, kLink), .until = now + std::chrono::microseconds(between(0, 3000))}));
     }
   }
-  EXPECT_GT(sent, 100u);  // a call that is larger than most leases holds up the others
+  EXPECT_GT(submitted, 200u);  // a call that is larger than most leases holds up the others
   take(Lend(link, now, {.bytes = kLink}));
-  while (link.state().waiting_calls > 0) {
-    ASSERT_FALSE(in_flight.empty());
-    take(link.Finish(now, in_flight.front()));
-    in_flight.pop_front();
+  while (link.state().blocks > 0) {
+    ASSERT_FALSE(in_flight.empty() && thinking.empty());
+    take(in_flight.empty() ? link.Ready(now, any_of(thinking)) : link.Finish(now, any_of(in_flight)));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, LeasesOfTheMoment, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
 
 }  // namespace
 }  // namespace sluice

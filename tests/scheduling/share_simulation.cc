@@ -32,6 +32,16 @@ void ShareSimulation::SetBusy(size_t process, bool busy) {
   if (!changed.stopped) AfterChange(changed);
 }
 
+void ShareSimulation::CallSlowWorker(size_t index, Duration patience) {
+  Process& process = *processes_[index];
+  process.thinking_bytes = process.answer_bytes;
+  At(patience, [this, &process] {
+    process.thinking_bytes = 0;
+    if (!process.stopped) AfterChange(process);
+  });
+  if (!process.stopped) AfterChange(process);
+}
+
 void ShareSimulation::StartBlock(Process& process) {
   ++process.block;
   process.block_bytes = 0;
@@ -124,15 +134,15 @@ void ShareSimulation::Report(Process& process) {
   process.reported_wants = process.wants();
   process.reported_block = process.block;
   process.reported_in_flight_bytes = process.in_flight_bytes;
-  const ShareReport report{
-      .acknowledged = process.acknowledged,
-      .limit_bytes = LimitOf(process),
-      .demand_bytes = process.in_flight_bytes + (process.busy ? 10 * options_.shares.budget_bytes : 0),
-      .in_flight_bytes = process.in_flight_bytes,
-      .need_bytes = process.busy ? process.answer_bytes : 0,
-      .received_bytes = process.received_bytes,
-      .oldest_block = process.busy ? process.block : 0,
-      .oldest_block_age = now_ - process.block_since};
+  const ShareReport report{.acknowledged = process.acknowledged,
+                           .limit_bytes = LimitOf(process),
+                           .demand_bytes = process.in_flight_bytes + process.thinking_bytes +
+                                           (process.busy ? 10 * options_.shares.budget_bytes : 0),
+                           .in_flight_bytes = process.in_flight_bytes,
+                           .need_bytes = process.busy ? process.answer_bytes : 0,
+                           .received_bytes = process.received_bytes,
+                           .oldest_block = process.busy ? process.block : 0,
+                           .oldest_block_age = now_ - process.block_since};
   events_.emplace(LaterThan(process.last_arrival), [this, &process, report, sent_at = now_] {
     if (process.dead) return;
     report_sent_at_[process.id] = sent_at;

@@ -29,6 +29,8 @@ class ShareSimulation {
 
   size_t AddProcess(double weight, int64_t answer_bytes);
   void SetBusy(size_t process, bool busy);
+  // An idle process has one call out at a worker that never answers; the process gives it up after so long.
+  void CallSlowWorker(size_t process, Duration patience);
   void SetAnswerBytes(size_t process, int64_t answer_bytes) { processes_[process]->answer_bytes = answer_bytes; }
   void Stop(size_t process) { processes_[process]->stopped = true; }  // as SIGSTOP
   void Continue(size_t process);
@@ -56,6 +58,7 @@ class ShareSimulation {
     TimePoint until = TimePoint::max();
     uint64_t acknowledged = 0;
     int64_t in_flight_bytes = 0;  // as it knows it
+    int64_t thinking_bytes = 0;   // that workers have been asked for, and have not begun to send
     int64_t received_bytes = 0;
     uint64_t block = 0;
     int64_t block_bytes = 0;  // that came of it
@@ -68,7 +71,7 @@ class ShareSimulation {
     TimePoint last_delivery;                     // of a message from it
     std::vector<std::function<void()>> on_wake;  // what came while it was stopped
 
-    bool wants() const { return busy || in_flight_bytes > 0; }
+    bool wants() const { return busy || in_flight_bytes > 0 || thinking_bytes > 0; }
   };
 
   int64_t LimitOf(const Process& process) const { return now_ < process.until ? process.limit_bytes : 0; }

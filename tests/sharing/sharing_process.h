@@ -6,10 +6,13 @@
 #include <memory>
 #include <string>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <unistd.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "lib/sharing/lease_client.h"
@@ -62,6 +65,35 @@ class SharingProcess {
     client_->OnDemand(demand);
   }
 
+  // As one that is not scheduled: nothing happens here for so long.
+  void HangFor(std::chrono::nanoseconds duration) {
+    absl::Notification begun;
+    boost::asio::post(io_thread_.context(), [&begun, duration] {
+      begun.Notify();
+      absl::Notification never;
+      never.WaitForNotificationWithTimeout(absl::FromChrono(duration));
+    });
+    begun.WaitForNotification();
+  }
+
+  // A share that nobody leased, as it was applied last; and how many were.
+  BudgetLease safe_share() const {
+    absl::MutexLock lock(&mutex_);
+    return safe_share_;
+  }
+  int64_t safe_shares() const {
+    absl::MutexLock lock(&mutex_);
+    return safe_shares_;
+  }
+  TimePoint safe_share_applied_at() const {  // the first one
+    absl::MutexLock lock(&mutex_);
+    return safe_share_applied_at_;
+  }
+  int64_t reports() const {
+    absl::MutexLock lock(&mutex_);
+    return reports_;
+  }
+
   BudgetLease lease() const {
     absl::MutexLock lock(&mutex_);
     return lease_;
@@ -89,8 +121,9 @@ class SharingProcess {
   }
 
  private:
-  LinkDemand Demand() const {
+  LinkDemand Demand() {
     absl::MutexLock lock(&mutex_);
+    ++reports_;
     return Now();
   }
   LinkDemand Now() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -101,6 +134,10 @@ class SharingProcess {
   void Apply(const BudgetLease& lease) {
     absl::MutexLock lock(&mutex_);
     lease_ = lease;
+    // Leases plan for the whole link.
+    if (lease.bytes == 0 || lease.plan_bytes == lease.link_bytes) return;
+    safe_share_ = lease;
+    if (safe_shares_++ == 0) safe_share_applied_at_ = std::chrono::steady_clock::now();
   }
   void SetState(const absl::Status& state) {
     absl::MutexLock lock(&mutex_);
@@ -111,6 +148,10 @@ class SharingProcess {
   mutable absl::Mutex mutex_;
   LinkDemand demand_ ABSL_GUARDED_BY(mutex_);
   BudgetLease lease_ ABSL_GUARDED_BY(mutex_);
+  BudgetLease safe_share_ ABSL_GUARDED_BY(mutex_);
+  int64_t safe_shares_ ABSL_GUARDED_BY(mutex_) = 0;
+  TimePoint safe_share_applied_at_ ABSL_GUARDED_BY(mutex_);
+  int64_t reports_ ABSL_GUARDED_BY(mutex_) = 0;
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status state_ ABSL_GUARDED_BY(mutex_);
   IoThread io_thread_;

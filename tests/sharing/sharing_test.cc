@@ -1,23 +1,13 @@
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <optional>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 
-#include "sluice/v1/link_sharing.pb.h"
-
-#include "lib/sharing/lease_client.h"
-#include "lib/sharing/lease_server.h"
-#include "lib/sharing/packet_socket.h"
 #include "lib/telemetry/process_metrics.h"
-#include "tests/sharing/sharing_process.h"
+#include "tests/sharing/raw_process.h"
+#include "tests/sharing/sharing_fixture.h"
 #include "tests/telemetry/metric_catalogue.h"
-#include "tests/telemetry/scrape.h"
 
 // LeaseServer and LeaseClient over a real socket.
 namespace sluice {
@@ -26,67 +16,6 @@ namespace {
 using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr int64_t kBudget = 32'000;
-constexpr int64_t kLots = 1'000'000;
-
-class SharingTest : public ::testing::Test {
- protected:
-  LeaseServer::Options Options() {
-    LeaseServer::Options options{.socket = socket_};
-    // Long enough for a machine on which other tests keep a thread waiting.
-    options.shares = {.budget_bytes = kBudget, .frame_bytes = 1000, .lease_time = 1000ms, .start_grace = 0ms};
-    options.on_event = [this](const SharingEvent& event) {
-      absl::MutexLock lock(&mutex_);
-      events_.push_back(std::string(SharingEventName(event.kind)) + " " + event.application);
-    };
-    return options;
-  }
-
-  void Serve(LeaseServer::Options options) {
-    server_.reset();
-    auto server = LeaseServer::Start(io_thread_.context(), std::move(options), registry_);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  void Serve() { Serve(Options()); }
-
-  // As the first ones.
-  bool AwaitEvents(const std::vector<std::string>& events) {
-    absl::MutexLock lock(&mutex_);
-    const auto holds = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return events_.size() >= events.size() && std::equal(events.begin(), events.end(), events_.begin());
-    };
-    return mutex_.AwaitWithTimeout(absl::Condition(&holds), kPatience);
-  }
-
-  double Metric(const std::string& name, const std::string& label = "") {
-    for (const prometheus::MetricFamily& family : Scrape({&registry_, server_.get()})) {
-      if (family.name != name) continue;
-      for (const prometheus::ClientMetric& metric : family.metric) {
-        if (!metric.label.empty() && metric.label.front().value != label) continue;
-        return family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value;
-      }
-    }
-    return -1;
-  }
-
-  bool AwaitMetric(const std::string& name, const std::string& label, double value) {
-    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kPatience);
-    while (Metric(name, label) != value) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
-  }
-
-  const std::string socket_ = SocketPath();
-  prometheus::Registry registry_;
-  absl::Mutex mutex_;
-  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
-  IoThread io_thread_;
-  std::unique_ptr<LeaseServer> server_;
-};
 
 TEST_F(SharingTest, OneAloneHasTheWholeLink) {
   Serve();
@@ -198,52 +127,6 @@ TEST_F(SharingTest, AUserThatIsNotAllowedIsRefused) {
   Serve(options);
   EXPECT_TRUE(process.AwaitState(absl::StatusCode::kOk));
 }
-
-// A process as a test of the protocol needs it.
-class RawProcess {
- public:
-  explicit RawProcess(const std::string& socket) : fd_(ConnectPacketSocket(socket).value()) {}
-  ~RawProcess() { close(fd_); }
-
-  void Hello(const std::string& application, double weight) {
-    v1::ToLinkDaemon message;
-    message.mutable_hello()->set_application(application);
-    message.mutable_hello()->set_weight(weight);
-    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
-  }
-  void Report(int64_t demand_bytes) {
-    v1::ToLinkDaemon message;
-    message.mutable_report()->set_sent_ns(1);
-    message.mutable_report()->set_demand_bytes(demand_bytes);
-    message.mutable_report()->set_need_bytes(1000);
-    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
-  }
-  void Bytes(const std::string& bytes) { EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), 0), std::ssize(bytes)); }
-
-  // The next message, or why there is none.
-  absl::StatusOr<v1::FromLinkDaemon> Receive() {
-    v1::FromLinkDaemon message;
-    timeval patience{.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
-    fd_set readable;
-    FD_ZERO(&readable);
-    FD_SET(fd_, &readable);
-    if (select(fd_ + 1, &readable, nullptr, nullptr, &patience) != 1)
-      return absl::DeadlineExceededError("nothing came");
-    const absl::StatusOr<bool> received = ReceivePacket(fd_, message);
-    if (!received.ok()) return received.status();
-    return message;
-  }
-  std::string Refusal() {
-    while (true) {
-      const auto message = Receive();
-      if (!message.ok()) return "no refusal: " + message.status().ToString();
-      if (message->has_refusal()) return message->refusal().reason();
-    }
-  }
-
- private:
-  const int fd_;
-};
 
 TEST_F(SharingTest, AProcessThatHangsLosesItsLeaseWhenItEnds) {
   Serve();

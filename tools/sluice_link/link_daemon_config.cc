@@ -1,5 +1,6 @@
 #include "tools/sluice_link/link_daemon_config.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr absl::Duration kShortestLease = absl::Milliseconds(20);  // some reports have to fit in
 constexpr absl::Duration kLongestLease = absl::Seconds(10);
+constexpr std::chrono::milliseconds kGraceAfterLeases{100};
 
 absl::StatusOr<mode_t> ParseMode(std::string_view text) {
   constexpr mode_t kMost = 0777;
@@ -55,7 +57,6 @@ absl::Status ParseSocket(const v1::LinkDaemonConfig& config, LeaseServer::Option
 absl::Status ParseShares(const v1::LinkDaemonConfig& config, const LinkProfile& profile, LinkShares::Options& options) {
   options.budget_bytes = BufferBudgetBytes(profile);
   options.frame_bytes = profile.frame_bytes;
-  options.drain_time = DrainTime(profile);
   absl::Duration lease_time = absl::FromChrono(options.lease_time);
   absl::Status status = ParseField("budget", config.budget(), ParseByteSize, options.budget_bytes);
   status.Update(ParseField("mode", config.mode(), ParseSharingMode, options.mode));
@@ -66,6 +67,9 @@ absl::Status ParseShares(const v1::LinkDaemonConfig& config, const LinkProfile& 
                                                           " to ", absl::FormatDuration(kLongestLease))));
   }
   options.lease_time = absl::ToChronoNanoseconds(lease_time);
+  options.drain_time = DrainTime(profile, options.budget_bytes);
+  // A process that hangs may go by a lease of the last daemon for so long.
+  options.start_grace = std::max(options.start_grace, options.lease_time + kGraceAfterLeases);
   status.Update(LinkShares::Validate(options));
   return status;
 }

@@ -90,7 +90,7 @@ struct LinkDemand {
   int64_t limit_bytes = 0;      // that may be in flight now
   int64_t demand_bytes = 0;     // what all calls that have not ended cost together
   int64_t in_flight_bytes = 0;  // what may be in the network, headers included that may come at any moment
-  int64_t need_bytes = 0;       // what the call costs that is the next to come; 0: none waits
+  int64_t need_bytes = 0;       // a lease that lets the next call come, headers of stragglers included; 0: none waits
   int64_t received_bytes = 0;   // of answers that came, since the start, in units of the budget
   BlockId oldest_block = 0;     // of those that have not ended; 0: there is none
   TimePoint oldest_since;       // when it was submitted

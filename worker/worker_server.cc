@@ -5,6 +5,7 @@
 #include "lib/cli/logging.h"
 
 namespace sluice {
+
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options, IoThread& io_thread) {
   absl::StatusOr<StripeStore> store = StripeStore::Open(options.data);
   if (!store.ok()) return store.status();

@@ -16,6 +16,11 @@ import time
 import unittest
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_REPOSITORY / "tests/testbed"))
+sys.dont_write_bytecode = True
+
+from sluice_programs import READ_PROGRAMS  # noqa: E402
+
 _README = (_REPOSITORY / "README.md").read_text()
 _PROGRAMS = pathlib.Path()
 
@@ -40,6 +45,12 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(commands, ["./examples/run-demo.sh", "./tests/run-tests.sh"])
         for command in commands:
             self.assertTrue(os.access(_REPOSITORY / command, os.X_OK), command)
+
+    def test_the_demo_builds_what_it_runs(self):
+        """Where everything is built, nobody would notice."""
+        script = (_REPOSITORY / "examples/run-demo.sh").read_text()
+        targets = re.search(r"--target \\\n(.*)$", script, re.M)[1].split()
+        self.assertEqual(sorted(targets), sorted(READ_PROGRAMS))
 
     def test_files_that_the_documents_link_exist(self):
         documents = [_REPOSITORY / "README.md", *sorted((_REPOSITORY / "docs").rglob("*.md"))]

@@ -11,8 +11,8 @@ from processes import Program, run_to_end
 from scenario import MTU_BYTES
 from topology import AGGREGATOR
 
-_NAMES = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-load", "sluice-plan", "sluice-cat",
-          "sluice-calibrate", "sluice-link")  # fmt: skip
+# What every measurement of reads needs, and the demo builds.
+READ_PROGRAMS = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-cat", "sluice-load", "sluice-plan")
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
@@ -28,10 +28,10 @@ _EXPORTED = {
 _SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
-def programs_in(build):
-    """Paths by name. ValueError where one has not been built."""
+def programs_in(build, *others):
+    """Paths by name, of those that reads need and of others. ValueError where one has not been built."""
     folder = pathlib.Path(build).resolve() / "bin"
-    programs = {name: folder / name for name in _NAMES}
+    programs = {name: folder / name for name in (*READ_PROGRAMS, *others)}
     missing = [name for name, path in programs.items() if not os.access(path, os.X_OK)]
     if missing:
         raise ValueError(

@@ -1,20 +1,14 @@
 #include "tests/rpc/test_cluster.h"
 
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "prometheus/registry.h"
+#include "tests/wait_until.h"
 
 namespace sluice::testing {
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kPatience);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
+  return WaitUntil(condition, kPatience);
 }
 
 TestCluster::TestCluster(Options options) : options_(std::move(options)), source_(SourceBytes(options_.file_bytes)) {

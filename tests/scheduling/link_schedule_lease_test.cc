@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "sluice/link_schedule.h"
 
+#include "tests/random_seed.h"
 #include "tests/scheduling/grants_options.h"
 #include "tests/scheduling/schedule_driver.h"
 
@@ -196,8 +196,7 @@ class LeasesOfTheMoment : public ::testing::TestWithParam<Discipline> {};
 
 // Whatever leases come and end: what leaves fits the lease of that moment, and in the end all of it has left.
 TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
-  const char* replay = std::getenv("SLUICE_SEED");
-  const uint64_t seed = replay != nullptr ? std::stoull(replay) : std::random_device()();
+  const uint64_t seed = TakeRandomSeed().value;
   SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto between = [&](int64_t least, int64_t most) {

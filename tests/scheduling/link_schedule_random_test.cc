@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <queue>
@@ -10,10 +9,10 @@
 
 #include "sluice/link_schedule.h"
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "tests/random_seed.h"
 #include "tests/scheduling/port_model.h"
 #include "tests/scheduling/schedule_oracle.h"
 
@@ -378,12 +377,9 @@ class Simulation {
 };
 
 TEST(LinkScheduleRandomTest, KeepsItsInvariantsAndNeverOverflowsThePort) {
-  uint64_t seed = std::random_device()();
-  int seeds = kSeeds;
-  if (const char* replay = std::getenv("SLUICE_SEED")) {
-    ASSERT_TRUE(absl::SimpleAtoi(replay, &seed)) << "SLUICE_SEED is not a number: " << replay;
-    seeds = 1;
-  }
+  auto [seed, replays] = TakeRandomSeed();
+  ASSERT_FALSE(HasFailure());
+  const int seeds = replays ? 1 : kSeeds;
   RecordProperty("first_seed", std::to_string(seed));
   for (const uint64_t last = seed + seeds; seed < last; ++seed) {
     ASSERT_EQ(Simulation(seed).Run(), "") << "replay with SLUICE_SEED=" << seed;

@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <string>
@@ -6,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/random_seed.h"
 #include "tests/scheduling/share_simulation.h"
 
 namespace sluice {
@@ -190,9 +190,8 @@ class RandomLife {
 };
 
 TEST(LinkSharesRandomTest, WhatIsInFlightFitsTheBudgetWhateverHappens) {
-  const char* replay = std::getenv("SLUICE_SEED");
-  const uint64_t first = replay != nullptr ? std::stoull(replay) : std::random_device()();
-  const int lives = replay != nullptr ? 1 : 20;
+  const auto [first, replays] = TakeRandomSeed();
+  const int lives = replays ? 1 : 20;
   for (int life = 0; life < lives; ++life) {
     SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(first + life));
     RandomLife(first + life).Run();

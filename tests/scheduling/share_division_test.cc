@@ -1,11 +1,12 @@
 #include "lib/scheduling/share_division.h"
 
-#include <cstdlib>
 #include <random>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/random_seed.h"
 
 namespace sluice {
 namespace {
@@ -45,8 +46,7 @@ TEST(DivideByWeightTest, AFloorIsTakenFromTheOthers) {
 }
 
 TEST(DivideByWeightTest, KeepsFloorsCapsAndTheSum) {
-  const char* replay = std::getenv("SLUICE_SEED");
-  const uint64_t seed = replay != nullptr ? std::stoull(replay) : std::random_device()();
+  const uint64_t seed = TakeRandomSeed().value;
   SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto between = [&](int64_t least, int64_t most) {

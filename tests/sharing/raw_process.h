@@ -1,10 +1,8 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -16,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "lib/sharing/packet_socket.h"
 #include "tests/sharing/sharing_process.h"
+#include "tests/wait_until.h"
 
 namespace sluice {
 
@@ -76,17 +75,15 @@ class RawDaemon {
 
   // The next report that `wanted` says yes to, or none.
   std::optional<v1::LinkReport> AwaitReport(const std::function<bool(const v1::LinkReport&)>& wanted) {
-    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kPatience);
-    while (std::chrono::steady_clock::now() < deadline) {
+    v1::ToLinkDaemon message;
+    const auto said = [&] {
       if (fd_ < 0) fd_ = AcceptPacketSocket(listening_.fd()).value_or(-1);
-      v1::ToLinkDaemon message;
-      if (fd_ < 0 || !ReceivePacket(fd_, message).value_or(false)) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      } else if (message.has_report() && wanted(message.report())) {
-        return message.report();
+      while (fd_ >= 0 && ReceivePacket(fd_, message).value_or(false)) {
+        if (message.has_report() && wanted(message.report())) return true;
       }
-    }
-    return std::nullopt;
+      return false;
+    };
+    return WaitUntil(said, kPatience) ? std::optional(message.report()) : std::nullopt;
   }
   void Lease(const v1::LinkLease& lease) {
     v1::FromLinkDaemon message;

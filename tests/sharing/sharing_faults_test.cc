@@ -1,5 +1,4 @@
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -115,9 +114,7 @@ TEST_F(SharingTest, WhatADaemonMissedIsSaidAgain) {
   daemon.Lease(lease);
   ASSERT_TRUE(process.AwaitBytes(kBudget));
   const auto await_reports = [&](int64_t reports) {
-    const TimePoint deadline = Now() + absl::ToChronoMilliseconds(kPatience);
-    while (process.reports() < reports && Now() < deadline) std::this_thread::sleep_for(1ms);
-    return process.reports() >= reports;
+    return WaitUntil([&] { return process.reports() >= reports; }, kPatience);
   };
   process.Want(kLots);
   ASSERT_TRUE(await_reports(600));  // that is more than the socket holds

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "prometheus/registry.h"
 #include "tests/sharing/sharing_process.h"
 #include "tests/telemetry/scrape.h"
+#include "tests/wait_until.h"
 
 namespace sluice {
 
@@ -67,12 +67,7 @@ class SharingTest : public ::testing::Test {
   }
 
   bool AwaitMetric(const std::string& name, const std::string& label, double value) {
-    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kPatience);
-    while (Metric(name, label) != value) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
+    return WaitUntil([&] { return Metric(name, label) == value; }, kPatience);
   }
 
   const std::string socket_ = SocketPath();

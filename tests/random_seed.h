@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+
+namespace sluice {
+
+// What a randomised test draws everything from: another one each time, or the one that SLUICE_SEED=... replays.
+struct RandomSeed {
+  uint64_t value = std::random_device()();
+  bool replays = false;
+};
+
+inline RandomSeed TakeRandomSeed() {
+  RandomSeed seed;
+  if (const char* given = std::getenv("SLUICE_SEED"); given != nullptr) {
+    seed.replays = true;
+    EXPECT_TRUE(absl::SimpleAtoi(given, &seed.value)) << "SLUICE_SEED is not a number: " << given;
+  }
+  return seed;
+}
+
+}  // namespace sluice

@@ -1,5 +1,7 @@
 #include "sluice/link.h"
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -175,14 +177,14 @@ TEST(LinkTest, TwoReadersOnOneLinkShareItsBudget) {
   EXPECT_LE(most_bytes, 12000);
 }
 
-TEST(LinkTest, ABudgetThatShrinksAndGrowsDuringAReadLosesNothing) {
-  TestCluster cluster({.workers = 4, .file_bytes = 400000});
+// Sizes from 1 to 65,536, one after the other on a thread of their own, while a file is read over slow workers.
+void ExpectReadWhile(const std::function<void(int64_t bytes)>& change, TestCluster& cluster) {
   cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(1)); });
   const auto stream = cluster.reader().Open("data", std::nullopt);
   std::atomic<bool> done = false;
   std::thread changer([&] {
-    for (int64_t budget = 1; !done; budget = budget * 3 % 65537) {
-      EXPECT_TRUE(cluster.link().SetBudget(budget).ok());
+    for (int64_t bytes = 1; !done; bytes = bytes * 3 % 65537) {
+      change(bytes);
       std::this_thread::yield();
     }
   });
@@ -191,6 +193,11 @@ TEST(LinkTest, ABudgetThatShrinksAndGrowsDuringAReadLosesNothing) {
   changer.join();
   EXPECT_TRUE(result.status.ok()) << result.status;
   EXPECT_TRUE(result.data == cluster.source());
+}
+
+TEST(LinkTest, ABudgetThatShrinksAndGrowsDuringAReadLosesNothing) {
+  TestCluster cluster({.workers = 4, .file_bytes = 400000});
+  ExpectReadWhile([&](int64_t budget) { EXPECT_TRUE(cluster.link().SetBudget(budget).ok()); }, cluster);
 }
 
 std::map<std::string, double> Gauges(const Link& link) {
@@ -246,22 +253,12 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
 TEST(LinkReconfigureTest, ALinkThatChangesAllTheTimeLosesNothing) {
   for (const Discipline discipline : {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches}) {
     TestCluster cluster({.workers = 4, .file_bytes = 400000, .schedule = {.discipline = discipline}});
-    cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(1)); });
-    const auto stream = cluster.reader().Open("data", std::nullopt);
-    std::atomic<bool> done = false;
-    std::thread changer([&] {
-      for (int64_t buffer = 1; !done; buffer = buffer * 3 % 65537) {
-        const LinkProfile profile{.capacity_bytes_per_second = 1e6 + 1e4 * static_cast<double>(buffer),
-                                  .buffer_bytes = buffer};
-        EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .discipline = discipline}}).ok());
-        std::this_thread::yield();
-      }
-    });
-    const auto result = testing::Drain(*stream);
-    done = true;
-    changer.join();
-    EXPECT_TRUE(result.status.ok()) << result.status;
-    EXPECT_TRUE(result.data == cluster.source());
+    const auto reconfigure = [&](int64_t buffer) {
+      const LinkProfile profile{.capacity_bytes_per_second = 1e6 + 1e4 * static_cast<double>(buffer),
+                                .buffer_bytes = buffer};
+      EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .discipline = discipline}}).ok());
+    };
+    ExpectReadWhile(reconfigure, cluster);
   }
 }
 

@@ -143,8 +143,11 @@ class Prometheus:
         return self.ask("series", **{"match[]": selector})
 
     def value(self, expression):
-        """Of a query with one result; None where there is none."""
+        """Of a query with one result; None where there is none yet. ValueError where there are several: Prometheus gives
+        them in the order in which it happened to see their series first."""
         result = self.ask("query", query=expression)["result"]
+        if len(result) > 1:
+            raise ValueError(f"{expression} has {len(result)} results: {[one['metric'] for one in result]}")
         return float(result[0]["value"][1]) if result else None
 
     def rules(self):

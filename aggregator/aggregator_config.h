@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "aggregator/mid_level.h"
 #include "aggregator/worker_list.h"
-#include "lib/rpc/rpc_server.h"
+#include "lib/serving/rpc_server.h"
 
 namespace sluice {
 

@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "lib/rpc/answer_watch.h"
-#include "lib/rpc/block_cache.h"
-#include "lib/rpc/mid_level_server.h"
-#include "lib/rpc/reader_source.h"
+#include "lib/blocks/block_cache.h"
+#include "lib/blocks/reader_source.h"
+#include "lib/serving/answer_watch.h"
+#include "lib/serving/mid_level_server.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/mid_level_metrics.h"
 #include "lib/telemetry/worker_metrics.h"

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the layers as targets sluice::model, sluice::scheduling, sluice::sharing, sluice::rpc,
-# sluice::telemetry and sluice::sluice, the public headers, the generated messages, and the programs.
+# What `cmake --install` puts where: the layers as targets sluice::model to sluice::serving, sluice::sluice for all of them,
+# the public headers, the generated messages, and the programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/answer_watch.h"
-#include "lib/rpc/probe_server.h"
-#include "lib/rpc/rpc_server.h"
-#include "lib/rpc/sru_server.h"
+#include "lib/serving/answer_watch.h"
+#include "lib/serving/probe_server.h"
+#include "lib/serving/rpc_server.h"
+#include "lib/serving/sru_server.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/io_thread.h"

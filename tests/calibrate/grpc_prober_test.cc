@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/probe_server.h"
-#include "lib/rpc/rpc_server.h"
+#include "lib/serving/probe_server.h"
+#include "lib/serving/rpc_server.h"
 #include "lib/telemetry/io_thread.h"
 
 namespace sluice {

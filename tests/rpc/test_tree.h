@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/block_cache.h"
-#include "lib/rpc/mid_level_server.h"
-#include "lib/rpc/rpc_server.h"
+#include "lib/blocks/block_cache.h"
+#include "lib/serving/mid_level_server.h"
+#include "lib/serving/rpc_server.h"
 #include "lib/stripe/stripe_name.h"
 #include "lib/telemetry/mid_level_metrics.h"
 #include "prometheus/registry.h"

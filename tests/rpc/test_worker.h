@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "lib/rpc/rpc_server.h"
+#include "lib/serving/rpc_server.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/io_thread.h"
 

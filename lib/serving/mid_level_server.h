@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/v1/sru_service.grpc.pb.h"
+
+#include "absl/time/time.h"
+#include "lib/blocks/block_cache.h"
+#include "lib/rpc/tcp_report.h"
+#include "lib/serving/answer_memory.h"
+#include "lib/telemetry/worker_metrics.h"
+
+namespace sluice {
+
+// The SruService of a mid-level aggregator, which to the level above is a worker. What that level keeps here, the
+// stripes of a file and its manifest, are files of the level below (see lib/stripe/stripe_name.h), and are read through
+// the block cache; no thread waits for them. One a process; thread-safe. What it is given outlives the grpc::Server
+// that it is registered with.
+class MidLevelServer final : public v1::SruService::CallbackService {
+ public:
+  struct Options {
+    // Of the time until the caller's deadline, for the answer's way up and for a replica. The reader has a limit of its
+    // own for each block.
+    absl::Duration deadline_reserve = absl::Milliseconds(5);
+    // What comes on top is refused as RESOURCE_EXHAUSTED.
+    uint64_t max_answer_bytes = 256 << 20;
+  };
+  MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
+      : cache_(cache), metrics_(metrics), reports_(reports), options_(options), answers_(options.max_answer_bytes) {}
+
+  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
+                                    v1::ReadSruResponse* response) override;
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
+                                         v1::ReadManifestResponse* response) override;
+
+ private:
+  class Call;
+  class SruCall;
+  class ManifestCall;
+
+  BlockCache& cache_;
+  WorkerMetrics& metrics_;
+  TcpReports& reports_;
+  const Options options_;
+  AnswerMemory answers_;
+};
+
+}  // namespace sluice

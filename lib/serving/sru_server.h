@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/v1/sru_service.grpc.pb.h"
+
+#include "lib/rpc/tcp_report.h"
+#include "lib/serving/answer_memory.h"
+#include "lib/serving/think_time.h"
+#include "lib/stripe/stripe_store.h"
+#include "lib/telemetry/worker_metrics.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice {
+
+// The SruService over the stripes of one store. One a process, for all of its workers; thread-safe. The store, the
+// metrics, the reports and the context outlive the grpc::Server that it is registered with, and the context runs until
+// then.
+class SruServer : public v1::SruService::CallbackService {
+ public:
+  struct Options {
+    // An answer with an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
+    ThinkTime::Options think_time;
+    // What comes on top is refused as RESOURCE_EXHAUSTED.
+    uint64_t max_answer_bytes = 256 << 20;
+  };
+  SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
+            const Options& options)
+      : store_(store),
+        metrics_(metrics),
+        reports_(reports),
+        context_(context),
+        options_(options),
+        think_time_(options.think_time),
+        answers_(options.max_answer_bytes) {}
+
+  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
+                                    v1::ReadSruResponse* response) override;
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
+                                         v1::ReadManifestResponse* response) override;
+
+ private:
+  class SruCall;
+  class ManifestCall;
+
+  absl::Status TakeMemory(AnswerMemory::Share& answer, uint32_t bytes);
+
+  const StripeStore& store_;
+  WorkerMetrics& metrics_;
+  TcpReports& reports_;
+  boost::asio::io_context& context_;
+  const Options options_;
+  ThinkTime think_time_;
+  AnswerMemory answers_;
+};
+
+}  // namespace sluice

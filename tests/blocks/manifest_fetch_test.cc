@@ -1,0 +1,197 @@
+#include "lib/blocks/manifest_fetch.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/stripe/stripe_name.h"
+#include "tests/rpc/test_cluster.h"
+
+namespace sluice {
+namespace {
+
+using testing::Error;
+using testing::Fault;
+using testing::FlipByte;
+using testing::Garbage;
+using testing::Hang;
+using testing::HasCode;
+using ::testing::HasSubstr;
+using testing::Healthy;
+using testing::OneByteLess;
+using testing::OneByteMore;
+using testing::TestCluster;
+using testing::TestWorker;
+
+class ManifestFetchTest : public ::testing::Test {
+ protected:
+  static TestCluster::Options Small() { return {}; }
+  // 4 bytes an SRU: the manifest has about 40 KB and is read in several ranges.
+  static TestCluster::Options Large() {
+    return {.file_bytes = 100000, .sru_bytes = 10, .reader = {.segment_bytes = 1000}};
+  }
+
+  static std::string ManifestPath(const TestCluster& cluster, uint32_t worker) {
+    return cluster.root() + "/" + WorkerFolderName(worker) + "/data/manifest";
+  }
+
+  static void ExpectReads(TestCluster& cluster) {
+    const auto block = cluster.Read(1);
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_TRUE(block->data == cluster.SourceBlock(1));
+  }
+
+  static void SpoilManifests(TestCluster& cluster, const TestWorker::ManifestFault& fault) {
+    for (size_t i = 0; i < cluster.size(); ++i) cluster.worker(i).SpoilManifests(fault);
+  }
+
+  static absl::Status Error0(TestCluster& cluster) { return cluster.Read(0).status(); }
+};
+
+TEST_F(ManifestFetchTest, ASmallManifestTakesOneRequest) {
+  TestCluster cluster(Small());
+  std::atomic<int> requests = 0;
+  SpoilManifests(cluster, [&](const auto&) { return ++requests, Healthy(); });
+  ExpectReads(cluster);
+  ExpectReads(cluster);
+  EXPECT_EQ(requests, 1);
+}
+
+TEST_F(ManifestFetchTest, ALargeManifestComesInRangesThatFitTheBudget) {
+  TestCluster cluster(Large());
+  std::atomic<int> requests = 0;
+  std::atomic<uint32_t> longest = 0;
+  SpoilManifests(cluster, [&](const auto& request) {
+    ++requests;
+    longest = std::max(longest.load(), request.length());
+    return Healthy();
+  });
+  ExpectReads(cluster);
+  EXPECT_GE(requests, 4);
+  EXPECT_LE(longest, 32768u / 3);
+}
+
+TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneHasAFaultyAnswer) {
+  const auto faults = std::vector<Fault>{Error(grpc::StatusCode::NOT_FOUND),
+                                         Error(grpc::StatusCode::UNAVAILABLE),
+                                         Error(grpc::StatusCode::FAILED_PRECONDITION),
+                                         Error(grpc::StatusCode::CANCELLED),
+                                         Error(grpc::StatusCode::INVALID_ARGUMENT),
+                                         Error(grpc::StatusCode::RESOURCE_EXHAUSTED),
+                                         Error(grpc::StatusCode::INTERNAL),
+                                         Garbage(),
+                                         FlipByte(),
+                                         OneByteMore(),
+                                         OneByteLess(),
+                                         {.manifest_bytes = 0},
+                                         {.manifest_bytes = 1},
+                                         {.manifest_bytes = 100000},
+                                         {.manifest_bytes = std::numeric_limits<uint64_t>::max()}};
+  for (const auto& options : {Small(), Large()}) {
+    TestCluster cluster(options);
+    for (size_t i = 0; i < faults.size(); ++i) {
+      SCOPED_TRACE(i);
+      cluster.MakeReader();
+      for (size_t worker : {0, 1}) cluster.worker(worker).SpoilManifests([&](const auto&) { return faults[i]; });
+      ExpectReads(cluster);
+    }
+  }
+}
+
+TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
+  TestCluster cluster(Large());
+  const auto later = [](Fault fault) {
+    return [fault](const v1::ReadManifestRequest& request) { return request.offset() > 20000 ? fault : Healthy(); };
+  };
+  for (const Fault& fault : {Error(grpc::StatusCode::OUT_OF_RANGE), OneByteLess(), OneByteMore(), FlipByte(), Garbage(),
+                             Fault{.manifest_bytes = 50000}, Fault{.manifest_bytes = 0}}) {
+    cluster.MakeReader();
+    cluster.worker(0).SpoilManifests(later(fault));
+    ExpectReads(cluster);
+  }
+}
+
+TEST_F(ManifestFetchTest, AHangingWorkerCostsItsTimeoutAndNoMore) {
+  TestCluster cluster({.reader = {.sru_timeout = absl::Seconds(1)}});
+  cluster.worker(0).SpoilManifests([](const auto&) { return Hang(); });
+  ExpectReads(cluster);
+  EXPECT_EQ(cluster.worker(0).counts().requests, 2) << "the manifest, and the SRU of the block";
+}
+
+TEST_F(ManifestFetchTest, AFileThatNobodyHasIsNotFoundAndNamed) {
+  TestCluster cluster(Small());
+  const absl::Status status = cluster.reader().Read("other", 0).status();
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kNotFound));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"other\""));
+}
+
+TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
+  TestCluster cluster(Small());
+  SpoilManifests(cluster, [](const auto&) { return FlipByte(); });
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.worker(0).address()));
+  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::FAILED_PRECONDITION); });
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
+  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
+  SpoilManifests(cluster, [](const auto&) { return Fault{.manifest_bytes = uint64_t{1} << 40}; });
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
+  SpoilManifests(cluster, nullptr);
+  ExpectReads(cluster);
+}
+
+TEST_F(ManifestFetchTest, ABadManifestSaysMoreThanTheWorkersThatHaveNone) {
+  TestCluster cluster(Small());
+  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+  cluster.worker(0).SpoilManifests([](const auto&) { return FlipByte(); });
+  const absl::Status status = Error0(cluster);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 0 "));
+}
+
+TEST_F(ManifestFetchTest, ATruncatedOrEmptyManifestOnDiskIsDataLossUnlessAnotherWorkerHasIt) {
+  for (const uintmax_t bytes : {0, 1, 24, 50}) {
+    TestCluster cluster(Small());
+    std::filesystem::resize_file(ManifestPath(cluster, 0), bytes);
+    ExpectReads(cluster);
+    cluster.MakeReader();
+    for (uint32_t worker : {1, 2}) std::filesystem::resize_file(ManifestPath(cluster, worker), bytes);
+    EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss)) << bytes;
+  }
+}
+
+TEST_F(ManifestFetchTest, AFileOfMoreWorkersThanTheReaderHasIsFailedPreconditionWithBothNumbers) {
+  TestCluster cluster({.workers = 4, .listed_workers = 3});
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr("over 4 workers; this reader has 3"));
+}
+
+TEST_F(ManifestFetchTest, AFileOfFewerWorkersThanTheReaderHasIsRead) {
+  TestCluster cluster({.workers = 3, .listed_workers = 5});
+  ExpectReads(cluster);
+}
+
+TEST_F(ManifestFetchTest, ADeadlineEndsItWithoutAskingTheOthers) {
+  TestCluster cluster(Small());
+  SpoilManifests(cluster, [](const auto&) { return Hang(); });
+  const auto block = cluster.Read(0, {.timeout = absl::Milliseconds(200)});
+  EXPECT_THAT(block.status(), HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(cluster.Requests(), 1);
+}
+
+TEST_F(ManifestFetchTest, CancellingTheReadCancelsItAtTheWorker) {
+  TestCluster cluster(Small());
+  SpoilManifests(cluster, [](const auto&) { return Hang(); });
+  const auto stream = cluster.reader().Open("data", 0);
+  stream->Next(
+      [](absl::StatusOr<ReadPart> part) { EXPECT_THAT(part.status(), HasCode(absl::StatusCode::kCancelled)); });
+  ASSERT_TRUE(cluster.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  stream->Cancel();
+  EXPECT_TRUE(cluster.worker(0).Await([](const auto& counts) { return counts.cancelled == 1; }));
+  EXPECT_TRUE(cluster.AwaitIdle());
+  EXPECT_EQ(cluster.Requests(), 1) << "no other worker is asked for what nobody wants";
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,374 @@
+#include "lib/blocks/segment_fetch.h"
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/stripe/stripe_name.h"
+#include "tests/rpc/test_cluster.h"
+
+// A segment is fetched by every read; these go through the stream of one.
+namespace sluice {
+namespace {
+
+using testing::Drain;
+using testing::Error;
+using testing::Fault;
+using testing::FlipByte;
+using testing::Garbage;
+using testing::Hang;
+using testing::HasCode;
+using ::testing::HasSubstr;
+using testing::Healthy;
+using testing::OneByteLess;
+using testing::OneByteMore;
+using testing::ReadResult;
+using ::testing::SizeIs;
+using testing::Slow;
+using testing::TestCluster;
+
+// 8 workers, SRUs of 4096 bytes: the first data block is SRUs 0 to 7.
+TestCluster::Options EightWorkers(uint32_t replicas = 1) {
+  return {.workers = 8, .file_bytes = 8 * 4096 * 3, .replicas = replicas, .reader = {.sru_timeout = absl::Seconds(1)}};
+}
+
+ReadResult ReadBlock(TestCluster& cluster, uint64_t block, bool allow_partial = false) {
+  return Drain(*cluster.reader().Open("data", block, {.allow_partial = allow_partial}));
+}
+
+// Every way in which one answer can be wrong, and the status of a read that has no other replica.
+struct FaultCase {
+  const char* name;
+  Fault fault;
+  absl::StatusCode status;
+};
+std::vector<FaultCase> EveryFault() {
+  return {
+      {"hangs", Hang(), absl::StatusCode::kDeadlineExceeded},
+      {"flips a byte", FlipByte(), absl::StatusCode::kDataLoss},
+      {"too much", OneByteMore(), absl::StatusCode::kDataLoss},
+      {"too little", OneByteLess(), absl::StatusCode::kDataLoss},
+      {"nothing", {.edit = [](std::string& data) { data.clear(); }}, absl::StatusCode::kDataLoss},
+      {"far too much", {.edit = [](std::string& data) { data.resize(5 << 20); }}, absl::StatusCode::kUnavailable},
+      {"garbage", Garbage(), absl::StatusCode::kDataLoss},
+      {"cancels", Error(grpc::StatusCode::CANCELLED), absl::StatusCode::kUnavailable},
+      {"unknown", Error(grpc::StatusCode::UNKNOWN), absl::StatusCode::kUnavailable},
+      {"invalid", Error(grpc::StatusCode::INVALID_ARGUMENT), absl::StatusCode::kUnavailable},
+      {"deadline", Error(grpc::StatusCode::DEADLINE_EXCEEDED), absl::StatusCode::kDeadlineExceeded},
+      {"not found", Error(grpc::StatusCode::NOT_FOUND), absl::StatusCode::kDataLoss},
+      {"denied", Error(grpc::StatusCode::PERMISSION_DENIED), absl::StatusCode::kUnavailable},
+      {"exhausted", Error(grpc::StatusCode::RESOURCE_EXHAUSTED), absl::StatusCode::kUnavailable},
+      {"precondition", Error(grpc::StatusCode::FAILED_PRECONDITION), absl::StatusCode::kUnavailable},
+      {"out of range", Error(grpc::StatusCode::OUT_OF_RANGE), absl::StatusCode::kDataLoss},
+      {"internal", Error(grpc::StatusCode::INTERNAL), absl::StatusCode::kUnavailable},
+      {"unavailable", Error(grpc::StatusCode::UNAVAILABLE), absl::StatusCode::kUnavailable},
+      {"data loss", Error(grpc::StatusCode::DATA_LOSS), absl::StatusCode::kDataLoss},
+  };
+}
+
+TEST(SegmentFetchTest, AFaultOfOneWorkerIsTheDocumentedStatusAndTheNextReadWorks) {
+  TestCluster cluster(EightWorkers());
+  for (const FaultCase& fault : EveryFault()) {
+    SCOPED_TRACE(fault.name);
+    cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
+    const auto result = ReadBlock(cluster, 1);
+    EXPECT_THAT(result.status, HasCode(fault.status));
+    EXPECT_THAT(std::string(result.status.message()), HasSubstr("SRU 13 of file \"data\": worker 5"));
+    EXPECT_THAT(std::string(result.status.message()), HasSubstr(cluster.worker(5).address()));
+    EXPECT_TRUE(cluster.AwaitIdle());
+    cluster.worker(5).SpoilSrus(nullptr);
+    const auto next = ReadBlock(cluster, 1);
+    EXPECT_TRUE(next.status.ok()) << next.status;
+    EXPECT_TRUE(next.data == cluster.SourceBlock(1));
+  }
+}
+
+TEST(SegmentFetchTest, AReplicaTakesTheFaultyWorkersPlace) {
+  TestCluster cluster(EightWorkers(2));
+  for (const FaultCase& fault : EveryFault()) {
+    SCOPED_TRACE(fault.name);
+    cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
+    const auto result = ReadBlock(cluster, 1);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_TRUE(result.data == cluster.SourceBlock(1));
+  }
+  EXPECT_EQ(cluster.Metric("sluice_sru_retries_total"), EveryFault().size());
+  EXPECT_EQ(cluster.Metric("sluice_goodput_bytes_total", "replica"), EveryFault().size() * 4096);
+}
+
+TEST(SegmentFetchTest, WithPartialAFaultIsAGapThatNamesItsReason) {
+  TestCluster cluster(EightWorkers());
+  for (const FaultCase& fault : EveryFault()) {
+    SCOPED_TRACE(fault.name);
+    cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
+    const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    ASSERT_THAT(result.missing, SizeIs(1));
+    EXPECT_EQ(result.missing[0].offset, 5u * 4096);
+    EXPECT_EQ(result.missing[0].length, 4096u);
+    EXPECT_THAT(result.missing[0].reason, HasSubstr("worker 5"));
+    EXPECT_EQ(result.summary.bytes_read, 7u * 4096);
+    EXPECT_EQ(result.summary.Coverage(), 7.0 / 8);
+  }
+}
+
+TEST(SegmentFetchTest, GapsAtTheBeginningInTheMiddleAndAtTheEnd) {
+  for (const std::vector<size_t>& down : std::vector<std::vector<size_t>>{
+           {0}, {7}, {3}, {0, 1}, {6, 7}, {0, 3, 4, 7}, {0, 2, 4, 6}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
+    TestCluster cluster(EightWorkers());
+    std::string expected = cluster.SourceBlock(2);
+    for (const size_t worker : down) {
+      cluster.worker(worker).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::INTERNAL); });
+      expected.replace(worker * 4096, 4096, std::string(4096, '\0'));
+    }
+    const auto result = ReadBlock(cluster, 2, /*allow_partial=*/true);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_TRUE(result.data == expected);
+    EXPECT_EQ(result.summary.bytes_read, (8 - down.size()) * 4096);
+    EXPECT_EQ(result.summary.bytes_wanted, 8u * 4096);
+    uint64_t missing_bytes = 0;
+    for (const MissingBytes& gap : result.missing) missing_bytes += gap.length;
+    EXPECT_EQ(missing_bytes, down.size() * 4096);
+  }
+}
+
+TEST(SegmentFetchTest, APassingFaultIsTriedAgainAtTheSameWorkerWhereThereIsNoReplica) {
+  TestCluster cluster(EightWorkers());
+  for (const Fault& fault : {Error(grpc::StatusCode::UNAVAILABLE), FlipByte(), OneByteLess(), Hang()}) {
+    std::atomic<int> asked = 0;
+    cluster.worker(2).SpoilSrus([&](const auto&) { return ++asked == 1 ? fault : Healthy(); });
+    const auto result = ReadBlock(cluster, 0);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_TRUE(result.data == cluster.SourceBlock(0));
+    EXPECT_EQ(asked, 2);
+  }
+}
+
+TEST(SegmentFetchTest, AnErrorThatStaysIsNotAskedForTwiceWithoutAReplica) {
+  TestCluster cluster(EightWorkers());
+  std::atomic<int> asked = 0;
+  cluster.worker(2).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::NOT_FOUND); });
+  EXPECT_THAT(ReadBlock(cluster, 0).status, HasCode(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(SegmentFetchTest, AttemptsGoRoundTheReplicas) {
+  auto options = EightWorkers(3);
+  options.reader.attempts = 7;
+  TestCluster cluster(std::move(options));
+  for (size_t worker : {2, 3, 4}) {
+    cluster.worker(worker).SpoilSrus(
+        [](const auto& request) { return request.offset() == 0 ? Error(grpc::StatusCode::INTERNAL) : Healthy(); });
+  }
+  // SRU 2 has its copies at 2, 3 and 4 and cannot be had.
+  const auto result = ReadBlock(cluster, 0);
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(result.status.message()), HasSubstr("attempt 7"));
+}
+
+// Two attempts, two replicas, and one worker that spoils one range and refuses another: the other replica has both.
+TEST(SegmentFetchTest, RangesOfOneSruThatFailDifferentlyAreAllHadFromTheReplica) {
+  for (const bool spoilt_last : {false, true}) {
+    TestCluster cluster(
+        {.workers = 2, .file_bytes = 40000, .sru_bytes = 20000, .replicas = 2, .schedule = {.budget_bytes = 16000}});
+    cluster.worker(0).SpoilSrus([spoilt_last](const v1::ReadSruRequest& request) {
+      if (request.replica() != 0) return Healthy();
+      if (request.offset() == 0) return spoilt_last ? Error(grpc::StatusCode::UNAVAILABLE) : FlipByte();
+      return spoilt_last ? FlipByte() : Error(grpc::StatusCode::UNAVAILABLE);
+    });
+    const auto block = cluster.Read(0);
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_TRUE(block->data == cluster.source());
+  }
+}
+
+TEST(SegmentFetchTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
+  TestCluster cluster(EightWorkers(2));
+  // Both copies of SRU 5 fail the first time; the third attempt has it from the primary again.
+  TestCluster again({.workers = 2, .file_bytes = 2 * 4096, .replicas = 2, .reader = {.attempts = 3}});
+  std::atomic<int> asked = 0;
+  again.SpoilSrus([&](const v1::ReadSruRequest& request) {
+    const bool of_first_sru = (request.worker() + 2 - request.replica()) % 2 == 0;
+    return of_first_sru && ++asked <= 2 ? FlipByte() : Healthy();
+  });
+  const auto block = again.Read(0);
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_EQ(again.Metric("sluice_goodput_bytes_total", "primary"), 2 * 4096);
+  EXPECT_EQ(again.Metric("sluice_goodput_bytes_total", "replica"), 0);
+}
+
+TEST(SegmentFetchTest, TheBlockTimeoutCoversWaitingAndRetries) {
+  auto options = EightWorkers();
+  options.reader = {.sru_timeout = absl::Seconds(60), .block_timeout = absl::Milliseconds(300), .attempts = 100};
+  options.schedule.discipline = Discipline::kRolling;  // with grants the requests would leave, and the answers wait
+  options.schedule.budget_bytes = 5000;
+  TestCluster cluster(std::move(options));
+  cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });
+  const auto result = ReadBlock(cluster, 0);
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(cluster.worker(7).counts().requests, 0) << "it waited behind, and was not sent";
+  EXPECT_TRUE(cluster.AwaitIdle());
+  EXPECT_EQ(cluster.Metric("sluice_blocks_total", "deadline"), 1);
+}
+
+TEST(SegmentFetchTest, StripesOfTheWrongSizeOnDiskAreDataLossAndAReplicaHelps) {
+  for (const uintmax_t bytes : {0, 100, 4096}) {
+    TestCluster cluster(EightWorkers(2));
+    std::filesystem::resize_file(cluster.root() + "/" + WorkerFolderName(3) + "/data/stripe-0", bytes);
+    for (uint64_t block = 0; block < 3; ++block) {
+      const auto result = ReadBlock(cluster, block);
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_TRUE(result.data == cluster.SourceBlock(block));
+    }
+    std::filesystem::remove(cluster.root() + "/" + WorkerFolderName(4) + "/data/stripe-1");
+    EXPECT_THAT(ReadBlock(cluster, 2).status, HasCode(absl::StatusCode::kDataLoss));
+  }
+}
+
+// An answer in part, as an aggregator gives one: zeros where bytes of the stripe are missing.
+Fault Partial(uint64_t offset, uint64_t length) {
+  Fault fault{.edit = [=](std::string& data) {
+    for (uint64_t i = 0; i < length && offset + i < data.size(); ++i) data[offset + i] = 0;
+  }};
+  v1::MissingSruRange& missing = fault.missing.emplace_back();
+  missing.set_offset(offset);
+  missing.set_length(length);
+  missing.set_reason("below");
+  return fault;
+}
+
+TEST(SegmentFetchTest, WhatAnAggregatorBelowCannotHaveIsAGapOfThoseBytes) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(5).SpoilSrus([](const v1::ReadSruRequest& request) {
+    EXPECT_TRUE(request.allow_partial());
+    return Partial(1000, 96);
+  });
+  cluster.worker(6).SpoilSrus([](const auto&) { return Partial(0, 4096); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(result.missing, SizeIs(2));
+  EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 1000);
+  EXPECT_EQ(result.missing[0].length, 96u);
+  EXPECT_THAT(result.missing[0].reason, HasSubstr("worker 5"));
+  EXPECT_THAT(result.missing[0].reason, HasSubstr("below"));
+  EXPECT_EQ(result.missing[1].offset, 6u * 4096);
+  EXPECT_EQ(result.missing[1].length, 4096u);
+  EXPECT_EQ(result.summary.bytes_read, 7u * 4096 - 96);
+  std::string expected = cluster.SourceBlock(0);
+  expected.replace(5 * 4096 + 1000, 96, std::string(96, '\0')).replace(6 * 4096, 4096, std::string(4096, '\0'));
+  EXPECT_TRUE(result.data == expected);
+  EXPECT_EQ(cluster.Metric("sluice_sru_retries_total"), 0);
+  EXPECT_EQ(cluster.Metric("sluice_goodput_bytes_total", "primary"), 7 * 4096 - 96);
+}
+
+TEST(SegmentFetchTest, AGapTellsWhetherItsBytesAreLost) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(3).SpoilSrus([](const auto&) { return testing::FlipByte(); });
+  cluster.worker(5).SpoilSrus([](const auto&) {
+    Fault fault = Partial(1000, 96);
+    fault.missing[0].set_data_loss(true);
+    return fault;
+  });
+  cluster.worker(6).SpoilSrus([](const auto&) { return Partial(0, 4096); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_THAT(result.missing, SizeIs(3));
+  EXPECT_EQ(result.missing[0].code, absl::StatusCode::kDataLoss);
+  EXPECT_EQ(result.missing[1].code, absl::StatusCode::kDataLoss);
+  EXPECT_EQ(result.missing[2].code, absl::StatusCode::kUnavailable);
+}
+
+TEST(SegmentFetchTest, OnlyWhatNoReplicaHasIsAGap) {
+  TestCluster cluster(EightWorkers(2));
+  cluster.worker(5).SpoilSrus(
+      [](const v1::ReadSruRequest& request) { return request.replica() == 0 ? Partial(100, 200) : Healthy(); });
+  cluster.worker(6).SpoilSrus(
+      [](const v1::ReadSruRequest& request) { return request.replica() == 1 ? Partial(200, 200) : Healthy(); });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(result.missing, SizeIs(1));
+  EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 200);
+  EXPECT_EQ(result.missing[0].length, 100u);
+  cluster.worker(6).SpoilSrus([](const v1::ReadSruRequest& request) {
+    return request.replica() == 1 ? Error(grpc::StatusCode::UNAVAILABLE) : Healthy();
+  });
+  const auto first_alone = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_THAT(first_alone.missing, SizeIs(1));
+  EXPECT_EQ(first_alone.missing[0].offset, 5u * 4096 + 100);
+  EXPECT_EQ(first_alone.missing[0].length, 200u);
+  cluster.worker(6).SpoilSrus(nullptr);
+  const auto whole = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  EXPECT_THAT(whole.missing, SizeIs(0));
+  EXPECT_TRUE(whole.data == cluster.SourceBlock(0));
+}
+
+TEST(SegmentFetchTest, AnAnswerInPartThatMakesNoSenseIsDataLoss) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(5).SpoilSrus([](const auto&) { return Partial(1000, 96); });
+  const auto not_asked_for = ReadBlock(cluster, 0);
+  EXPECT_THAT(not_asked_for.status, HasCode(absl::StatusCode::kDataLoss));
+  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{4090, 7}, {4096, 1}, {10, 0}, {~uint64_t{0}, 2}}) {
+    cluster.worker(5).SpoilSrus([offset = offset, length = length](const auto&) {
+      Fault fault = Partial(offset, length);
+      fault.edit = nullptr;
+      return fault;
+    });
+    const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+    ASSERT_THAT(result.missing, SizeIs(1));
+    EXPECT_EQ(result.missing[0].length, 4096u) << offset;
+    EXPECT_THAT(result.missing[0].reason, HasSubstr("not within what was asked for"));
+  }
+}
+
+TEST(SegmentFetchTest, AFileThatWasStripedAnewIsFoundByTheNextRead) {
+  TestCluster cluster(EightWorkers());
+  ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());
+  const std::string other = testing::SourceBytes(8 * 4096);
+  ASSERT_TRUE(testing::StripeBytes(
+                  other, {.root = cluster.root(), .file = "data", .workers = 8, .sru_bytes = 4096, .replace = true})
+                  .ok());
+  EXPECT_THAT(ReadBlock(cluster, 0).status, HasCode(absl::StatusCode::kDataLoss));
+  const auto result = ReadBlock(cluster, 0);
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == other);
+}
+
+TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsUnavailable) {
+  TestCluster cluster(EightWorkers());
+  cluster.worker(6).SpoilSrus([](const auto&) { return Hang(); });
+  const auto stream = cluster.reader().Open("data", 0);
+  absl::Notification ended;
+  absl::Status status;
+  std::thread reading([&] {
+    status = Drain(*stream).status;
+    ended.Notify();
+  });
+  ASSERT_TRUE(cluster.worker(6).Await([](const auto& counts) { return counts.open == 1; }));
+  cluster.worker(6).Stop();
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(testing::kPatience));
+  reading.join();
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
+  cluster.worker(6).SpoilSrus(nullptr);
+  cluster.worker(6).Start();
+  EXPECT_TRUE(testing::Eventually([&] { return ReadBlock(cluster, 0).status.ok(); })) << "back after gRPC's backoff";
+}
+
+TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsReplaced) {
+  TestCluster cluster(EightWorkers(2));
+  cluster.worker(6).SpoilSrus([](const auto&) { return Hang(); });
+  const auto stream = cluster.reader().Open("data", std::nullopt);
+  ReadResult result;
+  std::thread reading([&] { result = Drain(*stream); });
+  EXPECT_TRUE(cluster.worker(6).Await([](const auto& counts) { return counts.open > 0; }));
+  cluster.worker(6).Stop();
+  reading.join();
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == cluster.source());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,307 @@
+#include "lib/serving/sru_server.h"
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/telemetry/io_thread.h"
+#include "lib/telemetry/socket_diag.h"
+#include "prometheus/registry.h"
+#include "tests/stripe/striped_folder.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::seconds(30);
+
+// A server on loopback with "data", 95 bytes in SRUs of 10 over 3 workers, and a client.
+class SruServerTest : public ::testing::Test {
+ protected:
+  void Start(const SruServer::Options& options = {}) {
+    const auto manifest =
+        testing::StripeBytes(source_, {.root = folder_.path(), .file = "data", .workers = 3, .sru_bytes = 10});
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    service_ = std::make_unique<SruServer>(store_, metrics_, reports_, io_thread_.context(), options);
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    port_ = absl::StrCat(port);
+    stub_ = v1::SruService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  }
+
+  ~SruServerTest() override {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now() + kPatience);
+  }
+
+  static v1::ReadSruRequest Request(const std::string& file, uint32_t worker, uint64_t offset, uint32_t length) {
+    v1::ReadSruRequest request;
+    request.set_file(file);
+    request.set_worker(worker);
+    request.set_offset(offset);
+    request.set_length(length);
+    return request;
+  }
+
+  grpc::Status Read(const v1::ReadSruRequest& request, std::chrono::milliseconds deadline = kPatience) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + deadline);
+    return stub_->ReadSru(&context, request, &response_);
+  }
+
+  grpc::Status ReadManifestStatus(uint32_t length) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::ReadManifestRequest request;
+    request.set_file("data");
+    request.set_length(length);
+    v1::ReadManifestResponse response;
+    return stub_->ReadManifest(&context, request, &response);
+  }
+
+  uint64_t ReadsStarted() {
+    for (const auto& family : registry_.Collect()) {
+      if (family.name == "sluice_worker_read_seconds") return family.metric.at(0).histogram.sample_count;
+    }
+    return 0;
+  }
+
+  void ExpectReadsStarted(uint64_t expected) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (ReadsStarted() != expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(ReadsStarted(), expected);
+  }
+
+  // The value of a counter with one label; -1: there is none.
+  double Counter(const std::string& name, const std::string& outcome) {
+    for (const auto& family : registry_.Collect()) {
+      if (family.name != name) continue;
+      for (const auto& metric : family.metric) {
+        if (outcome.empty() || metric.label.at(0).value == outcome) return metric.counter.value;
+      }
+    }
+    return -1;
+  }
+
+  // Counters move when gRPC has done with a call, which may be after its client has the answer.
+  void ExpectCounter(const std::string& name, const std::string& outcome, double expected) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (Counter(name, outcome) != expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(Counter(name, outcome), expected) << name << " " << outcome;
+  }
+
+  const std::string source_ = testing::SourceBytes(95);
+  testing::TemporaryFolder folder_;
+  IoThread io_thread_;
+  const StripeStore store_ = StripeStore::Open(folder_.path()).value();
+  prometheus::Registry registry_;
+  WorkerMetrics metrics_{registry_};
+  TcpReports reports_;
+  std::unique_ptr<SruServer> service_;
+  std::string port_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::SruService::Stub> stub_;
+  v1::ReadSruResponse response_;
+};
+
+TEST_F(SruServerTest, AnswersWithExactlyTheRange) {
+  Start();
+  const grpc::Status status = Read(Request("data", 1, 10, 10));
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response_.data(), source_.substr(40, 10));
+  ExpectCounter("sluice_worker_sru_requests_total", "ok", 1);
+  ExpectCounter("sluice_worker_sent_bytes_total", "", 10);
+}
+
+TEST_F(SruServerTest, RefusesWithTheDocumentedStatus) {
+  Start();
+  using grpc::StatusCode;
+  const std::pair<v1::ReadSruRequest, StatusCode> cases[] = {
+      {Request("other", 0, 0, 10), StatusCode::NOT_FOUND},
+      {Request("data", 3, 0, 10), StatusCode::NOT_FOUND},
+      {Request("data", 0, 30, 10), StatusCode::OUT_OF_RANGE},
+      {Request("data", 0, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
+      {Request("data", 0, 0, 0), StatusCode::INVALID_ARGUMENT},
+      {Request("data", 0, 0, 5 << 20), StatusCode::INVALID_ARGUMENT},
+      {Request("data", 0, 0, std::numeric_limits<uint32_t>::max()), StatusCode::INVALID_ARGUMENT},
+      {Request("../data", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
+      {Request("", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
+  };
+  for (const auto& [request, code] : cases) {
+    const grpc::Status status = Read(request);
+    EXPECT_EQ(status.error_code(), code) << request.ShortDebugString();
+    EXPECT_FALSE(status.error_message().empty());
+  }
+  ExpectCounter("sluice_worker_sru_requests_total", "not_found", 2);
+  ExpectCounter("sluice_worker_sru_requests_total", "out_of_range", 2);
+  ExpectCounter("sluice_worker_sru_requests_total", "invalid", 5);
+  EXPECT_EQ(Counter("sluice_worker_sent_bytes_total", ""), 0);
+}
+
+TEST_F(SruServerTest, AnswersTheLargestRangeToAnOrdinaryClient) {
+  Start();
+  const std::string large = testing::SourceBytes(kMaxReadBytes);
+  ASSERT_TRUE(
+      testing::StripeBytes(large, {.root = folder_.path(), .file = "large", .workers = 1, .sru_bytes = 64 << 20}).ok());
+  const grpc::Status status = Read(Request("large", 0, 0, kMaxReadBytes));
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(response_.data() == large);
+}
+
+TEST_F(SruServerTest, AnswersWithTheManifestInParts) {
+  Start();
+  const std::string stored = testing::ReadFile(folder_.path() / "worker-0002/data/manifest");
+  v1::ReadManifestRequest request;
+  request.set_file("data");
+  request.set_worker(2);
+  request.set_length(40);
+  std::string joined;
+  while (joined.size() < stored.size()) {
+    request.set_offset(joined.size());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::ReadManifestResponse response;
+    ASSERT_TRUE(stub_->ReadManifest(&context, request, &response).ok());
+    EXPECT_EQ(response.total_bytes(), stored.size());
+    ASSERT_FALSE(response.data().empty());
+    joined += response.data();
+  }
+  EXPECT_EQ(joined, stored);
+  request.set_file("other");
+  grpc::ClientContext context;
+  v1::ReadManifestResponse response;
+  EXPECT_EQ(stub_->ReadManifest(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  ExpectCounter("sluice_worker_manifest_requests_total", "not_found", 1);
+}
+
+TEST_F(SruServerTest, ThinksForAsLongAsItIsTold) {
+  Start({.think_time = {.usual = absl::Milliseconds(50)}});
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+  EXPECT_EQ(response_.data(), source_.substr(0, 10));
+}
+
+TEST_F(SruServerTest, ThinksLongerAboutAnswersInTheTail) {
+  Start({.think_time = {.usual = absl::Hours(1), .tail = absl::Milliseconds(50), .tail_share = 1}});
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+}
+
+// Of a connection over loopback, which loses nothing, the test says that it did.
+TEST_F(SruServerTest, TellsItsClientWhatTcpRepeatedOnTheirConnectionOnce) {
+  Start();
+  const auto trailer = [this]() -> std::string {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->ReadSru(&context, Request("data", 1, 10, 10), &response_).ok());
+    const auto& trailers = context.GetServerTrailingMetadata();
+    const auto found = trailers.find("sluice-tcp");
+    return found == trailers.end() ? "" : std::string(found->second.data(), found->second.size());
+  };
+  EXPECT_EQ(trailer(), "");
+  auto diag = SocketDiag::Open();
+  if (!diag.ok()) GTEST_SKIP() << diag.status();
+  auto sockets = diag->OwnConnections();
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  ASSERT_EQ(sockets->size(), 2u) << "both ends are in this process";
+  const bool first_is_client = absl::StrCat((*sockets)[0].remote.port()) == port_;
+  const TcpSocket& client = (*sockets)[first_is_client ? 0 : 1];
+  reports_.Update(*sockets);
+  EXPECT_EQ(trailer(), "");
+  for (TcpSocket& socket : *sockets) socket.info.retransmitted_packets = 7;
+  for (TcpSocket& socket : *sockets) socket.info.rtos = 1;
+  reports_.Update(*sockets);
+  EXPECT_EQ(trailer(), absl::StrCat(client.local.port(), " 7 1"));
+  EXPECT_EQ(trailer(), "");
+}
+
+// More calls than gRPC has threads: one after the other they would take 50 seconds.
+TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
+  Start({.think_time = {.usual = absl::Milliseconds(100)}});
+  constexpr int kCalls = 500;
+  absl::Notification done;
+  std::atomic<int> left = kCalls;
+  std::atomic<int> ok = 0;
+  std::vector<grpc::ClientContext> contexts(kCalls);
+  std::vector<v1::ReadSruResponse> responses(kCalls);
+  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) {
+    stub_->async()->ReadSru(&contexts[i], &request, &responses[i], [&](const grpc::Status& status) {
+      ok += status.ok();
+      if (--left == 0) done.Notify();
+    });
+  }
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  EXPECT_EQ(ok, kCalls);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
+  Start({.think_time = {.usual = absl::Hours(1)}});
+  EXPECT_EQ(Read(Request("data", 0, 0, 10), std::chrono::milliseconds(50)).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
+  EXPECT_EQ(Counter("sluice_worker_sent_bytes_total", ""), 0);
+}
+
+TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
+  Start({.think_time = {.usual = absl::Hours(1)}});
+  absl::Notification done;
+  grpc::ClientContext context;
+  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  stub_->async()->ReadSru(&context, &request, &response_, [&](const grpc::Status& status) {
+    EXPECT_FALSE(status.ok());
+    done.Notify();
+  });
+  ExpectReadsStarted(1);
+  server_->Shutdown(std::chrono::system_clock::now());
+  EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
+}
+
+TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
+  Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 25});
+  std::vector<grpc::ClientContext> contexts(2);
+  std::vector<v1::ReadSruResponse> responses(2);
+  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  std::atomic<int> left = 2;
+  absl::Notification done;
+  for (int i = 0; i < 2; ++i) {
+    stub_->async()->ReadSru(&contexts[i], &request, &responses[i], [&](const grpc::Status&) {
+      if (--left == 0) done.Notify();
+    });
+  }
+  ExpectReadsStarted(2);
+  EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReadManifestStatus(10).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(ReadManifestStatus(5).ok());
+  ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);  // its share is back a moment after its answer
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
+  EXPECT_TRUE(ReadManifestStatus(25).ok());
+}
+
+}  // namespace
+}  // namespace sluice

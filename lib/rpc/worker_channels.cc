@@ -16,12 +16,12 @@
 #include "absl/strings/string_view.h"
 #include "lib/rpc/dead_peer.h"
 #include "lib/rpc/socket_setup.h"
-#include "lib/stripe/manifest.h"
 #include "lib/telemetry/host_port.h"
 
 namespace sluice {
 namespace {
 
+constexpr size_t kMaxChannels = 65536;  // as many as a file may be striped over
 constexpr size_t kHandshakesAtOnce = 16;
 constexpr absl::Duration kLongest = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
 
@@ -80,9 +80,9 @@ void AwaitHandshake(grpc::Channel& channel, std::chrono::system_clock::time_poin
 }  // namespace
 
 absl::Status WorkerChannels::Validate(const std::vector<std::string>& addresses) {
-  if (addresses.empty() || addresses.size() > kMaxStripeWorkers) {
+  if (addresses.empty() || addresses.size() > kMaxChannels) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers lists ", addresses.size(), " addresses; it must list 1 to ", kMaxStripeWorkers));
+        absl::StrCat("workers lists ", addresses.size(), " addresses; it must list 1 to ", kMaxChannels));
   }
   for (const std::string& address : addresses) {
     if (absl::Status status = ValidateAddress(address); !status.ok()) return status;

@@ -1,5 +1,4 @@
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <random>
@@ -10,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/random_seed.h"
 #include "tests/rpc/test_cluster.h"
 
 namespace sluice {
@@ -21,24 +21,18 @@ using testing::Healthy;
 using testing::ReadResult;
 using testing::TestCluster;
 
-// SLUICE_SEED=... replays the choices of a run; which thread meets which of them is up to the machine.
-uint32_t Seed() {
-  const char* given = std::getenv("SLUICE_SEED");
-  return given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device()();
-}
-
 class Dice {
  public:
-  explicit Dice(uint32_t seed) : random_(seed) {}
+  explicit Dice(uint64_t seed) : random_(seed) {}
   bool OneIn(uint32_t n) { return Below(n) == 0; }
   uint32_t Below(uint32_t n) {
     std::lock_guard lock(mutex_);
-    return random_() % n;
+    return static_cast<uint32_t>(random_() % n);
   }
 
  private:
   std::mutex mutex_;
-  std::mt19937 random_;
+  std::mt19937_64 random_;
 };
 
 Fault AnyFault(Dice& dice) {
@@ -136,8 +130,9 @@ class RandomReader {
   int whole_ = 0;
 };
 
+// A seed replays the choices of a run; which thread meets which of them is up to the machine.
 void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
-  const uint32_t seed = Seed();
+  const uint64_t seed = TakeRandomSeed().value;
   std::cout << "SLUICE_SEED=" << seed << std::endl;
   Dice dice(seed);
   options.reader.sru_timeout = absl::Milliseconds(100);

@@ -1,16 +1,15 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "lib/telemetry/peer_name.h"
 #include "lib/telemetry/worker_table.h"
+#include "tests/random_seed.h"
 
 namespace sluice {
 namespace {
@@ -20,24 +19,20 @@ using TimePoint = WorkerTable::TimePoint;
 
 class Random {
  public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
+  explicit Random(uint64_t seed) : engine_(seed) {}
   int Between(int least, int most) { return std::uniform_int_distribution<int>(least, most)(engine_); }
   bool OneIn(int n) { return Between(1, n) == 1; }
 
  private:
-  std::mt19937 engine_;
+  std::mt19937_64 engine_;
 };
 
 // SLUICE_SEED=... replays one.
 class WorkerTableRandomTest : public ::testing::Test {
  protected:
-  WorkerTableRandomTest() {
-    const char* given = std::getenv("SLUICE_SEED");
-    if (given == nullptr || !absl::SimpleAtoi(given, &seed_)) seed_ = std::random_device()();
-  }
   std::string Seed() const { return absl::StrCat("SLUICE_SEED=", seed_); }
 
-  uint32_t seed_ = 0;
+  const uint64_t seed_ = TakeRandomSeed().value;
 };
 
 struct Sum {

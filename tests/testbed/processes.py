@@ -10,15 +10,17 @@ _STOP_S = 20
 
 
 class Program:
-    """One running program. Its log is a file; what is in it is told when the program fails."""
+    """One running program. Its log is a file; what is in it is told when the program fails. One that gives way has
+    processor time only when nobody else wants it."""
 
-    def __init__(self, network, host, argv, log):
+    def __init__(self, network, host, argv, log, gives_way=False):
         self.name = f"{pathlib.Path(argv[0]).name} in {host}"
         self._log = log
         self._output = open(log, "wb")
-        # `ip netns exec` becomes the program, so this is the program's own process.
+        scheduling = ["chrt", "--idle", "0"] if gives_way else []
+        # `ip netns exec` and `chrt` become the program, so this is the program's own process.
         self._process = subprocess.Popen(
-            network.command(host, [str(word) for word in argv]),
+            network.command(host, [*scheduling, *(str(word) for word in argv)]),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

@@ -46,18 +46,19 @@ def stripe(programs, source, workers, sru_bytes, out):
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
-def start_server(network, program, host, config, folder, name):
+def start_server(network, program, host, config, folder, name, gives_way=False):
     """A server of ours, and the file that appears when it serves."""
     config_file, ready, log = (folder / f"{name}.{suffix}" for suffix in ("json", "ready", "log"))
     ready.unlink(missing_ok=True)
     config_file.write_text(json.dumps(config))
-    return Program(network, host, [program, "--config", config_file, "--ready-file", ready], log), ready
+    argv = [program, "--config", config_file, "--ready-file", ready]
+    return Program(network, host, argv, log, gives_way), ready
 
 
 @contextlib.contextmanager
-def started_server(network, program, host, config, folder):
+def started_server(network, program, host, config, folder, gives_way=False):
     """A server of ours that serves, until the `with` block ends."""
-    server, ready = start_server(network, program, host, config, folder, host)
+    server, ready = start_server(network, program, host, config, folder, host, gives_way)
     with server:
         server.wait_until_ready(ready)
         yield server

@@ -81,10 +81,12 @@ class _Tree:
             "senders_cpu_seconds": sum(cpu_seconds(program.pid) for program in senders),
         }
 
+    # A worker has processors of its own in earnest. Here all MLAs read ahead at once when a block begins, and their
+    # workers would keep the aggregators from running for longer than a port's buffer lasts.
     def _start_workers(self, aggregator, network, data):
         folder = data / f"mla-{aggregator:04}"
         return [
-            self._start(network, "sluice-worker", host, worker_config(network, machine, Think(), folder))
+            self._start(network, "sluice-worker", host, worker_config(network, machine, Think(), folder), gives_way=True)
             for machine, host in enumerate(network.machines)
         ]
 
@@ -100,8 +102,8 @@ class _Tree:
         workers = self.top.worker_addresses()
         return aggregator_config(link, self._scenario.policy, workers, AGGREGATOR_LISTEN) | {"level": "hla"}
 
-    def _start(self, network, program, host, config):
-        return self._enter(started_server(network, self._programs[program], host, config, self._folder))
+    def _start(self, network, program, host, config, gives_way=False):
+        return self._enter(started_server(network, self._programs[program], host, config, self._folder, gives_way))
 
     def _enter(self, context):
         return self._stack.enter_context(context)

@@ -42,8 +42,8 @@ function(sluice_library name)
   set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
 endfunction()
 
-# The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once, in sluice_cli and
-# sluice_rpc, and shared.
+# The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once for each target that
+# includes them in many files.
 function(sluice_precompile target)
   if(NOT SLUICE_NO_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} PRIVATE ${ARGN})

@@ -4,7 +4,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "tests/apps/metrics_client.h"
 #include "tests/apps/run_program.h"
 #include "tests/stripe/striped_folder.h"
+#include "tests/wait_until.h"
 
 namespace sluice {
 namespace {
@@ -60,9 +60,7 @@ class SluiceWorkerTest : public ::testing::Test {
     arguments.insert(arguments.begin(), SLUICE_WORKER_BINARY);
     program_ = std::make_unique<BackgroundProgram>(arguments);
     ASSERT_TRUE(program_->WaitForStderr("msg=serving")) << program_->err();
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!std::filesystem::exists(Path("ready")) && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::yield();
+    WaitUntil([&] { return std::filesystem::exists(Path("ready")); }, absl::FromChrono(kPatience));
     std::istringstream lines(testing::ReadFile(Path("ready")));
     for (std::string line; std::getline(lines, line);) addresses_.push_back(line);
     ASSERT_FALSE(addresses_.empty());

@@ -17,6 +17,7 @@
 #include "lib/stripe/manifest.h"
 #include "lib/stripe/stripe_store.h"
 #include "tests/rpc/test_tree.h"
+#include "tests/serving/sru_request.h"
 
 namespace sluice {
 namespace {
@@ -35,18 +36,9 @@ class MidLevelServerTest : public ::testing::Test {
  protected:
   void Start(TestTree::Options options = {}) {
     tree_ = std::make_unique<TestTree>(std::move(options));
+    // The second aggregator, which has SRUs 1, 3, 5 and so on.
     stub_ = v1::SruService::NewStub(
         grpc::CreateChannel(tree_->aggregator(1).address(), grpc::InsecureChannelCredentials()));
-  }
-
-  // To the second aggregator, which has SRUs 1, 3, 5 and so on.
-  static v1::ReadSruRequest Request(const std::string& file, uint32_t worker, uint64_t offset, uint32_t length) {
-    v1::ReadSruRequest request;
-    request.set_file(file);
-    request.set_worker(worker);
-    request.set_offset(offset);
-    request.set_length(length);
-    return request;
   }
 
   grpc::Status Read(const v1::ReadSruRequest& request, absl::Duration deadline = kPatience) {
@@ -93,7 +85,7 @@ TEST_F(MidLevelServerTest, AnswersWithExactlyTheRange) {
   Start();
   for (const auto& [offset, length] :
        std::vector<std::pair<uint64_t, uint32_t>>{{0, 1}, {999, 2}, {3999, 2}, {4000, 4000}, {100, 20000}}) {
-    const grpc::Status status = Read(Request("data", 1, offset, length));
+    const grpc::Status status = Read(SruRequest("data", 1, offset, length));
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(response_.data(), Stripe().substr(offset, length));
     EXPECT_THAT(response_.missing(), SizeIs(0));
@@ -104,18 +96,18 @@ TEST_F(MidLevelServerTest, RefusesWithTheStatusOfAWorker) {
   Start();
   using grpc::StatusCode;
   const std::string long_name(200, 'a');
-  v1::ReadSruRequest replica = Request("data", 1, 0, 10);
+  v1::ReadSruRequest replica = SruRequest("data", 1, 0, 10);
   replica.set_replica(1);
   const std::pair<v1::ReadSruRequest, StatusCode> cases[] = {
-      {Request("other", 1, 0, 10), StatusCode::NOT_FOUND},
-      {Request("data", 0, 0, 10), StatusCode::NOT_FOUND},
+      {SruRequest("other", 1, 0, 10), StatusCode::NOT_FOUND},
+      {SruRequest("data", 0, 0, 10), StatusCode::NOT_FOUND},
       {replica, StatusCode::NOT_FOUND},
-      {Request("data", 1, Stripe().size(), 10), StatusCode::OUT_OF_RANGE},
-      {Request("data", 1, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
-      {Request("data", 1, 0, 0), StatusCode::INVALID_ARGUMENT},
-      {Request("data", 1, 0, kMaxReadBytes + 1), StatusCode::INVALID_ARGUMENT},
-      {Request("../data", 1, 0, 10), StatusCode::INVALID_ARGUMENT},
-      {Request(long_name, 1, 0, 10), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 1, Stripe().size(), 10), StatusCode::OUT_OF_RANGE},
+      {SruRequest("data", 1, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
+      {SruRequest("data", 1, 0, 0), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 1, 0, kMaxReadBytes + 1), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("../data", 1, 0, 10), StatusCode::INVALID_ARGUMENT},
+      {SruRequest(long_name, 1, 0, 10), StatusCode::INVALID_ARGUMENT},
   };
   for (const auto& [request, code] : cases) {
     const grpc::Status status = Read(request);
@@ -153,7 +145,7 @@ TEST_F(MidLevelServerTest, ADeadlineWithoutRoomForTheReserveIsAnsweredAtOnce) {
   TestTree::Options options;
   options.mid_level.server.deadline_reserve = absl::Hours(1);
   Start(options);
-  const grpc::Status status = Read(Request("data", 1, 0, 10));
+  const grpc::Status status = Read(SruRequest("data", 1, 0, 10));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_THAT(status.error_message(), HasSubstr("the deadline leaves less than 1h"));
   EXPECT_EQ(tree_->aggregator(1).Requests(), 0);
@@ -164,11 +156,11 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   TestTree::Options options;
   options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
   Start(options);
-  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  ASSERT_TRUE(Read(SruRequest("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
-  v1::ReadSruRequest request = Request("data", 1, 8000, 10);
+  v1::ReadSruRequest request = SruRequest("data", 1, 8000, 10);
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::UNAVAILABLE);
-  request = Request("data", 1, 16000, 10);
+  request = SruRequest("data", 1, 16000, 10);
   request.set_allow_partial(true);
   ASSERT_TRUE(Read(request).ok());
   ASSERT_THAT(response_.missing(), SizeIs(1));
@@ -180,9 +172,9 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
   TestTree::Options options;
   options.mid_level.reader = {.sru_timeout = 2 * kPatience, .block_timeout = absl::Milliseconds(500)};
   Start(options);
-  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  ASSERT_TRUE(Read(SruRequest("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
-  EXPECT_EQ(Read(Request("data", 1, 8000, 10)).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Read(SruRequest("data", 1, 8000, 10)).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 // It is read ahead by the deadline of a range of the block before, and then anew by that of its own.
@@ -191,11 +183,11 @@ TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
   options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
   options.mid_level.reader.sru_timeout = 2 * kPatience;
   Start(options);
-  ASSERT_TRUE(Read(Request("data", 1, 0, 10)).ok());
+  ASSERT_TRUE(Read(SruRequest("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus(
       [](const auto& request) { return request.offset() == 2000 ? Hang() : testing::Healthy(); });
-  ASSERT_TRUE(Read(Request("data", 1, 4000, 10), kPatience - absl::Seconds(1)).ok());
-  v1::ReadSruRequest request = Request("data", 1, 8000, 10);
+  ASSERT_TRUE(Read(SruRequest("data", 1, 4000, 10), kPatience - absl::Seconds(1)).ok());
+  v1::ReadSruRequest request = SruRequest("data", 1, 8000, 10);
   request.set_allow_partial(true);
   const grpc::Status status = Read(request);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -207,7 +199,7 @@ TEST_F(MidLevelServerTest, ACallThatIsCancelledCancelsTheReadsBelow) {
   Start();
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
   grpc::ClientContext context;
-  const v1::ReadSruRequest request = Request("data", 1, 0, 10);
+  const v1::ReadSruRequest request = SruRequest("data", 1, 0, 10);
   absl::Notification done;
   stub_->async()->ReadSru(&context, &request, &response_, [&](const grpc::Status& status) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
@@ -224,8 +216,8 @@ TEST_F(MidLevelServerTest, RefusesAnswersBeyondItsMemory) {
   TestTree::Options options;
   options.mid_level.server.max_answer_bytes = 10;
   Start(options);
-  EXPECT_EQ(Read(Request("data", 1, 0, 11)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(Eventually([&] { return Read(Request("data", 1, 0, 10)).ok(); }));
+  EXPECT_EQ(Read(SruRequest("data", 1, 0, 11)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(Eventually([&] { return Read(SruRequest("data", 1, 0, 10)).ok(); }));
 }
 
 TEST_F(MidLevelServerTest, ADeadWorkerIsAGapOfItsSrusAndCoverageGoesUp) {
@@ -254,7 +246,7 @@ TEST_F(MidLevelServerTest, ADeadWorkerIsAGapOfItsSrusAndCoverageGoesUp) {
 TEST_F(MidLevelServerTest, WhatIsCorruptBelowIsDataLossAtTheTop) {
   Start();
   tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::FlipByte(); });
-  v1::ReadSruRequest request = Request("data", 1, 0, 4000);
+  v1::ReadSruRequest request = SruRequest("data", 1, 0, 4000);
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(tree_->ReadFile().status, HasCode(absl::StatusCode::kDataLoss));
   request.set_allow_partial(true);

@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,9 @@
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/socket_diag.h"
 #include "prometheus/registry.h"
+#include "tests/serving/sru_request.h"
 #include "tests/stripe/striped_folder.h"
+#include "tests/wait_until.h"
 
 namespace sluice {
 namespace {
@@ -53,15 +54,6 @@ class SruServerTest : public ::testing::Test {
     if (server_) server_->Shutdown(std::chrono::system_clock::now() + kPatience);
   }
 
-  static v1::ReadSruRequest Request(const std::string& file, uint32_t worker, uint64_t offset, uint32_t length) {
-    v1::ReadSruRequest request;
-    request.set_file(file);
-    request.set_worker(worker);
-    request.set_offset(offset);
-    request.set_length(length);
-    return request;
-  }
-
   grpc::Status Read(const v1::ReadSruRequest& request, std::chrono::milliseconds deadline = kPatience) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + deadline);
@@ -86,8 +78,7 @@ class SruServerTest : public ::testing::Test {
   }
 
   void ExpectReadsStarted(uint64_t expected) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (ReadsStarted() != expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    WaitUntil([&] { return ReadsStarted() == expected; }, absl::FromChrono(kPatience));
     EXPECT_EQ(ReadsStarted(), expected);
   }
 
@@ -104,8 +95,7 @@ class SruServerTest : public ::testing::Test {
 
   // Counters move when gRPC has done with a call, which may be after its client has the answer.
   void ExpectCounter(const std::string& name, const std::string& outcome, double expected) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (Counter(name, outcome) != expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    WaitUntil([&] { return Counter(name, outcome) == expected; }, absl::FromChrono(kPatience));
     EXPECT_EQ(Counter(name, outcome), expected) << name << " " << outcome;
   }
 
@@ -125,7 +115,7 @@ class SruServerTest : public ::testing::Test {
 
 TEST_F(SruServerTest, AnswersWithExactlyTheRange) {
   Start();
-  const grpc::Status status = Read(Request("data", 1, 10, 10));
+  const grpc::Status status = Read(SruRequest("data", 1, 10, 10));
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response_.data(), source_.substr(40, 10));
   ExpectCounter("sluice_worker_sru_requests_total", "ok", 1);
@@ -136,15 +126,15 @@ TEST_F(SruServerTest, RefusesWithTheDocumentedStatus) {
   Start();
   using grpc::StatusCode;
   const std::pair<v1::ReadSruRequest, StatusCode> cases[] = {
-      {Request("other", 0, 0, 10), StatusCode::NOT_FOUND},
-      {Request("data", 3, 0, 10), StatusCode::NOT_FOUND},
-      {Request("data", 0, 30, 10), StatusCode::OUT_OF_RANGE},
-      {Request("data", 0, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
-      {Request("data", 0, 0, 0), StatusCode::INVALID_ARGUMENT},
-      {Request("data", 0, 0, 5 << 20), StatusCode::INVALID_ARGUMENT},
-      {Request("data", 0, 0, std::numeric_limits<uint32_t>::max()), StatusCode::INVALID_ARGUMENT},
-      {Request("../data", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
-      {Request("", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("other", 0, 0, 10), StatusCode::NOT_FOUND},
+      {SruRequest("data", 3, 0, 10), StatusCode::NOT_FOUND},
+      {SruRequest("data", 0, 30, 10), StatusCode::OUT_OF_RANGE},
+      {SruRequest("data", 0, std::numeric_limits<uint64_t>::max(), 10), StatusCode::OUT_OF_RANGE},
+      {SruRequest("data", 0, 0, 0), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 0, 0, 5 << 20), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("data", 0, 0, std::numeric_limits<uint32_t>::max()), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("../data", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
+      {SruRequest("", 0, 0, 10), StatusCode::INVALID_ARGUMENT},
   };
   for (const auto& [request, code] : cases) {
     const grpc::Status status = Read(request);
@@ -162,7 +152,7 @@ TEST_F(SruServerTest, AnswersTheLargestRangeToAnOrdinaryClient) {
   const std::string large = testing::SourceBytes(kMaxReadBytes);
   ASSERT_TRUE(
       testing::StripeBytes(large, {.root = folder_.path(), .file = "large", .workers = 1, .sru_bytes = 64 << 20}).ok());
-  const grpc::Status status = Read(Request("large", 0, 0, kMaxReadBytes));
+  const grpc::Status status = Read(SruRequest("large", 0, 0, kMaxReadBytes));
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(response_.data() == large);
 }
@@ -196,7 +186,7 @@ TEST_F(SruServerTest, AnswersWithTheManifestInParts) {
 TEST_F(SruServerTest, ThinksForAsLongAsItIsTold) {
   Start({.think_time = {.usual = absl::Milliseconds(50)}});
   const auto start = std::chrono::steady_clock::now();
-  ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
+  ASSERT_TRUE(Read(SruRequest("data", 0, 0, 10)).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
   EXPECT_EQ(response_.data(), source_.substr(0, 10));
 }
@@ -204,7 +194,7 @@ TEST_F(SruServerTest, ThinksForAsLongAsItIsTold) {
 TEST_F(SruServerTest, ThinksLongerAboutAnswersInTheTail) {
   Start({.think_time = {.usual = absl::Hours(1), .tail = absl::Milliseconds(50), .tail_share = 1}});
   const auto start = std::chrono::steady_clock::now();
-  ASSERT_TRUE(Read(Request("data", 0, 0, 10)).ok());
+  ASSERT_TRUE(Read(SruRequest("data", 0, 0, 10)).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
 }
 
@@ -213,7 +203,7 @@ TEST_F(SruServerTest, TellsItsClientWhatTcpRepeatedOnTheirConnectionOnce) {
   Start();
   const auto trailer = [this]() -> std::string {
     grpc::ClientContext context;
-    EXPECT_TRUE(stub_->ReadSru(&context, Request("data", 1, 10, 10), &response_).ok());
+    EXPECT_TRUE(stub_->ReadSru(&context, SruRequest("data", 1, 10, 10), &response_).ok());
     const auto& trailers = context.GetServerTrailingMetadata();
     const auto found = trailers.find("sluice-tcp");
     return found == trailers.end() ? "" : std::string(found->second.data(), found->second.size());
@@ -244,7 +234,7 @@ TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
   std::atomic<int> ok = 0;
   std::vector<grpc::ClientContext> contexts(kCalls);
   std::vector<v1::ReadSruResponse> responses(kCalls);
-  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kCalls; ++i) {
     stub_->async()->ReadSru(&contexts[i], &request, &responses[i], [&](const grpc::Status& status) {
@@ -259,7 +249,7 @@ TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
 
 TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
   Start({.think_time = {.usual = absl::Hours(1)}});
-  EXPECT_EQ(Read(Request("data", 0, 0, 10), std::chrono::milliseconds(50)).error_code(),
+  EXPECT_EQ(Read(SruRequest("data", 0, 0, 10), std::chrono::milliseconds(50)).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
   EXPECT_EQ(Counter("sluice_worker_sent_bytes_total", ""), 0);
@@ -269,7 +259,7 @@ TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
   Start({.think_time = {.usual = absl::Hours(1)}});
   absl::Notification done;
   grpc::ClientContext context;
-  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
   stub_->async()->ReadSru(&context, &request, &response_, [&](const grpc::Status& status) {
     EXPECT_FALSE(status.ok());
     done.Notify();
@@ -284,7 +274,7 @@ TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 25});
   std::vector<grpc::ClientContext> contexts(2);
   std::vector<v1::ReadSruResponse> responses(2);
-  const v1::ReadSruRequest request = Request("data", 0, 0, 10);
+  const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
   std::atomic<int> left = 2;
   absl::Notification done;
   for (int i = 0; i < 2; ++i) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "lib/grpc_wire/metadata.h"
+#include "lib/http2/headers.h"
+
+namespace sluice {
+
+// The head of a call, as a client sends it (gRPC's PROTOCOL-HTTP2, "Requests").
+struct RequestHead {
+  std::string path;       // "/package.Service/Method"
+  std::string authority;  // host:port of the worker
+  bool tls = false;       // :scheme is https
+  // Time that the call has left; infinite: none is sent. Rounded up to what eight digits can say, so that the worker
+  // never gives up before the client.
+  absl::Duration timeout = absl::InfiniteDuration();
+  const Metadata* metadata = nullptr;       // valid; null: none
+  const Metadata* more_metadata = nullptr;  // valid, sent behind the other; null: none
+};
+HeaderList ToHeaders(const RequestHead& head);
+
+// "grpc-timeout": at most eight digits and a unit.
+std::string FormatTimeout(absl::Duration timeout);
+
+// The length prefix and the message, uncompressed.
+std::string FrameMessage(absl::string_view message);
+
+}  // namespace sluice

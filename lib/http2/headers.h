@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+// One field of an HTTP/2 header block, pseudo-header fields such as ":path" included. Names are lower-case.
+struct HeaderField {
+  std::string name;
+  std::string value;
+  bool secret = false;  // never enters HPACK's table (RFC 7541, section 7.1.3): credentials, cookies
+
+  friend bool operator==(const HeaderField&, const HeaderField&) = default;
+};
+using HeaderList = std::vector<HeaderField>;
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+#include "lib/fan_out/worker_history.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Seconds(1);
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
+// A new time counts for an eighth, as in TCP's smoothed round trip (RFC 6298): one slow answer moves little, a dozen
+// do.
+constexpr int kMeanOf = 8;
+
+}  // namespace
+
+void WorkerHistory::Resize(size_t workers) {
+  assert(workers >= workers_.size());
+  workers_.resize(workers);
+}
+
+void WorkerHistory::OnReady(TimePoint /*now*/, size_t worker, absl::Duration time_to_ready) {
+  std::optional<absl::Duration>& mean = workers_[worker].time_to_ready;
+  mean = mean.has_value() ? *mean + (time_to_ready - *mean) / kMeanOf : time_to_ready;
+}
+
+void WorkerHistory::OnAnswered(TimePoint /*now*/, size_t worker) {
+  workers_[worker].pause = absl::ZeroDuration();
+  workers_[worker].on_trial = false;
+}
+
+// Attempts that were under way together fail together; they are one failure. So what fails during the pause, and is not
+// the trial, does not make it longer.
+void WorkerHistory::OnFailed(TimePoint now, size_t worker) {
+  Worker& state = workers_[worker];
+  if (Bad(now, worker) && !state.on_trial) return;
+  state.pause = std::clamp(state.pause * 2, kFirstPause, kLongestPause);
+  state.bad_until = now + absl::ToChronoNanoseconds(state.pause);
+  state.on_trial = false;
+}
+
+bool WorkerHistory::Bad(TimePoint now, size_t worker) const {
+  return workers_[worker].pause > absl::ZeroDuration() && now < workers_[worker].bad_until;
+}
+
+std::optional<absl::Duration> WorkerHistory::TimeToReady(size_t worker) const {
+  return workers_[worker].time_to_ready;
+}
+
+std::vector<size_t> WorkerHistory::Order(TimePoint now, std::vector<size_t> workers) {
+  if (workers.empty()) return workers;
+  absl::Duration total;
+  int known = 0;
+  for (size_t worker : workers) {
+    if (const auto& time = workers_[worker].time_to_ready; time.has_value()) {
+      total += *time;
+      ++known;
+    }
+  }
+  const absl::Duration mean = known > 0 ? total / known : absl::ZeroDuration();
+  const size_t primary = workers.front();
+  absl::c_stable_sort(workers, [&](size_t a, size_t b) {
+    const bool bad = Bad(now, a);
+    if (bad != Bad(now, b)) return !bad;
+    if (bad) return workers_[a].bad_until < workers_[b].bad_until;
+    if ((a == primary) != (b == primary)) return a == primary;
+    return workers_[a].time_to_ready.value_or(mean) < workers_[b].time_to_ready.value_or(mean);
+  });
+  // Whether or not the trial tells anything, there is one in each pause: it may be cancelled.
+  if (Worker& first = workers_[workers.front()]; first.pause > absl::ZeroDuration() && now >= first.bad_until) {
+    first.bad_until = now + absl::ToChronoNanoseconds(first.pause);
+    first.on_trial = true;
+  }
+  return workers;
+}
+
+}  // namespace sluice

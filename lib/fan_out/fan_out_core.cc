@@ -1,98 +1,99 @@
 #include "lib/fan_out/fan_out_core.h"
 
-#include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "lib/fan_out/fan_out_run.h"
+
 namespace sluice {
+
+// One Connect: looks again and again, since most of a thousand handshakes end at about the same time.
+struct FanOutCore::Connecting {
+  std::shared_ptr<const WorkerSet> workers;
+  TimePoint deadline;
+  std::function<void(std::vector<size_t>)> on_done;
+  TimerQueue::Id timer;
+};
+
 namespace {
 
-constexpr double kFirstHedges = 8;   // before there is a history to take a share of
-constexpr double kMostHedges = 256;  // that a long quiet time can save up
+constexpr std::chrono::milliseconds kConnectPoll(1);
 
 }  // namespace
 
-FanOutCore::FanOutCore(std::shared_ptr<Link> link, WorkerChannels channels)
-    : link_(std::move(link)),
-      channels_(std::move(channels)),
-      hedges_allowed_(kFirstHedges),
-      keeper_(link_->driver(), channels_) {}
+FanOutCore::FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls)
+    : link_(link), callbacks_(callbacks), tls_(std::move(tls)), worker_history_(0) {}
 
 FanOutCore::~FanOutCore() {
-  Close();
+  for (const auto& connecting : connecting_) link_.timers().Clear(connecting->timer);
 }
 
-std::vector<size_t> FanOutCore::Connect(absl::Duration timeout) {
-  std::vector<size_t> unconnected = channels_.Connect(timeout);
-  keeper_.KeepAll();
-  return unconnected;
-}
-
-void FanOutCore::Close() {
-  std::vector<std::weak_ptr<CallGroup>> under_way;
-  {
-    absl::MutexLock lock(&mutex_);
-    closing_ = true;
-    for (const auto& [id, group] : groups_) under_way.push_back(group);
+std::shared_ptr<const WorkerSet> FanOutCore::SetOf(const Addresses& addresses) {
+  if (workers_ != nullptr && workers_->addresses == addresses) return workers_;
+  auto set = std::make_shared<WorkerSet>();
+  set->addresses = addresses;
+  set->workers.reserve(addresses->size());
+  for (const std::string& address : *addresses) {
+    set->workers.push_back(link_.FindWorker(address, tls_));
+    const size_t row = set->workers.back()->row();
+    if (row >= worker_history_.workers()) worker_history_.Resize(row + 1);
   }
-  for (const std::weak_ptr<CallGroup>& weak : under_way) {
-    if (auto group = weak.lock()) group->Cancel();
+  return set;
+}
+
+void FanOutCore::SetWorkers(const Addresses& addresses) {
+  workers_ = SetOf(addresses);
+}
+
+void FanOutCore::Connect(absl::Duration timeout, std::function<void(std::vector<size_t>)> on_done) {
+  for (const auto& worker : workers_->workers) worker->Connect();
+  connecting_.push_back(std::make_shared<Connecting>());
+  Connecting& connecting = *connecting_.back();
+  connecting.workers = workers_;
+  connecting.deadline = link_.now() + absl::ToChronoNanoseconds(timeout);
+  connecting.on_done = std::move(on_done);
+  PollConnecting(std::prev(connecting_.end()));
+}
+
+void FanOutCore::PollConnecting(ConnectingList::iterator position) {
+  Connecting& connecting = **position;
+  std::vector<size_t> unconnected;
+  for (size_t i = 0; i < connecting.workers->workers.size(); ++i) {
+    if (!connecting.workers->workers[i]->connected()) unconnected.push_back(i);
   }
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &FanOutCore::Idle));
-}
-
-absl::StatusOr<std::shared_ptr<CallGroup>> FanOutCore::StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
-                                                                  CallGroup::Handlers handlers) {
-  uint64_t id = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (closing_) return absl::CancelledError("its owner is being destroyed");
-    id = next_group_++;
-    groups_[id];
+  const TimePoint now = link_.now();
+  if (!unconnected.empty() && now < connecting.deadline && !closing()) {
+    connecting.timer = link_.timers().Set(now + kConnectPoll, [this, position] { PollConnecting(position); });
+    return;
   }
-  // The group holds its handlers, so it counts until nobody holds it: the thread that cancels it may still be in the
-  // link when its last call has ended.
-  const std::shared_ptr<void> under_way(nullptr, [this, id](void*) { OnGroupGone(id); });
-  handlers.on_end = [under_way, on_end = std::move(handlers.on_end)] { on_end(); };
-  auto group = CallGroup::Start(link(), std::move(calls), deadline, std::move(handlers));
-  if (!group.ok()) return group;
-  bool closing = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    closing = closing_;
-    groups_[id] = *group;
-  }
-  if (closing) (*group)->Cancel();
-  return group;
+  const auto on_done = std::move(connecting.on_done);
+  connecting_.erase(position);
+  on_done(std::move(unconnected));
 }
 
-bool FanOutCore::closing() const {
-  absl::MutexLock lock(&mutex_);
-  return closing_;
+void FanOutCore::Close(std::function<void()> on_idle) {
+  on_idle_ = std::move(on_idle);
+  const auto runs = runs_;
+  for (const auto& [key, run] : runs) run->Cancel(absl::CancelledError("its owner was destroyed"));
+  if (runs_.empty()) LeftIdle();
 }
 
-void FanOutCore::OnGroupGone(uint64_t id) {
-  absl::MutexLock lock(&mutex_);
-  groups_.erase(id);
+void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
+  FanOutRun* const key = run.get();
+  runs_.emplace(key, std::move(run));
 }
 
-std::shared_ptr<MethodHistory> FanOutCore::History(const std::string& method) {
-  absl::MutexLock lock(&mutex_);
-  std::shared_ptr<MethodHistory>& history = histories_[method];
-  if (!history) history = std::make_shared<MethodHistory>();
-  return history;
+void FanOutCore::Leave(FanOutRun& run) {
+  runs_.erase(&run);
+  if (runs_.empty() && closing()) LeftIdle();
 }
 
-void FanOutCore::AllowHedges(double hedges) {
-  absl::MutexLock lock(&mutex_);
-  hedges_allowed_ = std::min(hedges_allowed_ + hedges, kMostHedges);
-}
-
-bool FanOutCore::TakeHedge() {
-  absl::MutexLock lock(&mutex_);
-  if (hedges_allowed_ < 1) return false;
-  hedges_allowed_ -= 1;
-  return true;
+// At the end of the turn: whoever left may still be in the run.
+void FanOutCore::LeftIdle() {
+  link_.AtEndOfTurn([this] {
+    if (!runs_.empty() || !on_idle_.has_value()) return;
+    if (const auto on_idle = std::exchange(*on_idle_, nullptr)) on_idle();
+  });
 }
 
 }  // namespace sluice

@@ -1,70 +1,89 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "sluice/link.h"
-
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "lib/rpc/call_group.h"
-#include "lib/rpc/connection_keeper.h"
-#include "lib/rpc/method_history.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/fan_out/attempt_budget.h"
+#include "lib/fan_out/method_history.h"
+#include "lib/fan_out/worker_history.h"
+#include "lib/link/callbacks.h"
+#include "lib/link/link_core.h"
 
 namespace sluice {
 
-// What all fan-outs to one set of workers share: the link, the channels, what the methods' answers were like, and the
-// allowance for hedges. One for each FanOut and each BlockReader; outlives their groups: Close waits for them.
-// Thread-safe.
+class FanOutRun;
+
+// The workers of a FanOut or BlockReader at one moment. A plain value that does not change; for the link's thread only,
+// since it holds workers.
+struct WorkerSet {
+  std::shared_ptr<const std::vector<std::string>> addresses;
+  std::vector<std::shared_ptr<Worker>> workers;  // in the same order
+};
+
+// What all fan-outs of one FanOut or BlockReader share on the link's thread: their workers, what was learned of these, the
+// tokens for retries and hedges, and the runs that are under way. One a FanOut or BlockReader; for the link's thread
+// only.
 class FanOutCore {
  public:
-  FanOutCore(std::shared_ptr<Link> link, WorkerChannels channels);
-  ~FanOutCore();  // closes
+  using Addresses = std::shared_ptr<const std::vector<std::string>>;
 
-  const WorkerChannels& channels() const { return channels_; }
-  // WorkerChannels::Connect; and from now on the connections are kept.
-  std::vector<size_t> Connect(absl::Duration timeout);
-  ConnectionKeeper& keeper() { return keeper_; }
-  LinkDriver& link() { return link_->driver(); }
-  const std::shared_ptr<Link>& shared_link() const { return link_; }
-  AggregatorMetrics& metrics() { return link().metrics(); }
+  // The link and the callbacks outlive it.
+  FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls);
+  ~FanOutCore();  // idle
+  FanOutCore(const FanOutCore&) = delete;
+  FanOutCore& operator=(const FanOutCore&) = delete;
 
-  // CallGroup::Start on this link. Cancelled: it is closing.
-  absl::StatusOr<std::shared_ptr<CallGroup>> StartGroup(std::vector<GroupCall> calls, TimePoint deadline,
-                                                        CallGroup::Handlers handlers);
-  // Cancels the groups under way, waits until nobody holds them, and lets no other one start.
-  void Close();
-  bool closing() const;
+  // The workers from now on. Those that were there before keep their connections and what is known of them; runs under
+  // way go on with those that they began with.
+  void SetWorkers(const Addresses& addresses);
+  // The set of these addresses, which may be one before the current one.
+  std::shared_ptr<const WorkerSet> SetOf(const Addresses& addresses);
+  // Connects to all workers, and calls back once: when they all are connected, or after the timeout with those that are
+  // not.
+  void Connect(absl::Duration timeout, std::function<void(std::vector<size_t> unconnected)> on_done);
 
-  std::shared_ptr<MethodHistory> History(const std::string& method);
+  // Runs that start from now on end at once with Cancelled; those under way are cancelled. Calls back when the last one
+  // has ended.
+  void Close(std::function<void()> on_idle);
+  bool closing() const { return on_idle_.has_value(); }
 
-  // Every request allows for a part of a hedge, and one is taken when there is enough for a whole one.
-  void AllowHedges(double hedges);
-  bool TakeHedge();
+  void Enter(std::shared_ptr<FanOutRun> run);
+  void Leave(FanOutRun& run);
+
+  MethodHistory& History(const std::string& path) { return histories_[path]; }
+  // By Worker::row.
+  WorkerHistory& worker_history() { return worker_history_; }
+  AttemptBudget& retries() { return retries_; }
+  AttemptBudget& hedges() { return hedges_; }
+  LinkCore& link() { return link_; }
+  Callbacks& callbacks() { return callbacks_; }
 
  private:
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return groups_.empty(); }
-  void OnGroupGone(uint64_t id);
+  struct Connecting;
+  using ConnectingList = std::list<std::shared_ptr<Connecting>>;
 
-  const std::shared_ptr<Link> link_;
-  const WorkerChannels channels_;
+  void PollConnecting(ConnectingList::iterator position);
+  void LeftIdle();
 
-  mutable absl::Mutex mutex_;
-  // Those under way, by a number of their own. One that has not been started yet is null.
-  absl::flat_hash_map<uint64_t, std::weak_ptr<CallGroup>> groups_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_group_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_map<std::string, std::shared_ptr<MethodHistory>> histories_ ABSL_GUARDED_BY(mutex_);
-  double hedges_allowed_ ABSL_GUARDED_BY(mutex_);
-
-  ConnectionKeeper keeper_;
+  LinkCore& link_;
+  Callbacks& callbacks_;
+  const std::shared_ptr<TlsContext> tls_;
+  std::shared_ptr<const WorkerSet> workers_;
+  std::map<std::string, MethodHistory> histories_;
+  WorkerHistory worker_history_;
+  AttemptBudget retries_;
+  AttemptBudget hedges_;
+  std::map<FanOutRun*, std::shared_ptr<FanOutRun>> runs_;
+  ConnectingList connecting_;
+  std::optional<std::function<void()>> on_idle_;  // set: closing
 };
 
 }  // namespace sluice

@@ -2,383 +2,295 @@
 
 #include <algorithm>
 #include <chrono>
-
-#include <boost/asio/post.hpp>
-
-#include "sluice/plan.h"
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/clock.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
-// Of an answer of which nothing is known yet: so much of the buffer.
+// An answer of unknown size is assumed to take a third of the buffer.
 constexpr int64_t kFirstAnswerShare = 3;
 
-TimePoint DeadlineAfter(TimePoint now, absl::Duration timeout) {
-  const auto span = absl::ToChronoNanoseconds(timeout);
-  return span < TimePoint::max() - now ? now + span : TimePoint::max();
-}
-
-std::optional<absl::Duration> HedgeAfter(const FanOutOptions& options, MethodHistory& history) {
-  if (options.hedge_ratio == 0) return std::nullopt;
-  if (options.hedge_after_quantile.has_value()) return history.Latency(*options.hedge_after_quantile);
-  return options.hedge_after;
-}
-
-std::vector<std::vector<size_t>> WorkersByAsk(const std::vector<FanOutRun::WorkerAsk>& asks) {
+std::vector<std::vector<size_t>> WorkersByAsk(const std::vector<FanOutRun::Ask>& asks) {
   std::vector<std::vector<size_t>> workers;
   workers.reserve(asks.size());
-  for (const FanOutRun::WorkerAsk& ask : asks) workers.push_back(ask.workers);
+  for (const FanOutRun::Ask& ask : asks) workers.push_back(ask.workers);
   return workers;
 }
 
-FanOutTally::Limits LimitsOf(const FanOutOptions& options) {
-  FanOutTally::Limits limits{.fail_limit = static_cast<size_t>(options.fail_limit)};
-  if (options.success_quorum.has_value()) limits.success_quorum = static_cast<size_t>(*options.success_quorum);
+FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& history) {
+  FanOutLogic::Options limits = spec.limits;
+  if (spec.hedge_after_quantile.has_value()) limits.hedge_after = history.Latency(*spec.hedge_after_quantile);
   return limits;
 }
 
-BlockOutcome OutcomeOf(const FanOutResult& result) {
-  if (absl::IsDeadlineExceeded(result.status)) return BlockOutcome::kDeadline;
-  if (absl::IsCancelled(result.status)) return BlockOutcome::kCancelled;
-  if (!result.status.ok()) return BlockOutcome::kFailed;
-  return result.answered == result.asked ? BlockOutcome::kComplete : BlockOutcome::kPartial;
+SruOutcome OutcomeOf(FanOutLogic::AttemptOutcome outcome, const absl::Status& status) {
+  switch (outcome) {
+    case FanOutLogic::AttemptOutcome::kAnswered:
+      return SruOutcome::kOk;
+    case FanOutLogic::AttemptOutcome::kRefused:
+      return SruOutcome::kCorrupt;
+    case FanOutLogic::AttemptOutcome::kNotNeeded:
+      return SruOutcome::kCancelled;
+    case FanOutLogic::AttemptOutcome::kFailed:
+      return absl::IsDeadlineExceeded(status) ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
+  }
+  return SruOutcome::kRpcError;
 }
 
 }  // namespace
 
-std::shared_ptr<FanOutRun> FanOutRun::Start(FanOutCore& core, Spec spec) {
-  std::shared_ptr<FanOutRun> run(new FanOutRun(core, std::move(spec)));
-  run->Start();
+std::shared_ptr<FanOutRun> FanOutRun::Start(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink) {
+  std::shared_ptr<FanOutRun> run(new FanOutRun(core, std::move(spec), std::move(sink)));
+  core.Enter(run);
+  run->Begin();
   return run;
 }
 
-FanOutRun::FanOutRun(FanOutCore& core, Spec spec)
+FanOutRun::FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink)
     : core_(core),
       spec_(std::move(spec)),
-      started_(Now()),
-      deadline_(DeadlineAfter(started_, spec_.options.timeout)),
-      history_(core.History(spec_.method)),
-      hedge_after_(HedgeAfter(spec_.options, *history_)),
-      tally_(LimitsOf(spec_.options), WorkersByAsk(spec_.asks)),
-      failure_by_ask_(spec_.asks.size()),
-      hedge_timer_(hedge_after_.has_value() ? std::make_shared<boost::asio::steady_timer>(core.link().io_context())
-                                            : nullptr) {}
+      sink_(std::move(sink)),
+      history_(core.History(spec_.path)),
+      started_(core.link().now()),
+      logic_(LimitsOf(spec_, history_), WorkersByAsk(spec_.asks)) {
+  attempts_.reserve(spec_.asks.size());
+}
 
-void FanOutRun::Start() {
-  core_.AllowHedges(static_cast<double>(spec_.asks.size()) * spec_.options.hedge_ratio);
-  std::vector<GroupCall> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    result_.asked = spec_.asks.size();
-    for (size_t ask = 0; ask < spec_.asks.size(); ++ask) calls.push_back(*NextCall(ask, /*hedge=*/false));
+FanOutRun::~FanOutRun() = default;
+
+// The first requests go to the schedule as one block.
+void FanOutRun::Begin() {
+  applying_ = true;
+  logic_.Start(started_, actions_);
+  std::vector<size_t> attempts;
+  for (const FanOutLogic::Action& action : actions_) {
+    if (action.kind == FanOutLogic::Action::Kind::kSend) attempts.push_back(action.attempt);
   }
-  if (calls.empty()) return OnEnd();
-  auto self = shared_from_this();
-  CallGroup::Handlers handlers{
-      .on_answer =
-          [self](CallGroup& group, size_t attempt, absl::StatusOr<grpc::ByteBuffer> answer) {
-            return self->OnAnswer(group, attempt, std::move(answer));
-          },
-      .on_end = [self] { self->OnEnd(); },
-      .on_message = [self](CallGroup& group, size_t attempt,
-                           grpc::ByteBuffer& message) { self->OnMessage(group, attempt, message); },
-      .on_sent = [self](size_t attempt) { self->OnSent(attempt); },
-      .on_ready = [self](size_t attempt) { self->OnReady(attempt); }};
-  auto group = core_.StartGroup(std::move(calls), deadline_, std::move(handlers));
-  bool cancelled = false;
-  std::optional<TimePoint> hedge_due;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!group.ok()) {
-      decided_ = true;
-      result_.status = group.status();
-    } else if (!ended_) {
-      group_ = *group;
-      cancelled = decided_;
-      hedge_timer_armed_ = !hedge_times_.empty();
-      if (hedge_timer_armed_) hedge_due = hedge_times_.front().due;
+  actions_.erase(std::remove_if(actions_.begin(), actions_.end(),
+                                [](const auto& action) { return action.kind == FanOutLogic::Action::Kind::kSend; }),
+                 actions_.end());
+  if (!attempts.empty()) SubmitAll(attempts);
+  applying_ = false;
+  Drive([](FanOutLogic&, TimePoint, FanOutLogic::Actions&) {});
+}
+
+template <class Event>
+void FanOutRun::Drive(Event event) {
+  event(logic_, core_.link().now(), actions_);
+  if (applying_) return;
+  const auto self = shared_from_this();
+  applying_ = true;
+  for (size_t next = 0; next < actions_.size(); ++next) Apply(FanOutLogic::Action(actions_[next]));
+  actions_.clear();
+  applying_ = false;
+  ArmTimer();
+}
+
+void FanOutRun::Apply(const FanOutLogic::Action& action) {
+  switch (action.kind) {
+    case FanOutLogic::Action::Kind::kSend:
+      return SubmitOne(action.attempt);
+    case FanOutLogic::Action::Kind::kAccept:
+      return Accept(action.attempt, action.messages);
+    case FanOutLogic::Action::Kind::kDrop: {
+      std::deque<std::string>& messages = attempts_[action.attempt].messages;
+      messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(action.messages));
+      return;
     }
+    case FanOutLogic::Action::Kind::kCancel:
+      if (WireCall* const call = attempts_[action.attempt].call) {
+        core_.link().CancelCall(*call, absl::CancelledError("not needed any more"));
+      }
+      return;
+    case FanOutLogic::Action::Kind::kEnd:
+      return End();
   }
-  if (!group.ok()) return OnEnd();
-  if (hedge_due.has_value()) ArmHedgeTimer(*hedge_due);
-  if (cancelled) (*group)->Cancel();
 }
 
-std::optional<GroupCall> FanOutRun::NextCall(size_t ask, bool hedge) {
-  const std::optional<size_t> attempt = tally_.NextAttempt(ask, hedge);
-  if (!attempt.has_value()) return std::nullopt;
-  attempts_.emplace_back();
-  return CallFor(*attempt);
-}
-
-GroupCall FanOutRun::CallFor(size_t attempt) {
-  const FanOutTally::Attempt& made = tally_.attempt(attempt);
-  const WorkerAsk& ask = spec_.asks[made.ask];
+WireCall& FanOutRun::Launch(size_t attempt) {
+  const FanOutLogic::Attempt& made = logic_.attempt(attempt);
+  const Ask& ask = spec_.asks[made.ask];
+  attempts_.resize(std::max(attempts_.size(), attempt + 1));
   std::optional<int64_t> bytes = ask.response_bytes;
-  if (!bytes.has_value()) bytes = history_->ResponseBytes();
-  return {.channels = &core_.channels(),
-          .worker = made.worker,
-          .method = spec_.method,
-          .server_streaming = spec_.server_streaming,
-          .request = ask.request,
-          .response_bytes = bytes.value_or(core_.link().options().profile.buffer_bytes / kFirstAnswerShare),
-          .estimated = !ask.response_bytes.has_value(),
-          .metadata = &spec_.options.metadata,
-          .timeout = absl::InfiniteDuration(),
-          .tag = attempt,
-          .retry = !made.hedge && made.worker != ask.workers.front()};
+  if (!bytes.has_value()) bytes = history_.ResponseBytes();
+  if (!bytes.has_value()) bytes = core_.link().schedule().options().profile.buffer_bytes / kFirstAnswerShare;
+  std::shared_ptr<const std::string> request = sink_->RequestOf(attempt);
+  if (made.retry) core_.link().metrics().CountSruRetry();
+  WireCall& call = core_.link().NewCall({.worker = spec_.workers->workers[made.worker],
+                                         .path = spec_.path,
+                                         .server_streaming = spec_.server_streaming,
+                                         .request = request != nullptr ? std::move(request) : ask.request,
+                                         .response_bytes = *bytes,
+                                         .estimated = !ask.response_bytes.has_value(),
+                                         .max_message_bytes = spec_.max_message_bytes,
+                                         .metadata = spec_.metadata,
+                                         .more_metadata = ask.metadata,
+                                         .deadline = spec_.limits.deadline,
+                                         .tag = attempt},
+                                        *this);
+  attempts_[attempt].call = &call;
+  return call;
+}
+
+void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
+  std::vector<WireCall*> calls;
+  calls.reserve(attempts.size());
+  for (size_t attempt : attempts) calls.push_back(&Launch(attempt));
+  BlockId block = 0;
+  const absl::Status submitted = core_.link().Submit(calls, spec_.limits.deadline, block);
+  if (submitted.ok()) {
+    block_ = block;
+    return;
+  }
+  refused_ = absl::IsResourceExhausted(submitted);
+  logic_.Cancel(started_, submitted, actions_);
+  for (size_t attempt : attempts) {
+    attempts_[attempt].call = nullptr;
+    OnEnded(attempt, {.status = submitted});
+  }
+}
+
+// A retry or a hedge has its block's place in the queue. A block ends with its last call, so where that one was never sent
+// a retry makes a block of its own.
+void FanOutRun::SubmitOne(size_t attempt) {
+  WireCall* call = &Launch(attempt);
+  absl::Status submitted = absl::NotFoundError("no block");
+  if (block_.has_value()) submitted = core_.link().Add(*block_, *call);
+  if (absl::IsNotFound(submitted)) {
+    if (block_.has_value()) call = &Launch(attempt);
+    BlockId block = 0;
+    submitted = core_.link().Submit({call}, spec_.limits.deadline, block);
+    if (submitted.ok()) block_ = block;
+  }
+  if (submitted.ok()) return;
+  attempts_[attempt].call = nullptr;
+  OnEnded(attempt, {.status = submitted});
 }
 
 void FanOutRun::OnSent(size_t attempt) {
-  const TimePoint now = Now();
-  std::optional<TimePoint> due;
-  {
-    absl::MutexLock lock(&mutex_);
-    attempts_[attempt].sent = now;
-    if (!hedge_after_.has_value() || !tally_.MayHedge(attempt)) return;
-    due = DeadlineAfter(now, *hedge_after_);
-    hedge_times_.push_back({*due, attempt});
-    // Without the group nobody can be hedged; Start arms the timer when it has it.
-    if (!group_ || std::exchange(hedge_timer_armed_, true)) return;
-  }
-  ArmHedgeTimer(*due);
-}
-
-void FanOutRun::OnReady(size_t attempt) {
-  TimePoint sent;
-  {
-    absl::MutexLock lock(&mutex_);
-    tally_.OnReady(attempt);
-    sent = attempts_[attempt].sent;
-  }
-  history_->ObserveLatency(absl::FromChrono(Now() - sent));
-}
-
-void FanOutRun::OnMessage(CallGroup& group, size_t attempt, grpc::ByteBuffer& message) {
-  {
-    absl::MutexLock merging(&merging_);
-    absl::Status merged = Deliver(group, attempt, message);
-    if (merged.ok()) return;
-    absl::MutexLock lock(&mutex_);
-    attempts_[attempt].refused.Update(std::move(merged));
-  }
-  group.CancelCall(attempt);
-}
-
-absl::Status FanOutRun::OnAnswer(CallGroup& group, size_t attempt, absl::StatusOr<grpc::ByteBuffer> answer) {
-  absl::Status status = answer.status();
-  {
-    absl::MutexLock lock(&mutex_);
-    // The end of a stream may come before the cancellation that follows the refusal.
-    if (!attempts_[attempt].refused.ok()) status = attempts_[attempt].refused;
-  }
-  Consequence next;
-  if (status.ok()) {
-    // One lock around both: after the answer that is enough, no other one is merged.
-    absl::MutexLock merging(&merging_);
-    if (!spec_.server_streaming) status = Deliver(group, attempt, *answer);
-    next = Settle(attempt, status);
-  } else {
-    // Not under that lock: a merge that cancels the fan-out gets here.
-    next = Settle(attempt, status);
-  }
-  // A retry first: it keeps the block alive.
-  if (next.retry.has_value()) group.Add(*std::move(next.retry));
-  if (next.enough) group.Cancel();
-  return status;
-}
-
-absl::Status FanOutRun::Deliver(CallGroup& group, size_t attempt, grpc::ByteBuffer& message) {
-  const auto bytes = static_cast<int64_t>(message.Length());
-  FanOutTally::Attempt made;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!attempts_[attempt].refused.ok()) return attempts_[attempt].refused;
-    if (decided_ || !tally_.Wanted(attempt)) return absl::CancelledError("not needed any more");
-    made = tally_.attempt(attempt);
-  }
-  const size_t primary = spec_.asks[made.ask].workers.front();
-  if (absl::Status merged = spec_.merge(primary, message); !merged.ok()) return merged;
-  const WorkerKind kind = made.worker == primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
-  core_.metrics().AddGoodput(static_cast<uint64_t>(bytes), kind);
-  std::vector<size_t> rivals;
-  {
-    absl::MutexLock lock(&mutex_);
-    // Not before: the rival of an answer that is refused is needed. Nobody else can have claimed, that takes merging_.
-    tally_.Claim(attempt);
-    rivals = tally_.OpenRivals(attempt);
-    attempts_[attempt].response_bytes += bytes;
-    result_.response_bytes += bytes;
-  }
-  for (size_t rival : rivals) group.CancelCall(rival);
-  return absl::OkStatus();
-}
-
-FanOutRun::Consequence FanOutRun::Settle(size_t attempt, const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  // Nobody here has cancelled: the owner is being destroyed, and has.
-  if (!decided_ && absl::IsCancelled(status) && core_.closing()) {
-    decided_ = true;
-    result_.status = absl::CancelledError("the FanOut was destroyed");
-  }
-  Consequence next;
-  if (status.ok() && (tally_.Claimed(attempt) || (!decided_ && tally_.Claim(attempt)))) {
-    SettleAnswer(attempt);
-  } else if (decided_ || status.ok()) {
-    tally_.OnDropped(attempt);
-  } else {
-    next.retry = SettleFailure(attempt, status);
-  }
-  next.enough = Decide();
-  return next;
-}
-
-void FanOutRun::SettleAnswer(size_t attempt) {
-  tally_.OnAnswered(attempt);
-  history_->ObserveResponse(attempts_[attempt].response_bytes);
-  ObserveLatency(attempt);
-}
-
-// Where nobody has said before that it is ready.
-void FanOutRun::ObserveLatency(size_t attempt) {
-  const TimePoint sent = attempts_[attempt].sent;
-  if (tally_.attempt(attempt).ready || sent == TimePoint()) return;
-  history_->ObserveLatency(absl::FromChrono(Now() - sent));
-}
-
-std::optional<GroupCall> FanOutRun::SettleFailure(size_t attempt, const absl::Status& status) {
-  const size_t ask = tally_.attempt(attempt).ask;
-  // Somebody else was faster; this one would have taken at least so long. Left out, the slow ones would be missing from
-  // the quantile, and each hedge would make the next one come sooner.
-  if (!tally_.Wanted(attempt)) ObserveLatency(attempt);
-  WorkerFailure& failure = failure_by_ask_[ask];
-  if (failure.status.ok() || !absl::IsCancelled(status)) {
-    failure = {.primary = spec_.asks[ask].workers.front(), .worker = tally_.attempt(attempt).worker, .status = status};
-  }
-  FanOutTally::Next next = tally_.OnFailed(attempt);
-  if (next == FanOutTally::Next::kRetry) {
-    if (Now() < deadline_) return NextCall(ask, /*hedge=*/false);
-    tally_.GiveUp(ask);
-    next = FanOutTally::Next::kAskFailed;
-  }
-  if (next == FanOutTally::Next::kAskFailed) result_.failures.push_back(failure);
-  return std::nullopt;
-}
-
-// True when nothing that is under way is needed any more, once.
-bool FanOutRun::Decide() {
-  if (decided_) return false;
-  if (tally_.too_many_failures()) {
-    result_.status = Describe(result_.failures.back());
-  } else if (!tally_.enough()) {
-    return false;
-  }
-  decided_ = true;
-  return true;
-}
-
-absl::Status FanOutRun::Describe(const WorkerFailure& failure) const {
-  return absl::Status(failure.status.code(),
-                      absl::StrCat("worker ", failure.worker, " (", core_.channels().address(failure.worker),
-                                   "): ", failure.status.message()));
-}
-
-void FanOutRun::OnEnd() {
-  FanOutResult result;
-  std::shared_ptr<CallGroup> group;
-  std::shared_ptr<boost::asio::steady_timer> timer;
-  {
-    absl::MutexLock lock(&mutex_);
-    ended_ = true;
-    group = std::move(group_);
-    timer = std::move(hedge_timer_);
-    hedge_times_.clear();
-    result_.answered = tally_.answered();
-    result_.cancelled = result_.asked - result_.answered - result_.failures.size();
-    result_.retries = tally_.retries();
-    result_.hedges = tally_.hedges();
-    result_.hedges_won = tally_.hedges_won();
-    result = std::move(result_);
-  }
-  if (timer) boost::asio::post(core_.link().io_context(), [timer = std::move(timer)] { timer->cancel(); });
-  AggregatorMetrics& metrics = core_.metrics();
-  metrics.CountHedges(HedgeOutcome::kWon, result.hedges_won);
-  metrics.CountHedges(HedgeOutcome::kLost, result.hedges - result.hedges_won);
-  metrics.CountBlock(OutcomeOf(result));
-  metrics.ObserveBlock(absl::FromChrono(Now() - started_), result.Coverage());
-  // What they hold may hold the handle of this fan-out.
-  spec_.merge = nullptr;
-  const FanOut::Done done = std::exchange(spec_.done, nullptr);
-  done(std::move(result));
-}
-
-void FanOutRun::Cancel() {
-  std::shared_ptr<CallGroup> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (decided_ || ended_) return;
-    decided_ = true;
-    result_.status = absl::CancelledError("the fan-out was cancelled");
-    group = group_;
-  }
-  if (group) group->Cancel();
-}
-
-// One timer for all: they wait equally long, so the first one sent is the first one due.
-void FanOutRun::ArmHedgeTimer(TimePoint due) {
-  boost::asio::post(core_.link().io_context(), [due, weak = weak_from_this()] {
-    const auto run = weak.lock();
-    const auto timer = run ? run->HedgeTimer() : nullptr;
-    if (!timer) return;
-    timer->expires_at(due);
-    timer->async_wait([timer, weak](const boost::system::error_code& error) {
-      if (error) return;
-      if (auto self = weak.lock()) self->OnHedgeTimer();
-    });
+  sink_->OnSent(attempt);
+  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+    logic.OnSent(now, attempt, actions);
   });
 }
 
-std::shared_ptr<boost::asio::steady_timer> FanOutRun::HedgeTimer() {
-  absl::MutexLock lock(&mutex_);
-  return hedge_timer_;
+void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
+  history_.ObserveLatency(absl::FromChrono(ready_after));
+  const size_t row = spec_.workers->workers[logic_.attempt(attempt).worker]->row();
+  core_.worker_history().OnReady(core_.link().now(), row, absl::FromChrono(ready_after));
+  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+    logic.OnReady(now, attempt, actions);
+  });
 }
 
-void FanOutRun::OnHedgeTimer() {
-  const TimePoint now = Now();
-  std::vector<GroupCall> hedges;
-  std::optional<TimePoint> next;
-  std::shared_ptr<CallGroup> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    group = group_;
-    for (; !hedge_times_.empty() && hedge_times_.front().due <= now; hedge_times_.pop_front()) {
-      const size_t attempt = hedge_times_.front().attempt;
-      if (!group || decided_ || !tally_.MayHedge(attempt)) continue;
-      if (core_.TakeHedge()) {
-        hedges.push_back(*NextCall(tally_.attempt(attempt).ask, /*hedge=*/true));
-      } else {
-        core_.metrics().CountHedges(HedgeOutcome::kRefused, 1);
-      }
-    }
-    hedge_timer_armed_ = !hedge_times_.empty();
-    if (hedge_timer_armed_) next = hedge_times_.front().due;
+void FanOutRun::OnMessage(size_t attempt, std::string message) {
+  attempts_[attempt].messages.push_back(std::move(message));
+  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+    logic.OnMessage(now, attempt, actions);
+  });
+}
+
+void FanOutRun::Accept(size_t attempt, size_t messages) {
+  AttemptState& state = attempts_[attempt];
+  std::vector<std::string> accepted;
+  accepted.reserve(messages);
+  for (size_t i = 0; i < messages; ++i) {
+    state.accepted_bytes.push_back(static_cast<int64_t>(state.messages.front().size()));
+    accepted.push_back(std::move(state.messages.front()));
+    state.messages.pop_front();
   }
-  if (next.has_value()) ArmHedgeTimer(*next);
-  for (GroupCall& hedge : hedges) {
-    const size_t attempt = hedge.tag;
-    if (!group->Add(std::move(hedge))) continue;
-    bool wanted = false;
-    {
-      absl::MutexLock lock(&mutex_);
-      wanted = !decided_ && tally_.Wanted(attempt);
-    }
-    // The other one has answered meanwhile, and found no rival to cancel.
-    if (!wanted) group->CancelCall(attempt);
+  sink_->Accept(attempt, std::move(accepted));
+}
+
+void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict) {
+  AttemptState& state = attempts_[attempt];
+  const int64_t bytes = state.accepted_bytes.front();
+  state.accepted_bytes.pop_front();
+  if (verdict.ok()) {
+    state.bytes += bytes;
+    accepted_bytes_ += bytes;
   }
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+    logic.OnAccepted(now, attempt, verdict, actions);
+  });
+  CountEnded(attempt);
+}
+
+void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
+  attempts_[attempt].call = nullptr;
+  absl::Status status = end.status;
+  attempts_[attempt].end = std::move(end);
+  if (status.ok() && !logic_.decided()) status = sink_->Complete(attempt);
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+    logic.OnEnded(now, attempt, status, actions);
+  });
+  CountEnded(attempt);
+}
+
+// What an attempt has come to is known when it has ended and its last message is settled.
+void FanOutRun::CountEnded(size_t attempt) {
+  AttemptState& state = attempts_[attempt];
+  const FanOutLogic::Attempt& made = logic_.attempt(attempt);
+  if (!made.outcome.has_value() || std::exchange(state.counted, true)) return;
+  const TimePoint now = core_.link().now();
+  const size_t row = spec_.workers->workers[made.worker]->row();
+  const SruOutcome outcome = OutcomeOf(*made.outcome, state.end.status);
+  core_.link().metrics().CountSruRequest(outcome);
+  switch (outcome) {
+    case SruOutcome::kOk:
+      history_.ObserveResponse(state.bytes);
+      core_.worker_history().OnAnswered(now, row);
+      break;
+    case SruOutcome::kRpcDeadline:
+      core_.link().metrics().CountTimeout(TimeoutKind::kRpcDeadline);
+      [[fallthrough]];
+    case SruOutcome::kRpcError:
+    case SruOutcome::kCorrupt:
+      core_.worker_history().OnFailed(now, row);
+      break;
+    default:
+      break;
+  }
+}
+
+void FanOutRun::Cancel(const absl::Status& why) {
+  if (sink_ == nullptr) return;
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.Cancel(now, why, actions); });
+}
+
+void FanOutRun::ArmTimer() {
+  const TimePoint next = sink_ == nullptr ? TimePoint::max() : logic_.NextTimer();
+  if (timer_.first == next && timer_.second != 0) return;
+  core_.link().timers().Clear(timer_);
+  if (next == TimePoint::max()) return;
+  timer_ = core_.link().timers().Set(next, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->timer_ = TimerQueue::Id();
+    self->Drive([](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.OnTimer(now, actions); });
+  });
+}
+
+void FanOutRun::End() {
+  core_.link().timers().Clear(timer_);
+  const auto self = shared_from_this();
+  core_.Leave(*this);
+  // The sink may hold the run, and what the sink calls may hold the sink.
+  const std::shared_ptr<Sink> sink = std::move(sink_);
+  const FanOutLogic::Result& result = logic_.result();
+  AggregatorMetrics& metrics = core_.link().metrics();
+  metrics.CountHedges(HedgeOutcome::kWon, result.hedges_won);
+  metrics.CountHedges(HedgeOutcome::kLost, result.hedges - result.hedges_won);
+  metrics.CountHedges(HedgeOutcome::kRefused, result.hedges_refused);
+  sink->OnEnd(*this);
+}
+
+absl::Status FanOutRun::Describe(const FanOutLogic::Failure& failure) const {
+  return absl::Status(failure.status.code(), absl::StrCat("worker ", failure.worker, " (", address(failure.worker),
+                                                          "): ", failure.status.message()));
 }
 
 }  // namespace sluice

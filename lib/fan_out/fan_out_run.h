@@ -1,116 +1,126 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <boost/asio/steady_timer.hpp>
-#include <grpcpp/support/byte_buffer.h>
-
-#include "sluice/fan_out.h"
-
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "lib/fan_out/fan_out_core.h"
-#include "lib/fan_out/fan_out_tally.h"
-#include "lib/rpc/call_group.h"
+#include "lib/fan_out/fan_out_logic.h"
+#include "lib/link/link_core.h"
 
 namespace sluice {
 
-// One fan-out: a group of calls, its tally, and the timer of its hedges. It lives until it has called `done`, whoever
-// holds it; whoever holds it longer holds nothing of the FanOut. Thread-safe.
-class FanOutRun final : public FanOutCall, public std::enable_shared_from_this<FanOutRun> {
+// Carries out what FanOutLogic decides for one fan-out: makes the calls over the link, and tells the logic what has come
+// of them. Used by fan-outs, block reads and manifests alike. It lives until it has ended, whoever holds it; for the
+// link's thread only.
+class FanOutRun final : private CallOwner, public std::enable_shared_from_this<FanOutRun> {
  public:
-  // A request, and the workers that can answer it, the first one first.
-  struct WorkerAsk {
-    grpc::ByteBuffer request;
-    std::optional<int64_t> response_bytes;
-    std::vector<size_t> workers;
+  // One request, and the workers that can answer it, in the order in which they are tried.
+  struct Ask {
+    std::shared_ptr<const std::string> request;  // framed
+    std::vector<size_t> workers;                 // of the WorkerSet
+    std::optional<int64_t> response_bytes;       // of its messages; none: what the method answered before
+    std::shared_ptr<const Metadata> metadata;    // null: none
   };
+
+  // What becomes of what the workers answer. Called on the link's thread.
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+
+    virtual void OnSent(size_t /*attempt*/) {}
+    // Messages of an attempt, in order, that count as long as the verdict is OK. The sink calls FanOutRun::Accepted once
+    // for each, within this call or later, in their order.
+    virtual void Accept(size_t attempt, std::vector<std::string> messages) = 0;
+    // The attempt has ended OK and its messages were accepted. Not OK: it is worth nothing after all.
+    virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }
+    // The request of an attempt that is made now, in place of its ask's. Null: that of the ask.
+    virtual std::shared_ptr<const std::string> RequestOf(size_t /*attempt*/) { return nullptr; }
+    // The ask has failed for good; why the last of its workers did.
+    virtual void OnAskFailed(size_t /*ask*/, const absl::Status& /*why*/) {}
+    // Last of all.
+    virtual void OnEnd(FanOutRun& run) = 0;
+  };
+
   struct Spec {
-    std::string method;
+    std::string path;
     bool server_streaming = false;
-    std::vector<WorkerAsk> asks;
-    std::function<absl::Status(size_t worker, grpc::ByteBuffer& response)> merge;
-    FanOutOptions options;
-    FanOut::Done done;
+    std::shared_ptr<const WorkerSet> workers;
+    std::vector<Ask> asks;
+    std::shared_ptr<const Metadata> metadata;  // of every request; null: none
+    int64_t max_message_bytes = 64 << 20;
+    FanOutLogic::Options limits;
+    std::optional<double> hedge_after_quantile;  // of the method's times to ready, in place of limits.hedge_after
+    bool keep_metadata = false;                  // of answers, for `ends`
   };
 
-  // InvalidArgument that names the field, the value and the bound.
-  static absl::Status Validate(const Spec& spec, const WorkerChannels& channels);
+  // Begins at once. The core outlives it; `sink` is held until OnEnd.
+  static std::shared_ptr<FanOutRun> Start(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
+  ~FanOutRun() override;
 
-  // A valid one. Calls `done` at once when it cannot start.
-  static std::shared_ptr<FanOutRun> Start(FanOutCore& core, Spec spec);
+  void Accepted(size_t attempt, const absl::Status& verdict);
+  void Cancel(const absl::Status& why);
 
-  void Cancel() override;
+  const FanOutLogic::Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
+  // The worker that the ask of the attempt names first.
+  size_t PrimaryOf(size_t attempt) const { return spec_.asks[logic_.attempt(attempt).ask].workers.front(); }
+  const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
+  const FanOutLogic::Result& result() const { return logic_.result(); }  // at its end
+  bool refused() const { return refused_; }                              // the queue of the link had no room
+  int64_t accepted_bytes() const { return accepted_bytes_; }
+  TimePoint started() const { return started_; }
+  const RpcEnd& end(size_t attempt) const { return attempts_[attempt].end; }
+  // "worker 3 (10.0.0.3:7000): no such file"
+  absl::Status Describe(const FanOutLogic::Failure& failure) const;
 
  private:
   struct AttemptState {
-    TimePoint sent;
-    absl::Status refused;  // by merge
-    int64_t response_bytes = 0;
-  };
-  // What follows from the end of an attempt, to be done without a lock.
-  struct Consequence {
-    std::optional<GroupCall> retry;
-    bool enough = false;
-  };
-  struct HedgeTime {
-    TimePoint due;
-    size_t attempt = 0;
+    WireCall* call = nullptr;            // until it has ended
+    std::deque<std::string> messages;    // neither accepted nor dropped
+    std::deque<int64_t> accepted_bytes;  // of messages whose verdict is to come
+    int64_t bytes = 0;                   // accepted
+    bool counted = false;
+    RpcEnd end;
   };
 
-  FanOutRun(FanOutCore& core, Spec spec);
-  void Start();
-  GroupCall CallFor(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<GroupCall> NextCall(size_t ask, bool hedge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
+  void Begin();
+  template <class Event>
+  void Drive(Event event);
+  void Apply(const FanOutLogic::Action& action);
+  WireCall& Launch(size_t attempt);
+  void SubmitAll(const std::vector<size_t>& attempts);
+  void SubmitOne(size_t attempt);
+  void Accept(size_t attempt, size_t messages);
+  void CountEnded(size_t attempt);
+  void ArmTimer();
+  void End();
 
-  void OnSent(size_t attempt);
-  void OnReady(size_t attempt);
-  void OnMessage(CallGroup& group, size_t attempt, grpc::ByteBuffer& message);
-  absl::Status OnAnswer(CallGroup& group, size_t attempt, absl::StatusOr<grpc::ByteBuffer> answer);
-  void OnEnd();
-
-  absl::Status Deliver(CallGroup& group, size_t attempt, grpc::ByteBuffer& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(merging_);
-  Consequence Settle(size_t attempt, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void SettleAnswer(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<GroupCall> SettleFailure(size_t attempt, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ObserveLatency(size_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Describe(const WorkerFailure& failure) const;
-
-  void ArmHedgeTimer(TimePoint due);
-  std::shared_ptr<boost::asio::steady_timer> HedgeTimer();
-  void OnHedgeTimer();
+  // CallOwner; the tag is the attempt.
+  void OnSent(size_t attempt) override;
+  void OnReady(size_t attempt, std::chrono::nanoseconds ready_after) override;
+  void OnMessage(size_t attempt, std::string message) override;
+  void OnEnded(size_t attempt, RpcEnd end) override;
 
   FanOutCore& core_;
-  Spec spec_;  // merge and done until the end only; the rest does not change
+  const Spec spec_;
+  std::shared_ptr<Sink> sink_;  // null: it has ended
+  MethodHistory& history_;
   const TimePoint started_;
-  const TimePoint deadline_;
-  const std::shared_ptr<MethodHistory> history_;
-  const std::optional<absl::Duration> hedge_after_;
-
-  absl::Mutex merging_ ABSL_ACQUIRED_BEFORE(mutex_);  // one merge at a time
-  absl::Mutex mutex_;
-  FanOutTally tally_ ABSL_GUARDED_BY(mutex_);
-  std::vector<AttemptState> attempts_ ABSL_GUARDED_BY(mutex_);
-  std::vector<WorkerFailure> failure_by_ask_ ABSL_GUARDED_BY(mutex_);  // the last one, other than our cancellations
-  FanOutResult result_ ABSL_GUARDED_BY(mutex_);
-  bool decided_ ABSL_GUARDED_BY(mutex_) = false;  // how it ends; what is still under way does not matter
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);   // from Start to its end; the two hold each other
-  std::deque<HedgeTime> hedge_times_ ABSL_GUARDED_BY(mutex_);  // by time
-  // Used on the io thread only. Null: no hedges, or the end has come; it must not outlive the link, and this may.
-  std::shared_ptr<boost::asio::steady_timer> hedge_timer_ ABSL_GUARDED_BY(mutex_);
-  bool hedge_timer_armed_ ABSL_GUARDED_BY(mutex_) = false;
+  FanOutLogic logic_;
+  std::vector<FanOutLogic::Action> actions_;
+  bool applying_ = false;
+  std::vector<AttemptState> attempts_;
+  std::optional<BlockId> block_;
+  TimerQueue::Id timer_;
+  size_t failures_told_ = 0;
+  bool refused_ = false;
+  int64_t accepted_bytes_ = 0;
 };
 
 }  // namespace sluice

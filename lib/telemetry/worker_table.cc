@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/telemetry/peer_name.h"
-
 namespace sluice {
 namespace {
 
@@ -32,7 +30,6 @@ uint64_t Increase(uint64_t& last, uint64_t now) {
 }  // namespace
 
 size_t WorkerTable::Add(const std::string& address) {
-  absl::MutexLock lock(&mutex_);
   const auto [found, added] = by_address_.try_emplace(address, rows_.size());
   if (added) {
     constexpr absl::Duration kUnknown = absl::InfiniteDuration();
@@ -43,14 +40,12 @@ size_t WorkerTable::Add(const std::string& address) {
 }
 
 void WorkerTable::Remove(size_t worker) {
-  absl::MutexLock lock(&mutex_);
   Row& row = rows_[worker];
-  // Who wants it again some day does not ask how long nobody did.
+  // The pause until somebody wants it again is not the time of a reconnect.
   if (--row.users == 0) row.lost_at.reset();
 }
 
 std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint now) {
-  absl::MutexLock lock(&mutex_);
   Row& row = rows_[worker];
   ++row.connections;
   const std::optional<TimePoint> lost_at = std::exchange(row.lost_at, std::nullopt);
@@ -59,18 +54,16 @@ std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint 
 }
 
 void WorkerTable::OnLost(size_t worker, TimePoint now) {
-  absl::MutexLock lock(&mutex_);
   Row& row = rows_[worker];
   if (--row.connections == 0) row.lost_at = now;
+  row.silent = false;
 }
 
 void WorkerTable::OnForgotten(size_t worker) {
-  absl::MutexLock lock(&mutex_);
   --rows_[worker].connections;
 }
 
 WorkerTable::Reach WorkerTable::CountReached() const {
-  absl::MutexLock lock(&mutex_);
   Reach reach;
   for (const Row& row : rows_) {
     if (row.users == 0) continue;
@@ -81,25 +74,21 @@ WorkerTable::Reach WorkerTable::CountReached() const {
 }
 
 void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
-  absl::MutexLock lock(&mutex_);
   Row& row = rows_[worker];
   ++row.summary.in_flight;
   row.waiting_since = now;
   row.in_parts = in_parts;
 }
 
-void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer) {
-  absl::MutexLock lock(&mutex_);
+void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes) {
   Row& row = rows_[worker];
   --row.summary.in_flight;
   ++row.ended;
   row.ended_bytes += answer_bytes + kOverheadBytes;
   row.waiting_since = now;
-  if (peer != row.peer) SetPeer(worker, peer);
 }
 
 void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
-  absl::MutexLock lock(&mutex_);
   WorkerSummary& summary = rows_[worker].summary;
   ++summary.answers;
   AddToMean(ready_after, summary.ready);
@@ -107,66 +96,40 @@ void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Du
 }
 
 WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const Reported& counts) {
-  absl::MutexLock lock(&mutex_);
   Reported& last = rows_[worker].reported[port];
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
-// A call that ended before it was sent has only the name of its channel, and says nothing of where the worker is.
-void WorkerTable::SetPeer(size_t worker, const std::string& peer) {
-  const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer);
-  if (!endpoint.has_value()) return;
-  rows_[worker].peer = peer;
-  std::erase_if(by_endpoint_, [worker](const auto& entry) { return entry.second == worker; });
-  by_endpoint_[*endpoint] = worker;
-}
-
-WorkerTable::Row* WorkerTable::RowOf(const TcpSocket& socket) {
-  const auto found = by_endpoint_.find(socket.remote);
-  return found == by_endpoint_.end() ? nullptr : &rows_[found->second];
-}
-
-LinkSight WorkerTable::Look(TimePoint now, absl::Span<const TcpSocket> sockets) {
-  absl::MutexLock lock(&mutex_);
+LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
   LinkSight sight;
   absl::Duration rtt_sum;
   absl::flat_hash_map<uint64_t, Seen> seen;
-  struct Connections {
-    const TcpInfo* last_used = nullptr;  // the one that we sent on last
-    uint64_t received_bytes = 0;
-  };
-  absl::flat_hash_map<Row*, Connections> by_row;
-  for (const TcpSocket& socket : sockets) {
-    Row* const row = RowOf(socket);
-    if (row == nullptr) continue;
-    const TcpInfo& info = socket.info;
-    const auto before = seen_.find(socket.inode);
+  for (const Socket& socket : sockets) {
+    Row& row = rows_[socket.worker];
+    const TcpInfo& info = socket.tcp.info;
+    const auto before = seen_.find(socket.tcp.inode);
     const Seen last = before == seen_.end() ? Seen() : before->second;
-    seen[socket.inode] = {info.out_of_order_packets, info.received_bytes};
+    seen[socket.tcp.inode] = {info.out_of_order_packets, info.received_bytes};
     ++sight.connections;
     rtt_sum += info.smoothed_rtt;
-    row->summary.rtt = info.smoothed_rtt;
+    row.summary.rtt = info.smoothed_rtt;
     if (info.min_rtt.has_value()) sight.min_rtt = std::min(*info.min_rtt, sight.min_rtt.value_or(*info.min_rtt));
     const uint64_t received_bytes = info.received_bytes - last.received_bytes;
     sight.received_bytes += received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight.out_of_order_packets += out_of_order_packets;
-    if (out_of_order_packets > 0 && Lost(*row)) ++sight.losses_out_of_order;
-    Connections& of_row = by_row[row];
-    of_row.received_bytes += received_bytes;
-    if (of_row.last_used == nullptr || info.since_data_sent < of_row.last_used->since_data_sent)
-      of_row.last_used = &info;
+    if (out_of_order_packets > 0 && Lost(row)) ++sight.losses_out_of_order;
+    if (received_bytes > 0 && std::exchange(row.silent, false)) {
+      ++row.summary.rtos;
+      ++sight.rto_waits;
+      if (Lost(row)) ++sight.losses_silent;
+    }
+    SetPending(row, received_bytes, now);
+    if (row.waiting_answer == row.CurrentAnswer() || !WaitsForRto(row, info, now)) continue;
+    row.waiting_answer = row.CurrentAnswer();
+    row.silent = true;
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
-  for (const auto& [row, connections] : by_row) {
-    SetPending(*row, connections.received_bytes, now);
-    if (!WaitsForRto(*row, *connections.last_used, now)) continue;
-    if (Lost(*row)) ++sight.losses_silent;
-    if (row->waiting_answer == row->CurrentAnswer()) continue;
-    row->waiting_answer = row->CurrentAnswer();
-    ++row->summary.rtos;
-    ++sight.rto_waits;
-  }
   seen_ = std::move(seen);
   return sight;
 }
@@ -198,7 +161,6 @@ bool WorkerTable::WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now
 }
 
 std::vector<WorkerSummary> WorkerTable::Summaries() const {
-  absl::MutexLock lock(&mutex_);
   std::vector<WorkerSummary> summaries;
   summaries.reserve(rows_.size());
   for (const Row& row : rows_) {

@@ -3,14 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/telemetry/tcp_socket.h"
@@ -32,14 +29,15 @@ struct LinkSight {
 };
 
 // What the aggregator sees of each worker of one link: how long answers take, and which of them were lost on the way,
-// with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link;
-// thread-safe. docs/losses.md says why each rule is as it is.
+// with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link; for the
+// link's thread only. docs/losses.md says why each rule is as it is.
 //
 // A loss shows in one of two ways. Where something behind it still arrives, packets are out of order. Where nothing
 // does, the connection is silent although an answer should come, and the silence is the network's and not the worker's
 // when a part of the answer has come, or when what we sent last is not acknowledged: a worker that is only slow
 // sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put
-// the acknowledgement into the packets that were lost.
+// the acknowledgement into the packets that were lost. Silence only counts once the worker is heard again: a host that is
+// dead looks the same, and is no congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -64,9 +62,8 @@ class WorkerTable {
   // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
   // is a stream, which may pause without anything being lost.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // Of a call that OnAsked has told of, with so much of an answer. `peer` is gRPC's name of the other end; what is none
-  // of TCP changes nothing.
-  void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes, const std::string& peer);
+  // Of a call that OnAsked has told of: the bytes of its answer that have come.
+  void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes);
   // Times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
   // What the worker itself says of one of its connections to us, named by our port: counts since it was made. Returns
@@ -77,16 +74,18 @@ class WorkerTable {
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // `sockets`: all connections of the process, as they were at `now` or a little later; those of other links are passed
-  // over.
-  LinkSight Look(TimePoint now, absl::Span<const TcpSocket> sockets);
+  // The connection to a worker, as it was at `now` or a little later.
+  struct Socket {
+    size_t worker = 0;
+    TcpSocket tcp;
+  };
+  LinkSight Look(TimePoint now, absl::Span<const Socket> sockets);
 
   std::vector<WorkerSummary> Summaries() const;  // of the workers that are wanted
 
  private:
   struct Row {
     WorkerSummary summary;
-    std::string peer;
     int users = 0;  // 0: not wanted
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
@@ -99,6 +98,7 @@ class WorkerTable {
     // The answer that was last found to be lost, or to wait, by its number. Answers are numbered as they end.
     int64_t lost_answer = 0;
     int64_t waiting_answer = 0;
+    bool silent = false;  // the answer that waits has not been heard of since
     absl::flat_hash_map<uint16_t, Reported> reported;
 
     int64_t CurrentAnswer() const { return ended + (summary.in_flight > 0 ? 1 : 0); }
@@ -109,17 +109,13 @@ class WorkerTable {
     uint64_t received_bytes = 0;
   };
 
-  Row* RowOf(const TcpSocket& socket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetPeer(size_t worker, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Lost(Row& row);
   static void SetPending(Row& row, uint64_t received_bytes, TimePoint now);
   static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
 
-  mutable absl::Mutex mutex_;
-  std::vector<Row> rows_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, size_t> by_address_ ABSL_GUARDED_BY(mutex_);
-  std::map<TcpEndpoint, size_t> by_endpoint_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<uint64_t, Seen> seen_ ABSL_GUARDED_BY(mutex_);  // by inode
+  std::vector<Row> rows_;
+  absl::flat_hash_map<std::string, size_t> by_address_;
+  absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "lib/rpc/method_history.h"
+#include "lib/fan_out/method_history.h"
 
 namespace sluice {
 namespace {
@@ -12,26 +12,22 @@ constexpr double kResponseQuantile = 0.95;
 MethodHistory::MethodHistory() : response_bytes_(kResponseQuantile) {}
 
 std::optional<int64_t> MethodHistory::ResponseBytes() const {
-  absl::MutexLock lock(&mutex_);
   const std::optional<double> bytes = response_bytes_.value();
   if (!bytes.has_value()) return std::nullopt;
   return static_cast<int64_t>(*bytes);
 }
 
 void MethodHistory::ObserveResponse(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
   response_bytes_.Observe(static_cast<double>(bytes));
 }
 
 std::optional<absl::Duration> MethodHistory::Latency(double quantile) {
-  absl::MutexLock lock(&mutex_);
   const std::optional<double> seconds = latencies_.try_emplace(quantile, quantile).first->second.value();
   if (!seconds.has_value()) return std::nullopt;
   return absl::Seconds(*seconds);
 }
 
 void MethodHistory::ObserveLatency(absl::Duration latency) {
-  absl::MutexLock lock(&mutex_);
   for (auto& [quantile, latencies] : latencies_) latencies.Observe(absl::ToDoubleSeconds(latency));
 }
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/link_share.h"
+#include "lib/link/link_share.h"
 
 #include <algorithm>
 
@@ -34,22 +34,27 @@ absl::Status LinkShare::Validate(const Link::Options& options) {
   return absl::OkStatus();
 }
 
-LinkShare::LinkShare(LinkDriver& driver, const SharedLink& options, int64_t link_bytes)
-    : driver_(driver),
-      client_(driver.io_context(),
-              {.socket = options.socket,
-               .application = options.application,
-               .weight = options.weight,
-               .start_bytes = StartBytes(options, link_bytes),
-               .link_bytes = link_bytes,
-               .demand = [&driver] { return driver.Demand(); },
-               .apply = [&driver](const BudgetLease& lease) { driver.SetLease(lease).IgnoreError(); },
-               .on_state = options.on_state}) {
-  driver_.SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); });
+// The lease client applies a lease in its constructor already, on the caller's thread.
+LinkShare::LinkShare(LinkCore& core, boost::asio::io_context& context, const SharedLink& options, int64_t link_bytes)
+    : core_(core),
+      client_(context, {.socket = options.socket,
+                        .application = options.application,
+                        .weight = options.weight,
+                        .start_bytes = StartBytes(options, link_bytes),
+                        .link_bytes = link_bytes,
+                        .demand = [&core] { return core.Demand(); },
+                        .apply =
+                            [&core](const BudgetLease& lease) {
+                              core.executor().Post([&core, lease] { core.SetLease(lease).IgnoreError(); });
+                            },
+                        .on_state = options.on_state}) {
+  core_.executor().Post([this] {
+    core_.SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); });
+  });
 }
 
 LinkShare::~LinkShare() {
-  driver_.SetDemandWatcher(nullptr);
+  core_.executor().Await([this] { core_.SetDemandWatcher(nullptr); });
 }
 
 }  // namespace sluice

@@ -3,15 +3,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "lib/rpc/recent_quantile.h"
+#include "lib/fan_out/recent_quantile.h"
 
 namespace sluice {
 
-// What earlier answers of one method teach about the next one. One for each method of a FanOut. Thread-safe.
+// What earlier answers of one method teach about the next one. One for each method of a FanOut. Not thread-safe.
 class MethodHistory {
  public:
   MethodHistory();
@@ -26,9 +24,8 @@ class MethodHistory {
   void ObserveLatency(absl::Duration latency);
 
  private:
-  mutable absl::Mutex mutex_;
-  RecentQuantile response_bytes_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<double, RecentQuantile> latencies_ ABSL_GUARDED_BY(mutex_);
+  RecentQuantile response_bytes_;
+  absl::flat_hash_map<double, RecentQuantile> latencies_;
 };
 
 }  // namespace sluice

@@ -7,28 +7,16 @@
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/link_driver.h"
-#include "lib/rpc/link_monitor.h"
-#include "lib/rpc/link_share.h"
-#include "lib/rpc/receive_window.h"
+#include "lib/link/asio_executor.h"
+#include "lib/link/callbacks.h"
+#include "lib/link/link_core.h"
+#include "lib/link/link_gauges.h"
+#include "lib/link/link_monitor.h"
+#include "lib/link/link_share.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
-
-absl::Status CheckReceiveWindow(int64_t bytes) {
-  constexpr int64_t kMostBytes = int64_t{1} << 30;
-  if (bytes == 0) return absl::OkStatus();
-  if (bytes < kMinReceiveWindowBytes || bytes > kMostBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("receive_window_bytes is ", bytes, "; it must be 0 or between ",
-                                                   kMinReceiveWindowBytes, " and ", kMostBytes));
-  }
-  if (!CanBoundReceiveWindow()) {
-    return absl::UnimplementedError(
-        absl::StrCat("receive_window_bytes is ", bytes, "; with this version of gRPC it must be 0 or not set"));
-  }
-  return absl::OkStatus();
-}
 
 constexpr int64_t kSafeBudgetBytes = 16 * 1024;
 constexpr int64_t kFloorFrames = 8;
@@ -58,23 +46,10 @@ BudgetBounds BoundsOf(const Link::Options& options) {
   return BoundsOf(options.schedule, options.budget, options.share.has_value());
 }
 
-// 0: not bounded.
-int64_t WindowOf(const Link::Options& options) {
-  const LinkSchedule::Options& schedule = options.schedule;
-  if (options.receive_window_bytes.has_value()) return *options.receive_window_bytes;
-  if (schedule.discipline == Discipline::kUnscheduled || !CanBoundReceiveWindow()) return 0;
-  return DefaultReceiveWindowBytes(schedule.profile,
-                                   schedule.budget_bytes.value_or(BufferBudgetBytes(schedule.profile)));
-}
-
 // What follows from options that are valid: those that were not given, and the bounds of the budget.
 BudgetBounds FillIn(Link::Options& options) {
   const BudgetBounds bounds = BoundsOf(options);
   if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
-  options.receive_window_bytes = WindowOf(options);
-  if (options.receive_window_bytes > 0 && !options.schedule.max_in_flight_per_call_bytes.has_value()) {
-    options.schedule.max_in_flight_per_call_bytes = options.receive_window_bytes;
-  }
   return bounds;
 }
 
@@ -96,18 +71,12 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
 }
 
 absl::Status Link::Validate(const Options& options) {
-  constexpr int kMaxThreads = 64;
-  if (options.completion_threads < 1 || options.completion_threads > kMaxThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("completion_threads is ", options.completion_threads, "; it must be between 1 and ", kMaxThreads));
-  }
   // Checks the profile, which the bounds are made from.
   if (absl::Status valid = LinkSchedule::Create(options.schedule).status(); !valid.ok()) return valid;
   if (absl::Status valid = BoundsOf(options).Validate(); !valid.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
   }
-  if (absl::Status valid = LinkShare::Validate(options); !valid.ok()) return valid;
-  return CheckReceiveWindow(options.receive_window_bytes.value_or(0));
+  return LinkShare::Validate(options);
 }
 
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
@@ -123,68 +92,100 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
       registry_(options_.registry),
       metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
-      driver_(std::make_unique<LinkDriver>(std::move(schedule), *metrics_, options_.completion_threads)),
-      monitor_(std::make_unique<LinkMonitor>(*driver_, bounds, options_.watch_connections, options_.budget.on_change)) {
-  if (options_.share.has_value()) share_ = std::make_unique<LinkShare>(*driver_, *options_.share, bounds.start_bytes);
+      executor_(std::make_unique<AsioExecutor>(AsioExecutor::Options{
+          .on_timer_lateness = [this](std::chrono::nanoseconds lateness) {
+            metrics_->ObserveTimerLateness(absl::FromChrono(lateness));
+          }})) {
+  executor_->Await([&] {
+    core_ = std::make_unique<LinkCore>(*executor_, std::move(schedule), *metrics_);
+    monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change);
+  });
+  if (options_.inline_callbacks) {
+    callbacks_ = std::make_unique<InlineCallbacks>();
+  } else {
+    callbacks_ = std::make_unique<CallbackThread>(*core_);
+  }
+  if (options_.share.has_value()) {
+    share_ = std::make_unique<LinkShare>(*core_, executor_->context(), *options_.share, bounds.start_bytes);
+  }
   metrics_->SetGaugeSource([this] {
-    AggregatorGauges gauges = driver_->Gauges();
-    monitor_->FillGauges(gauges);
+    AggregatorGauges gauges;
+    Await([&](LinkCore& core) {
+      gauges = GaugesOf(core);
+      monitor_->FillGauges(gauges);
+    });
     if (share_) gauges.leased = share_->leased();
     return gauges;
   });
 }
 
-// The gauges look at the driver, so they are the first to be forgotten. Calls that wait need leases to end.
+// The gauges look at all the others, so they are the first to be forgotten.
 Link::~Link() {
   metrics_->SetGaugeSource(nullptr);
-  driver_->AwaitIdle();
+  share_.reset();
+  callbacks_.reset();
+  executor_->Await([this] {
+    monitor_.reset();
+    core_.reset();
+  });
+}
+
+void Link::Post(std::function<void(LinkCore&)> task) const {
+  executor_->Post([core = core_.get(), task = std::move(task)] { task(*core); });
+}
+
+void Link::Await(absl::FunctionRef<void(LinkCore&)> task) const {
+  executor_->Await([this, task] { task(*core_); });
 }
 
 absl::Status Link::SetBudget(int64_t budget_bytes) {
   if (share_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
-  return monitor_->FixBudget(budget_bytes);
+  absl::Status status;
+  Await([&](LinkCore&) { status = monitor_->FixBudget(budget_bytes); });
+  return status;
 }
 
 absl::Status Link::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   const BudgetBounds bounds = FillIn(options);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!options.registry) options.registry = registry_;
-    absl::Status same = CheckSame("completion_threads", options.completion_threads == options_.completion_threads);
-    same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
-    same.Update(CheckSame("share", SameShare(options.share, options_.share)));
-    same.Update(CheckSame("registry", options.registry == registry_));
-    if (!same.ok()) return same;
-  }
-  // Not under the lock: calls that end by it may ask the link for anything.
-  if (absl::Status status = driver_->Reconfigure(options.schedule); !status.ok()) return status;
-  {
-    absl::MutexLock lock(&mutex_);
-    options_ = std::move(options);
-  }
-  if (!share_) monitor_->Reconfigure(bounds);  // the budget of a link that is shared is a lease
-  return absl::OkStatus();
+  if (!options.registry) options.registry = registry_;
+  absl::Status same = CheckSame("inline_callbacks", options.inline_callbacks == options_.inline_callbacks);
+  same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
+  same.Update(CheckSame("share", SameShare(options.share, options_.share)));
+  same.Update(CheckSame("registry", options.registry == registry_));
+  if (!same.ok()) return same;
+  absl::Status status;
+  Await([&](LinkCore& core) {
+    status = core.Reconfigure(options.schedule);
+    // The budget of a link that is shared is a lease.
+    if (status.ok() && !share_) monitor_->Reconfigure(bounds);
+  });
+  if (status.ok()) options_ = std::move(options);
+  return status;
 }
 
 ScheduleState Link::State() const {
-  return driver_->State();
+  ScheduleState state;
+  Await([&](LinkCore& core) { state = core.schedule().State(); });
+  return state;
 }
-const absl::Status& Link::telemetry_status() const {
-  return monitor_->status();
-}
+
 LinkSchedule::Options Link::schedule_options() const {
-  return driver_->options();
+  LinkSchedule::Options options;
+  Await([&](LinkCore& core) { options = core.schedule().options(); });
+  return options;
 }
-std::optional<ReceiveWindow> Link::receive_window() const {
-  absl::MutexLock lock(&mutex_);
-  const int64_t bytes = options_.receive_window_bytes.value_or(0);
-  if (bytes == 0) return std::nullopt;
-  return ReceiveWindow{.bytes = bytes, .packet_payload_bytes = options_.schedule.profile.packet_payload_bytes};
+
+std::vector<WorkerSummary> Link::WorkerSummaries() const {
+  std::vector<WorkerSummary> summaries;
+  Await([&](LinkCore& core) { summaries = core.workers().Summaries(); });
+  return summaries;
 }
+
 const prometheus::Collectable& Link::gauges() const {
   return *metrics_;
 }
+
 prometheus::Registry& Link::registry() {
   return *registry_;
 }

@@ -1,0 +1,81 @@
+#include "lib/link/connection.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events)
+    : flushes_(flushes),
+      options_(options),
+      events_(events),
+      socket_(executor.Connect(options_.address, options_.tls, options_.server_name, *this)) {}
+
+Connection::~Connection() {
+  if (flush_queued_) flushes_.Forget(*this);
+}
+
+void Connection::OnConnected() {
+  auto session = Http2Session::Create({.stream_window_bytes = options_.stream_window_bytes}, *this);
+  if (!session.ok()) return End(session.status());
+  session_ = *std::move(session);
+  FlushLater();
+}
+
+void Connection::OnBytes(absl::string_view bytes) {
+  if (over_) return;
+  const absl::Status received = session_->Receive(bytes);
+  if (session_ == nullptr) return;  // an event has closed it
+  if (session_->wants_write()) FlushLater();
+  if (!received.ok()) return End(received);
+  if (up_) return;
+  up_ = true;
+  events_.OnUp(*this);
+}
+
+void Connection::OnDisconnected(absl::Status why) {
+  End(why.ok() ? absl::UnavailableError("the worker closed the connection") : std::move(why));
+}
+
+// A client takes no streams of the server's; push is off.
+StreamEvents* Connection::OnStream(int32_t) {
+  return nullptr;
+}
+
+void Connection::OnSlots() {
+  if (up_ && !over_) events_.OnSlots(*this);
+}
+
+void Connection::End(absl::Status why) {
+  if (std::exchange(over_, true)) return;
+  Flush();  // a GOAWAY that says why
+  if (session_ != nullptr) session_->Lose();
+  events_.OnDown(*this, std::move(why));
+}
+
+void Connection::Close() {
+  if (std::exchange(over_, true)) return;
+  if (session_ == nullptr) return;
+  session_->GoAway(Http2Error::kNoError);
+  Flush();
+  session_->Lose();
+}
+
+void Connection::FlushLater() {
+  if (!std::exchange(flush_queued_, true)) flushes_.FlushLater(*this);
+}
+
+void Connection::Flush() {
+  flush_queued_ = false;
+  if (session_ == nullptr) return;
+  session_->Output(output_);
+  if (output_.empty()) return;
+  socket_->Write(std::exchange(output_, std::string()));
+}
+
+std::optional<TcpSocket> Connection::Tcp() const {
+  return up_ && !over_ ? socket_->Tcp() : std::nullopt;
+}
+
+}  // namespace sluice

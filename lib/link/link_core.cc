@@ -1,0 +1,276 @@
+#include "lib/link/link_core.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+Scheduled& ScheduledOf(const Action& action) {
+  return *reinterpret_cast<Scheduled*>(static_cast<uintptr_t>(action.tag));
+}
+
+// A handshake that finds no room for so long has failed; the link is stuck behind other processes of its host.
+constexpr std::chrono::seconds kLongestHandshakeWait(60);
+
+}  // namespace
+
+LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics)
+    : executor_(executor), metrics_(metrics), schedule_(std::move(schedule)) {
+  executor_.SetEndOfTurn([this] { EndTurn(); });
+}
+
+LinkCore::~LinkCore() {
+  executor_.SetEndOfTurn(nullptr);
+  executor_.SetTimer(TimePoint::max(), nullptr);
+}
+
+std::shared_ptr<Worker> LinkCore::FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls) {
+  std::erase_if(workers_by_target_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Worker>& known = workers_by_target_[{target, tls.get()}];
+  std::shared_ptr<Worker> worker = known.lock();
+  if (worker == nullptr) {
+    worker = std::make_shared<Worker>(*this, target, std::move(tls));
+    known = worker;
+  }
+  return worker;
+}
+
+absl::StatusOr<std::shared_ptr<TlsContext>> LinkCore::FindTls(const TlsOptions& options) {
+  std::erase_if(tls_contexts_, [](const auto& context) { return context.expired(); });
+  for (const auto& known : tls_contexts_) {
+    if (auto context = known.lock(); context->options() == options) return context;
+  }
+  auto made = TlsContext::Create(options);
+  if (made.ok()) tls_contexts_.push_back(*made);
+  return made;
+}
+
+// Events of the schedule are quick and change nothing else; what follows from them is carried out afterwards, in their
+// order. What is carried out may bring new events: their actions come behind those that are there.
+template <class Event>
+void LinkCore::Drive(Event event) {
+  event(schedule_, now(), actions_);
+  schedule_changed_ = true;
+  if (applying_) return;
+  applying_ = true;
+  for (size_t next = 0; next < actions_.size(); ++next) Apply(Action(actions_[next]));
+  actions_.clear();
+  applying_ = false;
+}
+
+void LinkCore::Apply(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kSend:
+      return ScheduledOf(action).Send(action.call, action.bytes);
+    case Action::Kind::kGrant:
+      return ScheduledOf(action).Grant(action.bytes);
+    case Action::Kind::kStall:
+      return metrics_.CountTimeout(TimeoutKind::kStall);
+    case Action::Kind::kExpire:
+      return ScheduledOf(action).EndUnsent(
+          absl::DeadlineExceededError("the deadline passed while the request waited; it was not sent"));
+    case Action::Kind::kDrop:
+      return ScheduledOf(action).EndUnsent(
+          absl::CancelledError("cancelled while the request waited; it was not sent"));
+    case Action::Kind::kAbort:
+      return ScheduledOf(action).Abort();
+  }
+}
+
+WireCall& LinkCore::NewCall(CallSpec spec, CallOwner& owner) {
+  calls_.push_back(std::make_unique<WireCall>(*this, std::move(spec), owner));
+  calls_.back()->set_position(calls_.size() - 1);
+  return *calls_.back();
+}
+
+absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadline, BlockId& block) {
+  std::vector<CallRequest> requests;
+  requests.reserve(calls.size());
+  int64_t largest_bytes = 0;
+  for (WireCall* call : calls) {
+    requests.push_back(call->Request());
+    largest_bytes = std::max(largest_bytes, requests.back().response_bytes);
+  }
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    std::vector<CallId> ids(calls.size());
+    const absl::StatusOr<BlockId> submitted = schedule.Submit(now, requests, deadline, actions, absl::MakeSpan(ids));
+    status = submitted.status();
+    if (!submitted.ok()) return;
+    block = *submitted;
+    for (size_t i = 0; i < calls.size(); ++i) calls[i]->set_id(ids[i]);
+  });
+  if (!status.ok()) {
+    for (WireCall* call : calls) Forget(*call);
+    return status;
+  }
+  last_block_calls_ = static_cast<int64_t>(calls.size());
+  last_block_response_bytes_ = largest_bytes;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (requests[i].parked && !calls[i]->over()) calls[i]->worker().Wait(*calls[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LinkCore::Add(BlockId block, WireCall& call) {
+  const CallRequest request = call.Request();
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    const absl::StatusOr<CallId> added = schedule.Add(now, block, request, actions);
+    status = added.status();
+    if (added.ok()) call.set_id(*added);
+  });
+  if (!status.ok()) {
+    Forget(call);
+  } else if (request.parked && !call.over()) {
+    call.worker().Wait(call);
+  }
+  return status;
+}
+
+void LinkCore::CancelCall(WireCall& call, absl::Status why) {
+  if (call.Abandon(why)) return;
+  call.set_end_status(std::move(why));
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.CancelCall(now, call.id(), actions);
+  });
+}
+
+void LinkCore::Park(WireCall& call) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnUnsent(now, call.id(), actions);
+  });
+  call.worker().Wait(call);
+}
+
+void LinkCore::Unpark(WireCall& call) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.Unpark(now, call.id(), actions);
+  });
+}
+
+void LinkCore::Ready(WireCall& call, int64_t remaining_bytes) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnReady(now, call.id(), remaining_bytes, actions);
+  });
+}
+
+void LinkCore::Received(WireCall& call, int64_t bytes) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnReceived(now, call.id(), bytes, actions);
+  });
+}
+
+void LinkCore::Finish(WireCall& call, CallEnd end) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnFinished(now, call.id(), end, actions);
+  });
+  Forget(call);
+}
+
+void LinkCore::Forget(WireCall& call) {
+  const size_t position = call.position();
+  ended_calls_.push_back(std::move(calls_[position]));
+  if (position + 1 < calls_.size()) {
+    calls_[position] = std::move(calls_.back());
+    calls_[position]->set_position(position);
+  }
+  calls_.pop_back();
+}
+
+absl::Status LinkCore::AskForRoom(Scheduled& handshake, int64_t bytes, BlockId& block) {
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    const CallRequest request{.response_bytes = bytes, .tag = handshake.tag()};
+    const auto submitted = schedule.SubmitAhead(now, request, now + kLongestHandshakeWait, actions);
+    status = submitted.status();
+    if (submitted.ok()) block = *submitted;
+  });
+  return status;
+}
+
+void LinkCore::GiveUpRoom(BlockId block) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.Cancel(now, block, actions);
+  });
+}
+
+void LinkCore::FinishHandshake(CallId id, CallEnd end) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnFinished(now, id, end, actions);
+  });
+}
+
+void LinkCore::Bury(std::unique_ptr<Connection> connection) {
+  if (connection != nullptr) buried_.push_back(std::move(connection));
+}
+
+// Unscheduled answers come as they like; all others wait for their grants. A connection keeps the window that it was made
+// with, and the discipline of a link does not change.
+uint32_t LinkCore::stream_window_bytes() const {
+  return static_cast<uint32_t>(StreamWindow::kFirstBytes);
+}
+
+absl::Status LinkCore::SetBudget(int64_t budget_bytes) {
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    status = schedule.SetBudget(now, budget_bytes, actions);
+  });
+  return status;
+}
+
+absl::Status LinkCore::Reconfigure(const LinkSchedule::Options& options) {
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    status = schedule.Reconfigure(now, options, actions);
+  });
+  return status;
+}
+
+absl::Status LinkCore::SetLease(const BudgetLease& lease) {
+  absl::Status status;
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    status = schedule.SetLease(now, lease, actions);
+  });
+  return status;
+}
+
+std::vector<WorkerTable::Socket> LinkCore::TcpSockets() const {
+  std::vector<WorkerTable::Socket> sockets;
+  for (const auto& [key, known] : workers_by_target_) {
+    if (const auto worker = known.lock()) worker->AppendTcp(sockets);
+  }
+  return sockets;
+}
+
+void LinkCore::EndTurn() {
+  const TimePoint time = now();
+  timers_.RunDue(time);
+  if (schedule_.NextTimer() <= time) {
+    Drive([](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) { schedule.OnTimer(now, actions); });
+  }
+  // Tasks, writes and what is freed may each bring new ones.
+  for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
+  at_end_.clear();
+  for (size_t next = 0; next < to_flush_.size(); ++next) {
+    if (to_flush_[next] != nullptr) to_flush_[next]->Flush();
+  }
+  to_flush_.clear();
+  if (std::exchange(schedule_changed_, false) && demand_watcher_) demand_watcher_(schedule_.Demand(time));
+  ended_calls_.clear();
+  buried_.clear();
+  // A late timer never lets anything pass that was not due, so the next turn may also come early and find nothing.
+  executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
+}
+
+void LinkCore::FlushLater(Connection& connection) {
+  to_flush_.push_back(&connection);
+}
+
+void LinkCore::Forget(Connection& connection) {
+  std::replace(to_flush_.begin(), to_flush_.end(), &connection, static_cast<Connection*>(nullptr));
+}
+
+}  // namespace sluice

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/link_schedule.h"
+#include "sluice/tls_options.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/link/connection.h"
+#include "lib/link/executor.h"
+#include "lib/link/scheduled.h"
+#include "lib/link/timer_queue.h"
+#include "lib/link/wire_call.h"
+#include "lib/link/worker.h"
+#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/worker_table.h"
+
+namespace sluice {
+
+// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections. Carries
+// the actions of the schedule out, and tells it what has come of them. Runs by whatever Executor it is given, so the
+// same code runs in virtual time. One a Link; for the link's thread only.
+class LinkCore final : private FlushQueue {
+ public:
+  // The executor and the metrics outlive it.
+  LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics);
+  ~LinkCore() override;
+  LinkCore(const LinkCore&) = delete;
+  LinkCore& operator=(const LinkCore&) = delete;
+
+  // The worker at this target; the same one for the same TLS context, for as long as anybody holds it.
+  std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls);
+  // The same context for the same options. As TlsContext::Create.
+  absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
+
+  // A call that is not submitted yet; the owner hears nothing of it before. Submit or Add follows at once.
+  WireCall& NewCall(CallSpec spec, CallOwner& owner);
+  // As LinkSchedule's. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
+  absl::Status Submit(absl::Span<WireCall* const> calls, TimePoint deadline, BlockId& block);
+  absl::Status Add(BlockId block, WireCall& call);
+  // The owner still hears OnEnded, with `why`, within this call or later.
+  void CancelCall(WireCall& call, absl::Status why);
+
+  // What one turn has done is written, and what it left is freed, at its end. Runs before that.
+  void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
+
+  // For the calls, the workers and their connections.
+  void Park(WireCall& call);    // it could not be sent; its worker resumes it
+  void Unpark(WireCall& call);
+  void Ready(WireCall& call, int64_t remaining_bytes);
+  void Received(WireCall& call, int64_t bytes);
+  void Finish(WireCall& call, CallEnd end);  // destroys it at the end of the turn
+  void Forget(WireCall& call);               // the same, of a call that the schedule knows no more
+  // The handshake is sent once it fits the budget. `block` is set before that.
+  absl::Status AskForRoom(Scheduled& handshake, int64_t bytes, BlockId& block);
+  void GiveUpRoom(BlockId block);  // before it was sent; EndUnsent follows at once
+  void FinishHandshake(CallId id, CallEnd end);
+  void Bury(std::unique_ptr<Connection> connection);  // destroyed at the end of the turn
+  uint32_t stream_window_bytes() const;
+
+  // The schedule, for those who set its budget or look at it.
+  absl::Status SetBudget(int64_t budget_bytes);
+  absl::Status Reconfigure(const LinkSchedule::Options& options);
+  absl::Status SetLease(const BudgetLease& lease);
+  const LinkSchedule& schedule() const { return schedule_; }
+  // Hears of the demand once a turn in which it may have changed. Null: nobody does.
+  void SetDemandWatcher(std::function<void(const LinkDemand&)> watcher) { demand_watcher_ = std::move(watcher); }
+  LinkDemand Demand() const { return schedule_.Demand(now()); }
+  // Of the block that was submitted last, for the plan that gauges show.
+  int64_t last_block_calls() const { return last_block_calls_; }
+  int64_t last_block_response_bytes() const { return last_block_response_bytes_; }
+
+  std::vector<WorkerTable::Socket> TcpSockets() const;  // of the connections that stand
+  TimePoint now() const { return executor_.Now(); }
+  Executor& executor() { return executor_; }
+  FlushQueue& flushes() { return *this; }
+  TimerQueue& timers() { return timers_; }
+  WorkerTable& workers() { return workers_; }
+  AggregatorMetrics& metrics() { return metrics_; }
+
+ private:
+  template <class Event>
+  void Drive(Event event);
+  void Apply(const Action& action);
+  void EndTurn();
+  void FlushLater(Connection& connection) override;
+  void Forget(Connection& connection) override;
+
+  Executor& executor_;
+  AggregatorMetrics& metrics_;
+  TimerQueue timers_;
+  WorkerTable workers_;
+  LinkSchedule schedule_;
+  std::vector<Action> actions_;  // of events that were not carried out yet
+  bool applying_ = false;
+  bool schedule_changed_ = false;
+
+  std::vector<std::unique_ptr<WireCall>> calls_;
+  std::vector<Connection*> to_flush_;
+  std::vector<std::function<void()>> at_end_;
+  // What is destroyed at the end of the turn: those who call may still be in it.
+  std::vector<std::unique_ptr<WireCall>> ended_calls_;
+  std::vector<std::unique_ptr<Connection>> buried_;
+
+  std::map<std::pair<std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
+  std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
+
+  std::function<void(const LinkDemand&)> demand_watcher_;
+  int64_t last_block_calls_ = 0;
+  int64_t last_block_response_bytes_ = 0;
+};
+
+}  // namespace sluice

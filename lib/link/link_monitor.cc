@@ -1,0 +1,126 @@
+#include "lib/link/link_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
+  switch (decision) {
+    case BudgetDecision::kHold:
+      return std::nullopt;
+    case BudgetDecision::kGrow:
+      return BudgetChangeKind::kGrow;
+    case BudgetDecision::kProbe:
+      return BudgetChangeKind::kProbe;
+    case BudgetDecision::kBackOff:
+      return BudgetChangeKind::kBackOff;
+    case BudgetDecision::kGiveBack:
+      return BudgetChangeKind::kGiveBack;
+  }
+  return std::nullopt;
+}
+
+// Between two looks, at least. However many connections there are, looking takes at most a thirtieth of the thread's time:
+// the more a look costs, the rarer it is.
+constexpr std::chrono::milliseconds kPeriod(100);
+constexpr int kPauseFactor = 30;
+
+}  // namespace
+
+LinkMonitor::LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change)
+    : core_(core), on_change_(std::move(on_change)), bounds_(bounds), budget_(StartBudget(bounds, core.now())) {
+  if (watch) LookLater(kPeriod);
+}
+
+LinkMonitor::~LinkMonitor() {
+  core_.timers().Clear(timer_);
+}
+
+absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
+  if (absl::Status status = core_.SetBudget(budget_bytes); !status.ok()) return status;
+  bounds_.floor_bytes = bounds_.start_bytes = bounds_.reference_bytes = bounds_.limit_bytes = budget_bytes;
+  budget_ = StartBudget(bounds_, core_.now());
+  return absl::OkStatus();
+}
+
+void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
+  if (bounds == bounds_) return;
+  const bool same_start =
+      bounds.start_bytes == bounds_.start_bytes && bounds.reference_bytes == bounds_.reference_bytes;
+  const BudgetState before = budget_;
+  bounds_ = bounds;
+  budget_ = StartBudget(bounds_, core_.now());
+  // What was learned of the port is still true; where its buffer is another one, nothing is.
+  if (same_start) {
+    budget_.budget_bytes = std::clamp(before.budget_bytes, bounds_.floor_bytes, bounds_.limit_bytes);
+    budget_.ceiling_bytes = before.ceiling_bytes;
+    budget_.ceiling_since = before.ceiling_since;
+  }
+  ApplyBudget();
+}
+
+void LinkMonitor::ApplyBudget() {
+  core_.SetBudget(budget_.budget_bytes).IgnoreError();  // within bounds that were checked
+}
+
+void LinkMonitor::LookLater(TimePoint::duration pause) {
+  timer_ = core_.timers().Set(core_.now() + pause, [this] { Look(); });
+}
+
+void LinkMonitor::Look() {
+  const TimePoint begin = core_.now();
+  if (Active()) OnSight(begin, core_.workers().Look(begin, core_.TcpSockets()));
+  LookLater(std::max<TimePoint::duration>(kPeriod, kPauseFactor * (core_.now() - begin)));
+}
+
+// A link without calls is left alone, but for one look after the last of them.
+bool LinkMonitor::Active() {
+  const ScheduleState state = core_.schedule().State();
+  const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;
+  return ended || state.ended_calls < state.submitted_calls;
+}
+
+void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
+  CountSight(sight);
+  sight_ = sight;
+  const ScheduleState schedule = core_.schedule().State();
+  const LinkProfile& profile = core_.schedule().options().profile;
+  const double frame_share =
+      static_cast<double>(profile.frame_bytes) / static_cast<double>(profile.packet_payload_bytes);
+  const BudgetObservation seen{
+      .now = now,
+      .received_frame_bytes = static_cast<int64_t>(static_cast<double>(sight.received_bytes) * frame_share),
+      .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
+      .silent_losses = sight.rto_waits,
+      .out_of_order_losses = sight.losses_out_of_order,
+      .backlogged = schedule.waiting_calls + schedule.ungranted_calls > 0};
+  const int64_t before_bytes = budget_.budget_bytes;
+  const BudgetStep step = Decide(bounds_, budget_, seen);
+  budget_ = step.state;
+  const std::optional<BudgetChangeKind> kind = KindOf(step.decision);
+  if (!kind.has_value()) return;
+  ApplyBudget();
+  core_.metrics().CountBudgetChange(*kind);
+  if (on_change_) on_change_(before_bytes, step);
+}
+
+void LinkMonitor::CountSight(const LinkSight& sight) {
+  AggregatorMetrics& metrics = core_.metrics();
+  metrics.CountOutOfOrderPackets(sight.out_of_order_packets);
+  metrics.CountInferredLosses(LossEvidence::kOutOfOrder, sight.losses_out_of_order);
+  metrics.CountInferredLosses(LossEvidence::kSilence, sight.losses_silent);
+  metrics.CountTimeouts(TimeoutKind::kTcpRto, sight.rto_waits);
+}
+
+void LinkMonitor::FillGauges(AggregatorGauges& gauges) const {
+  gauges.budget_floor_bytes = bounds_.floor_bytes;
+  gauges.budget_limit_bytes = bounds_.limit_bytes;
+  gauges.budget_ceiling_bytes = budget_.ceiling_bytes;
+  gauges.connections = sight_.connections;
+  gauges.min_rtt = sight_.min_rtt.value_or(absl::InfiniteDuration());
+  gauges.smoothed_rtt = sight_.smoothed_rtt.value_or(absl::InfiniteDuration());
+}
+
+}  // namespace sluice

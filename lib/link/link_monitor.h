@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "sluice/budget_control.h"
+
+#include "absl/status/status.h"
+#include "lib/link/link_core.h"
+#include "lib/telemetry/aggregator_metrics.h"
+
+namespace sluice {
+
+// Looks at the connections of one link while calls are made over it: counts what was lost, and keeps the budget where
+// nothing is. One a Link; for the link's thread only.
+class LinkMonitor {
+ public:
+  using OnBudgetChange = std::function<void(int64_t before_bytes, const BudgetStep& step)>;
+
+  // `on_change` is called on the link's thread and may be null. The core outlives the monitor.
+  LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change);
+  ~LinkMonitor();
+  LinkMonitor(const LinkMonitor&) = delete;
+  LinkMonitor& operator=(const LinkMonitor&) = delete;
+
+  // The budget is this one from now on.
+  absl::Status FixBudget(int64_t budget_bytes);
+  // The budget stays within these from now on: it starts anew where their start is another one, else it stays.
+  void Reconfigure(const BudgetBounds& bounds);
+  void FillGauges(AggregatorGauges& gauges) const;
+
+ private:
+  void LookLater(TimePoint::duration pause);
+  void Look();
+  bool Active();
+  void OnSight(TimePoint now, const LinkSight& sight);
+  void CountSight(const LinkSight& sight);
+  void ApplyBudget();
+
+  LinkCore& core_;
+  const OnBudgetChange on_change_;
+  TimerQueue::Id timer_;
+  int64_t ended_before_look_ = 0;
+  int64_t ended_calls_ = 0;  // that were counted as answers
+  BudgetBounds bounds_;
+  BudgetState budget_;
+  LinkSight sight_;
+};
+
+}  // namespace sluice

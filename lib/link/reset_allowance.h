@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "sluice/link_schedule.h"
+
+namespace sluice {
+
+// How many streams of one connection may be reset: 5 a second, with a burst of 100. Servers that defend themselves
+// against rapid resets (CVE-2023-44487) end connections above 33 a second (nghttp2) or 200 in 30 s (Netty). One a
+// Worker. Reads no clock.
+class ResetAllowance {
+ public:
+  // False: let the answer come instead, within the budget.
+  bool Take(TimePoint now) {
+    const std::chrono::duration<double> elapsed = now - std::exchange(since_, std::max(now, since_));
+    resets_ = std::min(kBurst, resets_ + kPerSecond * std::max(elapsed.count(), 0.0));
+    if (resets_ < 1) return false;
+    resets_ -= 1;
+    return true;
+  }
+
+ private:
+  static constexpr double kPerSecond = 5;
+  static constexpr double kBurst = 100;
+
+  double resets_ = kBurst;
+  TimePoint since_;
+};
+
+}  // namespace sluice

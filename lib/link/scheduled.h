@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/link_schedule.h"
+
+#include "absl/status/status.h"
+
+namespace sluice {
+
+// What the schedule of a link lets go: a call, or the handshake of a connection. Its address is the tag of its
+// CallRequest, so it lives until it has ended: by EndUnsent, or by LinkCore::Finish. For the link's thread only.
+class Scheduled {
+ public:
+  virtual ~Scheduled() = default;
+
+  virtual void Send(CallId id, int64_t granted_bytes) = 0;
+  virtual void Grant(int64_t bytes) = 0;
+  virtual void EndUnsent(absl::Status why) = 0;
+  virtual void Abort() = 0;  // LinkCore::Finish follows
+
+  uint64_t tag() { return reinterpret_cast<uintptr_t>(this); }
+};
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice {
+
+// The flow-control window of one stream, as this side has opened it (RFC 9113, section 6.9), and what of it the schedule
+// has granted. A stream begins with room for the length prefix of a message and one spare byte: some servers never send
+// their trailers while a window is exactly 0. That room costs nothing of the budget, and is made good again when it was
+// used for something else. One a call. Plain arithmetic.
+class StreamWindow {
+ public:
+  static constexpr int64_t kFirstBytes = 6;
+  static constexpr int64_t kLargestBytes = (int64_t{1} << 31) - 1;
+
+  explicit StreamWindow(bool server_streaming) : server_streaming_(server_streaming) {}
+
+  // The schedule lets so many more bytes of messages come.
+  void Grant(int64_t bytes) { granted_bytes_ += bytes; }
+
+  // DATA has come: bytes of messages, of their length prefixes, and of padding.
+  void Receive(int64_t message_bytes, int64_t prefix_bytes, int64_t padding_bytes) {
+    open_bytes_ -= message_bytes + prefix_bytes + padding_bytes;
+    granted_bytes_ = std::max<int64_t>(granted_bytes_ - message_bytes, 0);
+    if (prefix_bytes > 0) prefix_came_ = true;
+  }
+
+  // Bytes by which the window has to be widened now, so that all that is granted may come, the next length prefix where
+  // one may follow, and the spare byte. At most what HTTP/2 allows; the rest comes as the window is used.
+  int64_t TakeWidening() {
+    const int64_t room = prefix_came_ && !server_streaming_ ? 1 : kFirstBytes;
+    const int64_t wanted = std::min(granted_bytes_ + room, kLargestBytes);
+    const int64_t widening = std::max<int64_t>(wanted - open_bytes_, 0);
+    open_bytes_ += widening;
+    return widening;
+  }
+
+  // So much is granted that HTTP/2 could not open the window for it at once, and half of what it could is used.
+  bool low() const { return granted_bytes_ > open_bytes_ && open_bytes_ < kLargestBytes / 2; }
+
+ private:
+  const bool server_streaming_;
+  bool prefix_came_ = false;
+  int64_t open_bytes_ = kFirstBytes;
+  int64_t granted_bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,214 @@
+#include "lib/link/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lib/link/link_core.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr nanoseconds kFirstBackOff = milliseconds(200);
+constexpr nanoseconds kLongestBackOff = seconds(5);
+constexpr double kBackOffFactor = 1.6;
+constexpr double kBackOffJitter = 0.2;
+// One address; a SYN that was lost is sent again after 1 s and 3 s.
+constexpr nanoseconds kAttemptTimeout = seconds(5);
+// A connection that stood for less is no reason to try again at once.
+constexpr nanoseconds kStable = seconds(1);
+
+// What a handshake brings through the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates.
+constexpr int64_t kPlainHandshakeBytes = 192;
+constexpr int64_t kTlsHandshakeBytes = 6 << 10;
+
+}  // namespace
+
+Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls)
+    : core_(core),
+      target_(std::move(target)),
+      tls_(std::move(tls)),
+      row_(core.workers().Add(target_)),
+      back_off_(kFirstBackOff) {}
+
+Worker::~Worker() {
+  core_.timers().Clear(timer_);
+  if (std::exchange(waits_for_room_, false)) core_.GiveUpRoom(room_);
+  if (handshake_out_) core_.FinishHandshake(handshake_, CallEnd::kAborted);
+  if (connected()) core_.workers().OnForgotten(row_);
+  core_.workers().Remove(row_);
+  if (connection_ != nullptr) connection_->Close();
+  for (const auto& connection : leaving_) connection->Close();
+}
+
+std::string Worker::authority() const {
+  return absl::StartsWith(target_, "unix") ? "localhost" : target_;
+}
+
+void Worker::Connect() {
+  if (connection_ == nullptr && !trying_) LookUp();
+}
+
+Connection* Worker::Sendable() const {
+  return connected() && connection_->session()->open_slots() > 0 ? connection_.get() : nullptr;
+}
+
+void Worker::Wait(WireCall& call) {
+  waiting_.push_back(call);
+  Connect();
+  if (!failure_.ok()) EndWaiting(failure_);
+}
+
+// --- What leads to a connection: look-up, room for the handshake, the handshake, back-off.
+
+void Worker::LookUp() {
+  trying_ = true;
+  next_address_ = 0;
+  look_up_ = core_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
+    look_up_.reset();
+    if (!addresses.ok()) return BackOff(addresses.status());
+    if (addresses->empty()) return BackOff(absl::UnavailableError("the name has no address"));
+    addresses_ = *std::move(addresses);
+    AskForRoom();
+  });
+}
+
+void Worker::AskForRoom() {
+  waits_for_room_ = true;
+  const absl::Status asked =
+      core_.AskForRoom(*this, tls_ != nullptr ? kTlsHandshakeBytes : kPlainHandshakeBytes, room_);
+  if (!asked.ok()) EndUnsent(asked);
+}
+
+void Worker::EndUnsent(absl::Status why) {
+  // Not where it is this worker that gives up, for good.
+  if (std::exchange(waits_for_room_, false)) BackOff(why);
+}
+
+void Worker::Send(CallId id, int64_t) {
+  waits_for_room_ = false;
+  handshake_ = id;
+  handshake_out_ = true;
+  connection_ = std::make_unique<Connection>(core_.executor(), core_.flushes(),
+                                             Connection::Options{.address = addresses_[next_address_],
+                                                                 .tls = tls_,
+                                                                 .server_name = ServerName(),
+                                                                 .stream_window_bytes = core_.stream_window_bytes()},
+                                             *this);
+  timer_ = core_.timers().Set(core_.now() + kAttemptTimeout, [this] {
+    OnAttemptFailed(absl::UnavailableError(
+        absl::StrCat("no connection within ", absl::FormatDuration(absl::FromChrono(kAttemptTimeout)))));
+  });
+}
+
+void Worker::EndHandshake(CallEnd end) {
+  core_.timers().Clear(timer_);
+  if (std::exchange(handshake_out_, false)) core_.FinishHandshake(handshake_, end);
+}
+
+void Worker::OnAttemptFailed(const absl::Status& why) {
+  core_.Bury(std::move(connection_));
+  EndHandshake(CallEnd::kAborted);
+  if (++next_address_ < addresses_.size()) return AskForRoom();
+  BackOff(why);
+}
+
+void Worker::BackOff(const absl::Status& why) {
+  failure_ = absl::UnavailableError(absl::StrCat(target_, ": ", why.message()));
+  const double jitter = 1 + kBackOffJitter * (2 * core_.executor().Random() - 1);
+  const auto pause = std::chrono::duration_cast<nanoseconds>(back_off_ * jitter);
+  back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kLongestBackOff);
+  timer_ = core_.timers().Set(core_.now() + pause, [this] { LookUp(); });
+  EndWaiting(failure_);
+}
+
+// --- What becomes of it.
+
+void Worker::OnUp(Connection&) {
+  trying_ = false;
+  failure_ = absl::OkStatus();
+  back_off_ = kFirstBackOff;
+  up_since_ = core_.now();
+  EndHandshake(CallEnd::kArrived);
+  if (const auto reconnected_after = core_.workers().OnConnected(row_, up_since_)) {
+    core_.metrics().ObserveReconnect(*reconnected_after);
+  }
+  ResumeWaiting();
+}
+
+void Worker::OnSlots(Connection& connection) {
+  if (&connection != connection_.get()) {
+    if (connection.session()->streams() == 0) Leave(connection);
+    return;
+  }
+  if (!connection.session()->going_away()) return ResumeWaiting();
+  // Its streams end on it, and the next calls get a new one.
+  OnLost();
+  if (connection.session()->streams() == 0) return core_.Bury(std::move(connection_));
+  leaving_.push_back(std::move(connection_));
+  LookUp();
+}
+
+void Worker::Leave(Connection& connection) {
+  const auto found = std::find_if(leaving_.begin(), leaving_.end(),
+                                  [&connection](const auto& leaving) { return leaving.get() == &connection; });
+  if (found == leaving_.end()) return;
+  core_.Bury(std::move(*found));
+  leaving_.erase(found);
+}
+
+void Worker::OnDown(Connection& connection, absl::Status why) {
+  if (&connection != connection_.get()) return Leave(connection);
+  if (handshake_out_) return OnAttemptFailed(why);
+  OnLost();
+  core_.Bury(std::move(connection_));
+  if (core_.now() - up_since_ < kStable) {
+    trying_ = true;
+    return BackOff(why);
+  }
+  LookUp();
+}
+
+void Worker::OnLost() {
+  core_.workers().OnLost(row_, core_.now());
+}
+
+void Worker::ResumeWaiting() {
+  size_t slots = connection_->session()->open_slots();
+  for (; slots > 0 && !waiting_.empty(); --slots) {
+    WireCall& call = waiting_.front();
+    waiting_.pop_front();
+    call.Resume();
+    if (!connected()) return;
+  }
+}
+
+void Worker::EndWaiting(const absl::Status& why) {
+  while (!waiting_.empty()) {
+    WireCall& call = waiting_.front();
+    waiting_.pop_front();
+    core_.CancelCall(call, why);
+  }
+}
+
+void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
+  if (connection_ == nullptr) return;
+  if (auto socket = connection_->Tcp()) sockets.push_back({row_, *std::move(socket)});
+}
+
+// The host that the certificate has to name.
+std::string Worker::ServerName() const {
+  if (tls_ == nullptr) return "";
+  if (!tls_->options().server_name.empty()) return tls_->options().server_name;
+  const absl::string_view host = absl::string_view(target_).substr(0, target_.rfind(':'));
+  return std::string(absl::StripSuffix(absl::StripPrefix(host, "["), "]"));
+}
+
+}  // namespace sluice

@@ -28,9 +28,9 @@ using testing::RunOn;
 using ::testing::SizeIs;
 
 TEST(AsioExecutorTest, RunsPostedTasksInTheirOrderOnOneThread) {
-  AsioExecutor executor;
   std::vector<int> ran;
   std::thread::id thread;
+  AsioExecutor executor;
   RunOn(executor, [&] { thread = std::this_thread::get_id(); });
   bool same_thread = true;
   for (int i = 0; i < 1000; ++i) {
@@ -47,10 +47,10 @@ TEST(AsioExecutorTest, RunsPostedTasksInTheirOrderOnOneThread) {
 }
 
 TEST(AsioExecutorTest, KeepsTheOrderOfEachOfManyThreads) {
-  AsioExecutor executor;
   constexpr int kThreads = 4;
   constexpr int kTasks = 5000;
   std::vector<std::vector<int>> ran(kThreads);
+  AsioExecutor executor;
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
@@ -66,8 +66,8 @@ TEST(AsioExecutorTest, KeepsTheOrderOfEachOfManyThreads) {
 }
 
 TEST(AsioExecutorTest, ATaskThatPostsRunsItsTaskLater) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   executor.Post([&] {
     executor.Post([&] { log.Add("posted"); });
     log.Add("posts");
@@ -76,8 +76,8 @@ TEST(AsioExecutorTest, ATaskThatPostsRunsItsTaskLater) {
 }
 
 TEST(AsioExecutorTest, ATurnEndsOnceForAllThatWasReady) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetEndOfTurn([&] { log.Add("end"); });
     // A batch: all of these are ready when the next turn of the loop begins.
@@ -89,9 +89,9 @@ TEST(AsioExecutorTest, ATurnEndsOnceForAllThatWasReady) {
 }
 
 TEST(AsioExecutorTest, WorkThatTheEndOfATurnPostsIsATurnOfItsOwn) {
-  AsioExecutor executor;
   EventLog log;
   int ends = 0;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetEndOfTurn([&] {
       log.Add("end");
@@ -102,9 +102,9 @@ TEST(AsioExecutorTest, WorkThatTheEndOfATurnPostsIsATurnOfItsOwn) {
 }
 
 TEST(AsioExecutorTest, AChainOfTasksDoesNotKeepTheTurnFromItsEnd) {
-  AsioExecutor executor;
   EventLog log;
   bool stop = false;
+  AsioExecutor executor;
   std::function<void()> again = [&] {
     if (!stop) executor.Post(again);
   };
@@ -120,9 +120,9 @@ TEST(AsioExecutorTest, AChainOfTasksDoesNotKeepTheTurnFromItsEnd) {
 }
 
 TEST(AsioExecutorTest, NextTurnComesAfterTheEndOfThisOne) {
-  AsioExecutor executor;
   EventLog log;
   uint64_t first = 0;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetEndOfTurn([&] { log.Add("end"); });
     first = executor.turn();
@@ -132,10 +132,10 @@ TEST(AsioExecutorTest, NextTurnComesAfterTheEndOfThisOne) {
 }
 
 TEST(AsioExecutorTest, CallsATimerOnceAndNotBeforeItsTime) {
-  AsioExecutor executor;
   EventLog log;
   TimePoint due;
   TimePoint called;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     due = executor.Now() + milliseconds(20);
     executor.SetTimer(due, [&] {
@@ -149,8 +149,8 @@ TEST(AsioExecutorTest, CallsATimerOnceAndNotBeforeItsTime) {
 }
 
 TEST(AsioExecutorTest, ATimeThatIsOverIsCalledSoonButNotFromWithinTheCall) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetTimer(executor.Now() - hours(1), [&] { log.Add("timer"); });
     log.Add("set");
@@ -159,8 +159,8 @@ TEST(AsioExecutorTest, ATimeThatIsOverIsCalledSoonButNotFromWithinTheCall) {
 }
 
 TEST(AsioExecutorTest, AnEarlierTimeTakesThePlaceOfALaterOne) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetTimer(executor.Now() + hours(1), [&] { log.Add("later"); });
     executor.SetTimer(executor.Now() + milliseconds(1), [&] { log.Add("earlier"); });
@@ -169,9 +169,9 @@ TEST(AsioExecutorTest, AnEarlierTimeTakesThePlaceOfALaterOne) {
 }
 
 TEST(AsioExecutorTest, ALaterTimeTakesThePlaceOfAnEarlierOne) {
-  AsioExecutor executor;
   EventLog log;
   TimePoint due;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     due = executor.Now() + milliseconds(40);
     executor.SetTimer(due - milliseconds(35), [&] { log.Add("earlier"); });
@@ -181,8 +181,8 @@ TEST(AsioExecutorTest, ALaterTimeTakesThePlaceOfAnEarlierOne) {
 }
 
 TEST(AsioExecutorTest, NeverMeansThatNothingIsCalled) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetTimer(executor.Now() + milliseconds(2), [&] { log.Add("never"); });
     executor.SetTimer(TimePoint::max(), [&] { log.Add("at the end of time"); });
@@ -194,8 +194,8 @@ TEST(AsioExecutorTest, NeverMeansThatNothingIsCalled) {
 }
 
 TEST(AsioExecutorTest, ATimerMaySetTheNextOne) {
-  AsioExecutor executor;
   EventLog log;
+  AsioExecutor executor;
   std::function<void()> tick = [&] {
     log.Add("tick");
     if (log.events().size() < 5) executor.SetTimer(executor.Now() + microseconds(100), tick);

@@ -1,0 +1,122 @@
+#include "lib/link/asio_executor.h"
+
+#include <algorithm>
+
+#include <boost/asio/post.hpp>
+#include <pthread.h>
+
+#include "lib/link/asio_resolution.h"
+#include "lib/link/asio_stream.h"
+
+namespace sluice {
+namespace {
+
+// A turn ends after this many handlers even if more are ready, so that writes do not wait for a peer or a task that
+// keeps the loop busy.
+constexpr int kMaxHandlersPerTurn = 1024;
+
+}  // namespace
+
+AsioExecutor::AsioExecutor(Options options)
+    : options_(std::move(options)),
+      work_(boost::asio::make_work_guard(context_)),
+      timer_(context_),
+      read_buffer_(std::make_unique<char[]>(kReadBufferBytes)),
+      thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "sluice-link");
+}
+
+AsioExecutor::~AsioExecutor() {
+  Stop();
+}
+
+void AsioExecutor::Stop() {
+  context_.stop();
+  if (thread_.joinable()) thread_.join();
+  std::vector<std::function<void()>> unrun;  // destroyed without the lock, since a destructor may post
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    unrun.swap(posted_);
+  }
+  running_.clear();
+  next_turn_.clear();
+  end_of_turn_ = nullptr;
+  timer_task_ = nullptr;
+}
+
+// io_context::run would do, but for the end of a turn: it does not tell when it is about to wait.
+void AsioExecutor::Run() {
+  while (context_.run_one() > 0) {
+    for (int handlers = 1; handlers < kMaxHandlersPerTurn && context_.poll_one() > 0; ++handlers) {
+    }
+    EndTurn();
+  }
+}
+
+void AsioExecutor::EndTurn() {
+  if (end_of_turn_) end_of_turn_();
+  ++turn_;
+  for (std::function<void()>& task : next_turn_) Post(std::move(task));
+  next_turn_.clear();
+}
+
+void AsioExecutor::Post(std::function<void()> task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) return;
+    posted_.push_back(std::move(task));
+    if (posted_.size() > 1) return;  // the first of them has woken the loop
+  }
+  boost::asio::post(context_, [this] { RunPosted(); });
+}
+
+void AsioExecutor::RunPosted() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running_.swap(posted_);
+  }
+  for (std::function<void()>& task : running_) {
+    task();
+    task = nullptr;  // what it holds goes with it, in order
+  }
+  running_.clear();
+}
+
+// The time moves with every event, mostly to a later one. Then the timer stays as it is, and OnTimer looks again: that
+// costs one wake-up for many changes, each of which would cost a system call.
+void AsioExecutor::SetTimer(TimePoint time, std::function<void()> task) {
+  timer_time_ = time;
+  timer_task_ = std::move(task);
+  if (time < armed_for_) ArmTimer();
+}
+
+void AsioExecutor::ArmTimer() {
+  armed_for_ = timer_time_;
+  timer_.expires_at(timer_time_);
+  timer_.async_wait([this, arming = ++arming_](const boost::system::error_code& error) {
+    if (!error && arming == arming_) OnTimer();
+  });
+}
+
+void AsioExecutor::OnTimer() {
+  armed_for_ = TimePoint::max();
+  if (timer_time_ == TimePoint::max()) return;
+  const TimePoint now = Now();
+  if (now < timer_time_) return ArmTimer();
+  if (options_.on_timer_lateness) options_.on_timer_lateness(now - timer_time_);
+  timer_time_ = TimePoint::max();
+  const std::function<void()> task = std::exchange(timer_task_, nullptr);
+  if (task) task();
+}
+
+std::shared_ptr<void> AsioExecutor::Resolve(const std::string& target, OnResolved on_resolved) {
+  return StartResolution(*this, target, std::move(on_resolved));
+}
+
+std::unique_ptr<StreamSocket> AsioExecutor::Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
+                                                    const std::string& server_name, StreamSocketEvents& events) {
+  return ConnectStream(*this, address, std::move(tls), server_name, events);
+}
+
+}  // namespace sluice

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>  // Boost 1.74 misses it in C++20
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "sluice/link_schedule.h"
+
+#include "absl/types/span.h"
+#include "lib/link/executor.h"
+
+namespace sluice {
+
+// The real executor: a thread that runs an event loop. One a link. Streams and questions are dropped on its thread, or
+// after Stop, and always before the executor is destroyed.
+class AsioExecutor final : public Executor {
+ public:
+  struct Options {
+    // Called on the link's thread with the lateness of each timer, 0 or more, before the timer's task runs. May be
+    // null.
+    std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
+  };
+
+  AsioExecutor() : AsioExecutor(Options()) {}
+  explicit AsioExecutor(Options options);
+  ~AsioExecutor() override;  // as Stop
+  AsioExecutor(const AsioExecutor&) = delete;
+  AsioExecutor& operator=(const AsioExecutor&) = delete;
+
+  // Ends the thread after the callback that it runs now. Nothing is called any more; tasks that have not run are
+  // destroyed. Not on the link's thread. Twice is harmless.
+  void Stop();
+
+  // For more that runs on the link's thread. Its handlers are part of turns, too.
+  boost::asio::io_context& context() { return context_; }
+
+  TimePoint Now() const override { return std::chrono::steady_clock::now(); }
+  void Post(std::function<void()> task) override;
+  void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
+  void SetTimer(TimePoint time, std::function<void()> task) override;
+  double Random() override { return std::uniform_real_distribution<double>()(random_); }
+  // Names are looked up one after the other, on a thread of Asio's, by getaddrinfo.
+  std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
+                                        const std::string& server_name, StreamSocketEvents& events) override;
+
+  // For streams, on the link's thread. All of them read into one buffer, since most are idle at any moment.
+  absl::Span<char> read_buffer() { return {read_buffer_.get(), kReadBufferBytes}; }
+  std::string& plaintext_buffer() { return plaintext_buffer_; }
+  // Counts turns.
+  uint64_t turn() const { return turn_; }
+  // Runs `task` in the next turn.
+  void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
+
+ private:
+  static constexpr size_t kReadBufferBytes = 256 * 1024;
+
+  void Run();
+  void RunPosted();
+  void EndTurn();
+  void ArmTimer();
+  void OnTimer();
+
+  const Options options_;
+  boost::asio::io_context context_{1};  // a hint: one thread runs it
+  const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+  bool stopped_ = false;                       // guarded by mutex_
+
+  // All that follows is for the link's thread.
+  std::vector<std::function<void()>> running_;
+  std::vector<std::function<void()>> next_turn_;
+  std::function<void()> end_of_turn_;
+  uint64_t turn_ = 0;
+
+  boost::asio::steady_timer timer_;
+  TimePoint armed_for_ = TimePoint::max();  // max: not armed. May be before timer_time_
+  uint64_t arming_ = 0;                     // tells the handler of the last arming from those before
+  TimePoint timer_time_ = TimePoint::max();
+  std::function<void()> timer_task_;
+
+  std::mt19937_64 random_{std::random_device()()};
+  const std::unique_ptr<char[]> read_buffer_;
+  std::string plaintext_buffer_;
+
+  std::thread thread_;  // last: it uses all the others
+};
+
+}  // namespace sluice

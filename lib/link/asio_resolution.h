@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lib/link/asio_executor.h"
+#include "lib/link/executor.h"
+
+namespace sluice {
+
+// As Executor::Resolve. InvalidArgument for what is no address, Unavailable that names the host for one that has none.
+std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string& target,
+                                      Executor::OnResolved on_resolved);
+
+}  // namespace sluice

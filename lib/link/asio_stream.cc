@@ -1,0 +1,267 @@
+#include "lib/link/asio_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lib/link/tcp_connection.h"
+#include "lib/telemetry/host_port.h"
+
+namespace sluice {
+namespace {
+
+using boost::asio::generic::stream_protocol;
+
+// Of the executor's buffer, in one turn: a fast peer does not starve the others.
+constexpr int kReadsPerTurn = 4;
+// Parts of one write, far below IOV_MAX.
+constexpr size_t kMaxParts = 64;
+
+absl::StatusOr<stream_protocol::endpoint> EndpointOf(const WorkerAddress& address) {
+  absl::string_view rest = address.text;
+  boost::system::error_code bad;
+  if (absl::ConsumePrefix(&rest, "unix:") || absl::ConsumePrefix(&rest, "unix-abstract:")) {
+    const absl::string_view abstract = absl::StartsWith(address.text, "unix:") ? "" : absl::string_view("\0", 1);
+    if (rest.size() < sizeof(sockaddr_un::sun_path) && !rest.empty()) {
+      return boost::asio::local::stream_protocol::endpoint(absl::StrCat(abstract, rest));
+    }
+  } else if (const absl::StatusOr<HostPort> parsed = ParseHostPort(address.text); parsed.ok() && parsed->port != 0) {
+    const auto ip = boost::asio::ip::make_address(parsed->host, bad);
+    if (!bad) return boost::asio::ip::tcp::endpoint(ip, static_cast<uint16_t>(parsed->port));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", address.text, "\" is neither an IP address with a port nor a Unix socket"));
+}
+
+// A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(AsioExecutor& executor, const WorkerAddress& address, StreamSocketEvents& events)
+      : executor_(executor), name_(address.text), events_(&events), socket_(executor.context()) {}
+
+  void Open(const WorkerAddress& address);
+  void Write(std::string bytes);
+  // No event comes after this.
+  void Close();
+  size_t unsent_bytes() const { return unsent_bytes_; }
+  std::optional<TcpSocket> Tcp() const;
+
+ private:
+  bool is_open() const { return events_ != nullptr; }
+  absl::Status Error(absl::string_view what, int error) const {
+    return absl::UnavailableError(absl::StrCat(what, name_, ": ", std::strerror(error)));
+  }
+
+  void OnSocketConnected(int error);
+  void ArmRead();
+  void ArmWrite();
+  void OnReadable();
+  void Flush();
+  void Disconnect(absl::Status why);
+  // For where no event may be called: within a call of the owner.
+  void PostDisconnect(absl::Status why);
+
+  AsioExecutor& executor_;
+  const std::string name_;      // the other end's, for errors
+  StreamSocketEvents* events_;  // null: closed
+  stream_protocol::socket socket_;
+  int fd_ = -1;  // of socket_
+  bool connected_ = false;
+  std::optional<TcpSocket> described_;  // but for its TcpInfo
+  bool read_armed_ = false;
+  bool write_armed_ = false;
+  uint64_t read_turn_ = 0;  // of which reads_left_ is
+  int reads_left_ = 0;
+  std::deque<std::string> unsent_;
+  size_t front_sent_ = 0;  // of its first part
+  size_t unsent_bytes_ = 0;
+  absl::Status write_error_;  // of a connection that is read to its end
+};
+
+void Stream::Open(const WorkerAddress& address) {
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = EndpointOf(address);
+  if (!endpoint.ok()) return PostDisconnect(endpoint.status());
+  boost::system::error_code error;
+  socket_.open(endpoint->protocol(), error);
+  if (!error) socket_.native_non_blocking(true, error);
+  fd_ = socket_.native_handle();
+  if (error) return PostDisconnect(Error("open a socket for ", error.value()));
+  if (endpoint->protocol().family() == AF_UNIX) {
+    // At once, one way or the other. Not by Asio, which takes a full queue of the listener (EAGAIN) for a connection.
+    const int failed = ::connect(fd_, endpoint->data(), static_cast<socklen_t>(endpoint->size()));
+    executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
+    return;
+  }
+  SetUpTcp(fd_, executor_.Random());
+  socket_.async_connect(*endpoint, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->OnSocketConnected(error.value());
+  });
+}
+
+void Stream::OnSocketConnected(int error) {
+  if (!is_open()) return;
+  if (error != 0) return Disconnect(Error("connect to ", error));
+  described_ = DescribeTcp(fd_);
+  // With nobody listening at a local port of the range for clients, TCP may connect a socket to itself.
+  if (described_.has_value() && described_->local == described_->remote) {
+    return Disconnect(Error("connect to ", ECONNREFUSED));
+  }
+  connected_ = true;
+  ArmRead();
+  events_->OnConnected();
+}
+
+void Stream::ArmRead() {
+  if (std::exchange(read_armed_, true)) return;
+  socket_.async_wait(stream_protocol::socket::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& /*error*/) {
+                       self->read_armed_ = false;
+                       self->OnReadable();
+                     });
+}
+
+// Reads what is there into the buffer that all share: a connection that is idle costs no buffer.
+void Stream::OnReadable() {
+  const absl::Span<char> buffer = executor_.read_buffer();
+  if (read_turn_ != executor_.turn()) {
+    read_turn_ = executor_.turn();
+    reads_left_ = kReadsPerTurn;
+  }
+  while (is_open()) {
+    if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->OnReadable(); });
+    const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Error("", errno) : write_error_);
+    // A write failed, and what came before is read.
+    if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
+    if (got < 0) return ArmRead();
+    if (got == 0) return Disconnect(absl::OkStatus());
+    --reads_left_;
+    const auto bytes = static_cast<size_t>(got);
+    events_->OnBytes({buffer.data(), bytes});
+    // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
+    if (is_open() && bytes < buffer.size() && write_error_.ok()) return ArmRead();
+  }
+}
+
+void Stream::Write(std::string bytes) {
+  assert(connected_ || !is_open());
+  if (!is_open() || !write_error_.ok() || bytes.empty()) return;
+  unsent_bytes_ += bytes.size();
+  unsent_.push_back(std::move(bytes));
+  if (!write_armed_) Flush();
+}
+
+void Stream::ArmWrite() {
+  if (std::exchange(write_armed_, true)) return;
+  socket_.async_wait(stream_protocol::socket::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& /*error*/) {
+                       self->write_armed_ = false;
+                       if (self->is_open()) self->Flush();
+                     });
+}
+
+void Stream::Flush() {
+  while (!unsent_.empty()) {
+    std::array<iovec, kMaxParts> parts;
+    const size_t count = std::min(unsent_.size(), parts.size());
+    size_t offered = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t skip = i == 0 ? front_sent_ : 0;
+      parts[i] = {unsent_[i].data() + skip, unsent_[i].size() - skip};
+      offered += parts[i].iov_len;
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t result = sendmsg(fd_, &message, MSG_NOSIGNAL);
+    if (result < 0 && errno == EINTR) continue;
+    if (result < 0 && errno == EAGAIN) return ArmWrite();
+    if (result < 0) {
+      // The other side may have said why before it went, so that is read first.
+      write_error_ = Error("", errno);
+      unsent_.clear();
+      unsent_bytes_ = 0;
+      return executor_.Post([self = shared_from_this()] { self->OnReadable(); });
+    }
+    const auto sent = static_cast<size_t>(result);
+    unsent_bytes_ -= sent;
+    front_sent_ += sent;
+    while (!unsent_.empty() && front_sent_ >= unsent_.front().size()) {
+      front_sent_ -= unsent_.front().size();
+      unsent_.pop_front();
+    }
+    if (sent < offered) return ArmWrite();
+  }
+}
+
+void Stream::Disconnect(absl::Status why) {
+  StreamSocketEvents* const events = events_;
+  Close();
+  events->OnDisconnected(std::move(why));
+}
+
+void Stream::PostDisconnect(absl::Status why) {
+  executor_.Post([self = shared_from_this(), why = std::move(why)] {
+    if (self->is_open()) self->Disconnect(why);
+  });
+}
+
+void Stream::Close() {
+  events_ = nullptr;
+  connected_ = false;
+  unsent_.clear();
+  unsent_bytes_ = 0;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+std::optional<TcpSocket> Stream::Tcp() const {
+  if (!connected_ || !described_.has_value()) return std::nullopt;
+  std::optional<TcpSocket> tcp = described_;
+  return ReadTcpInfo(fd_, tcp->info) ? tcp : std::nullopt;
+}
+
+// The owner's end.
+class StreamHandle final : public StreamSocket {
+ public:
+  explicit StreamHandle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  ~StreamHandle() override { stream_->Close(); }
+
+  void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
+  size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
+  std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
+
+ private:
+  const std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
+                                            std::shared_ptr<const TlsContext> tls, const std::string& server_name,
+                                            StreamSocketEvents& events) {
+  (void)tls;
+  (void)server_name;
+  auto stream = std::make_shared<Stream>(executor, address, events);
+  stream->Open(address);
+  return std::make_unique<StreamHandle>(std::move(stream));
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/link/executor.h"
+
+namespace sluice {
+
+// What the address of a worker asks for, in one of the forms of a gRPC target that Sluice takes: "host:port",
+// "10.0.0.1:7000", "[::1]:7000", "dns:host:port", "dns:///host:port", "ipv4:10.0.0.1:7000", "ipv6:[::1]:7000" (both
+// also several, separated by commas), "unix:PATH", "unix:///PATH", "unix-abstract:NAME".
+struct WorkerTarget {
+  // A name or the first IP address, without brackets. "localhost" for a Unix socket, where gRPC has the same name.
+  std::string host;
+  int port = 0;  // 1 to 65535; 0 for a Unix socket
+  // Where the worker is, if that is known without a look-up. Empty: `host` is a name.
+  std::vector<WorkerAddress> addresses;
+};
+
+// InvalidArgument that quotes the address.
+absl::StatusOr<WorkerTarget> ParseWorkerTarget(absl::string_view address);
+absl::Status ValidateWorkerAddress(absl::string_view address);
+
+}  // namespace sluice

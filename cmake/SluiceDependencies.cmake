@@ -12,6 +12,8 @@ find_package(Boost 1.74 REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(spdlog 1.10 REQUIRED)
 find_package(Threads REQUIRED)
+# Messages that are compressed with gzip.
+find_package(ZLIB 1.2 REQUIRED)
 find_package(PkgConfig REQUIRED)
 # CRC32C in hardware. Debian 12 has no crc32c package; ISA-L's crc32_iscsi is the same polynomial.
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)

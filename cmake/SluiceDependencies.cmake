@@ -13,6 +13,8 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(spdlog 1.10 REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
+# Messages that are compressed with gzip.
+find_package(ZLIB 1.2 REQUIRED)
 find_package(PkgConfig REQUIRED)
 # CRC32C in hardware. Debian 12 has no crc32c package; ISA-L's crc32_iscsi is the same polynomial.
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)

@@ -11,9 +11,9 @@
 #include "gtest/gtest.h"
 #include "lib/rpc/messages.h"
 #include "lib/rpc/worker_channels.h"
-#include "tests/rpc/listener.h"
-#include "tests/rpc/scripted_server.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
+#include "tests/fan_out/scripted_server.h"
+#include "tests/link/silent_listener.h"
 
 namespace sluice {
 namespace {

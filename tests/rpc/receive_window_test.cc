@@ -17,8 +17,8 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "lib/rpc/worker_channels.h"
-#include "tests/rpc/listener.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
+#include "tests/link/silent_listener.h"
 
 namespace sluice {
 namespace {

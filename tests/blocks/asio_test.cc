@@ -19,7 +19,7 @@
 #include <boost/asio/use_future.hpp>
 
 #include "gtest/gtest.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 namespace sluice {
 namespace {

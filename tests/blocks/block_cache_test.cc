@@ -9,7 +9,11 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/test_tree.h"
+#include "lib/link/clock.h"
+#include "tests/blocks/test_cached_reader.h"
+#include "tests/eventually.h"
+#include "tests/has_code.h"
+#include "tests/stripe/striped_folder.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +26,7 @@ using testing::Healthy;
 using testing::kPatience;
 using ::testing::SizeIs;
 using testing::Slow;
-using testing::TestMidLevel;
+using testing::TestCachedReader;
 
 constexpr uint32_t kWorkers = 4;
 constexpr uint32_t kSruBytes = 1000;
@@ -48,8 +52,8 @@ class BlockCacheTest : public ::testing::Test {
     const auto manifest =
         testing::StripeBytes(source_, {.root = Root(), .file = "data", .workers = kWorkers, .sru_bytes = kSruBytes});
     ASSERT_TRUE(manifest.ok()) << manifest.status();
-    level_ = std::make_unique<TestMidLevel>(
-        Root(), kWorkers, TestMidLevel::Options{.cache_bytes = cache_bytes, .reader = std::move(reader)});
+    level_ = std::make_unique<TestCachedReader>(
+        Root(), kWorkers, TestCachedReader::Options{.cache_bytes = cache_bytes, .reader = std::move(reader)});
   }
 
   void Restripe(const std::string& source) {
@@ -90,7 +94,7 @@ class BlockCacheTest : public ::testing::Test {
 
   const std::string source_ = testing::SourceBytes(kFileBytes);
   testing::TemporaryFolder folder_;
-  std::unique_ptr<TestMidLevel> level_;
+  std::unique_ptr<TestCachedReader> level_;
 };
 
 TEST_F(BlockCacheTest, AnswersAnyRange) {

@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/blocks/test_cluster.h"
 #include "tests/random_seed.h"
-#include "tests/rpc/test_cluster.h"
 
 namespace sluice {
 namespace {

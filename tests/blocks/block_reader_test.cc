@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/listener.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
+#include "tests/link/silent_listener.h"
 
 namespace sluice {
 namespace {

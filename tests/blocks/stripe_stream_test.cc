@@ -8,7 +8,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 namespace sluice {
 namespace {

@@ -14,9 +14,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/registry.h"
-#include "tests/rpc/scripted_server.h"
-#include "tests/rpc/test_cluster.h"
-#include "tests/rpc/test_worker.h"
+#include "tests/eventually.h"
+#include "tests/fan_out/scripted_server.h"
+#include "tests/has_code.h"
 
 namespace sluice::testing {
 

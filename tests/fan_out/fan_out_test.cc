@@ -6,7 +6,7 @@
 #include "sluice/plan.h"
 
 #include "tests/fan_out/fan_out_fixture.h"
-#include "tests/rpc/listener.h"
+#include "tests/link/silent_listener.h"
 
 namespace sluice {
 namespace {

@@ -20,10 +20,9 @@
 #include "gtest/gtest.h"
 #include "prometheus/registry.h"
 #include "tests/apps/run_program.h"
+#include "tests/eventually.h"
+#include "tests/fan_out/scripted_server.h"
 #include "tests/interop/counting_relay.h"
-#include "tests/rpc/scripted_server.h"
-#include "tests/rpc/test_cluster.h"
-#include "tests/rpc/test_worker.h"
 #include "tests/stripe/striped_folder.h"
 
 // Grants with servers that know nothing of Sluice, in the four APIs of interop.proto. The test holds grants back with a

@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "tests/rpc/test_worker.h"
+#include "tests/blocks/test_worker.h"
 
 namespace sluice::testing {
 

@@ -13,9 +13,9 @@
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "gtest/gtest.h"
+#include "tests/blocks/test_cluster.h"
 #include "tests/rpc/gated_server.h"
 #include "tests/rpc/stub_call.h"
-#include "tests/rpc/test_cluster.h"
 
 namespace sluice::testing {
 

@@ -14,7 +14,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/test_worker.h"
+#include "tests/blocks/test_worker.h"
 
 namespace sluice::testing {
 

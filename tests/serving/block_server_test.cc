@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "lib/serving/rpc_server.h"
 #include "lib/stripe/crc32c.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 namespace sluice {
 namespace {

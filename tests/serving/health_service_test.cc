@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "lib/rpc/messages.h"
 #include "lib/serving/rpc_server.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/eventually.h"
 
 namespace sluice {
 namespace {

@@ -16,8 +16,8 @@
 #include "gtest/gtest.h"
 #include "lib/stripe/manifest.h"
 #include "lib/stripe/stripe_store.h"
-#include "tests/rpc/test_tree.h"
 #include "tests/serving/sru_request.h"
+#include "tests/serving/test_tree.h"
 
 namespace sluice {
 namespace {
@@ -170,7 +170,7 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
 
 TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
   TestTree::Options options;
-  options.mid_level.reader = {.sru_timeout = 2 * kPatience, .block_timeout = absl::Milliseconds(500)};
+  options.mid_level.blocks.reader = {.sru_timeout = 2 * kPatience, .block_timeout = absl::Milliseconds(500)};
   Start(options);
   ASSERT_TRUE(Read(SruRequest("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
@@ -181,7 +181,7 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
 TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
   TestTree::Options options;
   options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
-  options.mid_level.reader.sru_timeout = 2 * kPatience;
+  options.mid_level.blocks.reader.sru_timeout = 2 * kPatience;
   Start(options);
   ASSERT_TRUE(Read(SruRequest("data", 1, 0, 10)).ok());
   tree_->aggregator(1).SpoilSrus(

@@ -14,8 +14,9 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/listener.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/eventually.h"
+#include "tests/has_code.h"
+#include "tests/link/silent_listener.h"
 
 namespace sluice {
 namespace {

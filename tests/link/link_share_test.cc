@@ -12,7 +12,7 @@
 #include "lib/sharing/lease_server.h"
 #include "lib/telemetry/io_thread.h"
 #include "prometheus/registry.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 // Links of one process that share one budget, over a real socket and real workers.
 namespace sluice {

@@ -1,18 +1,32 @@
-#include "tests/rpc/test_worker.h"
+#include "tests/blocks/test_worker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/steady_timer.hpp>
+#include <google/protobuf/message_lite.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/messages.h"
 
 namespace sluice::testing {
 namespace {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message) {
+  grpc::Slice bytes;
+  return buffer.DumpToSingleSlice(&bytes).ok() && message.ParseFromArray(bytes.begin(), static_cast<int>(bytes.size()));
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  const grpc::Slice bytes(message.SerializeAsString());
+  return grpc::ByteBuffer(&bytes, 1);
 }
 
 using RawMethods = v1::SruService::WithRawCallbackMethod_ReadSru<
@@ -28,9 +42,8 @@ class TestWorker::Service final : public RawMethods {
   grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
                                     grpc::ByteBuffer* response) override {
     v1::ReadSruRequest asked;
-    grpc::ByteBuffer bytes = *request;
     // A call that is cancelled at once may come without its request.
-    if (!Parse(bytes, asked).ok()) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
+    if (!Parse(*request, asked)) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
     const Fault fault = Decide(sru_fault_, asked);
     v1::ReadSruResponse answer;
     const absl::Status read = store_.Read(asked.worker(), asked.file(), asked.replica(), asked.offset(), asked.length(),
@@ -44,9 +57,8 @@ class TestWorker::Service final : public RawMethods {
   grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override {
     v1::ReadManifestRequest asked;
-    grpc::ByteBuffer bytes = *request;
     // A call that is cancelled at once may come without its request.
-    if (!Parse(bytes, asked).ok()) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
+    if (!Parse(*request, asked)) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
     const Fault fault = Decide(manifest_fault_, asked);
     v1::ReadManifestResponse answer;
     const auto total =
@@ -174,14 +186,21 @@ bool TestWorker::Await(const std::function<bool(const Counts&)>& condition) cons
 }
 
 void TestWorker::Stop() {
+  if (!server_) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
   server_.reset();
 }
 
 void TestWorker::Start() {
-  auto server = RpcServer::Start({.listen = {address_}, .drain_timeout = absl::ZeroDuration()}, {service_.get()});
-  ASSERT_TRUE(server.ok()) << server.status();
-  server_ = *std::move(server);
-  address_ = server_->addresses().front();
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(service_.get());
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
+  server_ = builder.BuildAndStart();
+  ASSERT_NE(port, 0) << "cannot listen on " << address_;
+  address_ = absl::StrCat("127.0.0.1:", port);
 }
 
 }  // namespace sluice::testing

@@ -1,11 +1,11 @@
-#include "tests/rpc/scripted_server.h"
+#include "tests/fan_out/scripted_server.h"
 
 #include <utility>
 
 #include <grpcpp/server_builder.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/rpc/test_worker.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
 namespace {

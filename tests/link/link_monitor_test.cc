@@ -20,7 +20,7 @@
 #include "lib/rpc/clock.h"
 #include "lib/rpc/messages.h"
 #include "lib/rpc/worker_channels.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 // With real connections over loopback, which loses nothing. What is a loss is in tests/telemetry/worker_table_test.cc.
 namespace sluice {

@@ -1,15 +1,11 @@
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 #include <utility>
 
+#include "gtest/gtest.h"
 #include "prometheus/registry.h"
-#include "tests/wait_until.h"
 
 namespace sluice::testing {
-
-bool Eventually(const std::function<bool()>& condition) {
-  return WaitUntil(condition, kPatience);
-}
 
 TestCluster::TestCluster(Options options) : options_(std::move(options)), source_(SourceBytes(options_.file_bytes)) {
   const auto manifest = StripeBytes(source_, {.root = root(),
@@ -24,7 +20,7 @@ TestCluster::TestCluster(Options options) : options_(std::move(options)), source
     options_.reader.workers.push_back(workers_[static_cast<size_t>(i) % workers_.size()]->address());
   }
   auto link = Link::Create({.schedule = options_.schedule,
-                            .completion_threads = options_.completion_threads,
+                            .inline_callbacks = options_.inline_callbacks,
                             .budget = options_.budget,
                             .share = options_.share});
   EXPECT_TRUE(link.ok()) << link.status();

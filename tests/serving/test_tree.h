@@ -6,79 +6,39 @@
 
 #include "sluice/block_reader.h"
 #include "sluice/link.h"
-#include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "lib/blocks/block_cache.h"
 #include "lib/serving/mid_level_server.h"
 #include "lib/serving/rpc_server.h"
 #include "lib/stripe/stripe_name.h"
-#include "lib/telemetry/mid_level_metrics.h"
-#include "prometheus/registry.h"
-#include "tests/rpc/test_cluster.h"
-#include "tests/rpc/test_worker.h"
+#include "tests/blocks/test_cached_reader.h"
+#include "tests/blocks/test_cluster.h"
+#include "tests/blocks/test_worker.h"
 #include "tests/stripe/striped_folder.h"
 
 namespace sluice::testing {
 
 // A mid-level aggregator in this process, over workers of its own that a test can spoil.
-class TestMidLevel {
+class TestMidLevel : public TestCachedReader {
  public:
   struct Options {
-    uint64_t cache_bytes = 64 << 20;
-    BlockReader::Options reader;  // its workers are filled in
+    TestCachedReader::Options blocks;
     MidLevelServer::Options server;
   };
 
-  TestMidLevel(const std::string& root, uint32_t workers, Options options) {
-    for (uint32_t i = 0; i < workers; ++i) {
-      workers_.push_back(std::make_unique<TestWorker>(root));
-      options.reader.workers.push_back(workers_.back()->address());
-    }
-    link_ = Link::Create(LinkProfile()).value();
-    reader_ = BlockReader::Create(link_, options.reader).value();
-    cache_ = std::make_unique<BlockCache>(SourceOf(*reader_), options.cache_bytes, metrics_);
-    server_ = std::make_unique<MidLevelServer>(*cache_, worker_metrics_, reports_, options.server);
+  TestMidLevel(const std::string& root, uint32_t workers, const Options& options)
+      : TestCachedReader(root, workers, options.blocks), server_(cache(), worker_metrics_, reports_, options.server) {
     rpc_server_ =
-        RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::ZeroDuration()}, {server_.get()}).value();
+        RpcServer::Start({.listen = {"127.0.0.1:0"}, .drain_timeout = absl::ZeroDuration()}, {&server_}).value();
   }
 
   const std::string& address() const { return rpc_server_->addresses().front(); }
-  TestWorker& worker(size_t index) { return *workers_[index]; }
-  BlockCache& cache() { return *cache_; }
-  void DestroyCache() { cache_.reset(); }
-  void SpoilSrus(const TestWorker::SruFault& fault) {
-    for (const auto& worker : workers_) worker->SpoilSrus(fault);
-  }
-  int Requests() const {
-    int requests = 0;
-    for (const auto& worker : workers_) requests += worker->counts().requests;
-    return requests;
-  }
-
-  // Of a counter or a gauge of this aggregator; -1: there is none.
-  double Metric(const std::string& name, const std::string& label_value = "") const {
-    for (const prometheus::MetricFamily& family : registry_.Collect()) {
-      if (family.name != name) continue;
-      for (const prometheus::ClientMetric& metric : family.metric) {
-        const std::string value = metric.label.empty() ? "" : metric.label.front().value;
-        if (value == label_value) return metric.counter.value + metric.gauge.value;
-      }
-    }
-    return -1;
-  }
 
  private:
-  std::vector<std::unique_ptr<TestWorker>> workers_;
-  prometheus::Registry registry_;
-  WorkerMetrics worker_metrics_{registry_};
-  MidLevelMetrics metrics_{registry_};
+  WorkerMetrics worker_metrics_{registry()};
   TcpReports reports_;
-  std::shared_ptr<Link> link_;
-  std::unique_ptr<BlockReader> reader_;
-  std::unique_ptr<BlockCache> cache_;
-  std::unique_ptr<MidLevelServer> server_;
+  MidLevelServer server_;
   std::unique_ptr<RpcServer> rpc_server_;
 };
 

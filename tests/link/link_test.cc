@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/rpc/receive_window.h"
-#include "tests/rpc/test_cluster.h"
+#include "tests/blocks/test_cluster.h"
 
 namespace sluice {
 namespace {

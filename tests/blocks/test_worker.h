@@ -7,20 +7,19 @@
 #include <string>
 #include <vector>
 
+#include <grpcpp/server.h>
+
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "lib/serving/rpc_server.h"
 #include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/io_thread.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
-
-// How long a test waits for what has to happen. Far more than it takes, on a machine that is busy with a sanitizer.
-inline constexpr absl::Duration kPatience = absl::Seconds(30);
 
 // What a worker does with one request, in place of its right answer.
 struct Fault {
@@ -91,7 +90,7 @@ class TestWorker {
 
   std::unique_ptr<Service> service_;
   std::string address_ = "127.0.0.1:0";
-  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<grpc::Server> server_;
 };
 
 }  // namespace sluice::testing

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,21 +9,14 @@
 #include "sluice/block_reader.h"
 #include "sluice/link.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/rpc/test_worker.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/blocks/test_worker.h"
+#include "tests/eventually.h"
+#include "tests/has_code.h"
 #include "tests/stripe/striped_folder.h"
 
 namespace sluice::testing {
-
-MATCHER_P(HasCode, code, "") {
-  const absl::Status& status = arg;
-  *result_listener << status.ToString();
-  return status.code() == code;
-}
-
-// Whether it came true in time.
-bool Eventually(const std::function<bool()>& condition);
 
 // A file "data" that is striped over workers in this process, and a reader of it over a link.
 class TestCluster {
@@ -39,7 +30,7 @@ class TestCluster {
     LinkSchedule::Options schedule;
     Link::BudgetOptions budget;
     std::optional<SharedLink> share;
-    int completion_threads = 1;
+    bool inline_callbacks = false;
     BlockReader::Options reader;  // its workers are filled in
   };
   explicit TestCluster(Options options);

@@ -53,8 +53,8 @@ LinkSchedule& LinkSchedule::operator=(LinkSchedule&&) noexcept = default;
 LinkSchedule::~LinkSchedule() = default;
 
 absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                             std::vector<Action>& actions) {
-  return machine_->Submit(now, calls, deadline, actions);
+                                             std::vector<Action>& actions, std::vector<CallId>* ids) {
+  return machine_->Submit(now, calls, deadline, actions, ids);
 }
 
 absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions) {
@@ -62,8 +62,8 @@ absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId block, CallReque
 }
 
 absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline,
-                                                  std::vector<Action>& actions) {
-  return machine_->SubmitAhead(now, call, deadline, actions);
+                                                  std::vector<Action>& actions, CallId* id) {
+  return machine_->SubmitAhead(now, call, deadline, actions, id);
 }
 
 void LinkSchedule::Park(TimePoint now, CallId call, std::vector<Action>& actions) {

@@ -33,30 +33,28 @@ ScheduleMachine::ScheduleMachine(const LinkSchedule::Options& options)
       admission_(options_, calls_) {}
 
 absl::StatusOr<BlockId> ScheduleMachine::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                                std::vector<Action>& actions) {
+                                                std::vector<Action>& actions, std::vector<CallId>* ids) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
   QueuedBlock& block = calls_.blocks().Add(now_, deadline, false);
   const BlockId id = block.id;
-  if (batched_) {
-    QueueInBatches(block, calls);
-  } else {
-    for (const CallRequest& call : calls) calls_.Queue(block, call, false, now_);
-  }
+  if (ids != nullptr) ids->assign(calls.size(), CallId());
+  QueueInBatches(block, calls, ids);
   Admit(actions);
   return id;
 }
 
 absl::StatusOr<BlockId> ScheduleMachine::SubmitAhead(TimePoint now, const CallRequest& request, TimePoint deadline,
-                                                     std::vector<Action>& actions) {
+                                                     std::vector<Action>& actions, CallId* id) {
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   Enter(now, actions);
   QueuedBlock& block = calls_.blocks().Add(now_, deadline, true);
-  const BlockId id = block.id;
-  calls_.Queue(block, request, false, now_);
+  const BlockId block_id = block.id;
+  const CallId call_id = calls_.Queue(block, request, false, now_);
+  if (id != nullptr) *id = call_id;
   Admit(actions);
-  return id;
+  return block_id;
 }
 
 Call* ScheduleMachine::FindOut(CallId id) {
@@ -258,9 +256,10 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
 }
 
 bool ScheduleMachine::SendNext(std::vector<Action>& actions) {
-  QueuedBlock* const block = calls_.blocks().first_waiting();
+  QueuedBlock* block = calls_.blocks().first_waiting();
   if (block == nullptr) return false;
   const bool in_slots = batched_ && !block->ahead;
+  if (in_slots) block = &slots_.NextBlock(*block);
   if (in_slots && !slots_.MayLeave(*block, now_)) return false;
   Call& call = block->waiting.front();
   const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
@@ -281,21 +280,28 @@ bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
   return true;
 }
 
-// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be.
-void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
+// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be. Elsewhere all are one.
+void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls,
+                                     std::vector<CallId>* ids) {
+  const size_t batches = batched_ ? PlanBlock(block, calls) : 1;
+  for (size_t batch = 0; batch < batches; ++batch) {
+    bool opens_slot = batched_;
+    for (size_t i = batch; i < calls.size(); i += batches) {
+      const CallId id = calls_.Queue(block, calls[i], opens_slot && !calls[i].parked, now_);
+      if (ids != nullptr) (*ids)[i] = id;
+      opens_slot = opens_slot && calls[i].parked;
+    }
+  }
+}
+
+// Sets T~ and returns k.
+size_t ScheduleMachine::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const {
   const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
   const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
   const auto count = static_cast<int64_t>(calls.size());
   const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), largest, count);
   block.slot = plan.slot;
-  const auto batches = static_cast<size_t>(plan.batches);
-  for (size_t batch = 0; batch < batches; ++batch) {
-    bool opens_slot = true;
-    for (size_t i = batch; i < calls.size(); i += batches) {
-      calls_.Queue(block, calls[i], opens_slot && !calls[i].parked, now_);
-      opens_slot = opens_slot && calls[i].parked;
-    }
-  }
+  return static_cast<size_t>(plan.batches);
 }
 
 // What is left of its batch still waits for the slot.

@@ -23,9 +23,9 @@ class ScheduleMachine {
   ScheduleMachine& operator=(const ScheduleMachine&) = delete;
 
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                 std::vector<Action>& actions);
+                                 std::vector<Action>& actions, std::vector<CallId>* ids);
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, const CallRequest& request, TimePoint deadline,
-                                      std::vector<Action>& actions);
+                                      std::vector<Action>& actions, CallId* id);
   absl::StatusOr<CallId> Add(TimePoint now, BlockId id, CallRequest request, std::vector<Action>& actions);
   void Park(TimePoint now, CallId id, std::vector<Action>& actions);
   void Unpark(TimePoint now, CallId id, std::vector<Action>& actions);
@@ -54,7 +54,8 @@ class ScheduleMachine {
   bool SendNext(std::vector<Action>& actions);
   bool GrantNext(std::vector<Action>& actions);
 
-  void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls);
+  void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids);
+  size_t PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const;
   void PassSlotOn(Call& call);
   void EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
   void EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions);

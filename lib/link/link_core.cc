@@ -94,8 +94,8 @@ absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadl
   }
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    std::vector<CallId> ids(calls.size());
-    const absl::StatusOr<BlockId> submitted = schedule.Submit(now, requests, deadline, actions, absl::MakeSpan(ids));
+    std::vector<CallId> ids;
+    const absl::StatusOr<BlockId> submitted = schedule.Submit(now, requests, deadline, actions, &ids);
     status = submitted.status();
     if (!submitted.ok()) return;
     block = *submitted;

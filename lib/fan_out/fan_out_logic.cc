@@ -198,7 +198,7 @@ bool FanOutLogic::HasUnaskedWorker(const AskState& ask) const {
 // and then not be let in any more.
 void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
   const AskState& ask = AskOf(attempt);
-  if (!attempts_[attempt].live || ask.ready > 0 || ask.claimed || !HasUnaskedWorker(ask)) return;
+  if (!attempts_[attempt].live || ask.ready > 0 || !HasUnaskedWorker(ask)) return;
   if (options_.hedges == nullptr || options_.hedges->Spend()) {
     Send(attempts_[attempt].made.ask, Reason::kHedge, actions);
   } else {

@@ -214,8 +214,8 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict) {
   }
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
+    CountEnded(attempt);
   });
-  CountEnded(attempt);
 }
 
 void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
@@ -225,8 +225,8 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   if (status.ok() && !logic_.decided()) status = sink_->Complete(attempt);
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnEnded(now, attempt, status, actions);
+    CountEnded(attempt);
   });
-  CountEnded(attempt);
 }
 
 // What an attempt has come to is known when it has ended and its last message is settled.

@@ -10,8 +10,6 @@
 //   z              DATA: what follows, as a message that says it is compressed
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,17 +20,12 @@
 #include "lib/grpc_wire/metadata.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/grpc_wire/response_reader.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kMaxBytes = 100'000;
-
-void Check(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::abort();
-}
 
 struct Result {
   std::vector<std::string> messages;
@@ -68,15 +61,16 @@ class Call {
     reader_.OnData(bytes, end_stream);
     CheckPending(end_stream);
     for (std::string message; reader_.TakeMessage(message);) {
-      Check(static_cast<int64_t>(message.size()) <= kMaxBytes, "a message fits the bound");
+      FUZZ_CHECK(static_cast<int64_t>(message.size()) <= kMaxBytes);
       result_.messages.push_back(std::move(message));
     }
   }
 
+  // Nothing is awaited of a call that failed or ended.
   void CheckPending(bool end_stream) const {
     const int64_t pending = reader_.pending_message_bytes();
-    Check(pending >= 0 && pending <= kMaxBytes, "a message under way fits the bound");
-    Check(pending == 0 || !(reader_.failed() || end_stream), "a call that failed or ended waits for nothing");
+    FUZZ_CHECK(pending >= 0 && pending <= kMaxBytes);
+    FUZZ_CHECK(pending == 0 || !(reader_.failed() || end_stream));
   }
 
   ResponseReader reader_;
@@ -111,13 +105,11 @@ StreamEnd EndOf(uint8_t byte) {
   return {kKinds[byte & 3], static_cast<Http2Error>(byte >> 4)};
 }
 
+// What is received may be sent on. Fields of this input are smaller than any bound.
 void CheckMetadata(const Metadata& metadata) {
   for (const auto& entry : metadata) {
     if (absl::StartsWith(entry.first, "grpc-")) continue;
-    Metadata one = {entry};
-    one[0].second.resize(std::min<size_t>(one[0].second.size(), 1000));
-    if (!absl::EndsWith(entry.first, "-bin") && one[0].second != entry.second) continue;
-    Check(ValidateMetadata(one).ok(), "what is received may be sent on");
+    FUZZ_CHECK(ValidateMetadata({entry}).ok());
   }
 }
 
@@ -136,13 +128,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Replay(input, bytewise);
   const Result result = whole.End(stream_end);
   const Result other = bytewise.End(stream_end);
-  Check(result.messages == other.messages, "pieces of DATA do not change messages");
-  Check(result.end.status == other.end.status, "pieces of DATA do not change the status");
-  Check(result.end.initial_metadata == other.end.initial_metadata, "pieces of DATA do not change metadata");
-  Check(result.end.trailing_metadata == other.end.trailing_metadata, "pieces of DATA do not change trailers");
-  Check(!result.failed || !result.end.status.ok(), "a call that failed is not OK");
-  Check(!result.end.unhandled || (!result.headers && result.messages.empty()), "an unhandled call has no answer");
-  Check(options.server_streaming || !result.end.status.ok() || result.messages.size() == 1, "OK has one message");
+  // However DATA is cut.
+  FUZZ_CHECK(result.messages == other.messages);
+  FUZZ_CHECK(result.end.status == other.end.status);
+  FUZZ_CHECK(result.end.initial_metadata == other.end.initial_metadata);
+  FUZZ_CHECK(result.end.trailing_metadata == other.end.trailing_metadata);
+
+  FUZZ_CHECK(!result.failed || !result.end.status.ok());
+  FUZZ_CHECK(!result.end.unhandled || (!result.headers && result.messages.empty()));
+  FUZZ_CHECK(options.server_streaming || !result.end.status.ok() || result.messages.size() == 1);
   CheckMetadata(result.end.initial_metadata);
   CheckMetadata(result.end.trailing_metadata);
   return 0;

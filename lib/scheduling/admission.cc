@@ -15,7 +15,9 @@ void Admission::SetPlan() {
   const int64_t packet_bytes = options_.profile.packet_payload_bytes;
   part_cost_ = budget_.plan_bytes() / kShare;
   const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, part_cost_) / packet_bytes, 1);
-  part_bytes_ = std::max<int64_t>(packets * packet_bytes - options_.record_overhead_bytes, 1);
+  const int64_t run_bytes = packets * packet_bytes;
+  // However large the overhead is said to be, half of the packets carry something.
+  part_bytes_ = std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2);
 }
 
 int64_t Admission::PartOf(int64_t bytes) const {

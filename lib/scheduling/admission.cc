@@ -105,8 +105,12 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* waiting) const {
     need_bytes = std::max(need_bytes, calls_.outstanding().Cost(bytes));
     if (granting_) need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
   }
-  // What is silent does not give back its room before anybody is in need of it.
-  return need_bytes == 0 ? 0 : need_bytes + budget_.early_bytes() + SilentHeaderBytes(0, 0);
+  if (need_bytes == 0) return 0;
+  // What is silent does not give back its room before anybody is in need of it. With a third of the lease for the
+  // silent, there is half of what the rest needs.
+  const int64_t early_bytes = budget_.early_bytes();
+  const int64_t header_bytes = calls_.window().HeaderBytes(calls_.sent().stragglers() + calls_.sent().silent());
+  return need_bytes + early_bytes + std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
 }
 
 }  // namespace sluice

@@ -129,8 +129,8 @@ TEST(StallTest, StalledAnswerIsGrantedMoreWhenWhatWasGrantedHasCome) {
   link.Ready(At(kThink), 0, 50'000);
   EXPECT_THAT(link.Timer(At(kThink + kStallTime)), ElementsAre("stall 0"));
   EXPECT_EQ(link.state().in_flight_bytes, 0);
-  EXPECT_THAT(link.Receive(At(400ms), 0, 2 * 2991 - 1), IsEmpty());
-  EXPECT_THAT(link.Receive(At(400ms), 0, 1), ElementsAre("grant 0 2991", "grant 0 2991"));
+  EXPECT_THAT(link.Receive(At(400ms), 0, 3 * 2991 - 1), IsEmpty());
+  EXPECT_THAT(link.Receive(At(400ms), 0, 1), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
   EXPECT_THAT(link.Timer(At(400ms + kStallTime)), ElementsAre("stall 0"));
 }
 

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <queue>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +11,9 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/random_seed.h"
+#include "tests/scheduling/event_queue.h"
 #include "tests/scheduling/port_model.h"
+#include "tests/scheduling/random_schedule.h"
 #include "tests/scheduling/schedule_oracle.h"
 
 namespace sluice {
@@ -36,9 +36,9 @@ constexpr int64_t kHeaderBytes = 150;
 class Simulation {
  public:
   explicit Simulation(uint64_t seed)
-      : random_(seed),
+      : draws_(seed),
         byte_time_(Pick({1, 8, 80, 1000})),
-        options_(RandomOptions()),
+        options_(RandomOptions(draws_, byte_time_)),
         buffer_bytes_(options_.profile.buffer_bytes + options_.profile.buffer_packets * options_.profile.frame_bytes),
         schedule_(*LinkSchedule::Create(options_)),
         oracle_(options_, byte_time_),
@@ -64,13 +64,6 @@ class Simulation {
   }
 
  private:
-  struct Event {
-    TimePoint at;
-    uint64_t order;
-    std::function<void()> run;
-    bool operator>(const Event& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
-  };
-
   struct Answer {
     int64_t payload_bytes = 0;               // of the message that is being sent: not sent yet
     int64_t granted_bytes = 0;               // and not sent
@@ -89,30 +82,8 @@ class Simulation {
     int attempts = 1;
   };
 
-  LinkSchedule::Options RandomOptions() {
-    LinkSchedule::Options options;
-    options.discipline = static_cast<Discipline>(std::min<int64_t>(Between(0, 5), 3));
-    LinkProfile& profile = options.profile;
-    profile.capacity_bytes_per_second = 1e9 / static_cast<double>(byte_time_.count());
-    profile.packet_payload_bytes = Pick({1000, 1448});
-    profile.frame_bytes = profile.packet_payload_bytes + Pick({0, 40, 66});
-    profile.buffer_packets = Chance(25) ? Between(2, 60) : 0;
-    profile.buffer_bytes = profile.buffer_packets > 0 ? 0 : Between(2000, 100'000);
-    profile.propagation_rtt = absl::Microseconds(Between(1, 2000));
-    profile.timer_granularity = absl::Microseconds(Pick({50, 1000}));
-    profile.timer_jitter = absl::Microseconds(Pick({20, 200}));
-    if (Chance(30)) {
-      const int64_t buffer = profile.buffer_bytes + profile.buffer_packets * profile.frame_bytes;
-      options.budget_bytes = Between(1, buffer);
-    }
-    options.record_overhead_bytes = Pick({0, 9, 31, 5000});
-    options.stall_timeout = absl::Microseconds(Between(1, Chance(20) ? 1000 : 1'000'000));
-    options.queue_limit = Chance(20) ? Between(1, 40) : 1000;
-    return options;
-  }
-
   void Step() {
-    if (events_.empty() || timer_at_ <= events_.top().at) {
+    if (timer_at_ <= events_.next()) {
       now_ = timer_at_;
       Do([this](TimePoint now, std::vector<Action>& actions) {
         schedule_.OnTimer(now, actions);
@@ -120,10 +91,8 @@ class Simulation {
       });
       return;
     }
-    now_ = events_.top().at;
-    const std::function<void()> run = events_.top().run;
-    events_.pop();
-    run();
+    now_ = events_.next();
+    events_.Take()();
   }
 
   // One event: the schedule takes it, or refuses it and is as it was; then the oracle, and what follows from the
@@ -149,6 +118,17 @@ class Simulation {
     const int64_t booked_bytes = oracle_.InFlightBytes() + oracle_.AllHeaderBytes();
     if (booked_bytes > buffer_bytes_ || oracle_.AnyStalled()) overbooked_ = true;
     if (booked_bytes == 0 && !oracle_.AnyStalled() && port_.free_at() <= now_) overbooked_ = false;
+  }
+
+  // An event that is never refused.
+  void Tell(
+      const std::function<void(TimePoint now, std::vector<Action>& actions)>& event,
+      const std::function<void()>& record = [] {}) {
+    const auto takes = [&](TimePoint now, std::vector<Action>& actions) {
+      event(now, actions);
+      return true;
+    };
+    Do(takes, record);
   }
 
   void Follow(const Action& action) {
@@ -207,10 +187,9 @@ class Simulation {
     answers_.back().messages = 0;
     BlockId block = 0;
     CallId call_id;
-    Do(
+    Tell(
         [&](TimePoint now, std::vector<Action>& actions) {
           block = schedule_.SubmitAhead(now, call, TimePoint::max(), actions, &call_id).value_or(0);
-          return true;
         },
         [&] { oracle_.Submitted(block, {call}, {call_id}, TimePoint::max(), true); });
   }
@@ -230,24 +209,16 @@ class Simulation {
     if (oracle_.blocks().empty()) return;
     const auto block = std::next(oracle_.blocks().begin(), Between(0, std::ssize(oracle_.blocks()) - 1));
     const BlockId id = block->first;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.Cancel(now, id, actions);
-          return true;
-        },
-        [&] { oracle_.Cancelled(id); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.Cancel(now, id, actions); },
+         [&] { oracle_.Cancelled(id); });
   }
 
   void CancelOne() {
     if (oracle_.next_tag() == 0) return;
     const uint64_t tag = Between(0, static_cast<int64_t>(oracle_.next_tag()) - 1);
     const CallId id = oracle_.call(tag).id;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.CancelCall(now, id, actions);
-          return true;
-        },
-        [&] { oracle_.CallCancelled(tag); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.CancelCall(now, id, actions); },
+         [&] { oracle_.CallCancelled(tag); });
   }
 
   void ChangeBudget() {
@@ -260,24 +231,16 @@ class Simulation {
     if (oracle_.next_tag() == 0) return;
     const uint64_t tag = Between(0, static_cast<int64_t>(oracle_.next_tag()) - 1);
     const CallId id = oracle_.call(tag).id;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.Park(now, id, actions);
-          return true;
-        },
-        [&] { oracle_.Parked(tag); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.Park(now, id, actions); },
+         [&] { oracle_.Parked(tag); });
     Later(RandomTime(10), [this, tag] { Unpark(tag); });
   }
 
   void Unpark(uint64_t tag) {
     if (tag >= oracle_.next_tag()) return;  // its block was refused
     const CallId id = oracle_.call(tag).id;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.Unpark(now, id, actions);
-          return true;
-        },
-        [&] { oracle_.Unparked(tag); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.Unpark(now, id, actions); },
+         [&] { oracle_.Unparked(tag); });
   }
 
   // The request is out: the answer reaches the port after the round trip and the worker's time, as far as it is
@@ -312,12 +275,8 @@ class Simulation {
     answer.out = false;
     ++answer.sends;
     const CallId id = oracle_.call(tag).id;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.OnUnsent(now, id, actions);
-          return true;
-        },
-        [&] { oracle_.Unsent(tag); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnUnsent(now, id, actions); },
+         [&] { oracle_.Unsent(tag); });
     answers_.at(tag).out = oracle_.call(tag).aborted;  // only just now, by its deadline: it still has to end
     Later(RandomTime(10), [this, tag] { Unpark(tag); });
   }
@@ -349,12 +308,8 @@ class Simulation {
     if (!answer.ahead) {
       const int64_t remaining_bytes = answer.missing_bytes;
       const CallId id = oracle_.call(tag).id;
-      Do(
-          [&](TimePoint now, std::vector<Action>& actions) {
-            schedule_.OnReady(now, id, remaining_bytes, actions);
-            return true;
-          },
-          [&] { oracle_.Readied(tag, remaining_bytes); });
+      Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnReady(now, id, remaining_bytes, actions); },
+           [&] { oracle_.Readied(tag, remaining_bytes); });
     }
     if (answers_.at(tag).missing_bytes == 0) MessageArrived(tag);
   }
@@ -380,12 +335,8 @@ class Simulation {
   void Receive(uint64_t tag, int send, int64_t bytes) {
     if (answers_.at(tag).ended || answers_.at(tag).sends != send) return;
     const CallId id = oracle_.call(tag).id;
-    Do(
-        [&](TimePoint now, std::vector<Action>& actions) {
-          schedule_.OnReceived(now, id, bytes, actions);
-          return true;
-        },
-        [&] { oracle_.Received(tag, bytes); });
+    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnReceived(now, id, bytes, actions); },
+         [&] { oracle_.Received(tag, bytes); });
     Answer& answer = answers_.at(tag);
     answer.missing_bytes -= bytes;
     if (answer.missing_bytes == 0) MessageArrived(tag);
@@ -460,20 +411,18 @@ class Simulation {
     if (Chance(5)) Later(RandomTime(10), [this, finish] { Do(finish); });
   }
 
-  void Later(nanoseconds delay, std::function<void()> run) {
-    events_.push({now_ + delay, next_event_++, std::move(run)});
-  }
+  void Later(nanoseconds delay, std::function<void()> run) { events_.At(now_ + delay, std::move(run)); }
 
-  int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_() % (high - low + 1)); }
-  bool Chance(int64_t percent) { return Between(1, 100) <= percent; }
-  int64_t Pick(std::initializer_list<int64_t> values) { return *(values.begin() + Between(0, std::ssize(values) - 1)); }
+  int64_t Between(int64_t low, int64_t high) { return draws_.Between(low, high); }
+  bool Chance(int64_t percent) { return draws_.Chance(percent); }
+  int64_t Pick(std::initializer_list<int64_t> values) { return draws_.Pick(values); }
   nanoseconds Rtt() const { return absl::ToChronoNanoseconds(options_.profile.propagation_rtt); }
   // Up to so many times what a full buffer takes to drain.
   nanoseconds RandomTime(int64_t buffers) {
     return nanoseconds(Between(0, buffers * buffer_bytes_ * byte_time_.count()));
   }
 
-  std::mt19937_64 random_;
+  RandomDraws draws_;
   const nanoseconds byte_time_;
   const LinkSchedule::Options options_;
   const int64_t buffer_bytes_;
@@ -485,8 +434,7 @@ class Simulation {
   TimePoint now_{std::chrono::seconds(1)};
   TimePoint next_timer_ = TimePoint::max();
   TimePoint timer_at_ = TimePoint::max();
-  uint64_t next_event_ = 0;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  EventQueue events_;
   std::vector<Answer> answers_;  // by tag
 };
 

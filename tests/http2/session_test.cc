@@ -262,6 +262,19 @@ TEST(Http2Session, MayBeLostFromEveryCallback) {
   }
 }
 
+// nghttp2 fails to send the HEADERS of a request that was reset; AddressSanitizer sees whether it frees them.
+TEST(Http2Session, MayBeLostWhileARequestFailsToLeave) {
+  RawServer server;
+  RecordedStream first, second;
+  const int32_t id = *server.client->Open(RequestHeaders(), "body", true, 100, first);
+  ASSERT_TRUE(server.client->Open(RequestHeaders(), "body", true, 100, second).ok());
+  first.on_closed = [&] { server.client->Lose(); };
+  server.client->Reset(id, Http2Error::kCancel);
+  server.Hear();
+  EXPECT_TRUE(first.is(Kind::kReset, Http2Error::kCancel));
+  EXPECT_TRUE(second.is(Kind::kLost));
+}
+
 TEST(Http2Session, ResetBeforeTheRequestLeavesSendsNothing) {
   RawServer server;
   RecordedStream call;

@@ -199,6 +199,7 @@ TEST(Http2Session, IsUsedFromItsOwnCallbacks) {
     server.client->Grant(second_id, 20);
     server.client->Grant(id, 5);
     EXPECT_EQ(*server.client->SendData(second_id, "more", true), 0);
+    EXPECT_THAT(server.Hear(), IsEmpty()) << "not from within";
   };
   first.on_data = [&] {
     server.client->Reset(id, Http2Error::kCancel);

@@ -81,7 +81,7 @@ TEST_F(AsioStreamTlsTest, CarriesBytesBothWays) {
 }
 
 TEST_F(AsioStreamTlsTest, WorksOverAUnixSocket) {
-  TestListener listener("unix-abstract:sluice-tls-test", [&](int fd) {
+  TestListener listener("unix-abstract:", [&](int fd) {
     TlsServerEnd end(server_);
     Serve(fd, end, /*echoes=*/true);
   });

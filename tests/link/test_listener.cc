@@ -1,6 +1,7 @@
 #include "tests/link/test_listener.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>  // Boost 1.74 misses it in C++20
@@ -20,16 +21,23 @@ namespace {
 
 using boost::asio::ip::tcp;
 
+// Free, also where the test runs several times at once.
+std::string AbstractAddress() {
+  static std::atomic<int> made{0};
+  return absl::StrCat("unix-abstract:sluice-test-", getpid(), "-", ++made);
+}
+
 // Binds and listens; gives the descriptor, and the address that it has.
 std::pair<int, WorkerAddress> Listen(const std::string& address) {
   if (absl::StartsWith(address, "unix")) {
-    const bool abstract = absl::StartsWith(address, "unix-abstract:");
-    const std::string path = address.substr(address.find(':') + 1);
+    const bool abstract = address == "unix-abstract:";
+    const std::string name = abstract ? AbstractAddress() : address;
+    const std::string path = name.substr(name.find(':') + 1);
     const boost::asio::local::stream_protocol::endpoint endpoint(abstract ? std::string(1, '\0') + path : path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     EXPECT_EQ(bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())), 0) << std::strerror(errno);
     EXPECT_EQ(listen(fd, 16), 0);
-    return {fd, {address}};
+    return {fd, {name}};
   }
   const bool v6 = absl::StartsWith(address, "[");
   tcp::endpoint endpoint(boost::asio::ip::make_address(v6 ? "::1" : "127.0.0.1"), 0);

@@ -16,7 +16,7 @@ class TestListener {
   // Given a connection, which is closed when it returns.
   using Serve = std::function<void(int fd)>;
 
-  // On a free port of "127.0.0.1:0" or "[::1]:0", or at a Unix socket.
+  // On a free port of "127.0.0.1:0" or "[::1]:0", or at a Unix socket; "unix-abstract:" gets a name of its own.
   TestListener(const std::string& address, Serve serve);
   ~TestListener();  // ends the connection that is served
   TestListener(const TestListener&) = delete;

@@ -16,7 +16,7 @@ int SelectProtocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_b
                    unsigned int in_bytes, void* arg) {
   const auto& options = *static_cast<const TlsServerEnd::Options*>(arg);
   for (const std::string& protocol : options.alpn) {
-    for (unsigned int at = 0; at + in[at] < in_bytes; at += 1U + in[at]) {
+    for (unsigned int at = 0; at < in_bytes; at += 1U + in[at]) {
       if (absl::string_view(reinterpret_cast<const char*>(in + at + 1), in[at]) != protocol) continue;
       *out = in + at + 1;
       *out_bytes = in[at];

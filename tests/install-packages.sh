@@ -6,7 +6,7 @@ set -eu
 # To configure and build everything, tests and benchmarks included.
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
-  libssl-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
+  libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, its servers in Python and its plots.
 network="iproute2 ethtool procps util-linux iputils-ping gnuplot-nox python3-grpcio"
 # For the tests of the status page, which are skipped without it: 350 MB on disk.
@@ -15,7 +15,7 @@ browser="chromium"
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
 # skipped.
-checks="clang-14 clang-tidy-14 clang-format-14 git python3-yaml python3-jsonschema"
+checks="clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git python3-yaml python3-jsonschema"
 # promtool checks our metrics and rules, and the server reads them. Its package brings a server, which must not start on somebody's machine.
 if [ ! -d /run/systemd/system ]; then
   checks="$checks prometheus"

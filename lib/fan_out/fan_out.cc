@@ -1,28 +1,98 @@
 #include "sluice/fan_out.h"
 
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
-#include "lib/rpc/messages.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/fan_out/fan_out_validate.h"
+#include "lib/fan_out/merge_sink.h"
+#include "lib/grpc_wire/request.h"
+#include "lib/link/clock.h"
+#include "lib/link/link_core.h"
+#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
 
-std::vector<FanOutRun::WorkerAsk> WithoutSkipped(std::vector<std::optional<Ask<grpc::ByteBuffer>>> asks) {
-  std::vector<FanOutRun::WorkerAsk> kept;
-  kept.reserve(asks.size());
+using AskOfWorker = std::optional<Ask<std::string>>;
+
+constexpr size_t kMaxWorkers = 65536;
+
+absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
+  if (workers.empty() || workers.size() > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers: ", workers.size(), " are given; there must be 1 to ", kMaxWorkers));
+  }
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: ", valid.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Metadata> Share(Metadata metadata) {
+  return metadata.empty() ? nullptr : std::make_shared<const Metadata>(std::move(metadata));
+}
+
+// Of the asks that were not skipped; the replicas in the order of what is known of them.
+std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
+  std::vector<FanOutRun::Ask> made;
+  made.reserve(asks.size());
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (!asks[worker].has_value()) continue;
-    std::vector<size_t> workers = {worker};
-    workers.insert(workers.end(), asks[worker]->replicas.begin(), asks[worker]->replicas.end());
-    kept.push_back({std::move(asks[worker]->request), asks[worker]->response_bytes, std::move(workers)});
+    Ask<std::string>& ask = *asks[worker];
+    made.push_back({.request = std::make_shared<const std::string>(FrameMessage(ask.request)),
+                    .workers = core.OrderOf(workers, worker, ask.replicas),
+                    .primary = worker,
+                    .response_bytes = ask.response_bytes,
+                    .metadata = Share(std::move(ask.metadata))});
   }
-  return kept;
+  return made;
 }
+
+FanOutLogic::Options LimitsOf(FanOutCore& core, const FanOutOptions& options, bool server_streaming, size_t asks) {
+  const auto count = static_cast<double>(asks);
+  core.retries().Earn(count * options.retry_ratio);
+  core.hedges().Earn(count * options.hedge_ratio);
+  FanOutLogic::Options limits{.deadline = DeadlineAfter(core.link().now(), options.timeout),
+                              .fail_limit = static_cast<size_t>(options.fail_limit),
+                              .server_streaming = server_streaming,
+                              .attempt_timeout = options.attempt_timeout,
+                              .hedge_after = options.hedge_ratio > 0 ? options.hedge_after : std::nullopt,
+                              .retry_on = options.retry_on,
+                              .retries = &core.retries(),
+                              .hedges = &core.hedges()};
+  if (options.success_quorum.has_value()) limits.success_quorum = static_cast<size_t>(*options.success_quorum);
+  return limits;
+}
+
+// What the handle of a fan-out and the link's thread share; for the link's thread only.
+struct Started {
+  std::weak_ptr<FanOutRun> run;
+  bool cancelled = false;  // before it began
+
+  void Cancel() {
+    cancelled = true;
+    if (const auto under_way = run.lock()) under_way->Cancel(absl::CancelledError("the fan-out was cancelled"));
+  }
+};
+
+class StartedCall final : public FanOutCall {
+ public:
+  StartedCall(std::weak_ptr<Link> link, std::shared_ptr<Started> started)
+      : link_(std::move(link)), started_(std::move(started)) {}
+
+  void Cancel() override {
+    if (const auto link = link_.lock()) link->Post([started = started_](LinkCore&) { started->Cancel(); });
+  }
+
+ private:
+  const std::weak_ptr<Link> link_;
+  const std::shared_ptr<Started> started_;
+};
 
 class EndedCall final : public FanOutCall {
  public:
@@ -40,73 +110,125 @@ absl::Status FanOut::Validate(const Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_response_bytes is ", options.max_response_bytes, "; it must be above 0"));
   }
-  return WorkerChannels::Validate(options.workers);
+  if (options.tls.has_value()) {
+    if (absl::Status valid = ValidateTls(*options.tls); !valid.ok()) return valid;
+  }
+  return ValidateWorkers(options.workers);
 }
 
 absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  WorkerChannels channels(options.workers, link->driver().workers(),
-                          {.may_hold = link->schedule_options().discipline == Discipline::kGrants,
-                           .credentials = options.credentials,
-                           .max_response_bytes = options.max_response_bytes,
-                           .receive_window = link->receive_window()});
-  auto core = std::make_unique<FanOutCore>(std::move(link), std::move(channels));
-  return std::unique_ptr<FanOut>(new FanOut(std::move(core), options.connect_timeout));
+  std::unique_ptr<FanOut> fan_out(new FanOut(std::move(link), std::move(options)));
+  absl::Status status;
+  fan_out->link_->Await([&](LinkCore& core) {
+    std::shared_ptr<TlsContext> tls;
+    if (fan_out->options_.tls.has_value()) {
+      auto found = core.FindTls(*fan_out->options_.tls);
+      status = found.status();
+      if (!found.ok()) return;
+      tls = *std::move(found);
+    }
+    fan_out->core_ = std::make_unique<FanOutCore>(core, fan_out->link_->callbacks(), std::move(tls));
+    fan_out->core_->SetWorkers(fan_out->addresses_);
+  });
+  if (!status.ok()) return status;
+  return fan_out;
 }
 
-FanOut::FanOut(std::unique_ptr<FanOutCore> core, absl::Duration connect_timeout)
-    : core_(std::move(core)), connect_timeout_(connect_timeout) {}
+FanOut::FanOut(std::shared_ptr<Link> link, Options options)
+    : link_(std::move(link)),
+      options_(std::move(options)),
+      addresses_(std::make_shared<const std::vector<std::string>>(options_.workers)) {}
 
-FanOut::~FanOut() = default;
+FanOut::~FanOut() {
+  if (core_ == nullptr) return;
+  const auto idle = std::make_shared<std::promise<void>>();
+  link_->Post([this, idle](LinkCore&) { core_->Close([idle] { idle->set_value(); }); });
+  idle->get_future().wait();
+  link_->Await([this](LinkCore&) { core_.reset(); });
+}
+
+FanOut::Addresses FanOut::addresses() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return addresses_;
+}
 
 size_t FanOut::workers() const {
-  return core_->channels().size();
+  return addresses()->size();
 }
 
-const std::string& FanOut::address(size_t worker) const {
-  return core_->channels().address(worker);
+std::string FanOut::address(size_t worker) const {
+  return (*addresses())[worker];
+}
+
+absl::Status FanOut::UpdateWorkers(std::vector<std::string> workers) {
+  if (absl::Status valid = ValidateWorkers(workers); !valid.ok()) return valid;
+  const auto addresses = std::make_shared<const std::vector<std::string>>(std::move(workers));
+  // Posted under the lock, so that the last one to come is the one that stays.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  addresses_ = addresses;
+  link_->Post([this, addresses](LinkCore&) { core_->SetWorkers(addresses); });
+  return absl::OkStatus();
 }
 
 std::vector<size_t> FanOut::Connect() {
-  return core_->Connect(connect_timeout_);
+  const auto unconnected = std::make_shared<std::promise<std::vector<size_t>>>();
+  link_->Post([this, unconnected](LinkCore&) {
+    core_->Connect(options_.connect_timeout,
+                   [unconnected](std::vector<size_t> workers) { unconnected->set_value(std::move(workers)); });
+  });
+  return unconnected->get_future().get();
 }
 
 std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                           const FanOutOptions& options, Done done) {
-  FanOutRun::Spec spec{.method = method,
-                       .server_streaming = server_streaming,
-                       .asks = WithoutSkipped(std::move(asks)),
-                       .merge = std::move(merge),
-                       .options = options,
-                       .done = std::move(done)};
-  if (absl::Status valid = FanOutRun::Validate(spec, core_->channels()); !valid.ok()) {
-    spec.done({.status = std::move(valid)});
+  if (absl::Status valid = ValidateFanOut(method, asks.asks, options); !valid.ok()) {
+    done({.status = std::move(valid)});
     return std::make_shared<EndedCall>();
   }
-  return FanOutRun::Start(*core_, std::move(spec));
+  auto started = std::make_shared<Started>();
+  link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
+               done = std::move(done)](LinkCore&) mutable {
+    const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
+    auto sink =
+        std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata);
+    FanOutRun::Spec spec{.path = method,
+                         .server_streaming = server_streaming,
+                         .workers = workers,
+                         .asks = AsksFor(*core_, *workers, std::move(asks.asks)),
+                         .metadata = Share(options.metadata),
+                         .max_message_bytes = options_.max_response_bytes,
+                         .limits = {},
+                         .hedge_after_quantile = options.hedge_after_quantile};
+    spec.limits = LimitsOf(*core_, options, server_streaming, spec.asks.size());
+    if (options.hedge_ratio == 0) spec.hedge_after_quantile.reset();
+    const auto run = FanOutRun::Make(*core_, std::move(spec), sink);
+    sink->SetRun(run);
+    started->run = run;
+    run->Begin();
+    if (started->cancelled) started->Cancel();
+  });
+  return std::make_shared<StartedCall>(link_, std::move(started));
 }
 
 FanOutResult FanOut::Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                            const FanOutOptions& options) {
-  FanOutResult result;
-  absl::Notification ended;
-  Start(method, server_streaming, std::move(asks), std::move(merge), options, [&](FanOutResult how) {
-    result = std::move(how);
-    ended.Notify();
-  });
-  ended.WaitForNotification();
-  return result;
+  const auto result = std::make_shared<std::promise<FanOutResult>>();
+  Start(method, server_streaming, std::move(asks), std::move(merge), options,
+        [result](FanOutResult how) { result->set_value(std::move(how)); });
+  return result->get_future().get();
 }
 
 namespace internal {
 
-grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
-  return ::sluice::Serialize(message);
+std::string ToBytes(const google::protobuf::MessageLite& message) {
+  return message.SerializeAsString();
 }
 
-absl::Status FromBytes(grpc::ByteBuffer& bytes, google::protobuf::MessageLite& message) {
-  return ::sluice::Parse(bytes, message);
+absl::Status FromBytes(std::string bytes, google::protobuf::MessageLite& message) {
+  if (message.ParseFromString(bytes)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the answer is not a ", message.GetTypeName()));
 }
 
 }  // namespace internal

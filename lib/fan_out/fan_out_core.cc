@@ -45,6 +45,21 @@ void FanOutCore::SetWorkers(const Addresses& addresses) {
   workers_ = SetOf(addresses);
 }
 
+std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary,
+                                        const std::vector<size_t>& replicas) {
+  if (replicas.empty()) return {primary};
+  std::vector<size_t> rows = {workers.workers[primary]->row()};
+  std::map<size_t, size_t> by_row = {{rows.front(), primary}};
+  for (size_t replica : replicas) {
+    rows.push_back(workers.workers[replica]->row());
+    by_row.try_emplace(rows.back(), replica);
+  }
+  std::vector<size_t> order;
+  order.reserve(rows.size());
+  for (size_t row : worker_history_.Order(link_.now(), std::move(rows))) order.push_back(by_row[row]);
+  return order;
+}
+
 void FanOutCore::Connect(absl::Duration timeout, std::function<void(std::vector<size_t>)> on_done) {
   for (const auto& worker : workers_->workers) worker->Connect();
   connecting_.push_back(std::make_shared<Connecting>());
@@ -75,7 +90,7 @@ void FanOutCore::Close(std::function<void()> on_idle) {
   on_idle_ = std::move(on_idle);
   const auto runs = runs_;
   for (const auto& [key, run] : runs) run->Cancel(absl::CancelledError("its owner was destroyed"));
-  if (runs_.empty()) LeftIdle();
+  TellIfIdle();
 }
 
 void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
@@ -85,14 +100,20 @@ void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
 
 void FanOutCore::Leave(FanOutRun& run) {
   runs_.erase(&run);
-  if (runs_.empty() && closing()) LeftIdle();
+  TellIfIdle();
 }
 
-// At the end of the turn: whoever left may still be in the run.
-void FanOutCore::LeftIdle() {
+void FanOutCore::Release() {
+  --held_;
+  TellIfIdle();
+}
+
+// At the end of the turn: the last run may still be in what it calls.
+void FanOutCore::TellIfIdle() {
+  if (!closing() || !runs_.empty() || held_ > 0) return;
   link_.AtEndOfTurn([this] {
-    if (!runs_.empty() || !on_idle_.has_value()) return;
-    if (const auto on_idle = std::exchange(*on_idle_, nullptr)) on_idle();
+    if (!runs_.empty() || held_ > 0 || *on_idle_ == nullptr) return;
+    std::exchange(*on_idle_, nullptr)();
   });
 }
 

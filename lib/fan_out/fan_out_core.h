@@ -57,8 +57,13 @@ class FanOutCore {
 
   void Enter(std::shared_ptr<FanOutRun> run);
   void Leave(FanOutRun& run);
+  // Callbacks of a run that has ended are still under way: not idle yet.
+  void Hold() { ++held_; }
+  void Release();
 
   MethodHistory& History(const std::string& path) { return histories_[path]; }
+  // The worker that is asked first and its replicas, in the order in which they are to be tried.
+  std::vector<size_t> OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas);
   // By Worker::row.
   WorkerHistory& worker_history() { return worker_history_; }
   AttemptBudget& retries() { return retries_; }
@@ -71,7 +76,7 @@ class FanOutCore {
   using ConnectingList = std::list<std::shared_ptr<Connecting>>;
 
   void PollConnecting(ConnectingList::iterator position);
-  void LeftIdle();
+  void TellIfIdle();
 
   LinkCore& link_;
   Callbacks& callbacks_;
@@ -82,6 +87,7 @@ class FanOutCore {
   AttemptBudget retries_;
   AttemptBudget hedges_;
   std::map<FanOutRun*, std::shared_ptr<FanOutRun>> runs_;
+  size_t held_ = 0;
   ConnectingList connecting_;
   std::optional<std::function<void()>> on_idle_;  // set: closing
 };

@@ -42,11 +42,8 @@ SruOutcome OutcomeOf(FanOutLogic::AttemptOutcome outcome, const absl::Status& st
 
 }  // namespace
 
-std::shared_ptr<FanOutRun> FanOutRun::Start(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink) {
-  std::shared_ptr<FanOutRun> run(new FanOutRun(core, std::move(spec), std::move(sink)));
-  core.Enter(run);
-  run->Begin();
-  return run;
+std::shared_ptr<FanOutRun> FanOutRun::Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink) {
+  return std::shared_ptr<FanOutRun>(new FanOutRun(core, std::move(spec), std::move(sink)));
 }
 
 FanOutRun::FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink)
@@ -63,6 +60,7 @@ FanOutRun::~FanOutRun() = default;
 
 // The first requests go to the schedule as one block.
 void FanOutRun::Begin() {
+  core_.Enter(shared_from_this());
   applying_ = true;
   logic_.Start(started_, actions_);
   std::vector<size_t> attempts;
@@ -72,6 +70,7 @@ void FanOutRun::Begin() {
   actions_.erase(std::remove_if(actions_.begin(), actions_.end(),
                                 [](const auto& action) { return action.kind == FanOutLogic::Action::Kind::kSend; }),
                  actions_.end());
+  if (core_.closing()) logic_.Cancel(started_, absl::CancelledError("its owner was destroyed"), actions_);
   if (!attempts.empty()) SubmitAll(attempts);
   applying_ = false;
   Drive([](FanOutLogic&, TimePoint, FanOutLogic::Actions&) {});
@@ -291,6 +290,14 @@ void FanOutRun::End() {
 absl::Status FanOutRun::Describe(const FanOutLogic::Failure& failure) const {
   return absl::Status(failure.status.code(), absl::StrCat("worker ", failure.worker, " (", address(failure.worker),
                                                           "): ", failure.status.message()));
+}
+
+std::string FanOutRun::StatusDetailsOf(const FanOutLogic::Failure& failure) const {
+  for (size_t attempt = logic_.attempts(); attempt-- > 0;) {
+    const FanOutLogic::Attempt& made = logic_.attempt(attempt);
+    if (made.ask == failure.ask && made.worker == failure.worker) return attempts_[attempt].end.status_details;
+  }
+  return "";
 }
 
 }  // namespace sluice

@@ -24,6 +24,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   struct Ask {
     std::shared_ptr<const std::string> request;  // framed
     std::vector<size_t> workers;                 // of the WorkerSet
+    size_t primary = 0;                          // whose ask it is, first among them or not
     std::optional<int64_t> response_bytes;       // of its messages; none: what the method answered before
     std::shared_ptr<const Metadata> metadata;    // null: none
   };
@@ -59,16 +60,19 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     bool keep_metadata = false;                  // of answers, for `ends`
   };
 
-  // Begins at once. The core outlives it; `sink` is held until OnEnd.
-  static std::shared_ptr<FanOutRun> Start(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
+  // The core outlives it; `sink` is held until OnEnd.
+  static std::shared_ptr<FanOutRun> Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
   ~FanOutRun() override;
+
+  void Begin();  // once
 
   void Accepted(size_t attempt, const absl::Status& verdict);
   void Cancel(const absl::Status& why);
 
   const FanOutLogic::Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
-  // The worker that the ask of the attempt names first.
-  size_t PrimaryOf(size_t attempt) const { return spec_.asks[logic_.attempt(attempt).ask].workers.front(); }
+  size_t PrimaryOf(size_t attempt) const { return PrimaryOfAsk(logic_.attempt(attempt).ask); }
+  size_t PrimaryOfAsk(size_t ask) const { return spec_.asks[ask].primary; }
+  size_t attempts() const { return logic_.attempts(); }
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
   const FanOutLogic::Result& result() const { return logic_.result(); }  // at its end
   bool refused() const { return refused_; }                              // the queue of the link had no room
@@ -77,6 +81,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   const RpcEnd& end(size_t attempt) const { return attempts_[attempt].end; }
   // "worker 3 (10.0.0.3:7000): no such file"
   absl::Status Describe(const FanOutLogic::Failure& failure) const;
+  std::string StatusDetailsOf(const FanOutLogic::Failure& failure) const;
 
  private:
   struct AttemptState {
@@ -89,7 +94,6 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   };
 
   FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
-  void Begin();
   template <class Event>
   void Drive(Event event);
   void Apply(const FanOutLogic::Action& action);

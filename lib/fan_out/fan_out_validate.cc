@@ -1,15 +1,13 @@
+#include "lib/fan_out/fan_out_validate.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include <grpc/grpc.h>
-#include <grpcpp/support/slice.h>
-
 #include "sluice/plan.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "lib/fan_out/fan_out_run.h"
+#include "lib/grpc_wire/metadata.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +34,17 @@ absl::Status CheckLimits(const FanOutOptions& options, size_t asked) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRetries(const FanOutOptions& options) {
+  if (options.attempt_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attempt_timeout: ", absl::FormatDuration(options.attempt_timeout), " is not above 0"));
+  }
+  if (!(options.retry_ratio >= 0 && options.retry_ratio <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("retry_ratio: ", options.retry_ratio, " is outside of 0 to 1"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHedging(const FanOutOptions& options) {
   if (options.hedge_after.has_value() && options.hedge_after_quantile.has_value()) {
     return absl::InvalidArgumentError("hedge_after and hedge_after_quantile are both set; set one");
@@ -55,34 +64,16 @@ absl::Status CheckHedging(const FanOutOptions& options) {
   return absl::OkStatus();
 }
 
-// gRPC ends the process over a key or a value that HTTP/2 cannot carry.
-absl::Status CheckMetadata(const std::pair<std::string, std::string>& entry) {
-  const grpc::Slice key(entry.first.data(), entry.first.size(), grpc::Slice::STATIC_SLICE);
-  const grpc::Slice value(entry.second.data(), entry.second.size(), grpc::Slice::STATIC_SLICE);
-  const grpc_slice raw_key = key.c_slice();
-  const grpc_slice raw_value = value.c_slice();
-  const bool key_is_legal = grpc_header_key_is_legal(raw_key) != 0;
-  const bool value_is_legal =
-      key_is_legal && (grpc_is_binary_header(raw_key) != 0 || grpc_header_nonbin_value_is_legal(raw_value) != 0);
-  grpc_slice_unref(raw_key);
-  grpc_slice_unref(raw_value);
-  if (!key_is_legal) {
-    return absl::InvalidArgumentError(absl::StrCat("metadata: the key \"", absl::CHexEscape(entry.first),
-                                                   "\" has other characters than a-z, 0-9, -, _ and ., or none"));
-  }
-  if (value_is_legal) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("metadata: the value \"", absl::CHexEscape(entry.second), "\" of ", entry.first,
-                   " has other characters than printable ASCII; bytes need a key that ends in -bin"));
-}
-
-absl::Status CheckAsk(const FanOutRun::WorkerAsk& ask, size_t workers) {
-  const size_t primary = ask.workers.front();
+absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t workers) {
   if (ask.response_bytes.has_value() && (*ask.response_bytes < 0 || *ask.response_bytes > kMaxResponseBytes)) {
     return absl::InvalidArgumentError(absl::StrCat("ask of worker ", primary, ": response_bytes: ", *ask.response_bytes,
                                                    " is outside of 0 to ", kMaxResponseBytes));
   }
-  std::vector<size_t> sorted = ask.workers;
+  std::vector<size_t> sorted = ask.replicas;
+  sorted.push_back(primary);
+  if (absl::Status valid = ValidateMetadata(ask.metadata); !valid.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("ask of worker ", primary, ": ", valid.message()));
+  }
   std::sort(sorted.begin(), sorted.end());
   if (sorted.back() >= workers) {
     return absl::InvalidArgumentError(absl::StrCat("ask of worker ", primary, ": replica ", sorted.back(),
@@ -96,12 +87,18 @@ absl::Status CheckAsk(const FanOutRun::WorkerAsk& ask, size_t workers) {
 
 }  // namespace
 
-absl::Status FanOutRun::Validate(const Spec& spec, const WorkerChannels& channels) {
-  absl::Status status = CheckMethod(spec.method);
-  status.Update(CheckLimits(spec.options, spec.asks.size()));
-  status.Update(CheckHedging(spec.options));
-  for (const auto& entry : spec.options.metadata) status.Update(CheckMetadata(entry));
-  for (const WorkerAsk& ask : spec.asks) status.Update(CheckAsk(ask, channels.size()));
+absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
+                            const FanOutOptions& options) {
+  const auto skipped = [](const auto& ask) { return !ask.has_value(); };
+  const auto asked = asks.size() - static_cast<size_t>(std::count_if(asks.begin(), asks.end(), skipped));
+  absl::Status status = CheckMethod(method);
+  status.Update(CheckLimits(options, asked));
+  status.Update(CheckRetries(options));
+  status.Update(CheckHedging(options));
+  status.Update(ValidateMetadata(options.metadata));
+  for (size_t worker = 0; worker < asks.size(); ++worker) {
+    if (asks[worker].has_value()) status.Update(CheckAsk(worker, *asks[worker], asks.size()));
+  }
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "lib/grpc_wire/metadata.h"
+#include "lib/grpc_wire/timeout.h"
 #include "lib/http2/headers.h"
 
 namespace sluice {
@@ -22,10 +23,7 @@ struct RequestHead {
 };
 HeaderList ToHeaders(const RequestHead& head);
 
-// "grpc-timeout": at most eight digits and a unit.
-std::string FormatTimeout(absl::Duration timeout);
-
-// The length prefix and the message, uncompressed.
+// The length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
 std::string FrameMessage(absl::string_view message);
 
 }  // namespace sluice

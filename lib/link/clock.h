@@ -14,10 +14,13 @@ inline TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// The point `timeout` from now; the end of time for an infinite one.
-inline TimePoint DeadlineAfter(absl::Duration timeout) {
+// The point `timeout` from `now`; for an infinite one it is a year away.
+inline TimePoint DeadlineAfter(TimePoint now, absl::Duration timeout) {
   constexpr absl::Duration kForever = absl::Hours(24 * 365);
-  return Now() + absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kForever));
+  return now + absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kForever));
+}
+inline TimePoint DeadlineAfter(absl::Duration timeout) {
+  return DeadlineAfter(Now(), timeout);
 }
 
 }  // namespace sluice

@@ -1,0 +1,115 @@
+#include "lib/fan_out/merge_sink.h"
+
+#include <utility>
+
+#include "lib/telemetry/aggregator_metrics.h"
+
+namespace sluice {
+namespace {
+
+BlockOutcome OutcomeOf(const FanOutResult& result, bool refused) {
+  if (refused) return BlockOutcome::kRefused;
+  if (absl::IsDeadlineExceeded(result.status)) return BlockOutcome::kDeadline;
+  if (absl::IsCancelled(result.status)) return BlockOutcome::kCancelled;
+  if (!result.status.ok()) return BlockOutcome::kFailed;
+  return result.answered == result.asked ? BlockOutcome::kComplete : BlockOutcome::kPartial;
+}
+
+}  // namespace
+
+MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata)
+    : core_(core),
+      keep_response_metadata_(keep_response_metadata),
+      merge_(std::move(merge)),
+      done_(std::move(done)) {}
+
+void MergeSink::Accept(size_t attempt, std::vector<std::string> messages) {
+  const auto run = run_.lock();
+  if (collected_.empty()) core_.link().AtEndOfTurn([self = shared_from_this()] { self->HandOver(); });
+  for (std::string& message : messages) {
+    collected_.push_back({.attempt = attempt,
+                          .primary = run->PrimaryOf(attempt),
+                          .worker = run->attempt(attempt).worker,
+                          .message = std::move(message),
+                          .verdict = absl::OkStatus()});
+  }
+}
+
+void MergeSink::HandOver() {
+  auto items = std::make_shared<std::vector<Item>>(std::exchange(collected_, {}));
+  core_.callbacks().Run([self = shared_from_this(), items] {
+    self->MergeAll(*items);
+    // The run does not end before it has these verdicts, nor does the core.
+    self->core_.link().executor().Post([self, items] { self->Settle(*items); });
+  });
+}
+
+void MergeSink::MergeAll(std::vector<Item>& items) {
+  for (Item& item : items) {
+    if (refused_.contains(item.attempt)) {
+      item.verdict = absl::CancelledError("a message before it was refused");
+      continue;
+    }
+    const auto bytes = static_cast<uint64_t>(item.message.size());
+    item.verdict = merge_(item.primary, std::move(item.message));
+    if (item.verdict.ok()) {
+      const WorkerKind kind = item.worker == item.primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
+      core_.link().metrics().AddGoodput(bytes, kind);
+    } else {
+      refused_.insert(item.attempt);
+    }
+  }
+}
+
+void MergeSink::Settle(const std::vector<Item>& items) {
+  for (const Item& item : items) {
+    if (const auto run = run_.lock()) run->Accepted(item.attempt, item.verdict);
+  }
+}
+
+void MergeSink::OnEnd(FanOutRun& run) {
+  FanOutResult result = ResultOf(run);
+  AggregatorMetrics& metrics = core_.link().metrics();
+  metrics.CountBlock(OutcomeOf(result, run.refused()));
+  metrics.ObserveBlock(absl::FromChrono(core_.link().now() - run.started()), result.Coverage());
+  core_.Hold();
+  core_.callbacks().Run([self = shared_from_this(), result = std::move(result)]() mutable {
+    // What they hold may hold the handle of this fan-out.
+    self->merge_ = nullptr;
+    std::exchange(self->done_, nullptr)(std::move(result));
+    self->core_.link().executor().Post([self] { self->core_.Release(); });
+  });
+}
+
+FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
+  const FanOutLogic::Result& decided = run.result();
+  FanOutResult result{.status = decided.decisive.has_value() ? run.Describe(*decided.decisive) : decided.status,
+                      .asked = decided.asked,
+                      .answered = decided.answered,
+                      .cancelled = decided.cancelled,
+                      .failures = {},
+                      .responses = {},
+                      .retries = decided.retries,
+                      .hedges = decided.hedges,
+                      .hedges_won = decided.hedges_won,
+                      .response_bytes = run.accepted_bytes()};
+  result.failures.reserve(decided.failures.size());
+  for (const FanOutLogic::Failure& failure : decided.failures) {
+    result.failures.push_back({.primary = run.PrimaryOfAsk(failure.ask),
+                               .worker = failure.worker,
+                               .status = failure.status,
+                               .status_details = run.StatusDetailsOf(failure)});
+  }
+  if (!keep_response_metadata_) return result;
+  for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
+    const FanOutLogic::Attempt& made = run.attempt(attempt);
+    if (made.outcome != FanOutLogic::AttemptOutcome::kAnswered) continue;
+    result.responses.push_back({.primary = run.PrimaryOf(attempt),
+                                .worker = made.worker,
+                                .initial = run.end(attempt).initial_metadata,
+                                .trailing = run.end(attempt).trailing_metadata});
+  }
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,174 @@
+#include "lib/http2/session_impl.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/http2/session_callbacks.h"
+
+namespace sluice {
+namespace {
+
+struct CallbacksDeleter {
+  void operator()(nghttp2_session_callbacks* callbacks) const { nghttp2_session_callbacks_del(callbacks); }
+};
+struct OptionDeleter {
+  void operator()(nghttp2_option* option) const { nghttp2_option_del(option); }
+};
+
+// PINGs and SETTINGS of the other side that wait for their answer to be serialised, which is once a Receive.
+constexpr size_t kMaxUnsentAcks = 1000;
+constexpr size_t kMaxSettings = 32;  // in one frame; RFC 9113 and its extensions know nine
+
+uint32_t ErrorCode(Http2Error error) {
+  return static_cast<uint32_t>(error);
+}
+
+absl::Status NoMemory() {
+  return absl::ResourceExhaustedError("HTTP/2 session: out of memory");
+}
+
+}  // namespace
+
+Http2Session::Impl::Impl(const Options& options, SessionEvents& events) : options_(options), events_(events) {}
+
+Http2Session::Impl::~Impl() {
+  nghttp2_session_del(nghttp2_);
+}
+
+absl::Status Http2Session::Impl::Start() {
+  nghttp2_session_callbacks* new_callbacks = nullptr;
+  if (nghttp2_session_callbacks_new(&new_callbacks) != 0) return NoMemory();
+  const std::unique_ptr<nghttp2_session_callbacks, CallbacksDeleter> callbacks(new_callbacks);
+  Callbacks::Register(callbacks.get());
+
+  nghttp2_option* new_option = nullptr;
+  if (nghttp2_option_new(&new_option) != 0) return NoMemory();
+  const std::unique_ptr<nghttp2_option, OptionDeleter> option(new_option);
+  nghttp2_option_set_no_auto_window_update(option.get(), 1);
+  nghttp2_option_set_no_closed_streams(option.get(), 1);
+  nghttp2_option_set_max_reserved_remote_streams(option.get(), 0);
+  nghttp2_option_set_max_outbound_ack(option.get(), kMaxUnsentAcks);
+  nghttp2_option_set_max_settings(option.get(), kMaxSettings);
+
+  const bool client = options_.side == Side::kClient;
+  const int made = client ? nghttp2_session_client_new2(&nghttp2_, callbacks.get(), this, option.get())
+                          : nghttp2_session_server_new2(&nghttp2_, callbacks.get(), this, option.get());
+  if (made != 0) return NoMemory();
+
+  std::vector<nghttp2_settings_entry> settings = {
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, options_.stream_window_bytes},
+      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, options_.max_frame_bytes},
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, options_.max_header_list_bytes}};
+  if (client) {
+    settings.push_back({NGHTTP2_SETTINGS_ENABLE_PUSH, 0});
+  } else {
+    settings.push_back({NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options_.max_concurrent_streams});
+    // No tree of priorities, which would remember streams that are idle or closed (RFC 9218, section 2.1).
+    settings.push_back({NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1});
+  }
+  if (nghttp2_submit_settings(nghttp2_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) != 0 ||
+      nghttp2_session_set_local_window_size(nghttp2_, NGHTTP2_FLAG_NONE, 0,
+                                            static_cast<int32_t>(options_.connection_window_bytes)) != 0) {
+    return NoMemory();
+  }
+  max_streams_ = nghttp2_session_get_remote_settings(nghttp2_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+  return absl::OkStatus();
+}
+
+absl::Status Http2Session::Impl::Receive(absl::string_view bytes) {
+  if (lost_) return absl::UnavailableError("HTTP/2 session: the connection is lost");
+  if (!error_.ok() || bytes.empty()) return error_;
+  in_nghttp2_ = true;
+  const ssize_t taken =
+      nghttp2_session_mem_recv(nghttp2_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  in_nghttp2_ = false;
+  if (lost_) return absl::OkStatus();
+  if (taken < 0) {
+    // nghttp2 gives up without a word to the other side.
+    const bool flood = taken == NGHTTP2_ERR_FLOODED || taken == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS;
+    nghttp2_session_terminate_session(nghttp2_, flood ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
+    Fail(absl::InternalError(absl::StrCat("HTTP/2 connection: ", nghttp2_strerror(static_cast<int>(taken)))));
+  }
+  // Other errors nghttp2 tells nobody but the other side, by a GOAWAY; so it is serialised here already.
+  Serialise(output_);
+  const bool at_end = going_away_ && streams_.empty();
+  if (error_.ok() && !lost_ && !at_end && !nghttp2_session_want_read(nghttp2_)) {
+    Fail(absl::InternalError(absl::StrCat("HTTP/2 connection: ", goaway_text_)));
+  }
+  return error_;
+}
+
+void Http2Session::Impl::Fail(absl::Status error) {
+  if (error_.ok()) error_ = std::move(error);
+}
+
+size_t Http2Session::Impl::open_slots() const {
+  if (options_.side == Side::kServer || going_away()) return 0;
+  constexpr uint32_t kMaxId = std::numeric_limits<int32_t>::max();
+  const uint32_t next_id = nghttp2_session_get_next_stream_id(nghttp2_);
+  const size_t ids = next_id > kMaxId ? 0 : (kMaxId - next_id) / 2 + 1;
+  const size_t slots = max_streams_ > streams_.size() ? max_streams_ - streams_.size() : 0;
+  return std::min(ids, slots);
+}
+
+Http2Stream* Http2Session::Impl::Find(int32_t id) {
+  const auto it = streams_.find(id);
+  return it == streams_.end() ? nullptr : it->second.get();
+}
+
+void Http2Session::Impl::Grant(int32_t id, uint32_t bytes) {
+  Http2Stream* stream = Find(id);
+  if (stream == nullptr || stream->was_reset || stream->received_end || bytes == 0) return;
+  if (stream->grant_bytes == 0) granted_.push_back(id);
+  stream->grant_bytes += bytes;
+}
+
+void Http2Session::Impl::Reset(int32_t id, Http2Error error) {
+  Http2Stream* stream = Find(id);
+  if (stream == nullptr || stream->was_reset) return;
+  stream->was_reset = true;
+  nghttp2_submit_rst_stream(nghttp2_, NGHTTP2_FLAG_NONE, id, ErrorCode(error));
+}
+
+void Http2Session::Impl::Ping() {
+  nghttp2_submit_ping(nghttp2_, NGHTTP2_FLAG_NONE, nullptr);
+}
+
+void Http2Session::Impl::GoAway(Http2Error error) {
+  going_away_ = true;
+  nghttp2_submit_goaway(nghttp2_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(nghttp2_),
+                        ErrorCode(error), nullptr, 0);
+}
+
+void Http2Session::Impl::Lose() {
+  lost_ = true;
+  auto streams = std::exchange(streams_, {});
+  // In the order of their numbers: what a hash map's order leads to could not be replayed.
+  std::vector<int32_t> ids;
+  for (const auto& [id, stream] : streams) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (const int32_t id : ids) streams[id]->events.OnClosed({StreamEnd::Kind::kLost, Http2Error::kNoError});
+}
+
+StreamEnd Http2Session::Impl::EndOf(const Http2Stream& stream, uint32_t error_code) const {
+  const auto error = static_cast<Http2Error>(error_code);
+  if (stream.was_reset) return {StreamEnd::Kind::kReset, error};
+  // A RST_STREAM that says so, a GOAWAY whose last stream is below, or HEADERS that a GOAWAY kept from being sent. A
+  // server that answered and says that it never looked is not believed.
+  if (options_.side == Side::kClient && error == Http2Error::kRefusedStream && !stream.received_any) {
+    return {StreamEnd::Kind::kUnhandled, error};
+  }
+  if (error == Http2Error::kNoError && !stream.received_reset) return {StreamEnd::Kind::kComplete, error};
+  return {StreamEnd::Kind::kReset, error};
+}
+
+void Http2Session::Impl::Close(int32_t id, StreamEnd end) {
+  const auto it = streams_.find(id);
+  const std::unique_ptr<Http2Stream> stream = std::move(it->second);
+  streams_.erase(it);
+  stream->events.OnClosed(end);
+}
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nghttp2/nghttp2.h>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/http2/session.h"
+#include "lib/http2/unsent_data.h"
+
+namespace sluice {
+
+// What a session knows of one of its streams beside what nghttp2 does. nghttp2 carries a pointer to it as the stream's
+// user data, so that no callback looks anything up.
+struct Http2Stream {
+  explicit Http2Stream(StreamEvents& stream_events) : events(stream_events) {}
+
+  StreamEvents& events;
+
+  bool opened = false;  // nghttp2 has it: its HEADERS were serialised, or came
+  UnsentData unsent;
+  HeaderList trailers;          // that wait for the end of `unsent`
+  bool sends_trailers = false;  // `trailers` are to be sent
+  bool sends_end = false;       // the last of `unsent`, or of the trailers, carries END_STREAM
+  bool sends_data = false;      // a DATA frame is submitted, or is to be once the stream is opened
+  bool was_kept = false;        // SendData told its caller that bytes are kept
+
+  uint64_t grant_bytes = 0;     // not handed to nghttp2 yet
+  bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
+  bool received_any = false;    // any header block of the response: the request was looked at
+  bool received_end = false;    // END_STREAM
+  bool received_reset = false;  // RST_STREAM
+  bool was_reset = false;       // by Reset: nothing but OnClosed follows
+};
+
+// The implementation of Http2Session. nghttp2 must not be asked for output from one of its callbacks, so what
+// StreamEvents and SessionEvents do to the session is queued, and serialised once the outermost call has left nghttp2.
+class Http2Session::Impl {
+ public:
+  Impl(const Options& options, SessionEvents& events);
+  ~Impl();
+  absl::Status Start();
+
+  absl::Status Receive(absl::string_view bytes);
+  void Output(std::string& out);
+  bool wants_write() const;
+  size_t open_slots() const;
+  bool going_away() const { return going_away_ || !error_.ok() || lost_; }
+  size_t streams() const { return streams_.size(); }
+  absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
+                               StreamEvents& events);
+  void SendHeaders(int32_t id, const HeaderList& headers, bool end_stream);
+  absl::StatusOr<size_t> SendData(int32_t id, std::string bytes, bool end_stream);
+  void Grant(int32_t id, uint32_t bytes);
+  void Reset(int32_t id, Http2Error error);
+  void Ping();
+  void GoAway(Http2Error error);
+  void Lose();
+
+ private:
+  struct Callbacks;  // nghttp2's, whose user data is the Impl
+
+  Http2Stream* Find(int32_t id);
+  StreamEnd EndOf(const Http2Stream& stream, uint32_t error_code) const;
+  void Close(int32_t id, StreamEnd end);
+  void Fail(absl::Status error);
+
+  absl::Status CheckSentHeaders(const HeaderList& headers) const;
+  size_t SendableBytes(int32_t id) const;
+  void SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream);
+  void SubmitData(int32_t id);
+  void Serialise(std::string& out);
+  void SerialiseFrames();
+  void StartOpened();
+  void SubmitGrants();
+  void TellWritable();
+
+  const Options options_;
+  SessionEvents& events_;
+  nghttp2_session* nghttp2_ = nullptr;
+  absl::flat_hash_map<int32_t, std::unique_ptr<Http2Stream>> streams_;
+
+  // The header block that comes now: blocks of two streams never interleave (RFC 9113, section 4.3).
+  HeaderList headers_;
+  size_t header_list_bytes_ = 0;
+
+  std::string output_;                    // serialised by Receive, not fetched by Output yet
+  std::string* serialised_to_ = nullptr;  // while Serialise runs
+  bool in_nghttp2_ = false;               // one of its functions that call back is on the stack
+  std::vector<int32_t> opened_;           // by Open, HEADERS not serialised yet
+  std::vector<int32_t> granted_;          // with grant_bytes
+  std::vector<int32_t> writable_;         // whose kept bytes have left
+
+  uint32_t max_streams_ = 0;  // the other side's MAX_CONCURRENT_STREAMS
+  bool going_away_ = false;
+  bool lost_ = false;
+  absl::Status error_;       // of the connection; not OK: nothing more is received
+  std::string goaway_text_;  // why nghttp2 sent a GOAWAY
+};
+
+}  // namespace sluice

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/fan_out/fan_out_logic.h"
+
+namespace sluice {
+
+inline void PrintTo(const FanOutLogic::Action& action, std::ostream* out) {
+  constexpr const char* kNames[] = {"Send", "Accept", "Drop", "Cancel", "End"};
+  *out << kNames[static_cast<int>(action.kind)] << "(" << action.attempt << ", " << action.messages << ")";
+}
+
+namespace testing {
+
+// The actions that tests expect.
+inline FanOutLogic::Action Send(size_t attempt) {
+  return {FanOutLogic::Action::Kind::kSend, attempt};
+}
+inline FanOutLogic::Action Accept(size_t attempt, size_t messages = 1) {
+  return {FanOutLogic::Action::Kind::kAccept, attempt, messages};
+}
+inline FanOutLogic::Action Drop(size_t attempt, size_t messages = 1) {
+  return {FanOutLogic::Action::Kind::kDrop, attempt, messages};
+}
+inline FanOutLogic::Action Cancel(size_t attempt) {
+  return {FanOutLogic::Action::Kind::kCancel, attempt};
+}
+inline FanOutLogic::Action End() {
+  return {FanOutLogic::Action::Kind::kEnd};
+}
+
+// Feeds one FanOutLogic with events, at a time that the test sets. Each event returns its own actions.
+class FanOutLogicDriver {
+ public:
+  using Actions = FanOutLogic::Actions;
+  using Workers = std::vector<std::vector<size_t>>;
+
+  explicit FanOutLogicDriver(FanOutLogic::Options options, Workers workers)
+      : logic(std::move(options), std::move(workers)) {}
+
+  // With its first attempts sent: attempt i is the first of ask i.
+  static FanOutLogicDriver Sent(FanOutLogic::Options options, Workers workers) {
+    FanOutLogicDriver driver(std::move(options), std::move(workers));
+    driver.Start();
+    for (size_t attempt = 0; attempt < driver.logic.attempts(); ++attempt) driver.OnSent(attempt);
+    return driver;
+  }
+
+  Actions Start() {
+    return Do([&](Actions& actions) { logic.Start(now, actions); });
+  }
+  Actions OnSent(size_t attempt) {
+    return Do([&](Actions& actions) { logic.OnSent(now, attempt, actions); });
+  }
+  Actions OnReady(size_t attempt) {
+    return Do([&](Actions& actions) { logic.OnReady(now, attempt, actions); });
+  }
+  Actions OnMessage(size_t attempt) {
+    return Do([&](Actions& actions) { logic.OnMessage(now, attempt, actions); });
+  }
+  Actions OnAccepted(size_t attempt, const absl::Status& verdict = absl::OkStatus()) {
+    return Do([&](Actions& actions) { logic.OnAccepted(now, attempt, verdict, actions); });
+  }
+  Actions OnEnded(size_t attempt, const absl::Status& status = absl::OkStatus()) {
+    return Do([&](Actions& actions) { logic.OnEnded(now, attempt, status, actions); });
+  }
+  Actions Cancel(const absl::Status& why = absl::CancelledError("by the test")) {
+    return Do([&](Actions& actions) { logic.Cancel(now, why, actions); });
+  }
+  Actions OnTimer() {
+    return Do([&](Actions& actions) { logic.OnTimer(now, actions); });
+  }
+  Actions OnTimerAfter(std::chrono::milliseconds time) {
+    now += time;
+    return OnTimer();
+  }
+
+  // A message, and the end. What the end brings.
+  Actions Answers(size_t attempt) {
+    OnMessage(attempt);
+    return OnEnded(attempt);
+  }
+
+  const FanOutLogic::Result& result() const { return logic.result(); }
+  auto outcome(size_t attempt) const { return logic.attempt(attempt).outcome; }
+
+  TimePoint now = TimePoint() + std::chrono::hours(1);
+  FanOutLogic logic;
+
+ private:
+  template <class Event>
+  static Actions Do(const Event& event) {
+    Actions actions;
+    event(actions);
+    return actions;
+  }
+};
+
+}  // namespace testing
+}  // namespace sluice

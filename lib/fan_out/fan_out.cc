@@ -175,8 +175,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
     const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
-    auto sink =
-        std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata);
+    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata);
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
                          .workers = workers,

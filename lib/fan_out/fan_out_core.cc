@@ -45,8 +45,7 @@ void FanOutCore::SetWorkers(const Addresses& addresses) {
   workers_ = SetOf(addresses);
 }
 
-std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary,
-                                        const std::vector<size_t>& replicas) {
+std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas) {
   if (replicas.empty()) return {primary};
   std::vector<size_t> rows = {workers.workers[primary]->row()};
   std::multimap<size_t, size_t> by_row = {{rows.front(), primary}};  // one address may be listed twice

@@ -28,9 +28,9 @@ struct WorkerSet {
   std::vector<std::shared_ptr<Worker>> workers;  // in the same order
 };
 
-// What all fan-outs of one FanOut or BlockReader share on the link's thread: their workers, what was learned of these, the
-// tokens for retries and hedges, and the runs that are under way. One a FanOut or BlockReader; for the link's thread
-// only.
+// What all fan-outs of one FanOut or BlockReader share on the link's thread: their workers, what was learned of these,
+// the tokens for retries and hedges, and the runs that are under way. One a FanOut or BlockReader; for the link's
+// thread only.
 class FanOutCore {
  public:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;

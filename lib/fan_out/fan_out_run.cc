@@ -163,8 +163,8 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
   }
 }
 
-// A retry or a hedge has its block's place in the queue. A block ends with its last call, so where that one was never sent
-// a retry makes a block of its own.
+// A retry or a hedge has its block's place in the queue. A block ends with its last call, so where that one was never
+// sent a retry makes a block of its own.
 void FanOutRun::SubmitOne(size_t attempt) {
   WireCall* call = &Launch(attempt);
   absl::Status submitted = absl::NotFoundError("no block");

@@ -15,9 +15,9 @@
 
 namespace sluice {
 
-// Carries out what FanOutLogic decides for one fan-out: makes the calls over the link, and tells the logic what has come
-// of them. Used by fan-outs, block reads and manifests alike. It lives until it has ended, whoever holds it; for the
-// link's thread only.
+// Carries out what FanOutLogic decides for one fan-out: makes the calls over the link, and tells the logic what has
+// come of them. Used by fan-outs, block reads and manifests alike. It lives until it has ended, whoever holds it; for
+// the link's thread only.
 class FanOutRun final : private CallOwner, public std::enable_shared_from_this<FanOutRun> {
  public:
   // One request, and the workers that can answer it, in the order in which they are tried.
@@ -35,8 +35,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     virtual ~Sink() = default;
 
     virtual void OnSent(size_t /*attempt*/) {}
-    // Messages of an attempt, in order, that count as long as the verdict is OK. The sink calls FanOutRun::Accepted once
-    // for each, within this call or later, in their order.
+    // Messages of an attempt, in order, that count as long as the verdict is OK. The sink calls FanOutRun::Accepted
+    // once for each, within this call or later, in their order.
     virtual void Accept(size_t attempt, std::vector<std::string> messages) = 0;
     // The attempt has ended OK and its messages were accepted. Not OK: it is worth nothing after all.
     virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }

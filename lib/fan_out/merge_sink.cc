@@ -18,10 +18,7 @@ BlockOutcome OutcomeOf(const FanOutResult& result, bool refused) {
 }  // namespace
 
 MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata)
-    : core_(core),
-      keep_response_metadata_(keep_response_metadata),
-      merge_(std::move(merge)),
-      done_(std::move(done)) {}
+    : core_(core), keep_response_metadata_(keep_response_metadata), merge_(std::move(merge)), done_(std::move(done)) {}
 
 void MergeSink::Accept(size_t attempt, std::vector<std::string> messages) {
   const auto run = run_.lock();

@@ -36,6 +36,8 @@ class MessageReader {
   bool TakeMessage(std::string& message);
   // Bytes of the prefix or the message that came without the rest: at the end of a stream there must be none.
   bool in_message() const;
+  // Bytes of length prefixes that came.
+  int64_t prefix_bytes() const { return messages_ * int64_t{kPrefixBytes} + static_cast<int64_t>(prefix_bytes_); }
   // Messages that came whole, taken or not.
   int64_t messages() const { return messages_; }
 

@@ -46,6 +46,8 @@ class ResponseReader {
   // The length prefix of a message is here whose rest is not: so many bytes of it are still to come, at least 1. 0: no
   // message is under way.
   int64_t pending_message_bytes() const { return messages_.pending_message_bytes(); }
+  // Bytes of length prefixes that came.
+  int64_t prefix_bytes() const { return messages_.prefix_bytes(); }
   // The next whole message, decompressed; false where there is none yet.
   bool TakeMessage(std::string& message) { return messages_.TakeMessage(message); }
 

@@ -1,6 +1,7 @@
 #include "lib/link/asio_executor.h"
 
 #include <algorithm>
+#include <future>
 
 #include <boost/asio/post.hpp>
 #include <pthread.h>
@@ -85,6 +86,16 @@ void AsioExecutor::RunPosted() {
 
 // The time moves with every event, mostly to a later one. Then the timer stays as it is, and OnTimer looks again: that
 // costs one wake-up for many changes, each of which would cost a system call.
+void AsioExecutor::Await(absl::FunctionRef<void()> task) {
+  if (std::this_thread::get_id() == thread_.get_id()) return task();
+  const auto done = std::make_shared<std::promise<void>>();
+  Post([task, done] {
+    task();
+    done->set_value();
+  });
+  done->get_future().wait();
+}
+
 void AsioExecutor::SetTimer(TimePoint time, std::function<void()> task) {
   timer_time_ = time;
   timer_task_ = std::move(task);

@@ -18,6 +18,7 @@
 
 #include "sluice/link_schedule.h"
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "lib/link/executor.h"
 
@@ -42,6 +43,9 @@ class AsioExecutor final : public Executor {
   // Ends the thread after the callback that it runs now. Nothing is called any more; tasks that have not run are
   // destroyed. Not on the link's thread. Twice is harmless.
   void Stop();
+
+  // Runs `task` on the link's thread and waits for it; at once where this is that thread. Not after Stop.
+  void Await(absl::FunctionRef<void()> task);
 
   // For more that runs on the link's thread. Its handlers are part of turns, too.
   boost::asio::io_context& context() { return context_; }

@@ -21,6 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lib/link/tcp_connection.h"
+#include "lib/link/tls_context.h"
+#include "lib/link/tls_filter.h"
 #include "lib/telemetry/host_port.h"
 
 namespace sluice {
@@ -52,8 +54,14 @@ absl::StatusOr<stream_protocol::endpoint> EndpointOf(const WorkerAddress& addres
 // A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  Stream(AsioExecutor& executor, const WorkerAddress& address, StreamSocketEvents& events)
-      : executor_(executor), name_(address.text), events_(&events), socket_(executor.context()) {}
+  Stream(AsioExecutor& executor, const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
+         std::string server_name, StreamSocketEvents& events)
+      : executor_(executor),
+        name_(address.text),
+        tls_(std::move(tls)),
+        server_name_(std::move(server_name)),
+        events_(&events),
+        socket_(executor.context()) {}
 
   void Open(const WorkerAddress& address);
   void Write(std::string bytes);
@@ -69,20 +77,29 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
 
   void OnSocketConnected(int error);
+  void StartTls();
   void ArmRead();
   void ArmWrite();
   void OnReadable();
+  void OnBytes(absl::string_view bytes);
+  void OnCiphertext(absl::string_view ciphertext);
+  absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
+  void Send(std::string bytes);
   void Flush();
+  void FailWrites(absl::Status why);
   void Disconnect(absl::Status why);
   // For where no event may be called: within a call of the owner.
   void PostDisconnect(absl::Status why);
 
   AsioExecutor& executor_;
-  const std::string name_;      // the other end's, for errors
+  const std::string name_;                       // the other end's, for errors
+  const std::shared_ptr<const TlsContext> tls_;  // null: plaintext
+  const std::string server_name_;
   StreamSocketEvents* events_;  // null: closed
   stream_protocol::socket socket_;
-  int fd_ = -1;  // of socket_
-  bool connected_ = false;
+  int fd_ = -1;                         // of socket_
+  std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
+  bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
   bool read_armed_ = false;
   bool write_armed_ = false;
@@ -122,9 +139,18 @@ void Stream::OnSocketConnected(int error) {
   if (described_.has_value() && described_->local == described_->remote) {
     return Disconnect(Error("connect to ", ECONNREFUSED));
   }
-  connected_ = true;
   ArmRead();
+  if (tls_ != nullptr) return StartTls();
+  connected_ = true;
   events_->OnConnected();
+}
+
+// Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.
+void Stream::StartTls() {
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = TlsFilter::Create(*tls_->Current(), server_name_, name_);
+  if (!filter.ok()) return Disconnect(filter.status());
+  filter_ = *std::move(filter);
+  Send(filter_->TakeCiphertext());
 }
 
 void Stream::ArmRead() {
@@ -151,17 +177,42 @@ void Stream::OnReadable() {
     // A write failed, and what came before is read.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
     if (got < 0) return ArmRead();
-    if (got == 0) return Disconnect(absl::OkStatus());
+    if (got == 0) return Disconnect(End());
     --reads_left_;
     const auto bytes = static_cast<size_t>(got);
-    events_->OnBytes({buffer.data(), bytes});
+    OnBytes({buffer.data(), bytes});
     // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
     if (is_open() && bytes < buffer.size() && write_error_.ok()) return ArmRead();
   }
 }
 
+void Stream::OnBytes(absl::string_view bytes) {
+  if (filter_ != nullptr) return OnCiphertext(bytes);
+  events_->OnBytes(bytes);
+}
+
+void Stream::OnCiphertext(absl::string_view ciphertext) {
+  std::string& plaintext = executor_.plaintext_buffer();
+  plaintext.clear();
+  absl::Status status = filter_->Receive(ciphertext, plaintext);
+  Send(filter_->TakeCiphertext());
+  if (!connected_ && filter_->established()) {
+    connected_ = true;
+    events_->OnConnected();
+  }
+  if (is_open() && !plaintext.empty()) events_->OnBytes(plaintext);
+  if (is_open() && (!status.ok() || filter_->ended())) Disconnect(std::move(status));
+}
+
 void Stream::Write(std::string bytes) {
   assert(connected_ || !is_open());
+  if (filter_ == nullptr) return Send(std::move(bytes));
+  if (!is_open() || !write_error_.ok()) return;
+  if (absl::Status status = filter_->Send(bytes); !status.ok()) return FailWrites(std::move(status));
+  Send(filter_->TakeCiphertext());
+}
+
+void Stream::Send(std::string bytes) {
   if (!is_open() || !write_error_.ok() || bytes.empty()) return;
   unsent_bytes_ += bytes.size();
   unsent_.push_back(std::move(bytes));
@@ -193,13 +244,7 @@ void Stream::Flush() {
     const ssize_t result = sendmsg(fd_, &message, MSG_NOSIGNAL);
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && errno == EAGAIN) return ArmWrite();
-    if (result < 0) {
-      // The other side may have said why before it went, so that is read first.
-      write_error_ = Error("", errno);
-      unsent_.clear();
-      unsent_bytes_ = 0;
-      return executor_.Post([self = shared_from_this()] { self->OnReadable(); });
-    }
+    if (result < 0) return FailWrites(Error("", errno));
     const auto sent = static_cast<size_t>(result);
     unsent_bytes_ -= sent;
     front_sent_ += sent;
@@ -209,6 +254,14 @@ void Stream::Flush() {
     }
     if (sent < offered) return ArmWrite();
   }
+}
+
+// The other side may have said why before it went, so that is read first.
+void Stream::FailWrites(absl::Status why) {
+  write_error_ = std::move(why);
+  unsent_.clear();
+  unsent_bytes_ = 0;
+  executor_.Post([self = shared_from_this()] { self->OnReadable(); });
 }
 
 void Stream::Disconnect(absl::Status why) {
@@ -224,6 +277,11 @@ void Stream::PostDisconnect(absl::Status why) {
 }
 
 void Stream::Close() {
+  if (filter_ != nullptr && is_open() && unsent_.empty() && write_error_.ok()) {
+    filter_->SendEnd();
+    const std::string end = filter_->TakeCiphertext();
+    if (!end.empty()) send(fd_, end.data(), end.size(), MSG_NOSIGNAL);
+  }
   events_ = nullptr;
   connected_ = false;
   unsent_.clear();
@@ -257,9 +315,7 @@ class StreamHandle final : public StreamSocket {
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
                                             std::shared_ptr<const TlsContext> tls, const std::string& server_name,
                                             StreamSocketEvents& events) {
-  (void)tls;
-  (void)server_name;
-  auto stream = std::make_shared<Stream>(executor, address, events);
+  auto stream = std::make_shared<Stream>(executor, address, std::move(tls), server_name, events);
   stream->Open(address);
   return std::make_unique<StreamHandle>(std::move(stream));
 }

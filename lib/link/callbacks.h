@@ -24,8 +24,8 @@ class InlineCallbacks final : public Callbacks {
   void Run(std::function<void()> callback) override { callback(); }
 };
 
-// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. The destructor runs those
-// that are left; not on that thread.
+// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. The destructor runs
+// those that are left; not on that thread.
 class CallbackThread final : public Callbacks {
  public:
   explicit CallbackThread(LinkCore& core);  // the core outlives the last Run

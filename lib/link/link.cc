@@ -92,8 +92,8 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
       registry_(options_.registry),
       metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
-      executor_(std::make_unique<AsioExecutor>(AsioExecutor::Options{
-          .on_timer_lateness = [this](std::chrono::nanoseconds lateness) {
+      executor_(std::make_unique<AsioExecutor>(
+          AsioExecutor::Options{.on_timer_lateness = [this](std::chrono::nanoseconds lateness) {
             metrics_->ObserveTimerLateness(absl::FromChrono(lateness));
           }})) {
   executor_->Await([&] {
@@ -106,7 +106,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     callbacks_ = std::make_unique<CallbackThread>(*core_);
   }
   if (options_.share.has_value()) {
-    share_ = std::make_unique<LinkShare>(*core_, executor_->context(), *options_.share, bounds.start_bytes);
+    share_ = std::make_unique<LinkShare>(*core_, *executor_, *options_.share, bounds.start_bytes);
   }
   metrics_->SetGaugeSource([this] {
     AggregatorGauges gauges;

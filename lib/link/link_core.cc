@@ -72,8 +72,7 @@ void LinkCore::Apply(const Action& action) {
       return ScheduledOf(action).EndUnsent(
           absl::DeadlineExceededError("the deadline passed while the request waited; it was not sent"));
     case Action::Kind::kDrop:
-      return ScheduledOf(action).EndUnsent(
-          absl::CancelledError("cancelled while the request waited; it was not sent"));
+      return ScheduledOf(action).EndUnsent(absl::CancelledError("cancelled while the request waited; it was not sent"));
     case Action::Kind::kAbort:
       return ScheduledOf(action).Abort();
   }
@@ -95,8 +94,8 @@ absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadl
   }
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    std::vector<CallId> ids(calls.size());
-    const absl::StatusOr<BlockId> submitted = schedule.Submit(now, requests, deadline, actions, absl::MakeSpan(ids));
+    std::vector<CallId> ids;
+    const absl::StatusOr<BlockId> submitted = schedule.Submit(now, requests, deadline, actions, &ids);
     status = submitted.status();
     if (!submitted.ok()) return;
     block = *submitted;
@@ -142,7 +141,7 @@ void LinkCore::Park(WireCall& call) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnUnsent(now, call.id(), actions);
   });
-  call.worker().Wait(call);
+  if (!call.over()) call.worker().Wait(call);
 }
 
 void LinkCore::Unpark(WireCall& call) {
@@ -207,8 +206,8 @@ void LinkCore::Bury(std::unique_ptr<Connection> connection) {
   if (connection != nullptr) buried_.push_back(std::move(connection));
 }
 
-// Unscheduled answers come as they like; all others wait for their grants. A connection keeps the window that it was made
-// with, and the discipline of a link does not change.
+// Unscheduled answers come as they like; all others wait for their grants. A connection keeps the window that it was
+// made with, and the discipline of a link does not change.
 uint32_t LinkCore::stream_window_bytes() const {
   return static_cast<uint32_t>(StreamWindow::kFirstBytes);
 }

@@ -26,9 +26,9 @@
 
 namespace sluice {
 
-// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections. Carries
-// the actions of the schedule out, and tells it what has come of them. Runs by whatever Executor it is given, so the
-// same code runs in virtual time. One a Link; for the link's thread only.
+// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections.
+// Carries the actions of the schedule out, and tells it what has come of them. Runs by whatever Executor it is given,
+// so the same code runs in virtual time. One a Link; for the link's thread only.
 class LinkCore final : private FlushQueue {
  public:
   // The executor and the metrics outlive it.
@@ -54,7 +54,7 @@ class LinkCore final : private FlushQueue {
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
 
   // For the calls, the workers and their connections.
-  void Park(WireCall& call);    // it could not be sent; its worker resumes it
+  void Park(WireCall& call);  // it could not be sent; its worker resumes it
   void Unpark(WireCall& call);
   void Ready(WireCall& call, int64_t remaining_bytes);
   void Received(WireCall& call, int64_t bytes);

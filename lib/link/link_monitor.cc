@@ -22,8 +22,8 @@ std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
   return std::nullopt;
 }
 
-// Between two looks, at least. However many connections there are, looking takes at most a thirtieth of the thread's time:
-// the more a look costs, the rarer it is.
+// Between two looks, at least. However many connections there are, looking takes at most a thirtieth of the thread's
+// time: the more a look costs, the rarer it is.
 constexpr std::chrono::milliseconds kPeriod(100);
 constexpr int kPauseFactor = 30;
 

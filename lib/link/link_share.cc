@@ -35,26 +35,25 @@ absl::Status LinkShare::Validate(const Link::Options& options) {
 }
 
 // The lease client applies a lease in its constructor already, on the caller's thread.
-LinkShare::LinkShare(LinkCore& core, boost::asio::io_context& context, const SharedLink& options, int64_t link_bytes)
+LinkShare::LinkShare(LinkCore& core, AsioExecutor& executor, const SharedLink& options, int64_t link_bytes)
     : core_(core),
-      client_(context, {.socket = options.socket,
-                        .application = options.application,
-                        .weight = options.weight,
-                        .start_bytes = StartBytes(options, link_bytes),
-                        .link_bytes = link_bytes,
-                        .demand = [&core] { return core.Demand(); },
-                        .apply =
-                            [&core](const BudgetLease& lease) {
-                              core.executor().Post([&core, lease] { core.SetLease(lease).IgnoreError(); });
-                            },
-                        .on_state = options.on_state}) {
-  core_.executor().Post([this] {
-    core_.SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); });
-  });
+      executor_(executor),
+      client_(executor.context(), {.socket = options.socket,
+                                   .application = options.application,
+                                   .weight = options.weight,
+                                   .start_bytes = StartBytes(options, link_bytes),
+                                   .link_bytes = link_bytes,
+                                   .demand = [&core] { return core.Demand(); },
+                                   .apply =
+                                       [&core](const BudgetLease& lease) {
+                                         core.executor().Post([&core, lease] { core.SetLease(lease).IgnoreError(); });
+                                       },
+                                   .on_state = options.on_state}) {
+  executor_.Post([this] { core_.SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); }); });
 }
 
 LinkShare::~LinkShare() {
-  core_.executor().Await([this] { core_.SetDemandWatcher(nullptr); });
+  executor_.Await([this] { core_.SetDemandWatcher(nullptr); });
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include "sluice/link.h"
 
 #include "absl/status/status.h"
+#include "lib/link/asio_executor.h"
 #include "lib/link/link_core.h"
 #include "lib/sharing/lease_client.h"
 
@@ -18,9 +19,9 @@ class LinkShare {
   // InvalidArgument that names the field; for options whose schedule is valid.
   static absl::Status Validate(const Link::Options& options);
 
-  // Nothing leaves without a lease from now on. `link_bytes` is the budget of the whole link, `context` that of the
-  // link's thread. The core outlives it.
-  LinkShare(LinkCore& core, boost::asio::io_context& context, const SharedLink& options, int64_t link_bytes);
+  // Nothing leaves without a lease from now on. `link_bytes` is the budget of the whole link, `executor` that of
+  // the core. Both outlive it.
+  LinkShare(LinkCore& core, AsioExecutor& executor, const SharedLink& options, int64_t link_bytes);
   ~LinkShare();
   LinkShare(const LinkShare&) = delete;
   LinkShare& operator=(const LinkShare&) = delete;
@@ -29,6 +30,7 @@ class LinkShare {
 
  private:
   LinkCore& core_;
+  AsioExecutor& executor_;
   LeaseClient client_;
 };
 

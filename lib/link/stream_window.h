@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-// The flow-control window of one stream, as this side has opened it (RFC 9113, section 6.9), and what of it the schedule
-// has granted. A stream begins with room for the length prefix of a message and one spare byte: some servers never send
-// their trailers while a window is exactly 0. That room costs nothing of the budget, and is made good again when it was
-// used for something else. One a call. Plain arithmetic.
+// The flow-control window of one stream, as this side has opened it (RFC 9113, section 6.9), and what of it the
+// schedule has granted. A stream begins with room for the length prefix of a message and one spare byte: some servers
+// never send their trailers while a window is exactly 0. That room costs nothing of the budget, and is made good again
+// when it was used for something else. One a call. Plain arithmetic.
 class StreamWindow {
  public:
   static constexpr int64_t kFirstBytes = 6;
@@ -41,7 +41,7 @@ class StreamWindow {
   bool low() const { return granted_bytes_ > open_bytes_ && open_bytes_ < kLargestBytes / 2; }
 
  private:
-  const bool server_streaming_;
+  bool server_streaming_;
   bool prefix_came_ = false;
   int64_t open_bytes_ = kFirstBytes;
   int64_t granted_bytes_ = 0;

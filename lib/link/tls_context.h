@@ -1,9 +1,15 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
+#include "sluice/link_schedule.h"
 #include "sluice/tls_options.h"
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 typedef struct ssl_ctx_st SSL_CTX;
@@ -15,12 +21,42 @@ namespace sluice {
 // of a link; for one thread at a time.
 class TlsContext {
  public:
-  // As ValidateTls.
-  static absl::StatusOr<std::shared_ptr<TlsContext>> Create(const TlsOptions& options);
+  using Clock = std::function<TimePoint()>;
 
-  const TlsOptions& options() const;
+  // As ValidateTls. `now`: for the time between two looks.
+  static absl::StatusOr<std::shared_ptr<TlsContext>> Create(const TlsOptions& options,
+                                                            Clock now = std::chrono::steady_clock::now);
+
+  const TlsOptions& options() const { return options_; }
   // For one connection that is made now.
   std::shared_ptr<SSL_CTX> Current() const;
+  // OK: Current gives what the files said when it last looked. Otherwise why they were not taken, as of ValidateTls;
+  // the last good ones are in force, and each look tries again.
+  const absl::Status& reload_status() const { return reload_status_; }
+
+ private:
+  // Which version of a file it is: another one has another inode, size or time of its last change.
+  struct FileVersion {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t bytes = -1;  // -1: there is no file
+    int64_t changed_ns = 0;
+    friend bool operator==(const FileVersion&, const FileVersion&) = default;
+  };
+  using FileVersions = std::array<FileVersion, 3>;
+
+  TlsContext(TlsOptions options, Clock now) : options_(std::move(options)), now_(std::move(now)) {}
+
+  static FileVersion VersionOf(const std::string& file);
+  FileVersions Versions() const;
+  absl::Status Reload() const;
+
+  const TlsOptions options_;
+  const Clock now_;
+  mutable std::shared_ptr<SSL_CTX> current_;
+  mutable FileVersions versions_;  // that current_ was made of
+  mutable TimePoint looked_;
+  mutable absl::Status reload_status_;
 };
 
 }  // namespace sluice

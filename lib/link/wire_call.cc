@@ -28,12 +28,7 @@ void ExplainCancelled(RpcEnd& end) {
 }  // namespace
 
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
-    : core_(core),
-      spec_(std::move(spec)),
-      owner_(&owner),
-      submitted_(core.now()),
-      window_(spec_.server_streaming),
-      reader_({.max_message_bytes = spec_.max_message_bytes, .server_streaming = spec_.server_streaming}) {}
+    : core_(core), spec_(std::move(spec)), owner_(&owner), submitted_(core.now()), window_(spec_.server_streaming) {}
 
 WireCall::~WireCall() = default;
 
@@ -54,6 +49,8 @@ void WireCall::Send(CallId id, int64_t granted_bytes) {
   if (connection == nullptr) return core_.Park(*this);
   const TimePoint now = core_.now();
   window_ = StreamWindow(spec_.server_streaming);
+  reader_.emplace(ResponseReader::Options{.max_message_bytes = spec_.max_message_bytes,
+                                          .server_streaming = spec_.server_streaming});
   window_.Grant(granted_bytes);
   // The owner first: the stream may end within Open.
   sent_ = now;
@@ -104,6 +101,7 @@ void WireCall::WidenWindow() {
 }
 
 void WireCall::EndUnsent(absl::Status why) {
+  WaitHook::unlink();
   if (!end_status_.ok()) why = end_status_;
   if (absl::IsDeadlineExceeded(why)) core_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
   CallOwner* const owner = std::exchange(owner_, nullptr);
@@ -135,21 +133,21 @@ void WireCall::ResetStream() {
 }
 
 void WireCall::OnHeaders(HeaderList headers, bool end_stream) {
-  reader_.OnHeaders(std::move(headers), end_stream);
-  if (reader_.failed()) ResetStream();
+  reader_->OnHeaders(std::move(headers), end_stream);
+  if (reader_->failed()) ResetStream();
 }
 
 void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
   if (reset_) return;
-  const int64_t prefix_before = reader_.prefix_bytes();
-  reader_.OnData(bytes, end_stream);
-  const int64_t prefix_bytes = reader_.prefix_bytes() - prefix_before;
+  const int64_t prefix_before = reader_->prefix_bytes();
+  reader_->OnData(bytes, end_stream);
+  const int64_t prefix_bytes = reader_->prefix_bytes() - prefix_before;
   const auto data_bytes = static_cast<int64_t>(bytes.size());
   const int64_t padding_bytes = static_cast<int64_t>(window_bytes) - data_bytes;
   const int64_t message_bytes = data_bytes - prefix_bytes;
   window_.Receive(message_bytes, prefix_bytes, padding_bytes);
   message_bytes_ += message_bytes;
-  if (reader_.failed()) return ResetStream();
+  if (reader_->failed()) return ResetStream();
   if (!std::exchange(ready_, ready_ || prefix_bytes > 0) && ready_) {
     ready_after_ = core_.now() - sent_;
     core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
@@ -157,24 +155,26 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
     if (reset_ || connection_ == nullptr) return;
   }
   if (message_bytes > 0) core_.Received(*this, message_bytes);
-  const int64_t pending_bytes = reader_.pending_message_bytes();
+  const int64_t pending_bytes = reader_->pending_message_bytes();
   if (prefix_bytes > 0 && connection_ != nullptr) core_.Ready(*this, pending_bytes);
-  // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it good.
-  if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low())) WidenWindow();
+  // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
+  // good.
+  if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))
+    WidenWindow();
   HandOut();
 }
 
 void WireCall::HandOut() {
   std::string message;
-  while (owner_ != nullptr && !reset_ && reader_.TakeMessage(message)) owner_->OnMessage(spec_.tag, std::move(message));
+  while (owner_ != nullptr && !reset_ && reader_->TakeMessage(message))
+    owner_->OnMessage(spec_.tag, std::move(message));
 }
 
 void WireCall::OnClosed(StreamEnd end) {
   connection_ = nullptr;
   HandOut();
-  RpcEnd rpc_end = reader_.End(end);
+  RpcEnd rpc_end = reader_->End(end);
   if (rpc_end.unhandled && !reset_ && !ready_ && owner_ != nullptr && ++unhandled_ <= kMostUnhandled) {
-    reader_ = ResponseReader({.max_message_bytes = spec_.max_message_bytes, .server_streaming = spec_.server_streaming});
     return core_.Park(*this);
   }
   if (!end_status_.ok()) {

@@ -106,17 +106,17 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
 
   const TimePoint submitted_;
   TimePoint sent_;
-  TimePoint granted_;                  // the first time
+  TimePoint granted_;  // the first time
   std::chrono::nanoseconds ready_after_{0};
-  Connection* connection_ = nullptr;   // while its stream is open
+  Connection* connection_ = nullptr;  // while its stream is open
   int32_t stream_ = 0;
   StreamWindow window_;
-  ResponseReader reader_;
+  std::optional<ResponseReader> reader_;  // anew where the request is sent again
   bool ready_ = false;
-  bool asked_ = false;                 // bytes of the answer were let in
-  bool reset_ = false;                 // by this side
-  int unhandled_ = 0;                  // times that the worker said that it never looked at it
-  int64_t message_bytes_ = 0;          // that came
+  bool asked_ = false;         // bytes of the answer were let in
+  bool reset_ = false;         // by this side
+  int unhandled_ = 0;          // times that the worker said that it never looked at it
+  int64_t message_bytes_ = 0;  // that came
   absl::Status end_status_;
 };
 

@@ -23,11 +23,11 @@ class LinkCore;
 
 // One worker as the link knows it: how it is reached, its connection, and the calls that wait for that. From its first
 // use on it is connected whenever it can be: after a loss at once, after a failure with a back-off that doubles, by
-// all the addresses of its name in turn, which is looked up anew after each failure. One for each target and TLS options
-// of a link, shared by all that call it; for the link's thread only.
+// all the addresses of its name in turn, which is looked up anew after each failure. One for each target and TLS
+// options of a link, shared by all that call it; for the link's thread only.
 //
-// Calls wait while a connection is made for the first time, or again after a loss. While the last attempt has failed they
-// end at once with Unavailable and its reason, and not late on one that is tried.
+// Calls wait while a connection is made for the first time, or again after a loss. While the last attempt has failed
+// they end at once with Unavailable and its reason, and not late on one that is tried.
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
   // The core outlives it.

@@ -5,7 +5,6 @@
 #include "sluice/plan.h"
 
 #include "absl/time/time.h"
-#include "lib/scheduling/budget.h"
 
 namespace sluice {
 
@@ -13,11 +12,8 @@ BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes
                       int64_t calls) {
   const LinkProfile& profile = options.profile;
   const int64_t answer_bytes = std::max<int64_t>(response_bytes, 1);
-  const int64_t part_bytes = std::min(answer_bytes, options.max_in_flight_per_call_bytes.value_or(answer_bytes));
-  const int64_t more_rounds = (answer_bytes - 1) / part_bytes;
-  const absl::Duration slot =
-      PlanSlotsAtLeastOne(profile, answer_bytes, calls).slot + more_rounds * absl::FromChrono(DrainTime(profile));
-  const int64_t burst_bytes = WndMaxPackets(profile, Packets(profile, part_bytes)) * profile.frame_bytes;
+  const absl::Duration slot = PlanSlotsAtLeastOne(profile, answer_bytes, calls).slot;
+  const int64_t burst_bytes = WndMaxPackets(profile, Packets(profile, answer_bytes)) * profile.frame_bytes;
   const int64_t batch_workers = std::max<int64_t>(budget_bytes / burst_bytes, 1);
   return {.batches = (calls + batch_workers - 1) / batch_workers,
           .slot = absl::ToChronoNanoseconds(absl::Ceil(slot, profile.timer_granularity))};

@@ -14,8 +14,7 @@ struct BatchPlan {
 };
 
 // The plan for `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since
-// the owner may keep a part of the buffer for others; T~ follows from the whole buffer, which those others may fill. An
-// answer that is larger than what a call can have in the network at once takes a round more for each such part.
+// the owner may keep a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
 BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
                       int64_t calls);
 

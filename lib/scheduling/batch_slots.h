@@ -16,6 +16,10 @@ class BatchSlots {
 
   void SetProfile(const LinkProfile& profile);
 
+  // The block whose turn it is, where it has waiting calls: an older one, unparked since then, waits until it has
+  // ended.
+  QueuedBlock& NextBlock(QueuedBlock& first) { return turn_ != nullptr && !turn_->waiting.empty() ? *turn_ : first; }
+
   // Whether the first waiting call of the block may leave now. Gives the turn to the block where nobody has it.
   bool MayLeave(QueuedBlock& block, TimePoint now);
   void Left(QueuedBlock& block, const Call& call, TimePoint now);

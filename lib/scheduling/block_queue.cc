@@ -5,12 +5,13 @@
 
 namespace sluice {
 
-QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline) {
+QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, bool ahead) {
   QueuedBlock& block = blocks_[++last_id_];
   block.id = last_id_;
   block.since = now;
   by_age_.push_back(block);
   block.deadline = deadline;
+  block.ahead = ahead;
   return block;
 }
 
@@ -50,6 +51,8 @@ void BlockQueue::Move(Call& call, Call::Phase phase) {
 
 CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
   switch (phase) {
+    case Call::Phase::kParked:
+      return block.parked;
     case Call::Phase::kWaiting:
       return block.waiting;
     case Call::Phase::kSent:
@@ -64,18 +67,19 @@ CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
 void BlockQueue::LinkWaiting(QueuedBlock& block) {
   // A new block goes to the end. One that comes back with a retry belongs near the front: calls leave oldest block
   // first, so only blocks that came back as well can be before it.
-  const auto younger = !waiting_.empty() && waiting_.back().id < block.id
-                           ? waiting_.end()
-                           : std::find_if(waiting_.begin(), waiting_.end(),
-                                          [&](const QueuedBlock& other) { return other.id > block.id; });
-  waiting_.insert(younger, block);
+  const auto before = [](const QueuedBlock& a, const QueuedBlock& b) {
+    return a.ahead == b.ahead ? a.id < b.id : a.ahead;
+  };
+  const auto next = !waiting_.empty() && before(waiting_.back(), block)
+                        ? waiting_.end()
+                        : std::find_if(waiting_.begin(), waiting_.end(),
+                                       [&](const QueuedBlock& other) { return before(block, other); });
+  waiting_.insert(next, block);
 }
 
 void BlockQueue::Relink(QueuedBlock& block, bool was_waiting) {
   if (was_waiting && block.waiting.empty()) waiting_.erase(waiting_.iterator_to(block));
   if (!was_waiting && !block.waiting.empty()) LinkWaiting(block);
-  if (block.GrantHook::is_linked() && block.ready.empty()) ready_.erase(ready_.iterator_to(block));
-  if (!block.GrantHook::is_linked() && !block.ready.empty()) ready_.insert(block);
   if (block.DeadlineHook::is_linked() && !block.ungranted()) deadlines_.erase(deadlines_.iterator_to(block));
   if (!block.DeadlineHook::is_linked() && block.ungranted()) deadlines_.insert(block);
 }

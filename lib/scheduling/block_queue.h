@@ -20,6 +20,8 @@ struct GrantTag;
 struct AgeTag;
 using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<DeadlineTag>>;
 using GrantHook = boost::intrusive::set_base_hook<boost::intrusive::tag<GrantTag>>;
+using TurnList =
+    boost::intrusive::list<Call, boost::intrusive::base_hook<TurnHook>, boost::intrusive::constant_time_size<false>>;
 using AgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgeTag>>;
 
 // One block that has not ended, and its calls by phase. Not called Block: that is what readers get, in block_reader.h.
@@ -27,25 +29,29 @@ struct QueuedBlock : ListHook, DeadlineHook, GrantHook, AgeHook {
   BlockId id = 0;
   TimePoint since;  // its submission
   TimePoint deadline;
+  bool ahead = false;  // before all that are not
+  bool cancelled = false;
+  CallList parked;
   CallList waiting;    // in the order in which they leave
   CallList sent;       // grants: not ready yet
-  CallList ready;      // grants: in the order in which they became ready
+  CallList ready;      // grants: nothing of them is granted yet
   CallList in_flight;  // in the order in which they left, or were granted
-  bool cancelled = false;
+  TurnList new_turns;  // kept by GrantQueue
 
   // Batches only: T~, and the time at which the next batch may leave, which counts from the block's turn on.
   std::chrono::nanoseconds slot{0};
   TimePoint next_slot;
 
-  bool ungranted() const { return !waiting.empty() || !sent.empty() || !ready.empty(); }
+  bool ungranted() const { return !parked.empty() || !waiting.empty() || !sent.empty() || !ready.empty(); }
   bool ended() const { return !ungranted() && in_flight.empty(); }
+  bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
 // The blocks that have not ended, in the order of their ids, which is that of their submission. One a schedule, not
 // thread-safe. Addresses hold until Remove.
 class BlockQueue {
  public:
-  QueuedBlock& Add(TimePoint now, TimePoint deadline);
+  QueuedBlock& Add(TimePoint now, TimePoint deadline, bool ahead);
   void Remove(QueuedBlock& block);  // has ended
   QueuedBlock* Find(BlockId id);    // null when the block has ended
 
@@ -54,16 +60,14 @@ class BlockQueue {
   void Take(Call& call);
   void Move(Call& call, Call::Phase phase);  // both
 
-  // The oldest block with waiting calls, or with ready ones; of those with calls that are not granted, the one with the
-  // earliest deadline. Null when there is none.
+  // The block whose waiting calls come first: one that goes ahead, else the oldest. Of those with calls that are not
+  // granted, the one with the earliest deadline. Null when there is none.
   QueuedBlock* first_waiting() { return waiting_.empty() ? nullptr : &waiting_.front(); }
-  QueuedBlock* first_ready() { return ready_.empty() ? nullptr : &*ready_.begin(); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
   const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
   const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
   const QueuedBlock* first_waiting() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
-  const QueuedBlock* first_ready() const { return ready_.empty() ? nullptr : &*ready_.begin(); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
@@ -73,11 +77,6 @@ class BlockQueue {
     using type = std::pair<TimePoint, BlockId>;
     type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
-  struct IdKey {
-    using type = BlockId;
-    type operator()(const QueuedBlock& block) const { return block.id; }
-  };
-
   static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
   void LinkWaiting(QueuedBlock& block);
   void Relink(QueuedBlock& block, bool was_waiting);
@@ -89,13 +88,10 @@ class BlockQueue {
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<AgeHook>, boost::intrusive::constant_time_size<false>>
       by_age_;
 
-  // Linked here is what can leave, be granted, or expire: blocks with waiting, ready, and any ungranted calls.
+  // Linked here is what can leave, or expire: blocks with waiting, and with any ungranted calls.
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<ListHook>,
                          boost::intrusive::constant_time_size<false>>
       waiting_;
-  boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<GrantHook>, boost::intrusive::key_of_value<IdKey>,
-                        boost::intrusive::constant_time_size<false>>
-      ready_;
   boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<DeadlineHook>,
                         boost::intrusive::key_of_value<DeadlineKey>, boost::intrusive::constant_time_size<false>>
       deadlines_;

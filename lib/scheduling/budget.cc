@@ -35,17 +35,18 @@ Budget::Budget(const LinkSchedule::Options& options)
       plan_bytes_(bytes_),
       drain_time_(DrainTime(options.profile, given_bytes_)) {}
 
-void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes) {
+void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes, int64_t early_bytes) {
   if (limited_) {
+    Charge(0, -early_bytes);
     draining_.push_back({SaturatingAdd(now, drain_time_), cost_bytes});
   } else {
-    Release(cost_bytes);
+    Charge(-cost_bytes, -early_bytes);
   }
 }
 
 void Budget::Drain(TimePoint now) {
   while (!draining_.empty() && draining_.front().until <= now) {
-    Release(draining_.front().cost_bytes);
+    Charge(-draining_.front().cost_bytes, 0);
     draining_.pop_front();
   }
 }

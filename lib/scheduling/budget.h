@@ -19,18 +19,22 @@ class Budget {
 
   // Beside what is in flight.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
-  bool idle() const { return in_flight_bytes_ == 0; }
+  // Nothing is in flight that comes, stalls or drains by itself; early bytes may do neither.
+  bool idle() const { return in_flight_bytes_ == early_bytes_; }
   // Where nothing else is in flight, but what may come at any moment: that has to fit only where the rest is others'.
   bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {
     return idle() && (may_exceed_ || HasRoom(bytes + beside_bytes));
   }
 
-  // Above the budget: nothing has room until that has drained.
-  void Charge(int64_t cost_bytes) { in_flight_bytes_ += cost_bytes; }
-  void Release(int64_t cost_bytes) { in_flight_bytes_ -= cost_bytes; }
+  // Above the budget: nothing has room until that has drained. Less than 0 releases. Early bytes are a part of the
+  // cost.
+  void Charge(int64_t cost_bytes, int64_t early_bytes) {
+    in_flight_bytes_ += cost_bytes;
+    early_bytes_ += early_bytes;
+  }
 
-  // What an aborted call had on the way may still arrive: its charge stays for DrainTime.
-  void ReleaseAborted(TimePoint now, int64_t cost_bytes);
+  // What an aborted call had on the way may still arrive: its charge stays for DrainTime, and is early no more.
+  void ReleaseAborted(TimePoint now, int64_t cost_bytes, int64_t early_bytes);
   void Drain(TimePoint now);
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
@@ -43,6 +47,8 @@ class Budget {
   int64_t link_bytes() const { return link_bytes_; }
   int64_t plan_bytes() const { return plan_bytes_; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
+  int64_t early_bytes() const { return early_bytes_; }
+  bool limited() const { return limited_; }
 
  private:
   struct Draining {
@@ -59,6 +65,7 @@ class Budget {
   TimePoint until_ = TimePoint::max();
   std::chrono::nanoseconds drain_time_;
   int64_t in_flight_bytes_ = 0;  // draining_ included
+  int64_t early_bytes_ = 0;      // of that: granted before they were ready
   // In the order of the aborts. By time, too, since every one drains for as long; after a change of the profile one may
   // wait for the one before it.
   std::deque<Draining> draining_;

@@ -22,8 +22,7 @@ void CallTable::Release(Call& call) {
   ++call.id.generation;
   call.phase = Call::Phase::kFree;
   call.block = nullptr;
-  call.aborted = false;
-  call.cost_bytes = 0;
+  call.progress = {};
   free_.push_front(call);
 }
 

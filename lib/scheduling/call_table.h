@@ -15,29 +15,62 @@ struct QueuedBlock;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// Grants: of the calls that may straggle, and of those that may stall.
+// Of the calls that may straggle (grants), of those that may stall, and of the ready ones: by turn, and by age.
 struct SentTag;
 struct StallTag;
+struct TurnTag;
+struct HeldTag;
 using SentHook = boost::intrusive::list_base_hook<boost::intrusive::tag<SentTag>>;
 using StallHook = boost::intrusive::set_base_hook<boost::intrusive::tag<StallTag>>;
+using TurnHook = boost::intrusive::list_base_hook<boost::intrusive::tag<TurnTag>>;
+using HeldHook = boost::intrusive::list_base_hook<boost::intrusive::tag<HeldTag>>;
+
+// What has become of a request, and of its answer byte by byte.
+struct CallProgress {
+  bool straggles = false;         // sent: for too long to count in the window of grants
+  bool aborted = false;           // the caller was told; its OnFinished is all that is missing
+  bool was_ready = false;         // the prefix of its first message is here
+  bool silent = false;            // in flight, and nothing is known to come: counted by SentCalls
+  bool stalled = false;           // what is outstanding beyond the early bytes is not charged any more
+  int64_t received_bytes = 0;     // of DATA
+  int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
+  int64_t early_bytes = 0;        // of those outstanding: granted with the request, before anything was ready
+  int64_t remaining_bytes = 0;    // of messages whose prefix is here: still to come, granted or not
+  TimePoint sent_at;
+};
 
 // One call that has not ended. It is in exactly one list: of its block, by its phase, or the free ones of the table.
-struct Call : ListHook, SentHook, StallHook {
-  // Grants: sent, then ready, then granted, which is in flight. Elsewhere a call in flight is one that was sent.
-  enum class Phase : uint8_t { kFree, kWaiting, kSent, kReady, kInFlight };
-  static constexpr size_t kPhases = 5;
+struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
+  // In flight is a call of whose answer something was granted, or nothing is to be granted. Only grants know the two
+  // phases before it.
+  enum class Phase : uint8_t { kFree, kParked, kWaiting, kSent, kReady, kInFlight };
+  static constexpr size_t kPhases = 6;
+  enum class Turn : uint8_t { kNone, kNew, kRest };
+
+  // What is ready and not granted. Bytes that came without a grant are granted now, so that the window is again what it
+  // was before them.
+  int64_t rest() const {
+    const int64_t bytes = progress.remaining_bytes - progress.outstanding_bytes;
+    return progress.was_ready && bytes > 0 ? bytes : 0;
+  }
+  bool out() const { return phase >= Phase::kSent; }
 
   CallId id;
   Phase phase = Phase::kFree;
-  bool estimated = false;     // its size is a guess
-  bool opens_slot = false;    // batches: the first call of its batch
-  bool straggles = false;     // grants, sent: for too long to count in the window
-  bool aborted = false;       // the caller was told; its OnFinished is all that is missing
-  int64_t answer_bytes = 0;   // of the port buffer, were the whole answer there at once; at least 1
-  int64_t cost_bytes = 0;     // of the budget: what can be there at once; at least 1
-  int64_t charged_bytes = 0;  // in flight: what is to be released; less than the cost when aborted early or stalled
-  TimePoint sent_at;          // grants
-  TimePoint stalls_at;        // grants, in flight
+  Turn turn = Turn::kNone;     // in GrantQueue
+  bool opens_slot = false;     // batches: the first call of its batch
+  int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty one costs a packet
+  CallProgress progress;
+
+  // Units of the budget; kept by Outstanding.
+  int64_t header_bytes = 0;         // aborted before it was ready: its headers may still come
+  int64_t outstanding_cost = 0;     // of what is outstanding
+  int64_t charged_bytes = 0;        // what is to be released
+  int64_t early_charged_bytes = 0;  // of that, early
+  int64_t asked_bytes = 0;          // what is still to come
+
+  TimePoint stalls_at;
+  TimePoint held_since;
   uint64_t tag = 0;
   QueuedBlock* block = nullptr;
 };

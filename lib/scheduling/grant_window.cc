@@ -31,7 +31,13 @@ void GrantWindow::SetProfile(const LinkProfile& profile) {
   bytes_per_ns_ = profile.capacity_bytes_per_second / 1e9;
   header_bytes_ = HeaderCost(profile);
   drain_time_ = DrainTime(profile);
+  rtt_ns_ = absl::ToDoubleNanoseconds(profile.propagation_rtt);
   straggle_after_ = std::max(straggle_after_, drain_time_);
+}
+
+bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {
+  const double drains_after_ns = static_cast<double>(budget_bytes) / bytes_per_ns_;
+  return known_ && ready_latency_ns_ <= std::max(2 * rtt_ns_, drains_after_ns);
 }
 
 int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {

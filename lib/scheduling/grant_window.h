@@ -31,6 +31,10 @@ class GrantWindow {
   // What is out for so long is a straggler: twice the mean, and never less than what a full buffer makes anyone wait.
   std::chrono::nanoseconds StraggleAfter() const { return straggle_after_; }
 
+  // Whether answers are ready about a round trip after their requests: two, or the time in which the link drains the
+  // budget. Not before the first.
+  bool ReadyAtOnce(int64_t budget_bytes) const;
+
   // Of the port buffer, should so many answers become ready at once.
   int64_t HeaderBytes(int64_t requests) const { return requests * header_bytes_; }
 
@@ -46,6 +50,7 @@ class GrantWindow {
   double bytes_per_ns_ = 0;
   int64_t header_bytes_ = 0;
   std::chrono::nanoseconds drain_time_{0};
+  double rtt_ns_ = 0;
 
   // Means over the last hundred or so; nothing is known before the first.
   bool known_ = false;

@@ -19,7 +19,10 @@ absl::Status CheckOptions(const LinkSchedule::Options& options) {
   absl::Status status = options.profile.Validate();
   status.Update(CheckAtLeastOne("budget_bytes", options.budget_bytes));
   status.Update(CheckAtLeastOne("queue_limit", options.queue_limit));
-  status.Update(CheckAtLeastOne("max_in_flight_per_call_bytes", options.max_in_flight_per_call_bytes));
+  if (options.record_overhead_bytes < 0) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("record_overhead_bytes: ", options.record_overhead_bytes, " is below 0")));
+  }
   if (options.stall_timeout <= absl::ZeroDuration()) {
     status.Update(absl::InvalidArgumentError(
         absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout), " is not above 0")));
@@ -50,21 +53,37 @@ LinkSchedule& LinkSchedule::operator=(LinkSchedule&&) noexcept = default;
 LinkSchedule::~LinkSchedule() = default;
 
 absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                             std::vector<Action>& actions) {
-  return machine_->Submit(now, calls, deadline, actions);
+                                             std::vector<Action>& actions, std::vector<CallId>* ids) {
+  return machine_->Submit(now, calls, deadline, actions, ids);
 }
 
 absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions) {
   return machine_->Add(now, block, call, actions);
 }
 
-void LinkSchedule::OnReady(TimePoint now, CallId call, std::optional<int64_t> response_bytes,
-                           std::vector<Action>& actions) {
-  machine_->OnReady(now, call, response_bytes, actions);
+absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline,
+                                                  std::vector<Action>& actions, CallId* id) {
+  return machine_->SubmitAhead(now, call, deadline, actions, id);
 }
 
-void LinkSchedule::OnProgress(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions) {
-  machine_->OnProgress(now, call, remaining_bytes, actions);
+void LinkSchedule::Park(TimePoint now, CallId call, std::vector<Action>& actions) {
+  machine_->Park(now, call, actions);
+}
+
+void LinkSchedule::Unpark(TimePoint now, CallId call, std::vector<Action>& actions) {
+  machine_->Unpark(now, call, actions);
+}
+
+void LinkSchedule::OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions) {
+  machine_->OnUnsent(now, call, actions);
+}
+
+void LinkSchedule::OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions) {
+  machine_->OnReady(now, call, remaining_bytes, actions);
+}
+
+void LinkSchedule::OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions) {
+  machine_->OnReceived(now, call, bytes, actions);
 }
 
 void LinkSchedule::OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "sluice/plan.h"
@@ -13,20 +12,14 @@
 namespace sluice {
 namespace {
 
-// Grants: what may be out with its grant before it is ready. Stragglers among it hold no more of the budget than that.
-constexpr int64_t kGrantedAtOnceShare = 3;
-
 absl::Status CheckSize(int64_t response_bytes) {
   if (response_bytes >= 0 && response_bytes <= kMaxResponseBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("response_bytes: ", response_bytes, " is outside of 0 to ", kMaxResponseBytes));
 }
 
-int64_t MostCost(const LinkSchedule::Options& options) {
-  if (options.discipline == Discipline::kUnscheduled || !options.max_in_flight_per_call_bytes.has_value()) {
-    return std::numeric_limits<int64_t>::max();
-  }
-  return BufferCostBytes(options.profile, *options.max_in_flight_per_call_bytes);
+absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {
+  return deadline > now ? absl::OkStatus() : absl::DeadlineExceededError("the block's deadline has passed");
 }
 
 }  // namespace
@@ -35,25 +28,38 @@ ScheduleMachine::ScheduleMachine(const LinkSchedule::Options& options)
     : options_(options),
       batched_(options.discipline == Discipline::kBatches),
       granting_(options.discipline == Discipline::kGrants),
-      most_cost_bytes_(MostCost(options)),
-      budget_(options),
       slots_(options.profile),
-      window_(options),
-      stall_timers_(options) {}
+      calls_(options),
+      admission_(options_, calls_) {}
 
 absl::StatusOr<BlockId> ScheduleMachine::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                                std::vector<Action>& actions) {
+                                                std::vector<Action>& actions, std::vector<CallId>* ids) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = blocks_.Add(now_, deadline);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline, false);
   const BlockId id = block.id;
-  if (batched_) {
-    QueueInBatches(block, calls);
-  } else {
-    for (const CallRequest& call : calls) Queue(block, call, false);
-  }
+  if (ids != nullptr) ids->assign(calls.size(), CallId());
+  QueueInBatches(block, calls, ids);
   Admit(actions);
   return id;
+}
+
+absl::StatusOr<BlockId> ScheduleMachine::SubmitAhead(TimePoint now, const CallRequest& request, TimePoint deadline,
+                                                     std::vector<Action>& actions, CallId* id) {
+  if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
+  if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
+  Enter(now, actions);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline, true);
+  const BlockId block_id = block.id;
+  const CallId call_id = calls_.Queue(block, request, false, now_);
+  if (id != nullptr) *id = call_id;
+  Admit(actions);
+  return block_id;
+}
+
+Call* ScheduleMachine::FindOut(CallId id) {
+  Call* const call = calls_.Find(id);
+  return call != nullptr && call->out() ? call : nullptr;
 }
 
 absl::Status ScheduleMachine::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls,
@@ -67,9 +73,9 @@ absl::Status ScheduleMachine::CheckSubmit(TimePoint now, absl::Span<const CallRe
   for (const CallRequest& call : calls) {
     if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
   }
-  if (deadline <= std::max(now, now_)) return absl::DeadlineExceededError("the block's deadline has passed");
-  if (count > options_.queue_limit - waiting_calls()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count, " calls: ", waiting_calls(),
+  if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
+  if (count > options_.queue_limit - calls_.waiting()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count, " calls: ", calls_.waiting(),
                                                      " wait, queue_limit is ", options_.queue_limit));
   }
   return absl::OkStatus();
@@ -78,7 +84,7 @@ absl::Status ScheduleMachine::CheckSubmit(TimePoint now, absl::Span<const CallRe
 absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallRequest request,
                                             std::vector<Action>& actions) {
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
-  QueuedBlock* const block = blocks_.Find(id);
+  QueuedBlock* const block = calls_.blocks().Find(id);
   if (block == nullptr) return absl::NotFoundError(absl::StrCat("block ", id, " has ended"));
   if (block->cancelled) return absl::CancelledError(absl::StrCat("block ", id, " was cancelled"));
   if (block->deadline <= std::max(now, now_)) {
@@ -86,54 +92,75 @@ absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallReque
   }
   Enter(now, actions);
   if (batched_) {
-    const BatchPlan plan = PlanBatches(options_, budget_.plan_bytes(), request.response_bytes, 1);
+    const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), request.response_bytes, 1);
     block->slot = std::max(block->slot, plan.slot);
   }
-  const CallId call = Queue(*block, request, batched_);
+  const CallId call = calls_.Queue(*block, request, batched_, now_);
   Admit(actions);
   return call;
 }
 
-void ScheduleMachine::OnReady(TimePoint now, CallId id, std::optional<int64_t> response_bytes,
-                              std::vector<Action>& actions) {
+void ScheduleMachine::Park(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  Call* const call = calls_.Find(id);
-  if (call != nullptr && call->phase == Phase::kSent) {
-    if (response_bytes.has_value()) SetSize(*call, *response_bytes);
-    window_.Observe(now_ - call->sent_at, call->answer_bytes);
-    sent_.Remove(*call);
-    blocks_.Move(*call, Phase::kReady);
+  if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kWaiting) {
+    PassSlotOn(*call);
+    calls_.Park(*call, now_);
+    OnCallGone(*call->block);
   }
   Admit(actions);
 }
 
-void ScheduleMachine::OnProgress(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions) {
+void ScheduleMachine::Unpark(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  Call* const call = calls_.Find(id);
-  if (call != nullptr && call->phase == Phase::kInFlight && !call->aborted) {
-    Uncharge(*call, CallEnd::kArrived);
-    const int64_t expected_bytes = call->answer_bytes;
-    SetSize(*call, remaining_bytes);
-    received_bytes_ += std::max<int64_t>(expected_bytes - call->answer_bytes, 0);
-    Charge(*call);
-    if (granting_) stall_timers_.Start(*call, now_, budget_.link_bytes());
+  if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kParked) {
+    call->opens_slot = batched_;
+    calls_.Unpark(*call, now_);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr) {
+    calls_.Unsend(*call, now_);
+    OnCallGone(*call->block);
+    Expire(actions);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) {
+    calls_.TakeReady(*call, std::clamp<int64_t>(remaining_bytes, 0, kMaxResponseBytes), now_);
+  }
+  Admit(actions);
+}
+
+void ScheduleMachine::OnReceived(TimePoint now, CallId id, int64_t bytes, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && bytes > 0) {
+    calls_.Receive(*call, std::min(bytes, kMaxResponseBytes), now_);
   }
   Admit(actions);
 }
 
 void ScheduleMachine::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions) {
   Enter(now, actions);
-  Call* const call = calls_.Find(id);
-  if (call != nullptr && call->phase != Phase::kWaiting) EndOut(*call, end);
+  if (Call* const call = FindOut(id); call != nullptr) {
+    QueuedBlock& block = *call->block;
+    calls_.Finish(*call, end, now_);
+    OnCallGone(block);
+  }
   Admit(actions);
 }
 
 void ScheduleMachine::Cancel(TimePoint now, BlockId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (QueuedBlock* const block = blocks_.Find(id); block != nullptr && !block->cancelled) {
+  if (QueuedBlock* const block = calls_.blocks().Find(id); block != nullptr && !block->cancelled) {
     block->cancelled = true;
     for (CallList* calls : {&block->in_flight, &block->sent, &block->ready}) AbortAll(*calls, actions);
-    EndWaiting(*block, Action::Kind::kDrop, actions);
+    EndUnsent(*block, Action::Kind::kDrop, actions);
   }
   Admit(actions);
 }
@@ -141,10 +168,13 @@ void ScheduleMachine::Cancel(TimePoint now, BlockId id, std::vector<Action>& act
 void ScheduleMachine::CancelCall(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = calls_.Find(id); call != nullptr) {
-    if (call->phase == Phase::kWaiting) {
-      CancelWaiting(*call, actions);
-    } else {
+    if (call->out()) {
       Abort(*call, actions);
+    } else {
+      QueuedBlock& block = *call->block;
+      PassSlotOn(*call);
+      EndUnsent(*call, Action::Kind::kDrop, actions);
+      OnCallGone(block);
     }
   }
   Admit(actions);
@@ -156,235 +186,193 @@ void ScheduleMachine::OnTimer(TimePoint now, std::vector<Action>& actions) {
 }
 
 TimePoint ScheduleMachine::NextTimer() const {
-  TimePoint next = std::min({budget_.next_drain(), stall_timers_.next(), slots_.NextSlot(now_)});
-  if (const QueuedBlock* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
+  const Budget& budget = calls_.budget();
+  TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
+  if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
   // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
-  if (granting_ && (blocks_.calls(Phase::kReady) > 0 ? budget_.idle() : waiting_calls() > 0)) {
-    next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
+  if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
+    next = std::min(next, calls_.sent().NextStraggler(calls_.window().StraggleAfter()));
   }
   return next;
 }
 
 void ScheduleMachine::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions) {
   Enter(now, actions);
-  budget_.Set(budget_bytes);
+  calls_.budget().Set(budget_bytes);
+  admission_.SetPlan();
   Admit(actions);
 }
 
 void ScheduleMachine::Reconfigure(TimePoint now, const LinkSchedule::Options& options, std::vector<Action>& actions) {
   Enter(now, actions);
   options_ = options;
-  most_cost_bytes_ = MostCost(options_);
-  budget_.SetProfile(options_.profile);
+  calls_.SetProfile(options_.profile);
   slots_.SetProfile(options_.profile);
-  window_.SetProfile(options_.profile);
-  stall_timers_.SetProfile(options_.profile);
+  admission_.SetPlan();
   Admit(actions);
 }
 
 void ScheduleMachine::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
   Enter(now, actions);
-  budget_.Lend(lease);
-  budget_.EndLease(now_);
+  calls_.budget().Lend(lease);
+  calls_.budget().EndLease(now_);
+  admission_.SetPlan();
   Admit(actions);
 }
 
 void ScheduleMachine::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
-  budget_.EndLease(now_);
-  budget_.Drain(now_);
-  // An answer that was granted and lost waits for a retransmission timeout, with nothing on the link meanwhile.
-  while (Call* const call = stall_timers_.FirstStalled(now_)) {
-    Uncharge(*call, CallEnd::kArrived);
+  calls_.budget().EndLease(now_);
+  calls_.budget().Drain(now_);
+  // Bytes that were granted and lost wait for a retransmission timeout, with nothing on the link meanwhile.
+  while (Call* const call = calls_.TakeStalled(now_)) {
     actions.push_back({Action::Kind::kStall, call->id, call->tag});
   }
-  for (QueuedBlock* block = blocks_.first_to_expire(); block != nullptr && block->deadline <= now_;
-       block = blocks_.first_to_expire()) {
+  Expire(actions);
+}
+
+void ScheduleMachine::Expire(std::vector<Action>& actions) {
+  for (QueuedBlock* block = calls_.blocks().first_to_expire(); block != nullptr && block->deadline <= now_;
+       block = calls_.blocks().first_to_expire()) {
     for (CallList* calls : {&block->sent, &block->ready}) AbortAll(*calls, actions);
-    EndWaiting(*block, Action::Kind::kExpire, actions);
+    EndUnsent(*block, Action::Kind::kExpire, actions);
   }
 }
 
-// Answers before requests: they are what the link waits for. Strictly first in, first out: a smaller call further back
-// would fit more often, and starve the large one in front.
+// What goes ahead, then answers, since they are what the link waits for, then requests. Strictly in their order: a
+// smaller call further back would fit more often, and starve the large one in front.
 void ScheduleMachine::Admit(std::vector<Action>& actions) {
-  if (granting_) {
-    sent_.MarkStragglers(now_, window_.StraggleAfter());
-    Grant(actions);
+  if (granting_) calls_.sent().MarkStragglers(now_, calls_.window().StraggleAfter());
+  bool room = true;
+  const auto ahead = [this] {
+    return calls_.blocks().first_waiting() != nullptr && calls_.blocks().first_waiting()->ahead;
+  };
+  while (room && ahead()) room = SendNext(actions);
+  if (room) {
+    while (GrantNext(actions)) continue;
+    while (SendNext(actions)) continue;
   }
-  for (QueuedBlock* block = blocks_.first_waiting(); block != nullptr && MayLeave(*block);
-       block = blocks_.first_waiting()) {
-    Send(*block, actions);
-  }
-  Check();
+  calls_.Check();
 }
 
-bool ScheduleMachine::MayLeave(QueuedBlock& block) {
-  if (granting_) return MayGoGranted(block.waiting.front()) || MayAsk();
-  if (batched_ && !slots_.MayLeave(block, now_)) return false;
-  const int64_t cost_bytes = block.waiting.front().cost_bytes;
-  return budget_.HasRoom(cost_bytes) || budget_.HasRoomAlone(cost_bytes);
+bool ScheduleMachine::SendNext(std::vector<Action>& actions) {
+  QueuedBlock* block = calls_.blocks().first_waiting();
+  if (block == nullptr) return false;
+  const bool in_slots = batched_ && !block->ahead;
+  if (in_slots) block = &slots_.NextBlock(*block);
+  if (in_slots && !slots_.MayLeave(*block, now_)) return false;
+  Call& call = block->waiting.front();
+  const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
+  if (!bytes.has_value()) return false;
+  calls_.Send(call, *bytes, now_);
+  if (in_slots) slots_.Left(*block, call, now_);
+  actions.push_back({Action::Kind::kSend, call.id, call.tag, *bytes});
+  return true;
 }
 
-// A grant costs a round trip and a packet, and is for choosing among more than the link can take.
-bool ScheduleMachine::MayGoGranted(const Call& call) const {
-  return !call.estimated && asked_bytes_ <= budget_.bytes() / kGrantedAtOnceShare &&
-         budget_.HasRoom(call.cost_bytes + window_.HeaderBytes(sent_.size()));
+bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
+  Call* const call = calls_.queue().Next(now_, calls_.budget().bytes());
+  if (call == nullptr) return false;
+  const int64_t bytes = admission_.PartOf(call->rest());
+  if (!admission_.HasRoomForGrant(*call, bytes)) return false;
+  calls_.Grant(*call, bytes, now_);
+  actions.push_back({Action::Kind::kGrant, call->id, call->tag, bytes});
+  return true;
 }
 
-bool ScheduleMachine::MayAsk() const {
-  const int64_t young_calls = sent_.size() - sent_.stragglers();
-  const int64_t ready_calls = blocks_.calls(Phase::kReady);
-  const int64_t header_bytes = window_.HeaderBytes(sent_.size());
-  // Of a lease, headers that are out have taken what a ready answer waits for. More would be in its way.
-  if (ready_calls > 0 && budget_.idle()) return false;
-  // Nothing else would let it go but a straggler, however small the budget is.
-  if (young_calls == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
-  const int64_t budget = budget_.bytes();
-  const int64_t window = budget_.idle() ? window_.FirstRequests(budget) : window_.Requests(budget);
-  return young_calls + ready_calls < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
-}
-
-// The oldest block with a ready answer first. Beside the grants there is room for the headers of a full window, not
-// only of what is out: else small answers would fill the budget, requests would stop, and the link would run dry. More
-// may be out than that after the window has shrunk.
-void ScheduleMachine::Grant(std::vector<Action>& actions) {
-  const int64_t full_window = window_.Requests(budget_.bytes()) + sent_.stragglers();
-  const int64_t reserve_bytes = window_.HeaderBytes(std::max(full_window, sent_.size()));
-  for (QueuedBlock* block = blocks_.first_ready(); block != nullptr; block = blocks_.first_ready()) {
-    Call& call = block->ready.front();
-    const bool alone = budget_.HasRoomAlone(call.cost_bytes, window_.HeaderBytes(sent_.size()));
-    if (!alone && !budget_.HasRoom(call.cost_bytes + reserve_bytes)) return;
-    blocks_.Move(call, Phase::kInFlight);
-    Charge(call);
-    stall_timers_.Start(call, now_, budget_.link_bytes());
-    actions.push_back({Action::Kind::kGrant, call.id, call.tag});
+// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be. Elsewhere all are one.
+void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls,
+                                     std::vector<CallId>* ids) {
+  const size_t batches = batched_ ? PlanBlock(block, calls) : 1;
+  for (size_t batch = 0; batch < batches; ++batch) {
+    bool opens_slot = batched_;
+    for (size_t i = batch; i < calls.size(); i += batches) {
+      const CallId id = calls_.Queue(block, calls[i], opens_slot && !calls[i].parked, now_);
+      if (ids != nullptr) (*ids)[i] = id;
+      opens_slot = opens_slot && calls[i].parked;
+    }
   }
 }
 
-void ScheduleMachine::SetSize(Call& call, int64_t response_bytes) {
-  asked_bytes_ -= call.cost_bytes;
-  // An empty answer still costs a packet.
-  call.answer_bytes = BufferCostBytes(options_.profile, std::clamp<int64_t>(response_bytes, 1, kMaxResponseBytes));
-  call.cost_bytes = std::min(call.answer_bytes, most_cost_bytes_);
-  asked_bytes_ += call.cost_bytes;
-}
-
-CallId ScheduleMachine::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot) {
-  Call& call = calls_.Acquire();
-  call.tag = request.tag;
-  SetSize(call, request.response_bytes);
-  call.estimated = request.estimated;
-  call.opens_slot = opens_slot;
-  blocks_.Push(block, call, Phase::kWaiting);
-  ++submitted_calls_;
-  return call.id;
-}
-
-// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be.
-void ScheduleMachine::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls) {
+// Sets T~ and returns k.
+size_t ScheduleMachine::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const {
   const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
   const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
-  const BatchPlan plan = PlanBatches(options_, budget_.plan_bytes(), largest, static_cast<int64_t>(calls.size()));
+  const auto count = static_cast<int64_t>(calls.size());
+  const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), largest, count);
   block.slot = plan.slot;
-  const auto batches = static_cast<size_t>(plan.batches);
-  for (size_t batch = 0; batch < batches; ++batch) {
-    for (size_t i = batch; i < calls.size(); i += batches) Queue(block, calls[i], i == batch);
+  return static_cast<size_t>(plan.batches);
+}
+
+// What is left of its batch still waits for the slot.
+void ScheduleMachine::PassSlotOn(Call& call) {
+  if (call.phase != Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
+  const auto next = std::next(call.block->waiting.iterator_to(call));
+  if (next != call.block->waiting.end()) next->opens_slot = true;
+}
+
+void ScheduleMachine::EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
+  for (CallList* calls : {&block.waiting, &block.parked}) {
+    while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
   }
+  OnCallGone(block);
 }
 
-void ScheduleMachine::Send(QueuedBlock& block, std::vector<Action>& actions) {
-  Call& call = block.waiting.front();
-  const bool granted = granting_ && MayGoGranted(call);
-  if (granting_ && !granted) {
-    blocks_.Move(call, Phase::kSent);
-    sent_.Add(call, now_);
-  } else {
-    // Without a stall timer: the worker may think about it for as long as it likes.
-    blocks_.Move(call, Phase::kInFlight);
-    Charge(call);
-  }
-  if (batched_) slots_.Left(block, call, now_);
-  actions.push_back({granted ? Action::Kind::kSendGranted : Action::Kind::kSend, call.id, call.tag});
-}
-
-void ScheduleMachine::CancelWaiting(Call& call, std::vector<Action>& actions) {
-  QueuedBlock& block = *call.block;
-  const auto next = std::next(block.waiting.iterator_to(call));
-  // What is left of its batch still waits for the slot.
-  if (call.opens_slot && next != block.waiting.end()) next->opens_slot = true;
-  EndWaiting(call, Action::Kind::kDrop, actions);
-  RemoveIfEnded(block);
-}
-
-void ScheduleMachine::EndWaiting(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
-  while (!block.waiting.empty()) EndWaiting(block.waiting.front(), kind, actions);
-  RemoveIfEnded(block);
-}
-
-void ScheduleMachine::EndWaiting(Call& call, Action::Kind kind, std::vector<Action>& actions) {
-  blocks_.Take(call);
+void ScheduleMachine::EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions) {
   actions.push_back({kind, call.id, call.tag});
-  End(call);
+  calls_.EndUnsent(call, now_);
 }
 
 void ScheduleMachine::AbortAll(CallList& calls, std::vector<Action>& actions) {
   for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
 }
 
-// Tells the caller, once. A call that was not granted never will be: it goes to those in flight, charged for the
-// headers that may still come, since the room that was kept for them is gone.
+// Tells the caller, once.
 void ScheduleMachine::Abort(Call& call, std::vector<Action>& actions) {
-  if (std::exchange(call.aborted, true)) return;
+  if (call.progress.aborted) return;
   actions.push_back({Action::Kind::kAbort, call.id, call.tag});
-  stall_timers_.Stop(call);
-  if (call.phase == Phase::kInFlight) return;
-  if (call.phase == Phase::kSent) ChargeHeaders(call);
-  blocks_.Move(call, Phase::kInFlight);
+  calls_.Abort(call, now_);
 }
 
-void ScheduleMachine::EndOut(Call& call, CallEnd end) {
-  QueuedBlock& block = *call.block;
-  if (call.phase == Phase::kSent) ChargeHeaders(call);
-  Uncharge(call, end);
-  if (end == CallEnd::kArrived) received_bytes_ += call.answer_bytes;
-  blocks_.Take(call);
-  End(call);
-  RemoveIfEnded(block);
+// The block has one call less that waits or is out.
+void ScheduleMachine::OnCallGone(QueuedBlock& block) {
+  if (block.idle()) slots_.Ended(block);
+  if (block.ended()) calls_.blocks().Remove(block);
 }
 
-void ScheduleMachine::End(Call& call) {
-  asked_bytes_ -= call.cost_bytes;
-  calls_.Release(call);
-  ++ended_calls_;
-}
-
-void ScheduleMachine::Charge(Call& call) {
-  call.charged_bytes = call.cost_bytes;
-  budget_.Charge(call.charged_bytes);
-}
-
-void ScheduleMachine::ChargeHeaders(Call& call) {
-  sent_.Remove(call);
-  call.charged_bytes = window_.HeaderBytes(1);
-  budget_.Charge(call.charged_bytes);
-}
-
-void ScheduleMachine::Uncharge(Call& call, CallEnd end) {
-  stall_timers_.Stop(call);
-  const int64_t charged_bytes = std::exchange(call.charged_bytes, 0);
-  if (charged_bytes == 0) return;
-  if (end == CallEnd::kAborted) {
-    budget_.ReleaseAborted(now_, charged_bytes);
-  } else {
-    budget_.Release(charged_bytes);
+LinkDemand ScheduleMachine::Demand(TimePoint now) const {
+  const Budget& budget = calls_.budget();
+  const QueuedBlock* const waiting = calls_.blocks().first_waiting();
+  LinkDemand demand{.limit_bytes = budget.bytes_at(std::max(now, now_)),
+                    .demand_bytes = calls_.outstanding().asked_bytes(),
+                    .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
+                    .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
+                                                       waiting == nullptr ? nullptr : &waiting->waiting.front()),
+                    .received_bytes = calls_.outstanding().received_bytes(),
+                    .oldest_block = 0,
+                    .oldest_since = {}};
+  if (const QueuedBlock* block = calls_.blocks().oldest()) {
+    demand.oldest_block = block->id;
+    demand.oldest_since = block->since;
   }
+  return demand;
 }
 
-void ScheduleMachine::RemoveIfEnded(QueuedBlock& block) {
-  if (!block.ended()) return;
-  slots_.Ended(block);
-  blocks_.Remove(block);
+ScheduleState ScheduleMachine::State() const {
+  const Budget& budget = calls_.budget();
+  const BlockQueue& blocks = calls_.blocks();
+  return {.budget_bytes = budget.bytes(),
+          .plan_bytes = budget.plan_bytes(),
+          .in_flight_bytes = budget.in_flight_bytes(),
+          .in_flight_calls = blocks.calls(Phase::kInFlight),
+          .ungranted_calls = blocks.calls(Phase::kSent) + blocks.calls(Phase::kReady),
+          .straggling_calls = calls_.sent().stragglers(),
+          .grant_window = granting_ ? calls_.window().Requests(budget.bytes()) : 0,
+          .waiting_calls = calls_.waiting(),
+          .parked_calls = blocks.calls(Phase::kParked),
+          .blocks = blocks.size(),
+          .submitted_calls = calls_.submitted(),
+          .ended_calls = calls_.ended()};
 }
 
 }  // namespace sluice

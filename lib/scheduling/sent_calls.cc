@@ -5,14 +5,14 @@
 namespace sluice {
 
 void SentCalls::Add(Call& call, TimePoint now) {
-  call.sent_at = now;
-  call.straggles = false;
+  call.progress.sent_at = now;
+  call.progress.straggles = false;
   young_.push_back(call);
   ++size_;
 }
 
 void SentCalls::Remove(Call& call) {
-  if (call.straggles) {
+  if (call.progress.straggles) {
     --stragglers_;
   } else {
     young_.erase(young_.iterator_to(call));
@@ -22,14 +22,19 @@ void SentCalls::Remove(Call& call) {
 
 void SentCalls::MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after) {
   while (!young_.empty() && NextStraggler(straggle_after) <= now) {
-    young_.front().straggles = true;
+    young_.front().progress.straggles = true;
     young_.pop_front();
     ++stragglers_;
   }
 }
 
+void SentCalls::SetSilent(Call& call, bool silent) {
+  silent_ += static_cast<int64_t>(silent) - static_cast<int64_t>(call.progress.silent);
+  call.progress.silent = silent;
+}
+
 TimePoint SentCalls::NextStraggler(std::chrono::nanoseconds straggle_after) const {
-  return young_.empty() ? TimePoint::max() : SaturatingAdd(young_.front().sent_at, straggle_after);
+  return young_.empty() ? TimePoint::max() : SaturatingAdd(young_.front().progress.sent_at, straggle_after);
 }
 
 }  // namespace sluice

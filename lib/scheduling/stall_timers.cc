@@ -32,14 +32,12 @@ Call* StallTimers::FirstStalled(TimePoint now) {
   return calls_.empty() || calls_.begin()->stalls_at > now ? nullptr : &*calls_.begin();
 }
 
-// The link is shared: while everything in flight drains once, the call gets through what it was charged for. Rejected:
-// its own bytes at the full rate of the link, which takes a large answer that shares it for stalled.
+// The link is shared: while everything in flight drains once, the call gets through what it is charged for. Rejected:
+// its own bytes at the full rate of the link, which takes an answer that shares it for stalled.
 std::chrono::nanoseconds StallTimers::TransferTime(const Call& call, int64_t budget_bytes) const {
-  const int64_t rounds = (call.answer_bytes + call.cost_bytes - 1) / call.cost_bytes;
-  const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.cost_bytes));
+  const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.charged_bytes));
   constexpr double kLongestNs = 1e18;
-  return std::chrono::nanoseconds(
-      std::llround(std::min(static_cast<double>(rounds) * (rtt_ns_ + in_flight_bytes * byte_ns_), kLongestNs)));
+  return std::chrono::nanoseconds(std::llround(std::min(rtt_ns_ + in_flight_bytes * byte_ns_, kLongestNs)));
 }
 
 }  // namespace sluice

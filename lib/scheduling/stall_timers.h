@@ -11,16 +11,17 @@
 
 namespace sluice {
 
-// Grants: when the answers in flight count as stalled. One a schedule, not thread-safe.
+// When the calls that have granted bytes outstanding count as stalled. One a schedule, not thread-safe.
 class StallTimers {
  public:
   explicit StallTimers(const LinkSchedule::Options& options);
 
   void SetProfile(const LinkProfile& profile);  // for calls that start from now on
 
-  // The call is in flight with its cost charged; `budget_bytes` may be in flight with it. Starts again when it runs.
+  // The call is charged; `budget_bytes` may be in flight with it. Starts again when it runs.
   void Start(Call& call, TimePoint now, int64_t budget_bytes);
   void Stop(Call& call);  // runs or not
+  static bool Runs(const Call& call) { return call.StallHook::is_linked(); }
 
   Call* FirstStalled(TimePoint now);  // null when there is none
   TimePoint next() const { return calls_.empty() ? TimePoint::max() : calls_.begin()->stalls_at; }

@@ -29,15 +29,15 @@ struct LinkSight {
 };
 
 // What the aggregator sees of each worker of one link: how long answers take, and which of them were lost on the way,
-// with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link; for the
-// link's thread only. docs/losses.md says why each rule is as it is.
+// with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link; for
+// the link's thread only. docs/losses.md says why each rule is as it is.
 //
 // A loss shows in one of two ways. Where something behind it still arrives, packets are out of order. Where nothing
 // does, the connection is silent although an answer should come, and the silence is the network's and not the worker's
 // when a part of the answer has come, or when what we sent last is not acknowledged: a worker that is only slow
 // sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put
-// the acknowledgement into the packets that were lost. Silence only counts once the worker is heard again: a host that is
-// dead looks the same, and is no congestion.
+// the acknowledgement into the packets that were lost. Silence only counts once the worker is heard again: a host that
+// is dead looks the same, and is no congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "sluice/link_schedule.h"
+#include "sluice/plan.h"
 
 #include "gtest/gtest.h"
 
@@ -19,16 +20,13 @@ inline TimePoint At(std::chrono::nanoseconds since_start) {
 }
 
 // A schedule whose calls have the tags 0, 1, 2 … in the order of their submission, and whose events return their
-// actions in words: "send 0", "expire 1", "drop 2", "abort 3". With grants, answers are held: their sizes are
-// estimates, unless the test says that they are certain. One thread.
+// actions in words: "send 0", "grant 1 500" with the bytes granted, "expire 2". Where all that is expected comes with the
+// request, or nothing does because answers are held, the words of a request leave its bytes out. One thread.
 class ScheduleDriver {
  public:
   using Words = std::vector<std::string>;
 
   explicit ScheduleDriver(const LinkSchedule::Options& options) : schedule_(*LinkSchedule::Create(options)) {}
-
-  // Of calls from now on.
-  void SizesAreCertain() { estimated_ = false; }
 
   Words Submit(TimePoint now, const std::vector<int64_t>& sizes, TimePoint deadline = TimePoint::max()) {
     std::vector<CallRequest> calls;
@@ -49,15 +47,53 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  Words Ready(TimePoint now, uint64_t tag, std::optional<int64_t> size = {}) {
+  Words SubmitAhead(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max()) {
     std::vector<Action> actions;
-    schedule_.OnReady(now, calls_.at(tag), size, actions);
+    const absl::StatusOr<BlockId> block = schedule_.SubmitAhead(now, Request(size), deadline, actions);
+    EXPECT_TRUE(block.ok()) << block.status();
+    last_block_ = block.value_or(0);
     return InWords(actions);
   }
 
-  Words Progress(TimePoint now, uint64_t tag, int64_t remaining) {
+  // One call, which has the slot of the table that a driver without ended calls gives to it.
+  Words SubmitParked(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max()) {
+    CallRequest request = Request(size);
+    request.parked = true;
     std::vector<Action> actions;
-    schedule_.OnProgress(now, calls_.at(tag), remaining, actions);
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now, {request}, deadline, actions);
+    EXPECT_TRUE(block.ok()) << block.status();
+    last_block_ = block.value_or(0);
+    calls_[request.tag] = {.slot = static_cast<uint32_t>(request.tag), .generation = 0};
+    return InWords(actions);
+  }
+
+  Words Park(TimePoint now, uint64_t tag) {
+    std::vector<Action> actions;
+    schedule_.Park(now, calls_.at(tag), actions);
+    return InWords(actions);
+  }
+
+  Words Unpark(TimePoint now, uint64_t tag) {
+    std::vector<Action> actions;
+    schedule_.Unpark(now, calls_.at(tag), actions);
+    return InWords(actions);
+  }
+
+  Words Unsent(TimePoint now, uint64_t tag) {
+    std::vector<Action> actions;
+    schedule_.OnUnsent(now, calls_.at(tag), actions);
+    return InWords(actions);
+  }
+
+  Words Ready(TimePoint now, uint64_t tag, int64_t remaining) {
+    std::vector<Action> actions;
+    schedule_.OnReady(now, calls_.at(tag), remaining, actions);
+    return InWords(actions);
+  }
+
+  Words Receive(TimePoint now, uint64_t tag, int64_t bytes) {
+    std::vector<Action> actions;
+    schedule_.OnReceived(now, calls_.at(tag), bytes, actions);
     return InWords(actions);
   }
 
@@ -114,23 +150,33 @@ class ScheduleDriver {
   LinkSchedule& schedule() { return schedule_; }
 
  private:
-  CallRequest Request(int64_t size) { return {.response_bytes = size, .tag = next_tag_++, .estimated = estimated_}; }
+  CallRequest Request(int64_t size) {
+    sizes_.push_back(size);
+    return {.response_bytes = size, .tag = next_tag_++};
+  }
 
   Words InWords(const std::vector<Action>& actions) {
     Words words;
     for (const Action& action : actions) {
       calls_[action.tag] = action.call;
-      words.push_back(Verb(action.kind) + " " + std::to_string(action.tag));
+      words.push_back(Verb(action.kind) + " " + std::to_string(action.tag) + Bytes(action));
     }
     return words;
+  }
+
+  std::string Bytes(const Action& action) const {
+    const bool grants = schedule_.options().discipline == Discipline::kGrants;
+    const bool unscheduled = schedule_.options().discipline == Discipline::kUnscheduled;
+    const int64_t usual = unscheduled ? kMaxResponseBytes : std::max<int64_t>(sizes_.at(action.tag), 1);
+    if (action.kind != Action::Kind::kSend && action.kind != Action::Kind::kGrant) return "";
+    if (action.kind == Action::Kind::kSend && action.bytes == (grants ? 0 : usual)) return "";
+    return " " + std::to_string(action.bytes);
   }
 
   static std::string Verb(Action::Kind kind) {
     switch (kind) {
       case Action::Kind::kSend:
         return "send";
-      case Action::Kind::kSendGranted:
-        return "send granted";
       case Action::Kind::kGrant:
         return "grant";
       case Action::Kind::kStall:
@@ -147,7 +193,7 @@ class ScheduleDriver {
 
   LinkSchedule schedule_;
   uint64_t next_tag_ = 0;
-  bool estimated_ = true;
+  std::vector<int64_t> sizes_;  // by tag
   BlockId last_block_ = 0;
   std::unordered_map<uint64_t, CallId> calls_;
 };

@@ -38,10 +38,7 @@ template <class Request>
 struct Ask {
   Ask(Request message) : request(std::move(message)) {}  // NOLINT(google-explicit-constructor): a map returns either
   Ask(Request message, std::optional<int64_t> bytes, std::vector<size_t> others = {}, Metadata sent = {})
-      : request(std::move(message)),
-        response_bytes(bytes),
-        replicas(std::move(others)),
-        metadata(std::move(sent)) {}
+      : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)), metadata(std::move(sent)) {}
 
   Request request;
   // Bytes of the answer's message (of all messages of a stream), where they are known: the schedule relies on them.
@@ -61,12 +58,12 @@ struct FanOutOptions {
   // Maximum number of worker failures tolerated; one more fails the fan-out. A worker that has not answered at the
   // deadline has failed. At least 0.
   int fail_limit = 0;
-  // Finish successfully after this many answers, and cancel the rest. The fan-out fails as soon as that many cannot come
-  // any more. At least 1. Default: wait for every worker to answer or fail.
+  // Finish successfully after this many answers, and cancel the rest. The fan-out fails as soon as that many cannot
+  // come any more. At least 1. Default: wait for every worker to answer or fail.
   std::optional<int> success_quorum;
 
-  // Time for one attempt, from when its request is sent. An attempt that takes longer has failed, and a replica is tried.
-  // Above 0. Default: as long as the fan-out.
+  // Time for one attempt, from when its request is sent. An attempt that takes longer has failed, and a replica is
+  // tried. Above 0. Default: as long as the fan-out.
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that failed counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer.
@@ -114,10 +111,10 @@ struct FanOutResult {
   size_t cancelled = 0;  // not needed any more, or ended with the fan-out
   std::vector<WorkerFailure> failures;
   std::vector<ResponseMetadata> responses;  // of the answers, where FanOutOptions asks for them
-  size_t retries = 0;          // requests to replicas after a failure
-  size_t hedges = 0;           // requests to replicas after hedge_after
-  size_t hedges_won = 0;       // whose answer came first
-  int64_t response_bytes = 0;  // of the answers that were merged
+  size_t retries = 0;                       // requests to replicas after a failure
+  size_t hedges = 0;                        // requests to replicas after hedge_after
+  size_t hedges_won = 0;                    // whose answer came first
+  int64_t response_bytes = 0;               // of the answers that were merged
 
   double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
 };
@@ -142,8 +139,8 @@ class FanOutCall {
 // what is under way and waits for it; do not call it from a callback.
 //
 // Callbacks (merge, done) run on the link's callback thread, or on the link's own thread with inline_callbacks: return
-// soon, do not wait in them, and do not throw: an exception ends the process. `merge` is never called twice at a time for
-// one fan-out, and never after `done`. `map` runs on the caller's thread, before the call returns.
+// soon, do not wait in them, and do not throw: an exception ends the process. `merge` is never called twice at a time
+// for one fan-out, and never after `done`. `map` runs on the caller's thread, before the call returns.
 class FanOut {
  public:
   struct Options {
@@ -166,8 +163,8 @@ class FanOut {
   // fan-outs that have begun end with the workers that they began with. InvalidArgument as Create.
   absl::Status UpdateWorkers(std::vector<std::string> workers);
 
-  // Connects to the workers, for at most connect_timeout. Returns those that did not answer; they are tried again, and so
-  // is each that is lost later. Optional: without it the first fan-out connects.
+  // Connects to the workers, for at most connect_timeout. Returns those that did not answer; they are tried again, and
+  // so is each that is lost later. Optional: without it the first fan-out connects.
   std::vector<size_t> Connect();
 
   // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.
@@ -218,7 +215,7 @@ class FanOut {
   const std::shared_ptr<Link> link_;
   const Options options_;  // but for the workers, which are those of addresses_
   mutable std::mutex mutex_;
-  Addresses addresses_;  // guarded by mutex_
+  Addresses addresses_;               // guarded by mutex_
   std::unique_ptr<FanOutCore> core_;  // for the link's thread only
 };
 
@@ -245,8 +242,8 @@ FanOut::Asks FanOut::Serialize(const Map<Request>& map) const {
   for (size_t worker = 0; worker < asks.asks.size(); ++worker) {
     std::optional<Ask<Request>> ask = map(worker);
     if (!ask.has_value()) continue;
-    asks.asks[worker].emplace(internal::ToBytes(std::move(ask->request)), ask->response_bytes,
-                              std::move(ask->replicas), std::move(ask->metadata));
+    asks.asks[worker].emplace(internal::ToBytes(std::move(ask->request)), ask->response_bytes, std::move(ask->replicas),
+                              std::move(ask->metadata));
   }
   return asks;
 }

@@ -40,8 +40,8 @@ struct SharedLink {
 };
 
 // One bottleneck link as this process uses it: the schedule, the connections to workers, the one thread that everything
-// of the link runs on, and its metrics. Create one for each link and share it among everything that reads over that link;
-// two of them on one link would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
+// of the link runs on, and its metrics. Create one for each link and share it among everything that reads over that
+// link; two of them on one link would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
 class Link {
  public:
   // The budget follows what the network can take, as the aggregator's connections show it. With schedule.budget_bytes
@@ -60,8 +60,8 @@ class Link {
 
   struct Options {
     LinkSchedule::Options schedule;
-    // Run the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop between
-    // threads, but a slow callback then delays the link. Default: they run on a thread of their own.
+    // Run the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
+    // between threads, but a slow callback then delays the link. Default: they run on a thread of their own.
     bool inline_callbacks = false;
     BudgetOptions budget;
     // Then the budget of the schedule (its default: the buffer of the profile) is that of the whole link, of which this
@@ -89,10 +89,10 @@ class Link {
   // it only drains. FailedPrecondition where the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link while calls go on: its profile, the queue, the budget and its bounds. A smaller budget takes nothing
-  // back; it only drains. InvalidArgument as Create, and where anything else differs (discipline, inline_callbacks,
-  // watch_connections, registry, stall_timeout, share); then nothing has changed. The functions on_change and on_state
-  // stay. One call at a time.
+  // Changes the link while calls go on: its profile, the queue, the budget and its bounds. A smaller budget takes
+  // nothing back; it only drains. InvalidArgument as Create, and where anything else differs (discipline,
+  // inline_callbacks, watch_connections, registry, stall_timeout, share); then nothing has changed. The functions
+  // on_change and on_state stay. One call at a time.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

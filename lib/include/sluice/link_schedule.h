@@ -160,9 +160,10 @@ class LinkSchedule {
 
   // Queues a block of calls. ResourceExhausted when the queue has no room for all of them now, InvalidArgument when it
   // never will have, or a size is out of bounds, or there is no call; DeadlineExceeded when the deadline is not after
-  // `now`. After an error nothing has changed. TimePoint::max() is no deadline.
+  // `now`. After an error nothing has changed. TimePoint::max() is no deadline. `ids`, where given, takes the calls'
+  // ids, in the order of `calls`, so that those that wait can be named.
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
-                                 std::vector<Action>& actions);
+                                 std::vector<Action>& actions, std::vector<CallId>* ids = nullptr);
 
   // Adds one call (a retry, a hedge) to a block that has not ended, at that block's place in the queue, behind its own
   // waiting calls; in batches it gets one more slot. A block ends with its last call, so add a retry before OnFinished
@@ -174,8 +175,8 @@ class LinkSchedule {
   // A block of one call that leaves ahead of all that waits as soon as all of its bytes fit, and is charged for them
   // from then on: what a connection receives before its first answer, such as TCP and TLS handshakes (192 bytes to 6
   // KB). Not held to the queue limit, and by no slots. Otherwise as Submit.
-  absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline,
-                                      std::vector<Action>& actions);
+  absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline, std::vector<Action>& actions,
+                                      CallId* id = nullptr);
 
   // The worker of a waiting call cannot be sent to for now (no connection, no stream free), or can be again. A parked
   // call counts as waiting, expires and is dropped like one, and blocks nobody. Unparked, it goes to the end of its

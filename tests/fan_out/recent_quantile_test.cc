@@ -1,4 +1,4 @@
-#include "lib/rpc/recent_quantile.h"
+#include "lib/fan_out/recent_quantile.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/method_history.h"
+#include "lib/fan_out/method_history.h"
 
 #include "gtest/gtest.h"
 

@@ -1,0 +1,168 @@
+#include "lib/link/tls_filter.h"
+
+#include <array>
+#include <utility>
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lib/link/tls_errors.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
+// A BIO keeps the memory of the most that it ever held, and clears all of it each time; one that held more is replaced.
+constexpr size_t kKeptOutputBytes = 2048;
+
+absl::Status Name(SSL* ssl, const std::string& server_name) {
+  // A DNS name may end in a dot; certificates and SNI (RFC 6066) have none.
+  std::string name = server_name;
+  if (absl::EndsWith(name, ".")) name.pop_back();
+  X509_VERIFY_PARAM* const check = SSL_get0_param(ssl);
+  // Without a name OpenSSL would take any certificate.
+  const bool fits = !name.empty() && (X509_VERIFY_PARAM_set1_ip_asc(check, name.c_str()) == 1 ||
+                                      (X509_VERIFY_PARAM_set1_host(check, name.data(), name.size()) == 1 &&
+                                       SSL_set_tlsext_host_name(ssl, name.c_str()) == 1));
+  ERR_clear_error();
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("server_name \"", server_name,
+                                                 "\" is neither a DNS name nor an IP address; a certificate for it "
+                                                 "cannot be checked"));
+}
+
+}  // namespace
+
+TlsFilter::TlsFilter(SslPtr ssl, std::string server_name, std::string peer)
+    : ssl_(std::move(ssl)), server_name_(std::move(server_name)), peer_(std::move(peer)) {
+  SSL_set_app_data(ssl_.get(), this);
+  SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, &TlsFilter::OnVerify);
+  SSL_set_connect_state(ssl_.get());
+  SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Create(SSL_CTX& context, const std::string& server_name,
+                                                             const std::string& peer) {
+  ERR_clear_error();
+  SslPtr ssl(SSL_new(&context));
+  if (ssl == nullptr) return absl::ResourceExhaustedError(absl::StrCat("TLS with ", peer, ": ", OpensslReason()));
+  if (absl::Status status = Name(ssl.get(), server_name); !status.ok()) return status;
+  std::unique_ptr<TlsFilter> filter(new TlsFilter(std::move(ssl), server_name, peer));
+  std::string none;
+  if (absl::Status status = filter->Receive("", none); !status.ok()) return status;
+  return filter;
+}
+
+int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
+  if (ok == 1) return 1;
+  const auto* const ssl =
+      static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(check, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto& filter = *static_cast<TlsFilter*>(SSL_get_app_data(ssl));
+  filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
+  return 0;
+}
+
+// OpenSSL reads from the bytes where they lie. It keeps a record that is not complete, and has then read all of them.
+absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plaintext) {
+  if (!error_.ok() || ended_) return error_;
+  // Every record of a handshake begins so (RFC 8446, section 5.1); OpenSSL's own error would be about a version.
+  if (!heard_ && !ciphertext.empty()) {
+    heard_ = true;
+    if (ciphertext[0] != SSL3_RT_HANDSHAKE && ciphertext[0] != SSL3_RT_ALERT) {
+      error_ = absl::UnavailableError(absl::StrCat(peer_, ": the other side does not speak TLS"));
+      return error_;
+    }
+  }
+  ERR_clear_error();
+  BIO* const input = BIO_new_mem_buf(ciphertext.data(), static_cast<int>(ciphertext.size()));
+  BIO_set_mem_eof_return(input, -1);  // more may come
+  SSL_set0_rbio(ssl_.get(), input);
+  error_ = Advance(plaintext);
+  SSL_set0_rbio(ssl_.get(), nullptr);
+  return error_;
+}
+
+absl::Status TlsFilter::Advance(std::string& plaintext) {
+  if (!established_) {
+    if (absl::Status status = Handshake(); !status.ok() || !established_) return status;
+  }
+  std::array<char, kRecordBytes> record;
+  while (true) {
+    const int bytes = SSL_read(ssl_.get(), record.data(), static_cast<int>(record.size()));
+    if (bytes > 0) {
+      plaintext.append(record.data(), static_cast<size_t>(bytes));
+      continue;
+    }
+    switch (SSL_get_error(ssl_.get(), bytes)) {
+      case SSL_ERROR_WANT_READ:
+        return absl::OkStatus();
+      case SSL_ERROR_ZERO_RETURN:
+        ended_ = true;
+        return absl::OkStatus();
+      default:
+        return Failure();
+    }
+  }
+}
+
+absl::Status TlsFilter::Handshake() {
+  const int done = SSL_do_handshake(ssl_.get());
+  if (done != 1) return SSL_get_error(ssl_.get(), done) == SSL_ERROR_WANT_READ ? absl::OkStatus() : Failure();
+  const unsigned char* protocol = nullptr;
+  unsigned int bytes = 0;
+  SSL_get0_alpn_selected(ssl_.get(), &protocol, &bytes);
+  if (absl::string_view(reinterpret_cast<const char*>(protocol), bytes) != "h2") {
+    return absl::UnavailableError(absl::StrCat(peer_, " does not offer HTTP/2 (ALPN \"h2\")"));
+  }
+  established_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status TlsFilter::Failure() {
+  if (certificate_error_.empty()) return absl::UnavailableError(TlsError(peer_));
+  ERR_clear_error();
+  return absl::UnavailableError(certificate_error_);
+}
+
+absl::Status TlsFilter::ReceiveEnd() const {
+  if (!error_.ok() || ended_) return error_;
+  return absl::UnavailableError(
+      absl::StrCat(peer_, established_ ? " ended the connection without TLS close_notify"
+                          : heard_     ? " ended the connection in the TLS handshake"
+                                       : " ended the connection in the TLS handshake; it may not speak TLS"));
+}
+
+absl::Status TlsFilter::Send(absl::string_view plaintext) {
+  if (!error_.ok() || plaintext.empty()) return error_;
+  ERR_clear_error();
+  size_t written = 0;
+  // The BIO takes everything.
+  if (SSL_write_ex(ssl_.get(), plaintext.data(), plaintext.size(), &written) != 1) error_ = Failure();
+  return error_;
+}
+
+void TlsFilter::SendEnd() {
+  if (!established_ || !error_.ok()) return;
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+}
+
+std::string TlsFilter::TakeCiphertext() {
+  BIO* const output = SSL_get_wbio(ssl_.get());
+  char* data = nullptr;
+  const auto bytes = static_cast<size_t>(BIO_get_mem_data(output, &data));
+  if (bytes == 0) return "";
+  std::string ciphertext(data, bytes);
+  if (bytes > kKeptOutputBytes) {
+    SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
+  } else {
+    BIO_reset(output);
+  }
+  return ciphertext;
+}
+
+}  // namespace sluice

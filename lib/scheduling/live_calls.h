@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sluice/link_schedule.h"
+
+#include "lib/scheduling/block_queue.h"
+#include "lib/scheduling/call_table.h"
+#include "lib/scheduling/grant_queue.h"
+#include "lib/scheduling/grant_window.h"
+#include "lib/scheduling/outstanding.h"
+#include "lib/scheduling/sent_calls.h"
+
+namespace sluice {
+
+// The calls that have not ended, and each step that one of them can take: what follows from it for its phase, its
+// charge, its turn, and all that counts calls. Asks nobody whether a step may be taken. One a schedule, not
+// thread-safe.
+class LiveCalls {
+ public:
+  explicit LiveCalls(const LinkSchedule::Options& options);
+
+  void SetProfile(const LinkProfile& profile);
+
+  // Parked, or behind the waiting calls of its block.
+  CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
+  void Park(Call& call, TimePoint now);    // it waits
+  void Unpark(Call& call, TimePoint now);  // it is parked
+
+  // It waits, and leaves with so many bytes of its answer.
+  void Send(Call& call, int64_t bytes, TimePoint now);
+
+  // It is out.
+  void TakeReady(Call& call, int64_t remaining_bytes, TimePoint now);
+  void Receive(Call& call, int64_t bytes, TimePoint now);
+  void Grant(Call& call, int64_t bytes, TimePoint now);  // it has its turn, and so much of a rest
+  void Abort(Call& call, TimePoint now);                 // nothing more is granted to it; it waits for its end
+  void Unsend(Call& call, TimePoint now);                // parked, and aborted ones wait for their end
+  Call* TakeStalled(TimePoint now);                      // the first that has; null when there is none
+
+  // It waits or is parked, or it is out. The block stays, with or without calls.
+  void EndUnsent(Call& call, TimePoint now);
+  void Finish(Call& call, CallEnd end, TimePoint now);
+
+  BlockQueue& blocks() { return blocks_; }
+  Call* Find(CallId id) { return calls_.Find(id); }
+  Budget& budget() { return outstanding_.budget(); }
+  GrantQueue& queue() { return queue_; }
+  SentCalls& sent() { return sent_; }
+  const BlockQueue& blocks() const { return blocks_; }
+  const Budget& budget() const { return outstanding_.budget(); }
+  const Outstanding& outstanding() const { return outstanding_; }
+  const GrantQueue& queue() const { return queue_; }
+  const GrantWindow& window() const { return window_; }
+  const SentCalls& sent() const { return sent_; }
+
+  int64_t waiting() const { return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kParked); }
+  int64_t submitted() const { return submitted_; }  // since the start, like the next
+  int64_t ended() const { return ended_; }
+
+  void Check() const;  // asserts what always holds
+
+ private:
+  using Phase = Call::Phase;
+
+  void Settle(Call& call, TimePoint now);
+  void LeaveCounts(Call& call, CallEnd end);
+  void End(Call& call);
+
+  const bool granting_;
+  CallTable calls_;
+  BlockQueue blocks_;
+  Outstanding outstanding_;
+  GrantQueue queue_;
+  GrantWindow window_;  // used by grants only, like the next
+  SentCalls sent_;
+  int64_t submitted_ = 0;
+  int64_t ended_ = 0;
+};
+
+}  // namespace sluice

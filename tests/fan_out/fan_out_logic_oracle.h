@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/fan_out/fan_out_logic.h"
+
+namespace sluice::testing {
+
+// Watches the events and the actions of one FanOutLogic from outside, keeps its own ledger of attempts and messages,
+// and expects what docs/fan_out.md promises. It scans everything after each event, which the logic must not do. One for
+// each logic. Not thread-safe.
+class FanOutLogicOracle {
+ public:
+  enum class EventKind { kStart, kSent, kReady, kMessage, kAccepted, kEnded, kCancel, kTimer };
+  struct Event {
+    EventKind kind;
+    TimePoint now;
+    size_t attempt = 0;
+    absl::Status status;  // verdict, end, or why it is cancelled
+  };
+  struct Attempt {
+    size_t ask = 0;
+    std::optional<TimePoint> sent;
+    bool ready = false;
+    std::optional<absl::Status> ended;
+    bool cancelled = false;
+    bool refused = false;
+    std::optional<FanOutLogic::AttemptOutcome> outcome;  // what the logic says; the ledger must agree
+    size_t brought = 0;
+    size_t kept = 0;
+    size_t unsettled = 0;
+    size_t accepted = 0;  // with a verdict of OK, before any refusal
+    size_t dropped = 0;
+    // May still answer, as seen from outside.
+    bool Live() const {
+      return !cancelled && !refused && (!ended.has_value() || ended->ok()) &&
+             outcome != FanOutLogic::AttemptOutcome::kNotNeeded;
+    }
+    bool Whole() const { return Live() && ended.has_value(); }
+    // One that brought nothing answers when it is let in, which only the logic can tell.
+    bool Answered() const {
+      return Whole() && accepted == brought && (brought > 0 || outcome == FanOutLogic::AttemptOutcome::kAnswered);
+    }
+    bool HasSomethingToAccept(bool streaming) const {
+      return streaming ? Live() && (kept > 0 || (brought == 0 && ended.has_value())) : Whole();
+    }
+  };
+
+  FanOutLogicOracle(FanOutLogic::Options options, std::vector<std::vector<size_t>> workers_by_ask, int64_t retry_tokens,
+                    int64_t hedge_tokens)
+      : options_(std::move(options)),
+        workers_(std::move(workers_by_ask)),
+        retry_tokens_(retry_tokens),
+        hedge_tokens_(hedge_tokens) {}
+
+  // After the logic has taken the event, with what came of it.
+  void Check(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);
+  void CheckResult(const FanOutLogic& logic) const;
+
+  const std::vector<Attempt>& attempts() const { return attempts_; }
+  bool ended() const { return ended_; }
+
+ private:
+  void Take(const Event& event);
+  void CheckAction(const FanOutLogic& logic, const Event& event, const FanOutLogic::Action& action);
+  void CheckSend(const FanOutLogic& logic, const Event& event, const FanOutLogic::Attempt& made);
+  void CheckAccept(const FanOutLogic::Action& action);
+  void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) const;
+  void CheckUnderWay(const FanOutLogic& logic) const;
+  void CheckDecided(const FanOutLogic& logic) const;
+
+  std::vector<size_t> Of(size_t ask) const;  // its attempts
+  bool Answered(size_t ask) const;
+  bool Failed(const FanOutLogic& logic, size_t ask) const;
+  size_t Answered() const;
+  size_t Accepting() const;  // asks that have not answered with messages under kAccept
+
+  const FanOutLogic::Options options_;
+  const std::vector<std::vector<size_t>> workers_;
+  const int64_t retry_tokens_;
+  const int64_t hedge_tokens_;
+  std::vector<Attempt> attempts_;
+  bool started_ = false;
+  bool cancelled_ = false;
+  bool decided_before_ = false;  // this event
+  size_t failures_before_ = 0;
+  bool ended_ = false;
+  size_t retries_ = 0;
+  size_t hedges_ = 0;
+};
+
+}  // namespace sluice::testing

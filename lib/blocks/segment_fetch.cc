@@ -248,7 +248,7 @@ absl::Status SegmentFetch::CompletePartial(const FanOutLogic::Attempt& made, Par
   }
   partial.gaps = gaps;
   partial.from = std::max(partial.from, KindOf(made));
-  const bool another = spec_.layout->Replicas() > 1 && srus_[made.ask].attempts < core_.options().attempts;
+  const bool another = spec_.layout->Replicas() > 1 && srus_[made.ask].attempts < static_cast<uint32_t>(core_.options().attempts);
   if (another) return partial.why;
   buffer_.SettleWithGaps(made.ask, partial.from, gaps,
                          Describe({.ask = made.ask, .worker = made.worker, .status = partial.why}));

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxWorkers = 65536;
+constexpr size_t kMostWorkers = 65536;
 
 absl::Status CheckMethod(const std::string& method) {
   const size_t slash = method.rfind('/');
@@ -72,9 +72,9 @@ absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t worker
 }  // namespace
 
 absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
-  if (workers.empty() || workers.size() > kMaxWorkers) {
+  if (workers.empty() || workers.size() > kMostWorkers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers: ", workers.size(), " are given; there must be 1 to ", kMaxWorkers));
+        absl::StrCat("workers: ", workers.size(), " are given; there must be 1 to ", kMostWorkers));
   }
   for (size_t i = 0; i < workers.size(); ++i) {
     if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {

@@ -7,7 +7,6 @@
 
 #include "absl/synchronization/notification.h"
 #include "lib/cli/logging.h"
-#include "lib/rpc/link_driver.h"
 #include "lib/telemetry/status_page.h"
 #include "lib/telemetry/worker_summary.h"
 
@@ -39,7 +38,7 @@ void LogShare(const absl::Status& state) {
 
 AdminServer::Page WorkersPage(Link& link) {
   return {.content_type = "application/json",
-          .body = [&link] { return SlowestWorkersJson(link.driver().workers().Summaries()); }};
+          .body = [&link] { return SlowestWorkersJson(link.WorkerSummaries()); }};
 }
 
 }  // namespace
@@ -51,10 +50,6 @@ absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const 
   if (link_options.share.has_value()) link_options.share->on_state = LogShare;
   auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
-  if (options.link.watch_connections && !(*link)->telemetry_status().ok()) {
-    Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
-        {{"reason", (*link)->telemetry_status()}});
-  }
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), options, io_thread));
   absl::Status admin = server->StartAdmin(options, io_thread);
   if (!admin.ok()) return admin;

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/blocks/reader_source.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 #include "lib/telemetry/mid_level_metrics.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 
 namespace sluice {
 namespace {

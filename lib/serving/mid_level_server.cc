@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 #include "lib/serving/deadline.h"
 #include "lib/serving/grpc_status.h"
 #include "lib/stripe/stripe_name.h"

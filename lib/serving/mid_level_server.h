@@ -6,7 +6,7 @@
 
 #include "absl/time/time.h"
 #include "lib/blocks/block_cache.h"
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 #include "lib/serving/answer_memory.h"
 #include "lib/telemetry/worker_metrics.h"
 

@@ -6,10 +6,11 @@
 
 #include "sluice/worker.h"
 
-#include "lib/rpc/response_size_header.h"
-
 namespace sluice {
 namespace {
+
+// Initial metadata in which a worker announces the bytes of its answer's message, in decimal.
+constexpr char kResponseSizeHeader[] = "sluice-response-bytes";
 
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;

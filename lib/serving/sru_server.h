@@ -4,7 +4,7 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 #include "lib/serving/answer_memory.h"
 #include "lib/serving/think_time.h"
 #include "lib/stripe/stripe_store.h"

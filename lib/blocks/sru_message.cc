@@ -1,0 +1,56 @@
+#include "lib/blocks/sru_message.h"
+
+#include <cstdint>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+namespace sluice {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr uint32_t TagOf(int field) {
+  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+}
+
+bool ReadData(CodedInputStream& input, absl::string_view& data) {
+  uint32_t length = 0;
+  if (!input.ReadVarint32(&length)) return false;
+  data = {};
+  if (length == 0) return true;
+  const void* bytes = nullptr;
+  int available = 0;
+  if (!input.GetDirectBufferPointer(&bytes, &available) || length > static_cast<uint32_t>(available)) return false;
+  data = {static_cast<const char*>(bytes), length};
+  return input.Skip(static_cast<int>(length));
+}
+
+bool ReadMissing(CodedInputStream& input, v1::MissingSruRange& missing) {
+  uint32_t length = 0;
+  if (!input.ReadVarint32(&length) || length > INT32_MAX) return false;
+  const CodedInputStream::Limit limit = input.PushLimit(static_cast<int>(length));
+  const bool parsed = missing.MergeFromCodedStream(&input) && input.ConsumedEntireMessage() &&
+                      input.BytesUntilLimit() == 0;
+  input.PopLimit(limit);
+  return parsed;
+}
+
+}  // namespace
+
+bool ParseSruMessage(absl::string_view message, SruMessage& parsed) {
+  CodedInputStream input(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size()));
+  while (const uint32_t tag = input.ReadTag()) {
+    if (tag == TagOf(v1::ReadSruResponse::kDataFieldNumber)) {
+      if (!ReadData(input, parsed.data)) return false;
+    } else if (tag == TagOf(v1::ReadSruResponse::kMissingFieldNumber)) {
+      if (!ReadMissing(input, parsed.missing.emplace_back())) return false;
+    } else if (!WireFormatLite::SkipField(&input, tag)) {
+      return false;
+    }
+  }
+  return input.ConsumedEntireMessage();
+}
+
+}  // namespace sluice

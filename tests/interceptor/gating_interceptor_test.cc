@@ -11,7 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/gating_test.h"
+#include "tests/interceptor/gating_test.h"
 
 namespace sluice {
 namespace {

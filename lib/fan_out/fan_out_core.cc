@@ -55,7 +55,8 @@ std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary
   }
   std::vector<size_t> order;
   order.reserve(rows.size());
-  for (size_t row : worker_history_.Order(link_.now(), std::move(rows))) order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
+  for (size_t row : worker_history_.Order(link_.now(), std::move(rows)))
+    order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
   return order;
 }
 

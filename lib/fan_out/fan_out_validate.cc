@@ -93,8 +93,7 @@ absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
     return absl::InvalidArgumentError(
         absl::StrCat("hedge_after: ", absl::FormatDuration(*hedge_after), " is not above 0"));
   }
-  if (hedge_after_quantile.has_value() &&
-      !(*hedge_after_quantile > 0 && *hedge_after_quantile < 1)) {
+  if (hedge_after_quantile.has_value() && !(*hedge_after_quantile > 0 && *hedge_after_quantile < 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("hedge_after_quantile: ", *hedge_after_quantile, " is not between 0 and 1"));
   }

@@ -186,7 +186,7 @@ TEST_F(BlockServerTest, ASlowClientHoldsOnlyItsOwnReadBack) {
 }
 
 TEST_F(BlockServerTest, ManyClientsComeAndGo) {
-  Start({.file_bytes = 300000, .completion_threads = 2});
+  Start({.file_bytes = 300000});
   std::vector<std::thread> clients;
   for (int client = 0; client < 6; ++client) {
     clients.emplace_back([this, client] {

@@ -86,10 +86,11 @@ void FanOutCore::PollConnecting(ConnectingList::iterator position) {
   on_done(std::move(unconnected));
 }
 
-void FanOutCore::Close(std::function<void()> on_idle) {
+void FanOutCore::Close(absl::Status why, std::function<void()> on_idle) {
+  why_closing_ = std::move(why);
   on_idle_ = std::move(on_idle);
   const auto runs = runs_;
-  for (const auto& [key, run] : runs) run->Cancel(absl::CancelledError("its owner was destroyed"));
+  for (const auto& [key, run] : runs) run->Cancel(why_closing_);
   TellIfIdle();
 }
 

@@ -39,7 +39,7 @@ void FanOutLogic::OnSent(TimePoint now, size_t attempt, Actions& actions) {
   assert(!state.ended && !state.sent);
   state.sent = true;
   if (state.live) {
-    if (options_.hedge_after.has_value() && MayHedge(attempt)) {
+    if (options_.hedge_after.has_value() && HasUnaskedWorker(AskOf(attempt))) {
       hedge_times_.push_back({SaturatingAdd(now, absl::ToChronoNanoseconds(*options_.hedge_after)), attempt});
     }
     if (options_.attempt_timeout != absl::InfiniteDuration()) {
@@ -182,24 +182,23 @@ void FanOutLogic::Send(size_t ask, Reason reason, Actions& actions) {
 bool FanOutLogic::TakeRetry(TimePoint now, size_t ask) {
   const AskState& state = asks_[ask];
   const size_t most = options_.max_attempts > 0 ? options_.max_attempts : state.workers.size();
-  if (decided_ || expired_ || now >= options_.deadline || state.made >= most) return false;
+  if (now >= options_.deadline || state.made >= most) return false;
   if (options_.retries == nullptr || options_.retries->Spend()) return true;
   ++result_.retries_refused;
   return false;
 }
 
-// Only to a worker that was not asked yet: one that is slow does not answer sooner when it is asked twice.
-bool FanOutLogic::MayHedge(size_t attempt) {
-  const AskState& ask = AskOf(attempt);
-  size_t most = ask.workers.size();
-  if (options_.max_attempts > 0) most = std::min(most, options_.max_attempts);
-  return attempts_[attempt].live && ask.ready == 0 && !ask.claimed && ask.made < most;
+// A hedge goes only to a worker that was not asked yet: one that is slow does not answer sooner when it is asked twice.
+bool FanOutLogic::HasUnaskedWorker(const AskState& ask) const {
+  const size_t workers = ask.workers.size();
+  return ask.made < (options_.max_attempts > 0 ? std::min(workers, options_.max_attempts) : workers);
 }
 
 // What is counted is sent in the same event. Counted first and sent later, it could keep its ask from being retried,
 // and then not be let in any more.
 void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
-  if (!MayHedge(attempt)) return;
+  const AskState& ask = AskOf(attempt);
+  if (!attempts_[attempt].live || ask.ready > 0 || !HasUnaskedWorker(ask)) return;
   if (options_.hedges == nullptr || options_.hedges->Spend()) {
     Send(attempts_[attempt].made.ask, Reason::kHedge, actions);
   } else {

@@ -161,7 +161,7 @@ class FanOutLogic {
 
   void Send(size_t ask, Reason reason, Actions& actions);
   bool TakeRetry(TimePoint now, size_t ask);
-  bool MayHedge(size_t attempt);
+  bool HasUnaskedWorker(const AskState& ask) const;
   void Hedge(size_t attempt, Actions& actions);
 
   // The way of an answer.

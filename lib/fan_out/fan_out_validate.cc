@@ -74,7 +74,7 @@ absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t worker
 absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
   if (workers.empty() || workers.size() > kMostWorkers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers: ", workers.size(), " are given; there must be 1 to ", kMostWorkers));
+        absl::StrCat("workers lists ", workers.size(), " addresses; it must list 1 to ", kMostWorkers));
   }
   for (size_t i = 0; i < workers.size(); ++i) {
     if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {

@@ -93,6 +93,15 @@ TEST(FanOutLogicHedgeTest, NotWhereARivalIsReadyButAfterThatHasFailed) {
   EXPECT_THAT(failed.OnTimerAfter(milliseconds(10)), ElementsAre(Send(2)));
 }
 
+TEST(FanOutLogicHedgeTest, OfOneThatWasSentWhileItsRivalWasReadyAndThenFailed) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9}});
+  driver.OnTimerAfter(milliseconds(10));
+  driver.OnReady(0);
+  driver.OnSent(1);
+  driver.OnEnded(0, kDown);
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(2)));
+}
+
 TEST(FanOutLogicHedgeTest, NotWhereAnAnswerIsKeptOrUnderVerdictOrHasCounted) {
   FanOutLogic::Options options = Hedges();
   options.success_quorum = 2;

@@ -17,6 +17,7 @@ void FanOutLogicOracle::Check(const FanOutLogic& logic, const Event& event, cons
   for (const FanOutLogic::Action& action : actions) CheckAction(logic, event, action);
   if (::testing::Test::HasFailure()) return;
   CheckRetry(logic, event, actions);
+  CheckHedges(logic, event, actions);
   CheckUnderWay(logic);
   CheckDecided(logic);
   started_ = started_ || event.kind == EventKind::kStart;
@@ -28,6 +29,7 @@ void FanOutLogicOracle::Check(const FanOutLogic& logic, const Event& event, cons
   }
   decided_before_ = logic.decided();
   failures_before_ = logic.result().failures.size();
+  hedges_refused_before_ = logic.result().hedges_refused;
 }
 
 void FanOutLogicOracle::Take(const Event& event) {
@@ -37,6 +39,7 @@ void FanOutLogicOracle::Take(const Event& event) {
   switch (event.kind) {
     case EventKind::kSent:
       attempt.sent = event.now;
+      sent_.push_back(event.attempt);
       break;
     case EventKind::kReady:
       attempt.ready = true;
@@ -170,6 +173,49 @@ void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
   const bool final = !options_.replaceable && attempt.accepted > 0;
   EXPECT_FALSE(may_retry && tokens && !final && all.size() < most && event.now < options_.deadline) << "not retried";
   for (size_t rival : all) EXPECT_FALSE(rival != event.attempt && attempts_[rival].Live()) << "a rival is open";
+}
+
+// Each hedge that is due is sent, or refused for want of a token.
+void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) {
+  const size_t refused = logic.result().hedges_refused - hedges_refused_before_;
+  if (event.kind != EventKind::kTimer || !options_.hedge_after.has_value() || logic.decided()) {
+    if (event.kind != EventKind::kTimer) {
+      EXPECT_EQ(refused, 0u);
+    }
+    return;
+  }
+  if (event.now >= options_.deadline) return;
+  std::vector<size_t> made(workers_.size());
+  for (const Attempt& attempt : attempts_) ++made[attempt.ask];
+  size_t sent = 0;
+  for (const FanOutLogic::Action& action : actions) {
+    if (action.kind != Kind::kSend || !logic.attempt(action.attempt).hedge) continue;
+    ++sent;
+    --made[logic.attempt(action.attempt).ask];
+  }
+  // A hedge that was refused leaves its worker to the next one, so the order is that of the logic.
+  size_t due = 0;
+  size_t tokens = sent;
+  for (; next_sent_ < sent_.size(); ++next_sent_) {
+    const Attempt& attempt = attempts_[sent_[next_sent_]];
+    if (*attempt.sent + absl::ToChronoNanoseconds(*options_.hedge_after) > event.now) break;
+    size_t most = workers_[attempt.ask].size();
+    if (options_.max_attempts > 0) most = std::min(most, options_.max_attempts);
+    // One that has failed counts as ready while nobody knows whether its message was accepted.
+    const bool ready = absl::c_any_of(attempts_, [&](const Attempt& rival) {
+      const bool under_verdict = !options_.replaceable && !rival.refused && rival.unsettled > 0;
+      return rival.ask == attempt.ask && rival.ready && (rival.Live() || under_verdict);
+    });
+    if (!attempt.Live() || ready || made[attempt.ask] >= most) continue;
+    ++due;
+    if (tokens == 0) continue;
+    --tokens;
+    ++made[attempt.ask];
+  }
+  EXPECT_EQ(due, sent + refused);
+  if (refused > 0) {
+    EXPECT_EQ(static_cast<int64_t>(hedges_), hedge_tokens_);
+  }
 }
 
 // Nothing is forgotten: who is waited for can still come, and what can be let in is.

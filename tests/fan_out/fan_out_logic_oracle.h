@@ -69,6 +69,7 @@ class FanOutLogicOracle {
   void CheckSend(const FanOutLogic& logic, const Event& event, const FanOutLogic::Attempt& made);
   void CheckAccept(const FanOutLogic::Action& action);
   void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) const;
+  void CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);
   void CheckUnderWay(const FanOutLogic& logic) const;
   void CheckDecided(const FanOutLogic& logic) const;
 
@@ -87,6 +88,9 @@ class FanOutLogicOracle {
   bool cancelled_ = false;
   bool decided_before_ = false;  // this event
   size_t failures_before_ = 0;
+  size_t hedges_refused_before_ = 0;
+  std::vector<size_t> sent_;  // in this order, and their hedges are due
+  size_t next_sent_ = 0;
   bool ended_ = false;
   size_t retries_ = 0;
   size_t hedges_ = 0;

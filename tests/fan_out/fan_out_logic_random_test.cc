@@ -24,6 +24,7 @@ class RandomFanOut {
       : random_(seed),
         retry_tokens_(static_cast<int64_t>(Draw(AttemptBudget::kFirst + 1))),
         hedge_tokens_(static_cast<int64_t>(Draw(AttemptBudget::kFirst + 1))),
+        verdicts_one_in_(1 + Draw(20)),
         workers_(MakeWorkers()),
         options_(MakeOptions()),
         logic_(options_, workers_),
@@ -96,7 +97,7 @@ class RandomFanOut {
     if (OneIn(4) && (logic_.NextTimer() <= now_ || OneIn(4))) return Do({.kind = EventKind::kTimer});
     const size_t attempt = Draw(oracle_.attempts().size());
     const FanOutLogicOracle::Attempt& state = oracle_.attempts()[attempt];
-    if (state.unsettled > 0 && OneIn(2)) {
+    if (state.unsettled > 0 && OneIn(verdicts_one_in_)) {
       return Do({EventKind::kAccepted, now_, attempt, OneIn(4) ? BadStatus() : absl::OkStatus()});
     }
     if (state.ended.has_value()) return;
@@ -150,6 +151,7 @@ class RandomFanOut {
   AttemptBudget hedges_;
   const int64_t retry_tokens_;
   const int64_t hedge_tokens_;
+  const size_t verdicts_one_in_;  // how slow whoever asked is
   const std::vector<std::vector<size_t>> workers_;
   const FanOutLogic::Options options_;
   FanOutLogic logic_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sluice/block_reader.h"
+#include "sluice/tls_options.h"
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@ struct AggregatorOptions {
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
+  std::optional<TlsOptions> worker_tls;               // of the connections to the workers; absent: none
   BlockReader::Options reader;                        // its workers are the fixed ones of the list
   absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
   std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too

@@ -12,6 +12,7 @@
 #include "lib/rpc/clock.h"
 #include "lib/rpc/messages.h"
 #include "lib/stripe/crc32c.h"
+#include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
@@ -61,11 +62,13 @@ BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
 absl::StatusOr<std::shared_ptr<SegmentFetch>> SegmentFetch::Start(ReaderCore& core, Spec spec,
                                                                   std::function<void()> on_progress) {
   std::shared_ptr<SegmentFetch> fetch(new SegmentFetch(core, std::move(spec), std::move(on_progress)));
-  CallGroup::Handlers handlers{.on_answer =
-                                   [fetch](CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
-                                     return fetch->OnAnswer(group, tag, std::move(answer));
-                                   },
-                               .on_end = [fetch] { fetch->OnEnd(); }};
+  CallGroup::Handlers handlers{
+      .on_answer =
+          [fetch](CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+            return fetch->OnAnswer(group, tag, std::move(answer));
+          },
+      .on_end = [fetch] { fetch->OnEnd(); },
+      .on_message = [fetch](CallGroup&, size_t tag, grpc::ByteBuffer& message) { fetch->OnMessage(tag, message); }};
   auto group = core.fan_out().StartGroup(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
   if (!group.ok()) return group.status();
   absl::MutexLock lock(&fetch->mutex_);
@@ -119,6 +122,7 @@ GroupCall SegmentFetch::CallFor(Range range) {
   return {.channels = &core_.channels(),
           .worker = WorkerFor(range),
           .method = "/sluice.v1.SruService/ReadSru",
+          .server_streaming = range.length > kSruMessageBytes,  // else there is one message
           .request = Serialize(request),
           .response_bytes = range.length,
           .timeout = core_.options().sru_timeout,
@@ -143,14 +147,22 @@ uint64_t SegmentFetch::OffsetInSegment(uint64_t sru) const {
   return std::min(layout.SruOffset(spec_.first_sru + sru), layout.FileBytes()) - layout.SruOffset(spec_.first_sru);
 }
 
+void SegmentFetch::OnMessage(size_t tag, grpc::ByteBuffer& message) {
+  absl::MutexLock lock(&mutex_);
+  messages_[tag].push_back(std::move(message));
+}
+
 absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
   Range range;
+  std::vector<grpc::ByteBuffer> messages;
   {
     absl::MutexLock lock(&mutex_);
     range = ranges_[tag];
+    if (const auto streamed = messages_.extract(tag)) messages = std::move(streamed.mapped());
   }
+  if (answer.ok() && messages.empty()) messages.push_back(*std::move(answer));
   absl::Status why;
-  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, *answer, why) : answer.status();
+  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, messages, why) : answer.status();
   if (!missing.ok()) {
     OnRangeFailed(group, range, missing.status(), /*whole_sru=*/false);
     return missing.status();
@@ -165,9 +177,15 @@ absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr
 }
 
 // Returns what no attempt has brought yet, and why this one has not.
-absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer, absl::Status& why) {
+absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, std::vector<grpc::ByteBuffer>& messages,
+                                               absl::Status& why) {
   v1::ReadSruResponse response;
-  if (absl::Status parsed = Parse(answer, response); !parsed.ok()) return parsed;
+  for (grpc::ByteBuffer& message : messages) {
+    v1::ReadSruResponse piece;
+    if (absl::Status parsed = Parse(message, piece); !parsed.ok()) return parsed;
+    response.mutable_data()->append(piece.data());
+    response.mutable_missing()->MergeFrom(piece.missing());
+  }
   if (response.data().size() != range.length) {
     return absl::DataLossError(
         absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length, " were asked for"));

@@ -81,7 +81,8 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
   uint64_t OffsetInSegment(uint64_t sru) const;
 
   absl::Status OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
-  absl::StatusOr<ByteRanges> Store(const Range& range, grpc::ByteBuffer& answer, absl::Status& why);
+  void OnMessage(size_t tag, grpc::ByteBuffer& message);
+  absl::StatusOr<ByteRanges> Store(const Range& range, std::vector<grpc::ByteBuffer>& messages, absl::Status& why);
   void OnPartialAnswer(CallGroup& group, Range range, const ByteRanges& missing, const absl::Status& why);
   absl::Status CheckSru(uint64_t sru) const;
   absl::Status OnRangeStored(const Range& range);
@@ -111,7 +112,9 @@ class SegmentFetch : public std::enable_shared_from_this<SegmentFetch> {
 
   mutable absl::Mutex mutex_;
   std::vector<Sru> srus_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);     // by tag of their calls
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by tag of their calls
+  std::map<size_t, std::vector<grpc::ByteBuffer>> messages_
+      ABSL_GUARDED_BY(mutex_);                            // of streams, by tag of their calls
   std::map<uint64_t, Gap> gaps_ ABSL_GUARDED_BY(mutex_);  // by their beginning in the segment; of settled SRUs
   std::shared_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

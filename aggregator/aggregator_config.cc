@@ -70,6 +70,16 @@ absl::Status ParseWorkers(const v1::AggregatorConfig& config, AggregatorOptions&
   return absl::OkStatus();
 }
 
+absl::Status ParseReadMemory(const v1::AggregatorConfig& config, AggregatorOptions& options) {
+  auto bytes = static_cast<int64_t>(options.read_memory_bytes);
+  absl::Status status = ParseField("read_memory", config.read_memory(), ParseByteSize, bytes);
+  if (status.ok() && bytes < 1) {
+    status = absl::InvalidArgumentError("read_memory is 0; it must be above 0, and should hold some segments");
+  }
+  options.read_memory_bytes = static_cast<uint64_t>(bytes);
+  return status;
+}
+
 absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& options) {
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kServerAndClient);
   if (!tls.ok()) return tls.status();
@@ -138,6 +148,7 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(CheckLevel(options.level));
   status.Update(ParseMidLevel(config, options.mid_level));
   status.Update(ParseTls(config, options));
+  status.Update(ParseReadMemory(config, options));
 
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
   if (!profile.ok()) return profile.status();

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "aggregator/mid_level.h"
 #include "aggregator/worker_list.h"
+#include "lib/serving/block_server.h"
 #include "lib/serving/rpc_server.h"
 
 namespace sluice {
@@ -22,8 +23,9 @@ struct AggregatorOptions {
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
-  std::optional<TlsOptions> worker_tls;               // of the connections to the workers; absent: none
-  BlockReader::Options reader;                        // its workers are the fixed ones of the list
+  std::optional<TlsOptions> worker_tls;  // of the connections to the workers; absent: none
+  BlockReader::Options reader;           // its workers are the fixed ones of the list
+  uint64_t read_memory_bytes = BlockServer::kMaxHeldBytes;
   absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
   std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too
 };

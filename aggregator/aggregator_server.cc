@@ -74,7 +74,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       reader_(io_context_),
       worker_list_(options.workers),
       reader_options_(options.reader),
-      service_([this] { return reader_.Get(); }) {
+      service_([this] { return reader_.Get(); }, options.read_memory_bytes) {
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
         *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
@@ -139,6 +139,7 @@ void AggregatorServer::MakeReader() {
     return;
   }
   if (serving_) (*reader)->ConnectInBackground();
+  service_.SetSegmentBytes(reader_options_.segment_bytes);
   reader_.Replace(*std::move(reader));
   if (serving_) rpc_server_->SetReady(true);
 }

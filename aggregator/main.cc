@@ -49,6 +49,8 @@ struct AggregatorFlags {
         "For one SRU; the next one asks the next replica. Default 2");
     AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
                 [this](const auto& value) { config.set_segment_bytes(value); });
+    AddTextFlag(app, "--read_memory", "Bytes that all reads may hold for clients; more is refused. Default 1gb",
+                [this](const auto& value) { config.set_read_memory(value); });
     app.add_option_function<bool>(
         "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");

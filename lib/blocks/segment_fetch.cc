@@ -6,20 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "lib/blocks/sru_message.h"
 #include "lib/grpc_wire/request.h"
+#include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
 constexpr char kPath[] = "/sluice.v1.SruService/ReadSru";
-// What a worker puts into one message, and what that adds: a tag and a length.
-constexpr int64_t kMessageBytes = 64 << 10;
+// What each message adds to its bytes: a tag and a length.
 constexpr int64_t kFieldBytes = 4;
 // Of one message, with what an aggregator says of what is missing.
 constexpr int64_t kMaxMessageBytes = 1 << 20;
 
 int64_t ResponseBytes(uint32_t sru_bytes) {
-  return sru_bytes + kFieldBytes * ((sru_bytes + kMessageBytes - 1) / kMessageBytes);
+  return int64_t{sru_bytes} + kFieldBytes * ((sru_bytes + kSruMessageBytes - 1) / kSruMessageBytes);
 }
 
 // Asking the same worker again may help. Another replica is always worth the question.

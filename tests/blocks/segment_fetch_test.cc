@@ -1,5 +1,6 @@
 #include "lib/blocks/segment_fetch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -69,6 +70,22 @@ std::vector<FaultCase> EveryFault() {
       {"unavailable", Error(grpc::StatusCode::UNAVAILABLE), absl::StatusCode::kUnavailable},
       {"data loss", Error(grpc::StatusCode::DATA_LOSS), absl::StatusCode::kDataLoss},
   };
+}
+
+TEST(SegmentFetchTest, AnAnswerInSeveralMessagesIsPutTogether) {
+  TestCluster cluster({.workers = 2,
+                       .file_bytes = 800000,
+                       .sru_bytes = 200000,
+                       .schedule = {.profile = {.buffer_bytes = 4 << 20}, .budget_bytes = 4 << 20}});
+  std::atomic<uint32_t> longest = 0;
+  cluster.SpoilSrus([&](const v1::ReadSruRequest& request) {
+    longest = std::max(longest.load(), request.length());
+    return Healthy();
+  });
+  const ReadResult result = ReadBlock(cluster, 1);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == cluster.SourceBlock(1));
+  EXPECT_EQ(longest, 200000u);
 }
 
 TEST(SegmentFetchTest, AFaultOfOneWorkerIsTheDocumentedStatusAndTheNextReadWorks) {

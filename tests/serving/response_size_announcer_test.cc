@@ -25,14 +25,14 @@ enum class Interface { kSync, kCallback };
 
 // Both answer with as many bytes as they are asked for; none is an error.
 class SyncService final : public v1::SruService::Service {
-  grpc::Status ReadSru(grpc::ServerContext*, const v1::ReadSruRequest* request,
-                       v1::ReadSruResponse* response) override {
+  grpc::Status ReadManifest(grpc::ServerContext*, const v1::ReadManifestRequest* request,
+                            v1::ReadManifestResponse* response) override {
     response->set_data(std::string(request->length(), 'x'));
     return request->length() == 0 ? grpc::Status(grpc::StatusCode::NOT_FOUND, "none") : grpc::Status::OK;
   }
 };
 
-// For replica 1 it sends its initial metadata itself, before the response.
+// For worker 1 it sends its initial metadata itself, before the response.
 class CallbackService final : public v1::SruService::CallbackService {
   class Reactor final : public grpc::ServerUnaryReactor {
    public:
@@ -41,10 +41,10 @@ class CallbackService final : public v1::SruService::CallbackService {
     void OnDone() override { delete this; }
   };
 
-  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
-                                    v1::ReadSruResponse* response) override {
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
+                                         v1::ReadManifestResponse* response) override {
     response->set_data(std::string(request->length(), 'x'));
-    if (request->replica() == 1) return new Reactor(/*early=*/true);
+    if (request->worker() == 1) return new Reactor(/*early=*/true);
     if (request->length() > 0) return new Reactor(/*early=*/false);
     auto* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND, "none"));
@@ -71,12 +71,12 @@ class ResponseSizeAnnouncerTest : public ::testing::TestWithParam<Interface> {
   }
 
   // What is announced; "" for nothing.
-  std::string Read(uint32_t bytes, uint32_t replica = 0) {
+  std::string Read(uint32_t bytes, uint32_t worker = 0) {
     grpc::ClientContext context;
-    v1::ReadSruRequest request;
+    v1::ReadManifestRequest request;
     request.set_length(bytes);
-    request.set_replica(replica);
-    status_ = stub_->ReadSru(&context, request, &response_);
+    request.set_worker(worker);
+    status_ = stub_->ReadManifest(&context, request, &response_);
     const auto& metadata = context.GetServerInitialMetadata();
     const auto found = metadata.find(kHeader);
     EXPECT_LE(metadata.count(kHeader), 1u);
@@ -86,7 +86,7 @@ class ResponseSizeAnnouncerTest : public ::testing::TestWithParam<Interface> {
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::SruService::Stub> stub_;
-  v1::ReadSruResponse response_;
+  v1::ReadManifestResponse response_;
   grpc::Status status_;
 };
 
@@ -112,7 +112,7 @@ class EarlyHeadersTest : public ResponseSizeAnnouncerTest {};
 INSTANTIATE_TEST_SUITE_P(Of, EarlyHeadersTest, ::testing::Values(Interface::kCallback));
 
 TEST_P(EarlyHeadersTest, AreLeftAlone) {
-  EXPECT_EQ(Read(1000, /*replica=*/1), "");
+  EXPECT_EQ(Read(1000, /*worker=*/1), "");
   EXPECT_TRUE(status_.ok());
   EXPECT_EQ(response_.data().size(), 1000u);
 }

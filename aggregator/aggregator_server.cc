@@ -45,6 +45,10 @@ AdminServer::Page WorkersPage(Link& link) {
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
+  // The reader has no TLS yet. What its user means to encrypt is not sent in the clear.
+  if (options.worker_tls.has_value()) {
+    return absl::UnimplementedError("tls.ca: connections to workers by TLS are not there yet");
+  }
   Link::Options link_options = options.link;
   link_options.budget.on_change = LogBudget;
   if (link_options.share.has_value()) link_options.share->on_state = LogShare;
@@ -65,7 +69,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       reader_(io_context_),
       worker_list_(options.workers),
       reader_options_(options.reader),
-      service_([this] { return reader_.Get(); }) {
+      service_([this] { return reader_.Get(); }, options.read_memory_bytes) {
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
         *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
@@ -130,6 +134,7 @@ void AggregatorServer::MakeReader() {
     return;
   }
   if (serving_) (*reader)->ConnectInBackground();
+  service_.SetSegmentBytes(reader_options_.segment_bytes);
   reader_.Replace(*std::move(reader));
   if (serving_) rpc_server_->SetReady(true);
 }

@@ -30,6 +30,9 @@ function(sluice_configure target)
       target_compile_definitions(${target} PRIVATE BOOST_ASIO_DISABLE_FENCED_BLOCK)
     endif()
   endif()
+  if(SLUICE_BUILD_FUZZERS)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # coverage, which guides libFuzzer
+  endif()
 endfunction()
 
 # sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder. GRPC: it links gRPC, so it is
@@ -89,4 +92,18 @@ function(sluice_test name)
     add_dependencies(core_tests ${name})
   endif()
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+# sluice_fuzzer(http2_client_fuzz SOURCES ... DEPENDS ...): a libFuzzer program, for a build with SLUICE_BUILD_FUZZERS,
+# which instruments everything of ours. tests/fuzz/run finds it by its name in build/fuzz/fuzzers, and its corpus in
+# tests/fuzz/corpus/http2_client (optional).
+function(sluice_fuzzer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${sluice_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzzers)
+  sluice_configure(${name})
+  add_dependencies(fuzzers ${name})
 endfunction()

@@ -63,8 +63,8 @@ void ManifestFetch::AskForBeginning() {
 void ManifestFetch::AskForRest() {
   std::vector<Range> ranges;
   for (uint64_t offset = kRangeBytes; offset < stored_.size(); offset += kRangeBytes) {
-    ranges.push_back({.offset = offset,
-                      .length = static_cast<uint32_t>(std::min<uint64_t>(kRangeBytes, stored_.size() - offset))});
+    ranges.push_back(
+        {.offset = offset, .length = static_cast<uint32_t>(std::min<uint64_t>(kRangeBytes, stored_.size() - offset))});
   }
   std::vector<size_t> workers = {source_};
   for (size_t worker : candidates_) {
@@ -169,9 +169,8 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
   }
   const size_t workers = core_.workers().workers.size();
   if (layout_->Workers() > workers) {
-    return Finish(absl::FailedPreconditionError(absl::StrCat("file \"", file_, "\" is striped over ",
-                                                             layout_->Workers(), " workers; this reader has ",
-                                                             workers)));
+    return Finish(absl::FailedPreconditionError(absl::StrCat(
+        "file \"", file_, "\" is striped over ", layout_->Workers(), " workers; this reader has ", workers)));
   }
   Finish(layout_);
 }
@@ -201,9 +200,9 @@ void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
     not_found_ = std::string(why.message());
     return;
   }
-  failure_.Update(absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker,
-                                                                    " (", core_.address(worker), "): ",
-                                                                    why.message())));
+  failure_.Update(
+      absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker, " (",
+                                                        core_.address(worker), "): ", why.message())));
 }
 
 // All were asked for the beginning where that has failed; where the rest has, those behind the one that had the

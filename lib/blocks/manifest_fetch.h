@@ -16,9 +16,9 @@ namespace sluice {
 
 class ReaderCore;
 
-// Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same time.
-// Its size is not known beforehand: the first answer tells, and most manifests are no larger. One a fetch; it lives until
-// it has ended; for the link's thread only.
+// Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
+// time. Its size is not known beforehand: the first answer tells, and most manifests are no larger. One a fetch; it
+// lives until it has ended; for the link's thread only.
 class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
   using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;

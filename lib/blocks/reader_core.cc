@@ -93,9 +93,10 @@ void ReaderCore::PumpAll() {
 }
 
 void ReaderCore::Close(std::function<void()> on_idle) {
+  const absl::Status why = absl::CancelledError("the reader is gone");
   const auto reads = std::exchange(reads_, {});
-  for (const auto& [key, read] : reads) read->Cancel(absl::CancelledError("the reader is gone"));
-  fan_out_.Close(std::move(on_idle));
+  for (const auto& [key, read] : reads) read->Cancel(why);
+  fan_out_.Close(why, std::move(on_idle));
 }
 
 }  // namespace sluice

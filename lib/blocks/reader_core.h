@@ -24,8 +24,8 @@ class StripeRead;
 // RESOURCE_EXHAUSTED is not our full queue.
 absl::StatusCode ReaderCode(absl::StatusCode worker_code);
 
-// What all reads of one BlockReader share: its workers, the options, how files are striped, and the reads themselves. One
-// a BlockReader; for the link's thread only.
+// What all reads of one BlockReader share: its workers, the options, how files are striped, and the reads themselves.
+// One a BlockReader; for the link's thread only.
 class ReaderCore {
  public:
   // The link and the callbacks outlive it.

@@ -6,20 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "lib/blocks/sru_message.h"
 #include "lib/grpc_wire/request.h"
+#include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
 constexpr char kPath[] = "/sluice.v1.SruService/ReadSru";
-// What a worker puts into one message, and what that adds: a tag and a length.
-constexpr int64_t kMessageBytes = 64 << 10;
+// What each message adds to its bytes: a tag and a length.
 constexpr int64_t kFieldBytes = 4;
 // Of one message, with what an aggregator says of what is missing.
 constexpr int64_t kMaxMessageBytes = 1 << 20;
 
 int64_t ResponseBytes(uint32_t sru_bytes) {
-  return sru_bytes + kFieldBytes * ((sru_bytes + kMessageBytes - 1) / kMessageBytes);
+  return int64_t{sru_bytes} + kFieldBytes * ((sru_bytes + kSruMessageBytes - 1) / kSruMessageBytes);
 }
 
 // Asking the same worker again may help. Another replica is always worth the question.
@@ -164,8 +164,8 @@ void SegmentFetch::Accept(size_t attempt, std::vector<std::string> messages) {
   }
 }
 
-// The logic lets in one attempt of an SRU at a time, and nothing after that was given up, or the SRU has been answered. An
-// attempt that takes the place of another one begins anew.
+// The logic lets in one attempt of an SRU at a time, and nothing after that was given up, or the SRU has been answered.
+// An attempt that takes the place of another one begins anew.
 absl::Status SegmentFetch::Store(size_t attempt, uint64_t index, absl::string_view bytes) {
   if (buffer_.settled(index)) return absl::CancelledError("the SRU is here");
   Sru& sru = srus_[index];
@@ -180,8 +180,7 @@ absl::Status SegmentFetch::Store(size_t attempt, uint64_t index, absl::string_vi
   }
   const uint32_t length = spec_.layout->SruLength(spec_.first_sru + index);
   if (message.data.size() > length - sru.received_bytes) {
-    return absl::DataLossError(
-        absl::StrCat("answered with more bytes than the ", length, " that were asked for"));
+    return absl::DataLossError(absl::StrCat("answered with more bytes than the ", length, " that were asked for"));
   }
   const uint64_t begin = buffer_.BytesOf(index).begin + sru.received_bytes;
   const ByteRange place = {begin, begin + message.data.size()};
@@ -248,7 +247,8 @@ absl::Status SegmentFetch::CompletePartial(const FanOutLogic::Attempt& made, Par
   }
   partial.gaps = gaps;
   partial.from = std::max(partial.from, KindOf(made));
-  const bool another = spec_.layout->Replicas() > 1 && srus_[made.ask].attempts < static_cast<uint32_t>(core_.options().attempts);
+  const bool another =
+      spec_.layout->Replicas() > 1 && srus_[made.ask].attempts < static_cast<uint32_t>(core_.options().attempts);
   if (another) return partial.why;
   buffer_.SettleWithGaps(made.ask, partial.from, gaps,
                          Describe({.ask = made.ask, .worker = made.worker, .status = partial.why}));

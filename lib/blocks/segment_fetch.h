@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/v1/sru_service.pb.h"
-
 #include "sluice/read_stream.h"
+#include "sluice/v1/sru_service.pb.h"
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,10 +25,10 @@ namespace sluice {
 
 struct SruMessage;
 
-// Consecutive SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large to
-// be held at once. Each SRU is an ask of a fan-out, which its replicas can answer. What comes is checked against the
-// manifest, and handed out in order while later SRUs still arrive. One consumer. It lives until its last call has ended;
-// for the link's thread only.
+// Consecutive SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large
+// to be held at once. Each SRU is an ask of a fan-out, which its replicas can answer. What comes is checked against the
+// manifest, and handed out in order while later SRUs still arrive. One consumer. It lives until its last call has
+// ended; for the link's thread only.
 //
 // A worker that is an aggregator itself may answer in part, where partial results are allowed: then the other replicas
 // are asked for what is missing, and what they do not have either is a gap. Such an SRU cannot be checked as a whole;
@@ -59,9 +58,9 @@ class SegmentFetch final : public FanOutRun::Sink, public std::enable_shared_fro
  private:
   struct Sru {
     uint32_t attempts = 1;
-    uint32_t last_attempt = 0;           // that was made
-    std::optional<uint32_t> writer;      // the attempt whose bytes come, or came last
-    uint32_t received_bytes = 0;         // of those
+    uint32_t last_attempt = 0;       // that was made
+    std::optional<uint32_t> writer;  // the attempt whose bytes come, or came last
+    uint32_t received_bytes = 0;     // of those
   };
   // Of an SRU that some worker has answered in part.
   struct Partial {

@@ -15,26 +15,22 @@ constexpr uint32_t TagOf(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-bool ReadData(CodedInputStream& input, absl::string_view& data) {
+// The bytes of a length-delimited field, where they are.
+bool ReadBytes(CodedInputStream& input, absl::string_view& bytes) {
   uint32_t length = 0;
   if (!input.ReadVarint32(&length)) return false;
-  data = {};
+  bytes = {};
   if (length == 0) return true;
-  const void* bytes = nullptr;
+  const void* begin = nullptr;
   int available = 0;
-  if (!input.GetDirectBufferPointer(&bytes, &available) || length > static_cast<uint32_t>(available)) return false;
-  data = {static_cast<const char*>(bytes), length};
+  if (!input.GetDirectBufferPointer(&begin, &available) || length > static_cast<uint32_t>(available)) return false;
+  bytes = {static_cast<const char*>(begin), length};
   return input.Skip(static_cast<int>(length));
 }
 
 bool ReadMissing(CodedInputStream& input, v1::MissingSruRange& missing) {
-  uint32_t length = 0;
-  if (!input.ReadVarint32(&length) || length > INT32_MAX) return false;
-  const CodedInputStream::Limit limit = input.PushLimit(static_cast<int>(length));
-  const bool parsed = missing.MergeFromCodedStream(&input) && input.ConsumedEntireMessage() &&
-                      input.BytesUntilLimit() == 0;
-  input.PopLimit(limit);
-  return parsed;
+  absl::string_view bytes;
+  return ReadBytes(input, bytes) && missing.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
 }  // namespace
@@ -43,7 +39,7 @@ bool ParseSruMessage(absl::string_view message, SruMessage& parsed) {
   CodedInputStream input(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size()));
   while (const uint32_t tag = input.ReadTag()) {
     if (tag == TagOf(v1::ReadSruResponse::kDataFieldNumber)) {
-      if (!ReadData(input, parsed.data)) return false;
+      if (!ReadBytes(input, parsed.data)) return false;
     } else if (tag == TagOf(v1::ReadSruResponse::kMissingFieldNumber)) {
       if (!ReadMissing(input, parsed.missing.emplace_back())) return false;
     } else if (!WireFormatLite::SkipField(&input, tag)) {

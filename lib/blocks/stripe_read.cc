@@ -88,8 +88,7 @@ void StripeRead::Answer(Part part) {
   if (!part.ok() || std::holds_alternative<ReadSummary>(*part)) ended_ = true;
   ReadStream::Callback waiter = std::exchange(waiter_, nullptr);
   if (call_on_ == CallOn::kLinkThread) return waiter(std::move(part));
-  core_.callbacks().Run(
-      [waiter = std::move(waiter), part = std::move(part)]() mutable { waiter(std::move(part)); });
+  core_.callbacks().Run([waiter = std::move(waiter), part = std::move(part)]() mutable { waiter(std::move(part)); });
 }
 
 void StripeRead::StopFetching() {

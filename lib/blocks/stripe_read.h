@@ -20,10 +20,11 @@ namespace sluice {
 
 // A read of a data block or of a whole file: fetches the manifest, then segment after segment with one ahead of the one
 // that is handed out, so that the link never waits for the consumer's round trip, and memory is bounded by two of them.
-// One a read. Made on any thread, then for the link's thread only; once the reader is gone it holds nothing of the link.
+// One a read. Made on any thread, then for the link's thread only; once the reader is gone it holds nothing of the
+// link.
 //
-// Where it goes by a manifest from memory, nothing is handed out before the first bytes are here: the file may have been
-// striped anew, and then the read begins again by the new manifest.
+// Where it goes by a manifest from memory, nothing is handed out before the first bytes are here: the file may have
+// been striped anew, and then the read begins again by the new manifest.
 class StripeRead final : public std::enable_shared_from_this<StripeRead>, private ManifestFetch::Waiter {
  public:
   // What of the file: a data block by its number, or the one that holds a byte; neither: all of it.

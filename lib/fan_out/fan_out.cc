@@ -1,5 +1,6 @@
 #include "sluice/fan_out.h"
 
+#include <atomic>
 #include <future>
 #include <utility>
 
@@ -53,10 +54,11 @@ FanOutLogic::Options LimitsOf(FanOutCore& core, const FanOutOptions& options, bo
   return limits;
 }
 
-// What the handle of a fan-out and the link's thread share; for the link's thread only.
+// What the handle of a fan-out and the link's thread share; but for stop_merging for the link's thread only.
 struct Started {
   std::weak_ptr<FanOutRun> run;
   bool cancelled = false;  // before it began
+  const std::shared_ptr<std::atomic<bool>> stop_merging = std::make_shared<std::atomic<bool>>(false);
 
   void Cancel() {
     cancelled = true;
@@ -70,6 +72,7 @@ class StartedCall final : public FanOutCall {
       : link_(std::move(link)), started_(std::move(started)) {}
 
   void Cancel() override {
+    started_->stop_merging->store(true);
     if (const auto link = link_.lock()) link->Post([started = started_](LinkCore&) { started->Cancel(); });
   }
 
@@ -128,7 +131,7 @@ FanOut::FanOut(std::shared_ptr<Link> link, Options options)
 FanOut::~FanOut() {
   if (core_ == nullptr) return;
   const auto idle = std::make_shared<std::promise<void>>();
-  link_->Post([this, idle](LinkCore&) { core_->Close([idle] { idle->set_value(); }); });
+  link_->Post([this, idle](LinkCore&) { core_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); }); });
   idle->get_future().wait();
   link_->Await([this](LinkCore&) { core_.reset(); });
 }
@@ -175,7 +178,8 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
     const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
-    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata);
+    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done),
+                                            options.keep_response_metadata, started->stop_merging);
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
                          .workers = workers,

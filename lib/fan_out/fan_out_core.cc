@@ -55,7 +55,8 @@ std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary
   }
   std::vector<size_t> order;
   order.reserve(rows.size());
-  for (size_t row : worker_history_.Order(link_.now(), std::move(rows))) order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
+  for (size_t row : worker_history_.Order(link_.now(), std::move(rows)))
+    order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
   return order;
 }
 
@@ -85,10 +86,11 @@ void FanOutCore::PollConnecting(ConnectingList::iterator position) {
   on_done(std::move(unconnected));
 }
 
-void FanOutCore::Close(std::function<void()> on_idle) {
+void FanOutCore::Close(absl::Status why, std::function<void()> on_idle) {
+  why_closing_ = std::move(why);
   on_idle_ = std::move(on_idle);
   const auto runs = runs_;
-  for (const auto& [key, run] : runs) run->Cancel(absl::CancelledError("its owner was destroyed"));
+  for (const auto& [key, run] : runs) run->Cancel(why_closing_);
   TellIfIdle();
 }
 

@@ -50,10 +50,10 @@ class FanOutCore {
   // not.
   void Connect(absl::Duration timeout, std::function<void(std::vector<size_t> unconnected)> on_done);
 
-  // Runs that start from now on end at once with Cancelled; those under way are cancelled. Calls back when the last one
-  // has ended.
-  void Close(std::function<void()> on_idle);
+  // Runs under way end with `why`, and those that start from now on. Calls back when the last one has ended.
+  void Close(absl::Status why, std::function<void()> on_idle);
   bool closing() const { return on_idle_.has_value(); }
+  const absl::Status& why_closing() const { return why_closing_; }
 
   void Enter(std::shared_ptr<FanOutRun> run);
   void Leave(FanOutRun& run);
@@ -89,6 +89,7 @@ class FanOutCore {
   std::map<FanOutRun*, std::shared_ptr<FanOutRun>> runs_;
   size_t held_ = 0;
   ConnectingList connecting_;
+  absl::Status why_closing_;
   std::optional<std::function<void()>> on_idle_;  // set: closing
 };
 

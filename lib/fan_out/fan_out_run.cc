@@ -70,7 +70,7 @@ void FanOutRun::Begin() {
   actions_.erase(std::remove_if(actions_.begin(), actions_.end(),
                                 [](const auto& action) { return action.kind == FanOutLogic::Action::Kind::kSend; }),
                  actions_.end());
-  if (core_.closing()) logic_.Cancel(started_, absl::CancelledError("its owner was destroyed"), actions_);
+  if (core_.closing()) logic_.Cancel(started_, core_.why_closing(), actions_);
   if (!attempts.empty()) SubmitAll(attempts);
   applying_ = false;
   Drive([](FanOutLogic&, TimePoint, FanOutLogic::Actions&) {});
@@ -79,6 +79,8 @@ void FanOutRun::Begin() {
 template <class Event>
 void FanOutRun::Drive(Event event) {
   event(logic_, core_.link().now(), actions_);
+  core_.link().metrics().CountHedges(HedgeOutcome::kRefused, logic_.result().hedges_refused - hedges_refused_);
+  hedges_refused_ = logic_.result().hedges_refused;
   if (applying_) return;
   const auto self = shared_from_this();
   applying_ = true;
@@ -225,8 +227,8 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict) {
   }
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
+    CountEnded(attempt);
   });
-  CountEnded(attempt);
 }
 
 void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
@@ -236,8 +238,8 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   if (status.ok() && !logic_.decided()) status = sink_->Complete(attempt);
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnEnded(now, attempt, status, actions);
+    CountEnded(attempt);
   });
-  CountEnded(attempt);
 }
 
 // What an attempt has come to is known when it has ended and its last message is settled.
@@ -294,7 +296,6 @@ void FanOutRun::End() {
   AggregatorMetrics& metrics = core_.link().metrics();
   metrics.CountHedges(HedgeOutcome::kWon, result.hedges_won);
   metrics.CountHedges(HedgeOutcome::kLost, result.hedges - result.hedges_won);
-  metrics.CountHedges(HedgeOutcome::kRefused, result.hedges_refused);
   sink->OnEnd(*this);
 }
 

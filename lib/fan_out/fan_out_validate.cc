@@ -74,7 +74,7 @@ absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t worker
 absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
   if (workers.empty() || workers.size() > kMostWorkers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("workers: ", workers.size(), " are given; there must be 1 to ", kMostWorkers));
+        absl::StrCat("workers lists ", workers.size(), " addresses; it must list 1 to ", kMostWorkers));
   }
   for (size_t i = 0; i < workers.size(); ++i) {
     if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {
@@ -93,8 +93,7 @@ absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
     return absl::InvalidArgumentError(
         absl::StrCat("hedge_after: ", absl::FormatDuration(*hedge_after), " is not above 0"));
   }
-  if (hedge_after_quantile.has_value() &&
-      !(*hedge_after_quantile > 0 && *hedge_after_quantile < 1)) {
+  if (hedge_after_quantile.has_value() && !(*hedge_after_quantile > 0 && *hedge_after_quantile < 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("hedge_after_quantile: ", *hedge_after_quantile, " is not between 0 and 1"));
   }

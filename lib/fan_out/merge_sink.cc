@@ -17,8 +17,13 @@ BlockOutcome OutcomeOf(const FanOutResult& result, bool refused) {
 
 }  // namespace
 
-MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata)
-    : core_(core), keep_response_metadata_(keep_response_metadata), merge_(std::move(merge)), done_(std::move(done)) {}
+MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
+                     std::shared_ptr<const std::atomic<bool>> stop_merging)
+    : core_(core),
+      keep_response_metadata_(keep_response_metadata),
+      stop_merging_(std::move(stop_merging)),
+      merge_(std::move(merge)),
+      done_(std::move(done)) {}
 
 void MergeSink::Accept(size_t attempt, std::vector<std::string> messages) {
   const auto run = run_.lock();
@@ -43,8 +48,8 @@ void MergeSink::HandOver() {
 
 void MergeSink::MergeAll(std::vector<Item>& items) {
   for (Item& item : items) {
-    if (refused_.contains(item.attempt)) {
-      item.verdict = absl::CancelledError("a message before it was refused");
+    if (stop_merging_->load() || refused_.contains(item.attempt)) {
+      item.verdict = absl::CancelledError("not merged");
       continue;
     }
     const auto bytes = static_cast<uint64_t>(item.message.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -22,7 +23,10 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
  public:
   using Merge = std::function<absl::Status(size_t worker, std::string response)>;
 
-  MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata);
+  // `stop_merging` is set, on any thread, when nothing more is to be merged: at once, and not after a hop to the link's
+  // thread and back.
+  MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
+            std::shared_ptr<const std::atomic<bool>> stop_merging);
 
   void SetRun(std::shared_ptr<FanOutRun> run) { run_ = std::move(run); }
 
@@ -45,6 +49,7 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
 
   FanOutCore& core_;
   const bool keep_response_metadata_;
+  const std::shared_ptr<const std::atomic<bool>> stop_merging_;
   std::weak_ptr<FanOutRun> run_;
   std::vector<Item> collected_;  // in this turn
 

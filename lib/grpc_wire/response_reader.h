@@ -44,8 +44,8 @@ class ResponseReader {
   bool failed() const { return !failure_.ok(); }
 
   // The length prefix of a message is here whose rest is not: so many bytes of it are still to come, at least 1. 0: no
-  // message is under way.
-  int64_t pending_message_bytes() const { return messages_.pending_message_bytes(); }
+  // message is under way, or its rest will not come.
+  int64_t pending_message_bytes() const { return failed() || ended_ ? 0 : messages_.pending_message_bytes(); }
   // Bytes of length prefixes that came.
   int64_t prefix_bytes() const { return messages_.prefix_bytes(); }
   // The next whole message, decompressed; false where there is none yet.

@@ -119,7 +119,7 @@ class FanOutTest : public ::testing::TestWithParam<Discipline> {
   static constexpr int64_t kMostOfBudget = 25'000;
   static constexpr int64_t kLargeAnswer = 20'000;
   static Link::Options FullBudget() {
-    return {.schedule = {.stall_timeout = absl::Hours(1)}, .receive_window_bytes = 0};
+    return {.schedule = {.stall_timeout = absl::Hours(1)}};
   }
   std::unique_ptr<Pending> FillBudget(int64_t bytes) {
     server(0).SetPlay(IsReadyAndHolds("holder"));

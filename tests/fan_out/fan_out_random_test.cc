@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutRandomTest,
 TEST_P(FanOutRandomTest, EveryFanOutEndsOnceAndNothingIsLeftBehind) {
   SCOPED_TRACE(absl::StrCat("SLUICE_TEST_SEED=", seed_));
   StartFaultyServers();
-  MakeFanOut({.completion_threads = 3});
+  MakeFanOut();
   std::vector<std::thread> callers;
   for (uint32_t i = 0; i < 6; ++i) {
     callers.emplace_back([this, i] { Caller(seed_ + i, 25); });
@@ -161,7 +161,7 @@ TEST_P(FanOutRandomTest, DestroyedAtAnyTime) {
   StartFaultyServers();
   Random random(seed_);
   for (int round = 0; round < 20; ++round) {
-    MakeFanOut({.completion_threads = 2});
+    MakeFanOut();
     std::vector<std::unique_ptr<Pending>> pending;
     for (size_t i = random.Below(6); i < 6; ++i) {
       pending.push_back(CallAsync(DrawMap(random), DrawOptions(random), Ignore(), random.OneIn(2) ? kStream : kUnary));

@@ -173,9 +173,8 @@ TEST(MessageReaderTest, OneMessageOnly) {
   EXPECT_THAT(TakeAll(reader), ElementsAre("one"));
 }
 
-// What is taken has its exact size where a message came in one piece behind its prefix, and never more than four times
-// what came: a peer cannot make this side take memory by claims.
-TEST(MessageReaderTest, MemoryFollowsWhatCame) {
+// As an answer arrives that was held: the prefix and a spare byte, then the rest with its grant.
+TEST(MessageReaderTest, ARestThatComesAtOnceTakesNoMoreMemoryThanTheMessage) {
   MessageReader reader(64 << 20);
   const std::string framed = FrameMessage(std::string(10'000, 'x'));
   ASSERT_TRUE(reader.Read(framed.substr(0, 6)).ok());
@@ -185,7 +184,7 @@ TEST(MessageReaderTest, MemoryFollowsWhatCame) {
   EXPECT_EQ(message.capacity(), 10'000u);
 }
 
-TEST(MessageReaderTest, TakingMovesALargeMessage) {
+TEST(MessageReaderTest, ALargeMessageInManyPiecesTakesAtMostTwiceItsSize) {
   MessageReader reader(64 << 20);
   std::string message(1, 'y');
   const std::string sent(10 << 20, 'x');

@@ -111,6 +111,7 @@ TEST(ResponseReaderTest, AMessageThatWasCutOffIsInternal) {
     reader.OnHeaders(Head(), false);
     reader.OnData(framed.substr(0, came), false);
     reader.OnHeaders(ToTrailers(absl::OkStatus(), "details", {}), true);
+    EXPECT_EQ(reader.pending_message_bytes(), 0);
     const RpcEnd end = reader.End(kComplete);
     EXPECT_EQ(end.status.code(), absl::StatusCode::kInternal) << came;
     EXPECT_THAT(std::string(end.status.message()), HasSubstr("cut off"));
@@ -210,8 +211,11 @@ TEST(ResponseReaderTest, DataBeforeHeadersIsInternal) {
 TEST(ResponseReaderTest, HeadersInTheMiddleAreInternal) {
   ResponseReader reader({});
   reader.OnHeaders(Head(), false);
+  reader.OnData(FrameMessage("hello").substr(0, 6), false);
+  EXPECT_EQ(reader.pending_message_bytes(), 4);
   reader.OnHeaders(OkTrailers(), false);
   EXPECT_TRUE(reader.failed());
+  EXPECT_EQ(reader.pending_message_bytes(), 0);
   EXPECT_EQ(reader.End(kComplete).status.code(), absl::StatusCode::kInternal);
 }
 

@@ -45,7 +45,7 @@ class GatingTest : public ::testing::Test {
   }
 
   std::optional<int64_t> Expected(std::string_view method) {
-    if (method == "/sluice.v1.SruService/ReadSru") return sru_bytes_;
+    if (method == "/sluice.v1.SruService/ReadManifest") return sru_bytes_;
     if (method == "/sluice.v1.BlockService/Read") return block_bytes_;
     return std::nullopt;
   }

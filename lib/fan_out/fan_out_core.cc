@@ -49,14 +49,15 @@ void FanOutCore::SetWorkers(const Addresses& addresses) {
 std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas) {
   if (replicas.empty()) return {primary};
   std::vector<size_t> rows = {workers.workers[primary]->row()};
-  std::map<size_t, size_t> by_row = {{rows.front(), primary}};
+  std::multimap<size_t, size_t> by_row = {{rows.front(), primary}};  // one address may be listed twice
   for (size_t replica : replicas) {
     rows.push_back(workers.workers[replica]->row());
-    by_row.try_emplace(rows.back(), replica);
+    by_row.emplace(rows.back(), replica);
   }
   std::vector<size_t> order;
   order.reserve(rows.size());
-  for (size_t row : worker_history_.Order(link_.now(), std::move(rows))) order.push_back(by_row[row]);
+  for (size_t row : worker_history_.Order(link_.now(), std::move(rows)))
+    order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
   return order;
 }
 

@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "tests/blocks/test_worker.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
 
@@ -62,8 +62,8 @@ class GatedServer {
   class Srus final : public v1::SruService::Service {
    public:
     explicit Srus(GatedServer& server) : server_(server) {}
-    grpc::Status ReadSru(grpc::ServerContext* context, const v1::ReadSruRequest* request,
-                         v1::ReadSruResponse* response) override {
+    grpc::Status ReadManifest(grpc::ServerContext* context, const v1::ReadManifestRequest* request,
+                              v1::ReadManifestResponse* response) override {
       response->set_data(std::string(request->length(), 'x'));
       return server_.Handle(*context);
     }

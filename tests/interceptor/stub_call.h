@@ -14,7 +14,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "tests/blocks/test_worker.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
 
@@ -35,14 +35,14 @@ class Call {
   bool Await() { return done_.WaitForNotificationWithTimeout(kPatience); }
   bool ended() const { return done_.HasBeenNotified(); }
   const grpc::Status& status() const { return status_; }
-  const v1::ReadSruResponse& response() const { return response_; }
+  const v1::ReadManifestResponse& response() const { return response_; }
 
  protected:
   Call() { request_.set_length(kAnswerBytes); }
 
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
-  v1::ReadSruRequest request_;
-  v1::ReadSruResponse response_;
+  v1::ReadManifestRequest request_;
+  v1::ReadManifestResponse response_;
   grpc::Status status_;
   absl::Notification done_;
 };
@@ -54,7 +54,7 @@ class SyncCall final : public Call {
   }
   void Start(v1::SruService::Stub& stub) override {
     thread_ = std::thread([this, &stub] {
-      status_ = stub.ReadSru(context_.get(), request_, &response_);
+      status_ = stub.ReadManifest(context_.get(), request_, &response_);
       done_.Notify();
     });
   }
@@ -69,7 +69,7 @@ class QueueCall final : public Call {
     if (thread_.joinable()) thread_.join();
   }
   void Start(v1::SruService::Stub& stub) override {
-    reader_ = stub.AsyncReadSru(context_.get(), request_, &queue_);
+    reader_ = stub.AsyncReadManifest(context_.get(), request_, &queue_);
     reader_->Finish(&response_, &status_, this);
     thread_ = std::thread([this] {
       void* tag = nullptr;
@@ -84,14 +84,14 @@ class QueueCall final : public Call {
 
  private:
   grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ReadSruResponse>> reader_;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ReadManifestResponse>> reader_;
   std::thread thread_;
 };
 
 class CallbackCall final : public Call {
  public:
   void Start(v1::SruService::Stub& stub) override {
-    stub.async()->ReadSru(context_.get(), &request_, &response_, [this](grpc::Status status) {
+    stub.async()->ReadManifest(context_.get(), &request_, &response_, [this](grpc::Status status) {
       status_ = std::move(status);
       done_.Notify();
     });

@@ -5,8 +5,6 @@
 
 #include <grpcpp/health_check_service_interface.h>
 
-#include "sluice/worker.h"
-
 #include "absl/strings/str_cat.h"
 #include "lib/serving/server_credentials.h"
 
@@ -25,7 +23,6 @@ absl::StatusOr<ShardServer> ShardServer::Start(grpc::Service& service, const std
   int port = 0;
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
-  AnnounceResponseSizes(builder);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
   builder.AddListeningPort(listen, *credentials, &port);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

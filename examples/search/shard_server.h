@@ -12,8 +12,7 @@
 namespace sluice::examples::search {
 
 // A gRPC server of one service, as search-worker and search-aggregator have it. One a process; thread-safe. An ordinary
-// server, as anybody would write it; one line announces how large its answers are, which whoever asks cannot know
-// beforehand.
+// server, as anybody would write it.
 class ShardServer {
  public:
   // Serves when it returns. `listen` is host:port; port 0 is a free one. The service outlives the server. Without

@@ -1,5 +1,6 @@
 #include "lib/fan_out/fan_out_core.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -90,17 +91,19 @@ void FanOutCore::Close(absl::Status why, std::function<void()> on_idle) {
   why_closing_ = std::move(why);
   on_idle_ = std::move(on_idle);
   const auto runs = runs_;
-  for (const auto& [key, run] : runs) run->Cancel(why_closing_);
+  for (const auto& run : runs) run->Cancel(why_closing_);
   TellIfIdle();
 }
 
 void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
-  FanOutRun* const key = run.get();
-  runs_.emplace(key, std::move(run));
+  runs_.push_back(std::move(run));
 }
 
 void FanOutCore::Leave(FanOutRun& run) {
-  runs_.erase(&run);
+  const auto found =
+      std::find_if(runs_.begin(), runs_.end(), [&run](const auto& known) { return known.get() == &run; });
+  std::swap(*found, runs_.back());
+  runs_.pop_back();
   TellIfIdle();
 }
 

@@ -14,7 +14,7 @@
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/fan_out/fan_out_validate.h"
 #include "tools/client_tls.h"
 #include "tools/interrupt.h"
 #include "tools/sluice_calibrate/calibration.h"
@@ -60,7 +60,7 @@ class CalibrateProgram {
   }
 
   absl::Status Configure() {
-    absl::Status status = WorkerChannels::Validate(workers_);
+    absl::Status status = ValidateWorkers(workers_);
     status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();

@@ -1,4 +1,4 @@
-#include "lib/rpc/gated_call.h"
+#include "lib/interceptor/gated_call.h"
 
 #include <memory>
 #include <random>
@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/gating_test.h"
+#include "tests/interceptor/gating_test.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,16 +18,12 @@
 #include "sluice/interceptor.h"
 #include "sluice/plan.h"
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "lib/rpc/gated_call.h"
-#include "lib/rpc/link_driver.h"
-#include "lib/rpc/method_history.h"
-#include "lib/rpc/receive_window.h"
+#include "lib/fan_out/method_history.h"
+#include "lib/interceptor/gated_call.h"
 
 namespace sluice {
 namespace {
@@ -52,18 +49,35 @@ absl::StatusOr<std::optional<int64_t>> TakeExpectedBytes(std::multimap<std::stri
   return absl::InvalidArgumentError(absl::StrCat(kExpectedResponseBytesKey, ": \"", text, "\" is not a number"));
 }
 
+// What the answers of one method were. Thread-safe.
+class LearntSize {
+ public:
+  std::optional<int64_t> bytes() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return history_.ResponseBytes();
+  }
+  void Observe(int64_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    history_.ObserveResponse(bytes);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  MethodHistory history_;  // guarded by mutex_
+};
+
 // Of one RPC: made before it starts, gone with its context. gRPC calls it from any thread, for a cancellation also at
 // the same time as for something else.
 class GatingInterceptor final : public grpc::experimental::Interceptor {
  public:
-  // `history` is null where nothing is learnt.
+  // `learnt` is null where nothing is learnt.
   GatingInterceptor(ClientRpcInfo& info, std::shared_ptr<Link> link, int64_t response_bytes,
-                    std::shared_ptr<MethodHistory> history)
+                    std::shared_ptr<LearntSize> learnt)
       : info_(info),
         response_bytes_(response_bytes),
-        history_(std::move(history)),
+        learnt_(std::move(learnt)),
         link_(std::move(link)),
-        call_(std::make_shared<GatedCall>(link_->driver())) {}
+        call_(std::make_shared<GatedCall>(*link_)) {}
 
   // A stream that was left before its end has no status; a call that never started has nothing to give back.
   ~GatingInterceptor() override { call_->End(grpc::StatusCode::CANCELLED); }
@@ -76,7 +90,7 @@ class GatingInterceptor final : public grpc::experimental::Interceptor {
     if (operations->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
       return Start(*operations);
     }
-    if (history_ && operations->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+    if (learnt_ && operations->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
       Measure(operations->GetRecvMessage());
     }
     if (operations->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_STATUS)) {
@@ -90,7 +104,7 @@ class GatingInterceptor final : public grpc::experimental::Interceptor {
     grpc::ClientContext& context = *info_.client_context();
     const auto said = TakeExpectedBytes(*operations.GetSendInitialMetadata());
     if (!said.ok()) return GatedCall::Refuse(operations, context, said.status());
-    const std::optional<int64_t> learnt = history_ ? history_->ResponseBytes() : std::nullopt;
+    const std::optional<int64_t> learnt = learnt_ ? learnt_->bytes() : std::nullopt;
     const int64_t response_bytes = said->value_or(learnt.value_or(response_bytes_));
     if (absl::Status size = CheckSize(info_.method(), response_bytes); !size.ok()) {
       return GatedCall::Refuse(operations, context, size);
@@ -105,13 +119,13 @@ class GatingInterceptor final : public grpc::experimental::Interceptor {
   }
 
   void End(const grpc::Status& status) {
-    if (history_ && status.ok()) history_->ObserveResponse(received_bytes_);
+    if (learnt_ && status.ok()) learnt_->Observe(received_bytes_);
     call_->End(status.error_code());
   }
 
   ClientRpcInfo& info_;
   const int64_t response_bytes_;
-  const std::shared_ptr<MethodHistory> history_;
+  const std::shared_ptr<LearntSize> learnt_;
   std::atomic<int64_t> received_bytes_ = 0;
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<GatedCall> call_;
@@ -129,24 +143,24 @@ class GatingInterceptorFactory final : public grpc::experimental::ClientIntercep
     }
     const std::optional<int64_t> response_bytes = options_.response_bytes(info->method());
     if (!response_bytes.has_value()) return nullptr;
-    auto history = options_.learn_response_bytes ? History(info->method()) : nullptr;
-    return std::make_unique<GatingInterceptor>(*info, link_, *response_bytes, std::move(history))
+    auto learnt = options_.learn_response_bytes ? SizeOf(info->method()) : nullptr;
+    return std::make_unique<GatingInterceptor>(*info, link_, *response_bytes, std::move(learnt))
         .release();  // gRPC owns it
   }
 
  private:
-  std::shared_ptr<MethodHistory> History(const std::string& method) {
-    absl::MutexLock lock(&mutex_);
-    std::shared_ptr<MethodHistory>& history = histories_[method];
-    if (!history) history = std::make_shared<MethodHistory>();
-    return history;
+  std::shared_ptr<LearntSize> SizeOf(const std::string& method) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<LearntSize>& size = sizes_[method];
+    if (!size) size = std::make_shared<LearntSize>();
+    return size;
   }
 
   const std::shared_ptr<Link> link_;
   const GatingOptions options_;
 
-  absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<MethodHistory>> histories_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<LearntSize>> sizes_;  // guarded by mutex_
 };
 
 }  // namespace
@@ -169,12 +183,10 @@ absl::StatusOr<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInter
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateGatedChannel(
     std::shared_ptr<Link> link, const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
     GatingOptions options, grpc::ChannelArguments arguments) {
-  const std::optional<ReceiveWindow> window = link ? link->receive_window() : std::nullopt;
   auto factory = CreateGatingInterceptorFactory(std::move(link), std::move(options));
   if (!factory.ok()) return factory.status();
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  if (window.has_value()) BoundReceiveWindow(*window, arguments);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
   factories.push_back(*std::move(factory));
   return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments, std::move(factories));

@@ -11,7 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/rpc/gating_test.h"
+#include "tests/interceptor/gating_test.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +62,23 @@ TEST_F(GatingInterceptorTest, ACallsOwnSizeCountsAndIsNotSent) {
     EXPECT_TRUE(call->status().ok()) << call->status().error_message();
   }
   EXPECT_EQ(carried, 0);
+}
+
+TEST_F(GatingInterceptorTest, AnAnswerLargerThanTheBudgetIsAlone) {
+  server_.Close();
+  Connect(/*answers=*/3);
+  CallbackCall large;
+  large.context().AddMetadata(kExpectedResponseBytesKey, "1000000");
+  large.Start(*stub_);
+  ASSERT_TRUE(AwaitOpen(1));
+  CallbackCall small;
+  small.Start(*stub_);
+  EXPECT_TRUE(AwaitWaiting(1));
+  server_.Open();
+  for (Call* call : std::vector<Call*>{&large, &small}) {
+    ASSERT_TRUE(call->Await());
+    EXPECT_TRUE(call->status().ok()) << call->status().error_message();
+  }
 }
 
 TEST_F(GatingInterceptorTest, ASizeThatIsNoneEndsTheCall) {

@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "tests/blocks/test_worker.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
 

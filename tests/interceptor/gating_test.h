@@ -13,9 +13,10 @@
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "gtest/gtest.h"
-#include "tests/blocks/test_cluster.h"
-#include "tests/rpc/gated_server.h"
-#include "tests/rpc/stub_call.h"
+#include "tests/eventually.h"
+#include "tests/has_code.h"
+#include "tests/interceptor/gated_server.h"
+#include "tests/interceptor/stub_call.h"
 
 namespace sluice::testing {
 
@@ -33,6 +34,7 @@ class GatingTest : public ::testing::Test {
   void Connect(int answers, int64_t queue_limit = 65536) {
     LinkSchedule::Options schedule{.discipline = Discipline::kRolling, .queue_limit = queue_limit};
     schedule.budget_bytes = answers * schedule.profile.frame_bytes;
+    schedule.stall_timeout = absl::Minutes(10);  // the server is held for as long as a test takes
     link_ = *Link::Create({.schedule = schedule});
     const auto channel =
         *CreateGatedChannel(link_, server_.address(), grpc::InsecureChannelCredentials(),

@@ -14,7 +14,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "tests/blocks/test_worker.h"
+#include "tests/eventually.h"
 
 namespace sluice::testing {
 

@@ -132,14 +132,16 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
     };
   }
   // A link whose budget stays, unless the test takes it away. It is so fast that no answer counts as ready at once: all
-  // but those that are small, and whose size is known, wait for a grant.
+  // but those that are small, and whose size is known, wait for a grant. It looks at nothing from time to time, so what
+  // is left for a later turn of its thread stays there.
   static constexpr int64_t kBudget = 32 << 10;
   static constexpr int64_t kLargeAnswer = 20'000;
   static Link::Options FixedBudget() {
     LinkProfile profile;
     profile.capacity_bytes_per_second = 1e12;
     profile.propagation_rtt = absl::Nanoseconds(1);
-    return {.schedule = {.profile = profile, .budget_bytes = kBudget, .stall_timeout = absl::Hours(1)}};
+    return {.schedule = {.profile = profile, .budget_bytes = kBudget, .stall_timeout = absl::Hours(1)},
+            .watch_connections = false};
   }
   // Takes the budget away: no request leaves and no answer is granted, until LetGo. What was granted before may come.
   void HoldBack() { SetLease(0); }

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "lib/cli/link_profile_flags.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/telemetry/host_port.h"
 
@@ -66,6 +67,24 @@ absl::Status ParseWorkers(const v1::AggregatorConfig& config, AggregatorOptions&
   if (!list.ok()) return list.status();
   options.workers = *std::move(list);
   options.reader.workers = options.workers.fixed;
+  return absl::OkStatus();
+}
+
+absl::Status ParseReadMemory(const v1::AggregatorConfig& config, AggregatorOptions& options) {
+  auto bytes = static_cast<int64_t>(options.read_memory_bytes);
+  absl::Status status = ParseField("read_memory", config.read_memory(), ParseByteSize, bytes);
+  if (status.ok() && bytes < 1) {
+    status = absl::InvalidArgumentError("read_memory is 0; it must be above 0, and should hold some segments");
+  }
+  options.read_memory_bytes = static_cast<uint64_t>(bytes);
+  return status;
+}
+
+absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& options) {
+  absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kServerAndClient);
+  if (!tls.ok()) return tls.status();
+  options.rpc_server.tls = std::move(tls->server);
+  options.worker_tls = std::move(tls->client);
   return absl::OkStatus();
 }
 
@@ -128,6 +147,8 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   options.level = config.level();
   status.Update(CheckLevel(options.level));
   status.Update(ParseMidLevel(config, options.mid_level));
+  status.Update(ParseTls(config, options));
+  status.Update(ParseReadMemory(config, options));
 
   absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
   if (!profile.ok()) return profile.status();

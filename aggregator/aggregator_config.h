@@ -4,12 +4,14 @@
 #include <string>
 
 #include "sluice/block_reader.h"
+#include "sluice/tls_options.h"
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "aggregator/mid_level.h"
 #include "aggregator/worker_list.h"
+#include "lib/serving/block_server.h"
 #include "lib/serving/rpc_server.h"
 
 namespace sluice {
@@ -21,7 +23,9 @@ struct AggregatorOptions {
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
-  BlockReader::Options reader;                        // its workers are the fixed ones of the list
+  std::optional<TlsOptions> worker_tls;  // of the connections to the workers; absent: none
+  BlockReader::Options reader;           // its workers are the fixed ones of the list
+  uint64_t read_memory_bytes = BlockServer::kMaxHeldBytes;
   absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
   std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too
 };

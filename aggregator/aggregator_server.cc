@@ -7,7 +7,6 @@
 
 #include "absl/synchronization/notification.h"
 #include "lib/cli/logging.h"
-#include "lib/rpc/link_driver.h"
 #include "lib/telemetry/status_page.h"
 #include "lib/telemetry/worker_summary.h"
 
@@ -39,22 +38,22 @@ void LogShare(const absl::Status& state) {
 
 AdminServer::Page WorkersPage(Link& link) {
   return {.content_type = "application/json",
-          .body = [&link] { return SlowestWorkersJson(link.driver().workers().Summaries()); }};
+          .body = [&link] { return SlowestWorkersJson(link.WorkerSummaries()); }};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
+  // The reader has no TLS yet. What its user means to encrypt is not sent in the clear.
+  if (options.worker_tls.has_value()) {
+    return absl::UnimplementedError("tls.ca: connections to workers by TLS are not there yet");
+  }
   Link::Options link_options = options.link;
   link_options.budget.on_change = LogBudget;
   if (link_options.share.has_value()) link_options.share->on_state = LogShare;
   auto link = Link::Create(std::move(link_options));
   if (!link.ok()) return link.status();
-  if (options.link.watch_connections && !(*link)->telemetry_status().ok()) {
-    Log(LogLevel::kWarning, "losses cannot be seen, and the budget stays as it is",
-        {{"reason", (*link)->telemetry_status()}});
-  }
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), options, io_thread));
   absl::Status admin = server->StartAdmin(options, io_thread);
   if (!admin.ok()) return admin;
@@ -70,7 +69,7 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
       reader_(io_context_),
       worker_list_(options.workers),
       reader_options_(options.reader),
-      service_([this] { return reader_.Get(); }) {
+      service_([this] { return reader_.Get(); }, options.read_memory_bytes) {
   if (options.mid_level.has_value()) {
     mid_level_ = std::make_unique<MidLevel>(
         *options.mid_level, [this] { return reader_.Get(); }, link_->registry(), io_thread);
@@ -135,6 +134,7 @@ void AggregatorServer::MakeReader() {
     return;
   }
   if (serving_) (*reader)->ConnectInBackground();
+  service_.SetSegmentBytes(reader_options_.segment_bytes);
   reader_.Replace(*std::move(reader));
   if (serving_) rpc_server_->SetReady(true);
 }

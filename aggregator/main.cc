@@ -13,6 +13,7 @@
 #include "lib/cli/ready_file.h"
 #include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 
 namespace sluice {
@@ -48,6 +49,8 @@ struct AggregatorFlags {
         "For one SRU; the next one asks the next replica. Default 2");
     AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
                 [this](const auto& value) { config.set_segment_bytes(value); });
+    AddTextFlag(app, "--read_memory", "Bytes that all reads may hold for clients; more is refused. Default 1gb",
+                [this](const auto& value) { config.set_read_memory(value); });
     app.add_option_function<bool>(
         "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
         "Look at TCP to infer losses, and adapt the budget. Default true");
@@ -56,6 +59,8 @@ struct AggregatorFlags {
     AddTextFlag(app, "--reload_interval", "How often the config file is looked at for changes; 0: never. Default 2s",
                 [this](const auto& value) { config.set_reload_interval(value); });
     AddServerFlags(app, config, ready_file);
+    AddTlsFlags(
+        app, [this] { return config.mutable_tls(); }, TlsRole::kServerAndClient);
     AddLinkProfileFlags(app, *config.mutable_link());
   }
 
@@ -96,7 +101,7 @@ class Aggregator {
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     SetLogTreeLevel(options_.level);
-    return absl::OkStatus();
+    return CheckTlsFiles({.server = options_.rpc_server.tls, .client = options_.worker_tls});
   }
 
   absl::Status Run() {
@@ -112,6 +117,7 @@ class Aggregator {
          {"policy", DisciplineName(schedule.discipline)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
+    WarnWithoutTls(options_.rpc_server.tls, {(*server)->address()});
     const absl::Status ready = WriteReadyFile(flags_.ready_file, {(*server)->address(), (*server)->admin_address()});
     if (!ready.ok()) return ready;
     ConfigReload reload = MakeReload(**server);

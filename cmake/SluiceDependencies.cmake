@@ -1,5 +1,5 @@
-# Every dependency of Sluice, in the oldest version that is tested: the one of Debian 12. Newer upstream versions are
-# accepted. Also read by the installed package, so that consumers find the same set.
+# Every dependency of Sluice but gRPC, in the oldest version that is tested: the one of Debian 12. Newer upstream versions
+# are accepted. Also read by the installed package, so that consumers find the same set.
 #
 # protobuf comes first and by CONFIG where upstream ships it (22 and newer), else by CMake's own module (Debian 12).
 find_package(Protobuf CONFIG QUIET)
@@ -7,12 +7,11 @@ if(NOT Protobuf_FOUND)
   find_package(Protobuf 3.21 MODULE REQUIRED)
 endif()
 find_package(absl REQUIRED)
-find_package(gRPC 1.51 CONFIG REQUIRED)
 find_package(Boost 1.74 REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(spdlog 1.10 REQUIRED)
 find_package(Threads REQUIRED)
-find_package(OpenSSL 3.0 REQUIRED)
 # Messages that are compressed with gzip.
 find_package(ZLIB 1.2 REQUIRED)
 find_package(PkgConfig REQUIRED)

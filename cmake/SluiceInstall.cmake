@@ -1,17 +1,25 @@
-# What `cmake --install` puts where: the layers as targets sluice::model to sluice::serving, sluice::sluice for all of them,
-# the public headers, the generated messages, and the programs.
+# What `cmake --install` puts where: the client's side as targets sluice::model to sluice::blocks and sluice::sluice for all
+# of them; what links gRPC in files of its own, since not every host has that; the public headers, the generated messages,
+# and the programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(sluice_targets GLOBAL PROPERTY SLUICE_INSTALLED_TARGETS)
+get_property(sluice_grpc_targets GLOBAL PROPERTY SLUICE_INSTALLED_GRPC_TARGETS)
 get_property(sluice_programs GLOBAL PROPERTY SLUICE_INSTALLED_PROGRAMS)
 set(sluice_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
-install(TARGETS ${sluice_targets} EXPORT sluice
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${sluice_package_dir} FILE sluiceTargets.cmake
-  COMPONENT development)
+function(sluice_install_targets export)
+  install(TARGETS ${ARGN} EXPORT ${export}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT ${export} NAMESPACE sluice:: DESTINATION ${sluice_package_dir} FILE ${export}Targets.cmake
+    COMPONENT development)
+endfunction()
+sluice_install_targets(sluice ${sluice_targets})
+if(sluice_grpc_targets)
+  sluice_install_targets(sluiceGrpc ${sluice_grpc_targets})
+endif()
 install(DIRECTORY ${sluice_SOURCE_DIR}/lib/include/sluice DESTINATION include COMPONENT development)
 install(DIRECTORY ${sluice_BINARY_DIR}/proto/generated/sluice DESTINATION include COMPONENT development
   FILES_MATCHING PATTERN "*.h")
@@ -30,4 +38,5 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/sluiceConfig.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/sluiceConfigVersion.cmake
   ${sluice_SOURCE_DIR}/cmake/SluiceDependencies.cmake
+  ${sluice_SOURCE_DIR}/cmake/SluiceGrpc.cmake
   DESTINATION ${sluice_package_dir} COMPONENT development)

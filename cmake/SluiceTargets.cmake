@@ -35,9 +35,10 @@ function(sluice_configure target)
   endif()
 endfunction()
 
-# sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder.
+# sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder. GRPC: it links gRPC, so it is
+# installed for those who have that.
 function(sluice_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "GRPC" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(sluice_${name} ${arg_SOURCES})
   add_library(sluice::${name} ALIAS sluice_${name})
   set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
@@ -46,7 +47,11 @@ function(sluice_library name)
     PRIVATE ${sluice_SOURCE_DIR})
   target_link_libraries(sluice_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
   sluice_configure(sluice_${name})
-  set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
+  if(arg_GRPC)
+    set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_GRPC_TARGETS sluice_${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
+  endif()
 endfunction()
 
 # The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once for each target that

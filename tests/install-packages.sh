@@ -4,7 +4,7 @@
 set -eu
 
 # To configure and build everything, tests and benchmarks included.
-build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
+build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
   libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, its servers in Python and its plots.

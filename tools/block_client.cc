@@ -5,7 +5,6 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
@@ -94,7 +93,7 @@ class ReadCheck {
   uint64_t read_ = 0;
 };
 
-std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
+std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address, const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
   // A read is made again where the aggregator goes away before its header has come, and by another one where the name
   // has several addresses. gRPC makes no retry once something has come: the output may have been written. CANCELLED,
@@ -107,12 +106,14 @@ std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
                       "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"]}
     }]
   })");
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  security.AddTo(arguments);
+  return grpc::CreateCustomChannel(address, security.credentials(), arguments);
 }
 
 }  // namespace
 
-BlockClient::BlockClient(const std::string& address) : stub_(v1::BlockService::NewStub(ConnectTo(address))) {}
+BlockClient::BlockClient(const std::string& address, const ChannelSecurity& security)
+    : stub_(v1::BlockService::NewStub(ConnectTo(address, security))) {}
 
 absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request, absl::Duration timeout,
                                                   const Sink& sink) {

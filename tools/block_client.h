@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/channel_security.h"
 
 namespace sluice {
 
@@ -25,7 +26,7 @@ class BlockClient {
     std::function<absl::Status(const v1::MissingRange&)> on_missing;
   };
 
-  explicit BlockClient(const std::string& address);
+  explicit BlockClient(const std::string& address, const ChannelSecurity& security = {});
 
   // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound. A read
   // that is Unavailable before anything of it has come is made again, five times in all.

@@ -14,6 +14,7 @@
 #include "lib/cli/ready_file.h"
 #include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/telemetry/io_thread.h"
 #include "worker/worker_config.h"
 #include "worker/worker_server.h"
@@ -42,6 +43,8 @@ class Worker {
         "--probe,!--no_probe", [this](int64_t count) { config_.set_probe(count > 0); },
         "Answer sluice-calibrate, which measures the link. The default");
     AddServerFlags(app, config_, ready_file_);
+    AddTlsFlags(
+        app, [this] { return config_.mutable_tls(); }, TlsRole::kServer);
   }
 
   absl::Status Configure() {
@@ -50,7 +53,7 @@ class Worker {
     absl::StatusOr<WorkerOptions> options = ParseWorkerConfig(config_);
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
-    return absl::OkStatus();
+    return CheckTlsFiles({.server = options_.rpc_server.tls});
   }
 
   absl::Status Run() {
@@ -80,6 +83,7 @@ class Worker {
          {"admin", admin},
          {"data", options_.data},
          {"workers", workers->size()}});
+    WarnWithoutTls(options_.rpc_server.tls, addresses);
     if (!admin.empty()) addresses.push_back(admin);
     return WriteReadyFile(ready_file_, addresses);
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/telemetry/host_port.h"
 
@@ -46,6 +47,12 @@ absl::Status ParseTimes(const v1::WorkerConfig& config, WorkerOptions& options) 
   return status;
 }
 
+absl::Status ParseTls(const v1::WorkerConfig& config, WorkerOptions& options) {
+  absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kServer);
+  if (tls.ok()) options.rpc_server.tls = std::move(tls->server);
+  return tls.status();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) {
@@ -56,6 +63,7 @@ absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config) 
   if (config.has_probe()) options.probe = config.probe();
   absl::Status status = ParseListen(config, options);
   status.Update(ParseTimes(config, options));
+  status.Update(ParseTls(config, options));
   if (options.data.empty())
     status.Update(absl::InvalidArgumentError("data: no folder is given; give the one with the worker-NNNN folders"));
   if (!options.admin.empty()) {

@@ -22,6 +22,7 @@
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
 #include "lib/cli/termination_signal.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/telemetry/io_thread.h"
 
@@ -55,6 +56,8 @@ class Aggregator {
     app.add_option("--deadline_reserve", reserve_text_, "Of the caller's time, for the answer's way up. Default 5ms");
     app.add_option("--ready_file", ready_file_, "Write the bound address here once serving");
     schedule_flags_.Add(app, options_.fan_out);
+    AddTlsFlags(
+        app, [this] { return &tls_config_; }, TlsRole::kServerAndClient);
   }
 
   absl::Status Configure() {
@@ -67,7 +70,12 @@ class Aggregator {
     options_.fan_out.timeout = service_.timeout;
     // Coverage goes up; what is too little of it is decided there.
     options_.fan_out.fail_limit = std::numeric_limits<int>::max();
-    return status;
+    const absl::StatusOr<TlsSettings> tls = ParseTlsConfig(tls_config_, TlsRole::kServerAndClient);
+    status.Update(tls.ok() ? CheckTlsFiles(*tls) : tls.status());
+    if (!status.ok()) return status;
+    tls_ = *tls;
+    options_.tls = tls_.client;
+    return absl::OkStatus();
   }
 
   absl::Status Run() const {
@@ -78,10 +86,11 @@ class Aggregator {
     auto searcher = Searcher::Create(*link, options_);
     if (!searcher.ok()) return searcher.status();
     MidLevelService service(*std::move(searcher), service_);
-    absl::StatusOr<ShardServer> server = ShardServer::Start(service, listen_);
+    absl::StatusOr<ShardServer> server = ShardServer::Start(service, listen_, tls_.server);
     if (!server.ok()) return server.status();
     Log(LogLevel::kInfo, "serving",
         {{"listen", server->address()}, {"part", part_text_}, {"shards", service.shards()}});
+    WarnWithoutTls(tls_.server, {server->address()});
     if (absl::Status written = WriteReadyFile(ready_file_, {server->address()}); !written.ok()) return written;
     termination.Wait();
     server->Drain();
@@ -94,6 +103,8 @@ class Aggregator {
   std::string timeout_text_;
   std::string reserve_text_;
   std::string ready_file_;
+  sluice::v1::TlsConfig tls_config_;
+  TlsSettings tls_;
   ScheduleFlags schedule_flags_;
   LinkSchedule::Options schedule_;
   Searcher::Options options_;

@@ -21,6 +21,7 @@
 #include "examples/search/schedule_flags.h"
 #include "examples/search/searcher.h"
 #include "lib/cli/program.h"
+#include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "tools/percentile.h"
 
@@ -55,6 +56,8 @@ class Search {
         ->check(CLI::PositiveNumber);
     app.add_flag("--json", json_, "Print an object for each query instead of text");
     schedule_flags_.Add(app, options_.fan_out);
+    AddTlsFlags(
+        app, [this] { return &tls_config_; }, TlsRole::kClient);
     app.add_option("QUERY", words_, "Words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
   }
 
@@ -70,6 +73,9 @@ class Search {
       status.Update(
           absl::InvalidArgumentError(absl::StrCat("snippet: ", snippet_bytes, " is more than ", kMaxSnippetBytes)));
     options_.snippet_bytes = static_cast<uint32_t>(snippet_bytes);
+    const absl::StatusOr<TlsSettings> tls = ParseTlsConfig(tls_config_, TlsRole::kClient);
+    status.Update(tls.ok() ? CheckTlsFiles(*tls) : tls.status());
+    if (tls.ok()) options_.tls = tls->client;
     return status;
   }
 
@@ -148,6 +154,7 @@ class Search {
   static std::string Format(double milliseconds) { return sluice::FormatDuration(absl::Milliseconds(milliseconds)); }
 
   Searcher::Options options_;
+  sluice::v1::TlsConfig tls_config_;
   ScheduleFlags schedule_flags_;
   LinkSchedule::Options schedule_;
   std::vector<std::string> words_;

@@ -38,6 +38,10 @@ absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Sea
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link> link, Options options) {
+  // A FanOut has no TLS yet. What its user means to encrypt is not sent in the clear.
+  if (options.tls.has_value()) {
+    return absl::UnimplementedError("tls.ca: connections to workers by TLS are not there yet");
+  }
   absl::StatusOr<ShardMap> map = FindShards(link, options);
   if (!map.ok()) return map.status();
   const auto missing = static_cast<int>(map->missing.size());

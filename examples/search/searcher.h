@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sluice/fan_out.h"
 #include "sluice/link.h"
+#include "sluice/tls_options.h"
 
 #include "absl/status/statusor.h"
 #include "examples/search/search.pb.h"
@@ -21,6 +23,7 @@ class Searcher {
   struct Options {
     std::vector<std::string> workers;  // host:port; together they serve the index, some shards perhaps several times
     IndexPart part;                    // of the index; default: all of it
+    std::optional<TlsOptions> tls;     // of the connections to them; absent: none
     uint32_t top_k = 10;
     uint32_t snippet_bytes = 200;
     // Of each query, and of the question that finds the shards. `fail_limit` counts shards of the lowest level: more of
@@ -30,6 +33,7 @@ class Searcher {
 
   // Asks the workers for their shards, and connects. Unavailable: no worker answered, or more shards than fail_limit
   // are served nowhere. FailedPrecondition: the workers serve different indexes.
+  // Unimplemented: TLS.
   static absl::StatusOr<std::unique_ptr<Searcher>> Create(std::shared_ptr<Link> link, Options options);
 
   // The errors of a FanOut, or Unavailable where no shard answered at all.

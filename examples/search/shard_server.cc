@@ -5,9 +5,8 @@
 
 #include <grpcpp/health_check_service_interface.h>
 
-#include "sluice/worker.h"
-
 #include "absl/strings/str_cat.h"
+#include "lib/serving/server_credentials.h"
 
 namespace sluice::examples::search {
 namespace {
@@ -16,14 +15,16 @@ constexpr auto kDrainTimeout = std::chrono::seconds(10);
 
 }  // namespace
 
-absl::StatusOr<ShardServer> ShardServer::Start(grpc::Service& service, const std::string& listen) {
+absl::StatusOr<ShardServer> ShardServer::Start(grpc::Service& service, const std::string& listen,
+                                               const std::optional<ServerTls>& tls) {
+  const auto credentials = MakeServerCredentials(tls);
+  if (!credentials.ok()) return credentials.status();
   grpc::EnableDefaultHealthCheckService(true);
   int port = 0;
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
-  AnnounceResponseSizes(builder);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(listen, *credentials, &port);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (!server || port == 0) return absl::UnavailableError(absl::StrCat("listen: cannot serve on ", listen));
   return ShardServer(std::move(server), absl::StrCat(listen.substr(0, listen.rfind(':') + 1), port));

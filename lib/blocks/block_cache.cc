@@ -43,6 +43,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     Outbox outbox;
     {
       absl::MutexLock lock(&mutex_);
+      if (!ticket->callback) return;  // cancelled
       if (reader_()) {
         Serve(ticket, outbox);
       } else {
@@ -57,10 +58,11 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     {
       absl::MutexLock lock(&mutex_);
       if (!ticket->callback) return;
-      const auto block = std::exchange(ticket->waits_for, nullptr);
-      std::erase(block->waiters, ticket);
       Answer(*ticket, absl::CancelledError("the range is not wanted any more"), outbox);
-      if (block->waiters.empty() && !block->read_ahead) blocks_.Drop(block, outbox.streams);
+      if (const auto block = std::exchange(ticket->waits_for, nullptr)) {
+        std::erase(block->waiters, ticket);
+        if (block->waiters.empty() && !block->read_ahead) blocks_.Drop(block, outbox.streams);
+      }
     }
     Deliver(outbox);
   }
@@ -350,9 +352,17 @@ BlockCache::~BlockCache() {
 }
 
 BlockCache::TicketPtr BlockCache::Read(Request request, Callback callback) {
-  auto ticket = std::make_shared<Ticket>(std::move(request), std::move(callback));
+  TicketPtr ticket = Prepare(std::move(request), std::move(callback));
   state_->Read(ticket);
   return ticket;
+}
+
+BlockCache::TicketPtr BlockCache::Prepare(Request request, Callback callback) {
+  return std::make_shared<Ticket>(std::move(request), std::move(callback));
+}
+
+void BlockCache::Read(const TicketPtr& ticket) {
+  state_->Read(ticket);
 }
 
 void BlockCache::Cancel(const TicketPtr& ticket) {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/blocks/reader_source.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 #include "lib/telemetry/mid_level_metrics.h"
 
 namespace sluice {
@@ -34,6 +34,7 @@ class BlockCache {
     std::string file;
     uint64_t offset = 0;
     uint32_t length = 0;
+    uint32_t more = 0;           // bytes that are wanted behind the range, later; the file has to have them, too
     uint32_t version = 0;        // the checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // fewer bytes where the file ends before the range does
     bool allow_partial = false;  // gaps are no error
@@ -57,7 +58,10 @@ class BlockCache {
   ~BlockCache();
 
   TicketPtr Read(Request request, Callback callback);
-  // Calls back with Cancelled, unless it has called back before.
+  // The same in two steps, for a caller that has to hold the ticket before it is called back.
+  static TicketPtr Prepare(Request request, Callback callback);
+  void Read(const TicketPtr& ticket);  // once
+  // Calls back with Cancelled, unless it has called back before. Then a Read of the ticket does nothing.
   void Cancel(const TicketPtr& ticket);
 
   // Forgets the blocks of a file, of all its versions. Ranges that wait get what they wait for.

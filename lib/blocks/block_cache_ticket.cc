@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 
 namespace sluice {
 namespace {
@@ -15,11 +15,12 @@ constexpr auto kWorthAnotherRead = std::chrono::milliseconds(10);
 }  // namespace
 
 absl::StatusOr<uint64_t> BlockCache::Ticket::EndIn(uint64_t file_bytes) const {
-  const bool within = request.offset <= file_bytes && request.length <= file_bytes - request.offset;
+  const uint64_t wanted = uint64_t{request.length} + request.more;
+  const bool within = request.offset <= file_bytes && wanted <= file_bytes - request.offset;
   if (within) return request.offset + request.length;
   if (request.up_to_end && request.offset <= file_bytes) return file_bytes;
-  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ",
-                                            request.length, " from ", request.offset));
+  return absl::OutOfRangeError(absl::StrCat("file \"", request.file, "\" has ", file_bytes, " bytes; wanted ", wanted,
+                                            " from ", request.offset));
 }
 
 bool BlockCache::Ticket::FirstLookAt(uint64_t block_offset) {

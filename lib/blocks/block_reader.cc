@@ -1,11 +1,14 @@
 #include "sluice/block_reader.h"
 
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/blocks/reader_core.h"
-#include "lib/blocks/sru_ranges.h"
+#include "lib/blocks/reader_gate.h"
+#include "lib/blocks/stripe_read.h"
 #include "lib/blocks/stripe_stream.h"
+#include "lib/fan_out/fan_out_validate.h"
 
 namespace sluice {
 namespace {
@@ -23,36 +26,53 @@ absl::Status CheckRange(const char* name, int64_t value, int64_t most) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be between 1 and ", most));
 }
 
-// Collects the parts of a stream; gaps stay zeros.
-absl::StatusOr<Block> Collect(ReadStream& stream) {
-  Block block;
-  uint64_t begin = 0;
-  while (true) {
-    absl::StatusOr<ReadPart> part = stream.Next();
-    if (!part.ok()) return part.status();
-    if (const auto* header = std::get_if<ReadHeader>(&*part)) {
-      begin = header->offset;
-      block.data.resize(header->length);
-    } else if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
-      block.data.replace(chunk->offset - begin, chunk->data.size(), chunk->data);
-    } else if (auto* missing = std::get_if<MissingBytes>(&*part)) {
-      block.missing.push_back(std::move(*missing));
-    } else {
-      block.summary = std::get<ReadSummary>(*part);
-      return block;
-    }
-  }
-}
+// Collects the parts of a read on the link's thread; gaps are zeros. Memory is touched as bytes arrive, whatever the
+// manifest claims. One a Read; it lives until it has told the caller.
+class BlockCollector : public std::enable_shared_from_this<BlockCollector> {
+ public:
+  explicit BlockCollector(std::shared_ptr<StripeRead> read) : read_(std::move(read)) {}
 
-// No answer is larger than a range; gRPC refuses one that is far larger by its header, and takes none of it. Each range
-// is charged in full, so the receive windows of these connections need no bound. With one, a mid-level aggregator,
-// whose ranges all come over one connection, had one on the way at a time: 80 to 85 Mbps of 100.
-WorkerChannels ChannelsOf(Link& link, const BlockReader::Options& options, const WorkerChannels* before) {
-  return WorkerChannels(options.workers, link.driver().workers(),
-                        {.may_hold = link.schedule_options().discipline == Discipline::kGrants,
-                         .max_response_bytes = static_cast<int>(4 * kMaxRangeBytes)},
-                        before);
-}
+  std::future<absl::StatusOr<Block>> result() { return result_.get_future(); }
+
+  void Pull() {
+    read_->Next([self = shared_from_this()](absl::StatusOr<ReadPart> part) { self->OnPart(std::move(part)); },
+                StripeRead::CallOn::kLinkThread);
+  }
+
+  void End(absl::StatusOr<Block> block) { result_.set_value(std::move(block)); }
+
+ private:
+  void OnPart(absl::StatusOr<ReadPart> part) {
+    if (!part.ok()) return Stop(part.status());
+    if (const auto* header = std::get_if<ReadHeader>(&*part)) {
+      if (header->length > BlockReader::kMaxReadBytes) return Stop(TooLarge(header->length));
+      block_.data.reserve(header->length);
+    } else if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
+      block_.data.append(chunk->data);
+    } else if (auto* missing = std::get_if<MissingBytes>(&*part)) {
+      block_.data.append(missing->length, '\0');
+      block_.missing.push_back(std::move(*missing));
+    } else {
+      block_.summary = std::get<ReadSummary>(*part);
+      return Stop(std::move(block_));
+    }
+    Pull();
+  }
+
+  void Stop(absl::StatusOr<Block> block) {
+    std::exchange(read_, nullptr)->Drop();
+    End(std::move(block));
+  }
+
+  static absl::Status TooLarge(uint64_t bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the block has ", bytes, " bytes; Read takes at most ", BlockReader::kMaxReadBytes));
+  }
+
+  std::shared_ptr<StripeRead> read_;
+  Block block_;
+  std::promise<absl::StatusOr<Block>> result_;
+};
 
 }  // namespace
 
@@ -62,58 +82,94 @@ absl::Status BlockReader::Validate(const Options& options) {
   status.Update(CheckTimeout("connect_timeout", options.connect_timeout));
   status.Update(CheckRange("attempts", options.attempts, kMaxAttempts));
   status.Update(CheckRange("segment_bytes", options.segment_bytes, kMaxSegmentBytes));
-  status.Update(WorkerChannels::Validate(options.workers));
+  status.Update(ValidateHedging(options.hedge_after, options.hedge_after_quantile, options.hedge_ratio));
+  status.Update(ValidateWorkers(options.workers));
+  if (status.ok() && options.tls.has_value()) status = ValidateTls(*options.tls);
   return status;
 }
 
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr<Link> link, Options options) {
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
-  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  WorkerChannels channels = ChannelsOf(*link, options, nullptr);
-  auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
-  return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
+  return Make(std::move(link), std::move(options), nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Successor(Options options) const {
-  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  std::shared_ptr<Link> link = core_->fan_out().shared_link();
-  WorkerChannels channels = ChannelsOf(*link, options, &core_->channels());
-  auto core = std::make_unique<ReaderCore>(std::move(link), std::move(channels), std::move(options));
-  if (core_->fan_out().keeper().keeps_all()) core->fan_out().keeper().KeepAll();
-  return std::unique_ptr<BlockReader>(new BlockReader(std::move(core)));
+  return Make(link_, std::move(options), core_.get());
 }
 
-BlockReader::BlockReader(std::unique_ptr<ReaderCore> core) : core_(std::move(core)) {}
-BlockReader::~BlockReader() = default;
+absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Make(std::shared_ptr<Link> link, Options options,
+                                                               const ReaderCore* before) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  std::unique_ptr<BlockReader> reader(new BlockReader(std::move(link)));
+  absl::Status status;
+  reader->link_->Await([&](LinkCore& core) {
+    std::shared_ptr<TlsContext> tls;
+    if (options.tls.has_value()) {
+      auto found = core.FindTls(*options.tls);
+      status = found.status();
+      if (!found.ok()) return;
+      tls = *std::move(found);
+    }
+    reader->core_ = std::make_unique<ReaderCore>(core, reader->link_->callbacks(), std::move(tls), std::move(options));
+    if (before != nullptr && before->connects_all()) reader->core_->ConnectAll();
+  });
+  if (!status.ok()) return status;
+  return reader;
+}
+
+BlockReader::BlockReader(std::shared_ptr<Link> link)
+    : link_(std::move(link)), gate_(std::make_shared<ReaderGate>(*link_)) {}
+
+BlockReader::~BlockReader() {
+  gate_->Close();
+  if (core_ == nullptr) return;
+  const auto idle = std::make_shared<std::promise<void>>();
+  link_->Post([this, idle](LinkCore&) { core_->Close([idle] { idle->set_value(); }); });
+  idle->get_future().wait();
+  link_->Await([this](LinkCore&) { core_.reset(); });
+}
 
 std::vector<std::string> BlockReader::Connect() {
-  std::vector<std::string> unconnected;
-  for (size_t worker : core_->fan_out().Connect(core_->options().connect_timeout)) {
-    unconnected.push_back(core_->channels().address(worker));
-  }
-  return unconnected;
+  const auto done = std::make_shared<std::promise<std::vector<std::string>>>();
+  link_->Post([this, done](LinkCore&) {
+    core_->fan_out().Connect(core_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
+      std::vector<std::string> unconnected;
+      for (size_t worker : workers) unconnected.push_back(core_->address(worker));
+      done->set_value(std::move(unconnected));
+    });
+  });
+  return done->get_future().get();
 }
 
 void BlockReader::ConnectInBackground() {
-  core_->fan_out().keeper().KeepAll();
+  link_->Post([this](LinkCore&) { core_->ConnectAll(); });
+}
+
+std::shared_ptr<StripeRead> BlockReader::NewRead(const std::string& file, std::optional<uint64_t> block,
+                                                 std::optional<uint64_t> block_at, const ReadOptions& options) {
+  return std::make_shared<StripeRead>(*core_, file, StripeRead::Target{.block = block, .block_at = block_at}, options);
 }
 
 absl::StatusOr<Block> BlockReader::Read(const std::string& file, uint64_t block, const ReadOptions& options) {
-  return Collect(*Open(file, block, options));
+  const auto collector = std::make_shared<BlockCollector>(NewRead(file, block, std::nullopt, options));
+  auto result = collector->result();
+  auto pull = [collector](LinkCore&) { collector->Pull(); };
+  if (!gate_->Post(pull)) collector->End(absl::CancelledError("the reader is gone"));
+  return result.get();
 }
 
 std::shared_ptr<ReadStream> BlockReader::Open(const std::string& file, std::optional<uint64_t> block,
                                               const ReadOptions& options) {
-  return std::make_shared<StripeStream>(*core_, file, StripeStream::Target{.block = block}, options);
+  return std::make_shared<StripeStream>(gate_, NewRead(file, block, std::nullopt, options));
 }
 
 std::shared_ptr<ReadStream> BlockReader::OpenBlockAt(const std::string& file, uint64_t offset,
                                                      const ReadOptions& options) {
-  return std::make_shared<StripeStream>(*core_, file, StripeStream::Target{.block_at = offset}, options);
+  return std::make_shared<StripeStream>(gate_, NewRead(file, std::nullopt, offset, options));
 }
 
 void BlockReader::ForgetLayout(const std::string& file) {
-  core_->ForgetLayout(file);
+  link_->Post([this, file](LinkCore&) { core_->ForgetLayout(file); });
 }
 
 }  // namespace sluice

@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "lib/blocks/block_cache.h"
-#include "lib/rpc/clock.h"
+#include "lib/link/clock.h"
 #include "lib/telemetry/mid_level_metrics.h"
 
 namespace sluice {

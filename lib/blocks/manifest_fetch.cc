@@ -7,169 +7,223 @@
 #include "sluice/v1/sru_service.pb.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/blocks/sru_ranges.h"
-#include "lib/rpc/messages.h"
+#include "lib/blocks/reader_core.h"
+#include "lib/grpc_wire/request.h"
+#include "lib/link/clock.h"
 #include "lib/stripe/manifest.h"
 
 namespace sluice {
 namespace {
 
-constexpr uint64_t kFirstRangeBytes = 8 << 10;
+constexpr char kPath[] = "/sluice.v1.SruService/ReadManifest";
+// Far more than most manifests have, and no more than a worker reads at once.
+constexpr uint64_t kRangeBytes = 1 << 20;
+constexpr int64_t kFieldBytes = 32;  // of an answer, beside the bytes of the manifest
 // A worker that has lost its disk must not hide a file that the others have.
-constexpr uint32_t kWorkersAsked = 3;
+constexpr size_t kWorkersAsked = 3;
+
+// Whatever a worker says, another one may say something better.
+std::vector<absl::StatusCode> AnyError() {
+  std::vector<absl::StatusCode> codes;
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    codes.push_back(static_cast<absl::StatusCode>(code));
+  }
+  return codes;
+}
 
 }  // namespace
 
-std::shared_ptr<ManifestFetch> ManifestFetch::Start(ReaderCore& core, std::string file, TimePoint deadline,
-                                                    Callback callback) {
-  std::shared_ptr<ManifestFetch> fetch(new ManifestFetch(core, std::move(file), deadline, std::move(callback)));
-  fetch->AskWorker();
-  return fetch;
+ManifestFetch::ManifestFetch(ReaderCore& core, std::string file)
+    : core_(core), file_(std::move(file)), deadline_(DeadlineAfter(core.link().now(), core.options().block_timeout)) {}
+
+void ManifestFetch::Leave(Waiter& waiter) {
+  std::erase(waiters_, &waiter);
+  if (!waiters_.empty()) return;
+  core_.OnFetched(*this, nullptr);
+  if (const auto run = run_.lock()) run->Cancel(absl::CancelledError("nobody wants the manifest any more"));
 }
 
-ManifestFetch::ManifestFetch(ReaderCore& core, std::string file, TimePoint deadline, Callback callback)
-    : core_(core),
-      file_(std::move(file)),
-      deadline_(deadline),
-      callback_(std::move(callback)),
-      range_bytes_(core.RangeBytesFor(kMaxRangeBytes)) {}
-
-void ManifestFetch::AskWorker() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stored_.clear();
-    size_known_ = false;
-    first_range_ = true;
-    status_ = absl::OkStatus();
+// The first workers, since every file is striped over those; one that hangs or is gone comes last.
+void ManifestFetch::Start() {
+  std::vector<size_t> others;
+  for (size_t worker = 1; worker < std::min(kWorkersAsked, core_.workers().workers.size()); ++worker) {
+    others.push_back(worker);
   }
-  AskRanges(0, std::min(range_bytes_, kFirstRangeBytes));
+  candidates_ = core_.fan_out().OrderOf(core_.workers(), /*primary=*/0, others);
+  AskForBeginning();
 }
 
-void ManifestFetch::AskRanges(uint64_t begin, uint64_t end) {
-  std::vector<GroupCall> calls;
-  for (uint64_t offset = begin; offset < end; offset += range_bytes_) {
-    v1::ReadManifestRequest request;
-    request.set_file(file_);
-    request.set_worker(worker_);
-    request.set_offset(offset);
-    request.set_length(static_cast<uint32_t>(std::min(range_bytes_, end - offset)));
-    calls.push_back({.channels = &core_.channels(),
-                     .worker = worker_,
-                     .method = "/sluice.v1.SruService/ReadManifest",
-                     .request = Serialize(request),
-                     .response_bytes = request.length(),
-                     .timeout = core_.options().sru_timeout,
-                     .tag = offset});
-  }
-  int round = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    round = ++round_;
-  }
-  auto self = shared_from_this();
-  CallGroup::Handlers handlers{
-      .on_answer = [self](CallGroup&, size_t tag,
-                          absl::StatusOr<grpc::ByteBuffer> answer) { return self->OnAnswer(tag, std::move(answer)); },
-      .on_end = [self] { self->OnEnd(); }};
-  auto started = core_.fan_out().StartGroup(std::move(calls), deadline_, std::move(handlers));
-  if (!started.ok()) return callback_(started.status());
-  bool cancelled = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    cancelled = cancelled_;
-    // It may have ended already, and the next one begun.
-    if (round == round_) group_ = *started;
-  }
-  if (cancelled) (*started)->Cancel();
+void ManifestFetch::AskForBeginning() {
+  begun_ = false;
+  stored_.clear();
+  Run({{.offset = 0, .length = kRangeBytes}},
+      {candidates_.begin() + static_cast<std::ptrdiff_t>(next_candidate_), candidates_.end()});
 }
 
-void ManifestFetch::Cancel() {
-  std::shared_ptr<CallGroup> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    cancelled_ = true;
-    group = group_.lock();
+void ManifestFetch::AskForRest() {
+  std::vector<Range> ranges;
+  for (uint64_t offset = kRangeBytes; offset < stored_.size(); offset += kRangeBytes) {
+    ranges.push_back(
+        {.offset = offset, .length = static_cast<uint32_t>(std::min<uint64_t>(kRangeBytes, stored_.size() - offset))});
   }
-  if (group) group->Cancel();
+  std::vector<size_t> workers = {source_};
+  for (size_t worker : candidates_) {
+    if (worker != source_) workers.push_back(worker);
+  }
+  Run(std::move(ranges), workers);
 }
 
-absl::Status ManifestFetch::OnAnswer(size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
+void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& workers) {
+  ranges_ = std::move(ranges);
+  verdicts_.clear();
+  FanOutRun::Spec spec = core_.SpecFor(kPath, deadline_);
+  spec.max_message_bytes = kRangeBytes + kFieldBytes;
+  spec.limits.retry_on = AnyError();
+  for (const Range& range : ranges_) {
+    FanOutRun::Ask& ask = spec.asks.emplace_back();
+    ask.request = RequestFor(range, workers.front());
+    ask.workers = workers;
+    ask.primary = workers.front();
+    if (begun_) ask.response_bytes = range.length + kFieldBytes;
+  }
+  const auto run = FanOutRun::Make(core_.fan_out(), std::move(spec), shared_from_this());
+  run_ = run;
+  run->Begin();
+}
+
+std::shared_ptr<const std::string> ManifestFetch::RequestFor(const Range& range, size_t worker) const {
+  v1::ReadManifestRequest request;
+  request.set_file(file_);
+  request.set_worker(static_cast<uint32_t>(worker));
+  request.set_offset(range.offset);
+  request.set_length(range.length);
+  return std::make_shared<const std::string>(FrameMessage(request.SerializeAsString()));
+}
+
+std::shared_ptr<const std::string> ManifestFetch::RequestOf(size_t attempt) {
+  const auto run = run_.lock();
+  const FanOutLogic::Attempt& made = run->attempt(attempt);
+  if (!made.retry && !made.hedge) return nullptr;
+  return RequestFor(ranges_[made.ask], made.worker);
+}
+
+void ManifestFetch::Accept(size_t attempt, std::vector<std::string> messages) {
+  const auto run = run_.lock();
+  const FanOutLogic::Attempt made = run->attempt(attempt);
+  for (const std::string& message : messages) {
+    const absl::Status verdict = Store(ranges_[made.ask], made.worker, message);
+    if (!verdict.ok()) verdicts_[attempt] = verdict;
+    run->Accepted(attempt, verdict);
+  }
+}
+
+absl::Status ManifestFetch::Store(const Range& range, size_t worker, const std::string& message) {
   v1::ReadManifestResponse response;
-  absl::Status status = answer.ok() ? Parse(*answer, response) : answer.status();
-  absl::MutexLock lock(&mutex_);
-  if (status.ok()) status = Store(tag, response.data(), response.total_bytes());
-  status_.Update(status);
-  return status;
-}
-
-absl::Status ManifestFetch::Store(uint64_t offset, const std::string& data, uint64_t total_bytes) {
-  if (!size_known_) {
-    if (total_bytes > kMaxStoredManifestBytes) {
-      return absl::DataLossError(
-          absl::StrCat("its manifest has ", total_bytes, " bytes; at most ", kMaxStoredManifestBytes, " are read"));
-    }
-    stored_.resize(total_bytes);
-    size_known_ = true;
+  if (!response.ParseFromString(message)) {
+    return absl::DataLossError("answered with bytes that are not the expected message");
   }
-  const uint64_t asked = offset == 0 ? std::min(range_bytes_, kFirstRangeBytes) : range_bytes_;
-  if (total_bytes != stored_.size() || offset > total_bytes || data.size() != std::min(asked, total_bytes - offset)) {
-    return absl::DataLossError(absl::StrCat("answered with ", data.size(), " of ", total_bytes,
-                                            " manifest bytes at offset ", offset, "; that is not what was asked for"));
+  const uint64_t total = response.total_bytes();
+  if (total > kMaxStoredManifestBytes) {
+    return absl::DataLossError(
+        absl::StrCat("its manifest has ", total, " bytes; at most ", kMaxStoredManifestBytes, " are read"));
   }
-  std::memcpy(stored_.data() + offset, data.data(), data.size());
+  const bool fits = range.offset <= total && (!begun_ || total == stored_.size());
+  if (!fits || response.data().size() != std::min<uint64_t>(range.length, total - range.offset)) {
+    return absl::DataLossError(absl::StrCat("answered with ", response.data().size(), " of ", total,
+                                            " manifest bytes at offset ", range.offset,
+                                            "; that is not what was asked for"));
+  }
+  if (begun_) {
+    std::memcpy(stored_.data() + range.offset, response.data().data(), response.data().size());
+    return absl::OkStatus();
+  }
+  stored_ = std::move(*response.mutable_data());
+  source_ = worker;
+  if (stored_.size() == total) return Decode();
+  begun_ = true;
+  stored_.resize(total);
   return absl::OkStatus();
 }
 
-void ManifestFetch::OnEnd() {
-  absl::Status status;
-  uint64_t have = 0;
-  uint64_t total = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    status = status_;
-    total = stored_.size();
-    have = std::exchange(first_range_, false) ? std::min({range_bytes_, kFirstRangeBytes, total}) : total;
-  }
-  if (!status.ok()) return OnWorkerFailed(status);
-  if (have < total) return AskRanges(have, total);
-  auto layout = Decode();
-  if (!layout.ok()) return OnWorkerFailed(layout.status());
-  if ((*layout)->Workers() > core_.channels().size()) return callback_(TooManyWorkers((*layout)->Workers()));
-  core_.KeepLayout(file_, *layout);
-  callback_(std::move(layout));
-}
-
-void ManifestFetch::OnWorkerFailed(const absl::Status& why) {
-  // A worker that has the file in a bad state says more than one that does not have it.
-  if (!absl::IsNotFound(why)) {
-    failure_.Update(
-        absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker_, " (",
-                                                          core_.channels().address(worker_), "): ", why.message())));
-  }
-  const bool another = worker_ + 1 < std::min<size_t>(kWorkersAsked, core_.channels().size());
-  if (another && !absl::IsCancelled(why)) {
-    ++worker_;
-    return AskWorker();
-  }
-  if (!failure_.ok()) return callback_(failure_);
-  callback_(absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", why.message())));
-}
-
-absl::Status ManifestFetch::TooManyWorkers(uint32_t workers) const {
-  return absl::FailedPreconditionError(absl::StrCat("file \"", file_, "\" is striped over ", workers,
-                                                    " workers; this reader has ", core_.channels().size()));
-}
-
-absl::StatusOr<std::shared_ptr<const StripeLayout>> ManifestFetch::Decode() {
-  absl::StatusOr<v1::Manifest> manifest = absl::UnknownError("");
-  {
-    absl::MutexLock lock(&mutex_);
-    manifest = DecodeManifest(stored_);
-  }
+absl::Status ManifestFetch::Decode() {
+  auto manifest = DecodeManifest(stored_);
   if (!manifest.ok()) return absl::DataLossError(manifest.status().message());
   auto layout = StripeLayout::Create(*std::move(manifest));
   if (!layout.ok()) return absl::DataLossError(layout.status().message());
-  return std::make_shared<const StripeLayout>(*std::move(layout));
+  layout_ = std::make_shared<const StripeLayout>(*std::move(layout));
+  return absl::OkStatus();
+}
+
+void ManifestFetch::OnEnd(FanOutRun& run) {
+  const FanOutLogic::Result& result = run.result();
+  // The queue had no room, or nobody wants it any more.
+  if (!result.status.ok() && !result.decisive.has_value()) return Finish(result.status);
+  NoteFailures(run);
+  if (!result.status.ok()) return TryNextWorker();
+  if (layout_ == nullptr && ranges_.front().offset == 0) return AskForRest();
+  if (layout_ == nullptr) {
+    if (const absl::Status decoded = Decode(); !decoded.ok()) {
+      NoteFailure(source_, decoded);
+      return TryNextWorker();
+    }
+  }
+  const size_t workers = core_.workers().workers.size();
+  if (layout_->Workers() > workers) {
+    return Finish(absl::FailedPreconditionError(absl::StrCat(
+        "file \"", file_, "\" is striped over ", layout_->Workers(), " workers; this reader has ", workers)));
+  }
+  Finish(layout_);
+}
+
+// A worker that has the file in a bad state says more than one that does not have it.
+void ManifestFetch::NoteFailures(const FanOutRun& run) {
+  for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
+    const FanOutLogic::Attempt& made = run.attempt(attempt);
+    const bool failed = made.outcome == FanOutLogic::AttemptOutcome::kFailed;
+    if (!failed && made.outcome != FanOutLogic::AttemptOutcome::kRefused) continue;
+    absl::Status why = failed ? run.end(attempt).status : verdicts_[attempt];
+    // It was cancelled because it took too long.
+    if (failed && (why.ok() || absl::IsCancelled(why))) {
+      why = absl::DeadlineExceededError(absl::StrCat("no answer within the deadline or the timeout of ",
+                                                     absl::FormatDuration(core_.options().sru_timeout)));
+    }
+    NoteFailure(made.worker, why);
+  }
+  const auto& decisive = run.result().decisive;
+  if (failure_.ok() && decisive.has_value() && !absl::IsNotFound(decisive->status)) {
+    NoteFailure(decisive->worker, decisive->status);
+  }
+}
+
+void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
+  if (absl::IsNotFound(why)) {
+    not_found_ = std::string(why.message());
+    return;
+  }
+  failure_.Update(
+      absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker, " (",
+                                                        core_.address(worker), "): ", why.message())));
+}
+
+// All were asked for the beginning where that has failed; where the rest has, those behind the one that had the
+// beginning were not.
+void ManifestFetch::TryNextWorker() {
+  if (!std::exchange(begun_, false) || core_.link().now() >= deadline_) return Finish(Failure());
+  const auto source = std::find(candidates_.begin(), candidates_.end(), source_);
+  next_candidate_ = static_cast<size_t>(source - candidates_.begin()) + 1;
+  if (next_candidate_ >= candidates_.size()) return Finish(Failure());
+  AskForBeginning();
+}
+
+absl::Status ManifestFetch::Failure() const {
+  if (!failure_.ok()) return failure_;
+  return absl::NotFoundError(absl::StrCat("no file \"", file_, "\" on the workers asked: ", not_found_));
+}
+
+void ManifestFetch::Finish(Found found) {
+  const auto self = shared_from_this();
+  core_.OnFetched(*this, found.ok() ? *found : nullptr);
+  for (Waiter* waiter : std::exchange(waiters_, {})) waiter->OnLayout(found);
 }
 
 }  // namespace sluice

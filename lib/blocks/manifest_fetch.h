@@ -1,58 +1,83 @@
 #pragma once
 
-#include <functional>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/blocks/reader_core.h"
+#include "lib/fan_out/fan_out_run.h"
 #include "lib/stripe/stripe_layout.h"
 
 namespace sluice {
 
-// Fetches the manifest of a file from the first worker that has a good one, in ranges through the schedule: its size is
-// not known beforehand, so the first range is small and tells. One a fetch; it lives until it has called back.
-class ManifestFetch : public std::enable_shared_from_this<ManifestFetch> {
+class ReaderCore;
+
+// Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
+// time. Its size is not known beforehand: the first answer tells, and most manifests are no larger. One a fetch; it
+// lives until it has ended; for the link's thread only.
+class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
-  using Callback = std::function<void(absl::StatusOr<std::shared_ptr<const StripeLayout>>)>;
+  using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;
 
-  // Calls back once, on any thread. NotFound: no worker asked knows the file. FailedPrecondition: it is striped over
-  // more workers than the reader has.
-  static std::shared_ptr<ManifestFetch> Start(ReaderCore& core, std::string file, TimePoint deadline,
-                                              Callback callback);
+  class Waiter {
+   public:
+    // Once. NotFound: no worker asked knows the file. FailedPrecondition: it is striped over more workers than the
+    // reader has.
+    virtual void OnLayout(const Found& found) = 0;
 
-  // Calls back with Cancelled, unless it has called back before. Thread-safe.
-  void Cancel();
+   protected:
+    ~Waiter() = default;
+  };
+
+  ManifestFetch(ReaderCore& core, std::string file);
+
+  const std::string& file() const { return file_; }
+  void Join(Waiter& waiter) { waiters_.push_back(&waiter); }
+  void Leave(Waiter& waiter);  // with the last one it is cancelled
+  void Start();                // once
 
  private:
-  ManifestFetch(ReaderCore& core, std::string file, TimePoint deadline, Callback callback);
-  void AskWorker();
-  void AskRanges(uint64_t begin, uint64_t end);
-  absl::Status OnAnswer(size_t tag, absl::StatusOr<grpc::ByteBuffer> answer);
-  absl::Status Store(uint64_t offset, const std::string& data, uint64_t total_bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnEnd();
-  void OnWorkerFailed(const absl::Status& why);
-  absl::Status TooManyWorkers(uint32_t workers) const;
-  absl::StatusOr<std::shared_ptr<const StripeLayout>> Decode();
+  // FanOutRun::Sink.
+  void Accept(size_t attempt, std::vector<std::string> messages) override;
+  std::shared_ptr<const std::string> RequestOf(size_t attempt) override;
+  void OnEnd(FanOutRun& run) override;
+
+  struct Range {
+    uint64_t offset = 0;
+    uint32_t length = 0;
+  };
+  void AskForBeginning();
+  void AskForRest();
+  void Run(std::vector<Range> ranges, const std::vector<size_t>& workers);
+  std::shared_ptr<const std::string> RequestFor(const Range& range, size_t worker) const;
+  absl::Status Store(const Range& range, size_t worker, const std::string& message);
+  absl::Status Decode();
+  void NoteFailures(const FanOutRun& run);
+  void NoteFailure(size_t worker, const absl::Status& why);
+  void TryNextWorker();
+  absl::Status Failure() const;
+  void Finish(Found found);
 
   ReaderCore& core_;
   const std::string file_;
-  const TimePoint deadline_;
-  const Callback callback_;
-  const uint64_t range_bytes_;
-  uint32_t worker_ = 0;
-  absl::Status failure_;  // the first of a worker, other than NotFound
+  TimePoint deadline_;
+  std::vector<Waiter*> waiters_;
 
-  absl::Mutex mutex_;  // answers come on any thread
-  std::string stored_ ABSL_GUARDED_BY(mutex_);
-  bool size_known_ ABSL_GUARDED_BY(mutex_) = false;
-  bool first_range_ ABSL_GUARDED_BY(mutex_) = true;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  int round_ ABSL_GUARDED_BY(mutex_) = 0;                   // of requests
-  std::weak_ptr<CallGroup> group_ ABSL_GUARDED_BY(mutex_);  // the one under way
+  std::vector<size_t> candidates_;  // in the order in which they are asked
+  size_t next_candidate_ = 0;
+  std::weak_ptr<FanOutRun> run_;             // the one under way
+  std::vector<Range> ranges_;                // of its asks
+  std::map<size_t, absl::Status> verdicts_;  // of its attempts that were refused
+  bool begun_ = false;                       // the beginning is here, from `source_`, and the size
+  size_t source_ = 0;
+  std::string stored_;
+  std::shared_ptr<const StripeLayout> layout_;
+  absl::Status failure_;  // the first of a worker, other than NotFound
+  std::string not_found_;
 };
 
 }  // namespace sluice

@@ -2,13 +2,12 @@
 
 #include <utility>
 
-#include "lib/blocks/sru_ranges.h"
+#include "lib/blocks/stripe_read.h"
 
 namespace sluice {
 namespace {
 
-// A manifest takes 4 bytes for each SRU of its file.
-constexpr size_t kMaxLayouts = 256;
+constexpr uint64_t kLayoutBytes = 64 << 20;
 
 }  // namespace
 
@@ -26,51 +25,78 @@ absl::StatusCode ReaderCode(absl::StatusCode worker_code) {
   }
 }
 
-void ReaderGate::Close() {
-  absl::MutexLock lock(&mutex_);
-  closed_ = true;
-  mutex_.Await(absl::Condition(this, &ReaderGate::Empty));
+ReaderCore::ReaderCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls,
+                       BlockReader::Options options)
+    : options_(std::move(options)),
+      fan_out_(link, callbacks, std::move(tls)),
+      workers_(fan_out_.SetOf(std::make_shared<const std::vector<std::string>>(options_.workers))),
+      layouts_(kLayoutBytes) {
+  fan_out_.SetWorkers(workers_->addresses);
 }
 
-bool ReaderGate::Enter() {
-  absl::MutexLock lock(&mutex_);
-  if (closed_) return false;
-  ++passes_;
-  return true;
+ReaderCore::~ReaderCore() = default;
+
+FanOutRun::Spec ReaderCore::SpecFor(std::string path, TimePoint deadline) const {
+  FanOutRun::Spec spec{.path = std::move(path), .workers = workers_};
+  spec.limits.deadline = deadline;
+  spec.limits.attempt_timeout = options_.sru_timeout;
+  return spec;
 }
 
-void ReaderGate::Leave() {
-  absl::MutexLock lock(&mutex_);
-  --passes_;
+void ReaderCore::ConnectAll() {
+  connects_all_ = true;
+  for (const std::shared_ptr<Worker>& worker : workers_->workers) worker->Connect();
 }
 
-ReaderCore::ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options)
-    : fan_out_(std::move(link), std::move(channels)), options_(std::move(options)) {}
-
-ReaderCore::~ReaderCore() {
-  gate_->Close();
-  fan_out_.Close();
-}
-
-int64_t ReaderCore::RangeBytesFor(int64_t sru_bytes) {
-  return RangeBytes(link().options(), link().State().plan_bytes, sru_bytes);
-}
-
-std::shared_ptr<const StripeLayout> ReaderCore::FindLayout(const std::string& file) const {
-  absl::MutexLock lock(&mutex_);
-  const auto found = layouts_.find(file);
-  return found == layouts_.end() ? nullptr : found->second;
-}
-
-void ReaderCore::KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout) {
-  absl::MutexLock lock(&mutex_);
-  if (layouts_.size() >= kMaxLayouts) layouts_.clear();
-  layouts_[file] = std::move(layout);
-}
-
+// What is asked for now may be old before it comes, so nobody joins it.
 void ReaderCore::ForgetLayout(const std::string& file) {
-  absl::MutexLock lock(&mutex_);
-  layouts_.erase(file);
+  layouts_.Forget(file);
+  fetches_.erase(file);
+}
+
+std::shared_ptr<ManifestFetch> ReaderCore::FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter) {
+  std::shared_ptr<ManifestFetch>& known = fetches_[file];
+  const bool first = known == nullptr;
+  if (first) known = std::make_shared<ManifestFetch>(*this, file);
+  const std::shared_ptr<ManifestFetch> fetch = known;
+  fetch->Join(waiter);
+  if (first) fetch->Start();
+  return fetch;
+}
+
+void ReaderCore::OnFetched(const ManifestFetch& fetch, std::shared_ptr<const StripeLayout> layout) {
+  const auto known = fetches_.find(fetch.file());
+  if (known == fetches_.end() || known->second.get() != &fetch) return;
+  if (layout != nullptr) layouts_.Keep(fetch.file(), std::move(layout));
+  fetches_.erase(known);
+}
+
+void ReaderCore::Enter(std::shared_ptr<StripeRead> read) {
+  StripeRead* const key = read.get();
+  reads_.emplace(key, std::move(read));
+}
+
+void ReaderCore::Leave(StripeRead& read) {
+  reads_.erase(&read);
+}
+
+void ReaderCore::PumpLater(StripeRead& read) {
+  if (fan_out_.closing()) return;
+  if (to_pump_.empty()) link().AtEndOfTurn([this] { PumpAll(); });
+  to_pump_.push_back(read.shared_from_this());
+}
+
+// What they do may bring new ones; those come in a call of their own.
+void ReaderCore::PumpAll() {
+  const auto reads = std::exchange(to_pump_, {});
+  for (const std::shared_ptr<StripeRead>& read : reads) read->Pump();
+}
+
+void ReaderCore::Close(std::function<void()> on_idle) {
+  const absl::Status why = absl::CancelledError("the reader is gone");
+  const auto reads = std::exchange(reads_, {});
+  for (const auto& [key, read] : reads) read->Cancel(why);
+  fan_out_.Close(why, std::move(on_idle));
 }
 
 }  // namespace sluice

@@ -1,81 +1,81 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sluice/block_reader.h"
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/status.h"
+#include "lib/blocks/layout_cache.h"
+#include "lib/blocks/manifest_fetch.h"
 #include "lib/fan_out/fan_out_core.h"
+#include "lib/fan_out/fan_out_run.h"
 #include "lib/stripe/stripe_layout.h"
 
 namespace sluice {
+
+class StripeRead;
 
 // What a worker's error means to the reader of a file: a worker's NOT_FOUND is about its part of the file, its
 // RESOURCE_EXHAUSTED is not our full queue.
 absl::StatusCode ReaderCode(absl::StatusCode worker_code);
 
-// Lets streams into the core of their reader while it is there: consumers may hold a stream for longer than the reader.
-// One a ReaderCore; outlives it. Thread-safe.
-class ReaderGate {
- public:
-  // Tells whether the core is there; then it stays for as long as the pass does.
-  class Pass {
-   public:
-    explicit Pass(ReaderGate& gate) : gate_(gate), open_(gate.Enter()) {}
-    ~Pass() {
-      if (open_) gate_.Leave();
-    }
-    Pass(const Pass&) = delete;
-    Pass& operator=(const Pass&) = delete;
-    explicit operator bool() const { return open_; }
-
-   private:
-    ReaderGate& gate_;
-    const bool open_;
-  };
-
-  void Close();  // for good; waits until the last pass is gone
-
- private:
-  bool Enter();
-  void Leave();
-  bool Empty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return passes_ == 0; }
-
-  absl::Mutex mutex_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  int passes_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-// What all reads of one BlockReader share: the fan-outs to its workers, the options, and the manifests seen so far.
-// Outlives its reads: the destructor waits for their steps and calls. Thread-safe.
+// What all reads of one BlockReader share: its workers, the options, how files are striped, and the reads themselves.
+// One a BlockReader; for the link's thread only.
 class ReaderCore {
  public:
-  ReaderCore(std::shared_ptr<Link> link, WorkerChannels channels, BlockReader::Options options);
-  ~ReaderCore();
+  // The link and the callbacks outlive it.
+  ReaderCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls, BlockReader::Options options);
+  ~ReaderCore();  // closed, and idle
+  ReaderCore(const ReaderCore&) = delete;
+  ReaderCore& operator=(const ReaderCore&) = delete;
 
   const BlockReader::Options& options() const { return options_; }
   FanOutCore& fan_out() { return fan_out_; }
-  const WorkerChannels& channels() const { return fan_out_.channels(); }
-  const std::shared_ptr<ReaderGate>& gate() const { return gate_; }
-  LinkDriver& link() { return fan_out_.link(); }
-  AggregatorMetrics& metrics() { return fan_out_.metrics(); }
-  int64_t RangeBytesFor(int64_t sru_bytes);
+  LinkCore& link() { return fan_out_.link(); }
+  Callbacks& callbacks() { return fan_out_.callbacks(); }
+  AggregatorMetrics& metrics() { return link().metrics(); }
 
-  // A manifest is kept until a read of its file fails: the file may have been striped anew.
-  std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) const;
-  void KeepLayout(const std::string& file, std::shared_ptr<const StripeLayout> layout);
+  const WorkerSet& workers() const { return *workers_; }
+  const std::string& address(size_t worker) const { return (*workers_->addresses)[worker]; }
+  // A run without asks yet, with the reader's options.
+  FanOutRun::Spec SpecFor(std::string path, TimePoint deadline) const;
+
+  // Connects to all workers, and stays connected.
+  void ConnectAll();
+  bool connects_all() const { return connects_all_; }
+
+  // How a file is striped is kept until a read of it fails: it may have been striped anew. Null: not known.
+  std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) { return layouts_.Find(file); }
   void ForgetLayout(const std::string& file);
+  // Asks the workers, once for all that want to know at the same time. `waiter` may hear of it within this call.
+  std::shared_ptr<ManifestFetch> FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter);
+  // Of the fetch itself: nobody joins it any more. Null: it has found nothing.
+  void OnFetched(const ManifestFetch& fetch, std::shared_ptr<const StripeLayout> layout);
+
+  void Enter(std::shared_ptr<StripeRead> read);
+  void Leave(StripeRead& read);
+  // Its next step, at the end of this turn: most that comes in one turn makes one step.
+  void PumpLater(StripeRead& read);
+
+  // Cancels all reads, and calls back once when their last call has ended. No read enters after that.
+  void Close(std::function<void()> on_idle);
 
  private:
-  FanOutCore fan_out_;
-  const BlockReader::Options options_;
-  const std::shared_ptr<ReaderGate> gate_ = std::make_shared<ReaderGate>();
+  void PumpAll();
 
-  mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<const StripeLayout>> layouts_ ABSL_GUARDED_BY(mutex_);
+  const BlockReader::Options options_;
+  FanOutCore fan_out_;
+  const std::shared_ptr<const WorkerSet> workers_;
+  bool connects_all_ = false;
+  LayoutCache layouts_;
+  std::map<std::string, std::shared_ptr<ManifestFetch>> fetches_;  // that can be joined
+  std::map<StripeRead*, std::shared_ptr<StripeRead>> reads_;
+  std::vector<std::shared_ptr<StripeRead>> to_pump_;
 };
 
 }  // namespace sluice

@@ -1,41 +1,50 @@
 #include "lib/blocks/segment_fetch.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <iterator>
 #include <utility>
 
-#include "sluice/v1/sru_service.pb.h"
-
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/clock.h"
-#include "lib/rpc/messages.h"
-#include "lib/stripe/crc32c.h"
+#include "lib/blocks/sru_message.h"
+#include "lib/grpc_wire/request.h"
+#include "lib/stripe/stripe_store.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
 namespace {
 
-// Chunks are what the consumer passes on: large enough that the cost of a message does not show, small enough that the
-// first bytes of a block are on their way while the last ones still arrive.
-constexpr uint64_t kMinChunkBytes = 64 << 10;
-constexpr uint64_t kMaxChunkBytes = 1 << 20;
+constexpr char kPath[] = "/sluice.v1.SruService/ReadSru";
+// What each message adds to its bytes: a tag and a length.
+constexpr int64_t kFieldBytes = 4;
+// Of one message, with what an aggregator says of what is missing.
+constexpr int64_t kMaxMessageBytes = 1 << 20;
 
-// Asking the same worker again may help. Another replica is always worth the question.
-bool IsTransient(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status) ||
-         absl::IsResourceExhausted(status);
+int64_t ResponseBytes(uint32_t sru_bytes) {
+  return int64_t{sru_bytes} + kFieldBytes * ((sru_bytes + kSruMessageBytes - 1) / kSruMessageBytes);
 }
 
-// What an answer says is missing, as bytes of the segment: it answers `whole`, which begins at `in_stripe` of its
-// stripe.
-absl::StatusOr<ByteRanges> MissingIn(const v1::ReadSruResponse& response, const ByteRange& whole, uint64_t in_stripe) {
+// Asking the same worker again may help. Another replica is always worth the question.
+std::vector<absl::StatusCode> RetryOn(bool has_replicas) {
+  if (!has_replicas) {
+    return {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kDataLoss,
+            absl::StatusCode::kResourceExhausted};
+  }
+  std::vector<absl::StatusCode> codes;
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    if (static_cast<absl::StatusCode>(code) != absl::StatusCode::kCancelled) {
+      codes.push_back(static_cast<absl::StatusCode>(code));
+    }
+  }
+  return codes;
+}
+
+// What a message says is missing, as bytes of the segment: its own bytes belong to `place` there, and begin at
+// `in_stripe` of their stripe.
+absl::StatusOr<ByteRanges> MissingIn(const SruMessage& message, const ByteRange& place, uint64_t in_stripe) {
   ByteRanges ranges;
-  uint64_t last_end = whole.begin;
-  for (const v1::MissingSruRange& missing : response.missing()) {
-    const uint64_t begin = missing.offset() - in_stripe + whole.begin;  // too large where it is before the range
-    if (begin < last_end || begin >= whole.end || missing.length() == 0 || missing.length() > whole.end - begin) {
+  uint64_t last_end = place.begin;
+  for (const v1::MissingSruRange& missing : message.missing) {
+    const uint64_t begin = missing.offset() - in_stripe + place.begin;  // too large where it is before the range
+    if (begin < last_end || begin >= place.end || missing.length() == 0 || missing.length() > place.end - begin) {
       return absl::DataLossError(absl::StrCat("says that ", missing.length(), " bytes from ", missing.offset(),
                                               " are missing, which is not within what was asked for"));
     }
@@ -61,16 +70,10 @@ BlockOutcome OutcomeOf(const absl::Status& status, bool complete) {
 absl::StatusOr<std::shared_ptr<SegmentFetch>> SegmentFetch::Start(ReaderCore& core, Spec spec,
                                                                   std::function<void()> on_progress) {
   std::shared_ptr<SegmentFetch> fetch(new SegmentFetch(core, std::move(spec), std::move(on_progress)));
-  CallGroup::Handlers handlers{.on_answer =
-                                   [fetch](CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
-                                     return fetch->OnAnswer(group, tag, std::move(answer));
-                                   },
-                               .on_end = [fetch] { fetch->OnEnd(); }};
-  auto group = core.fan_out().StartGroup(fetch->PlanCalls(), fetch->spec_.deadline, std::move(handlers));
-  if (!group.ok()) return group.status();
-  absl::MutexLock lock(&fetch->mutex_);
-  // The two hold each other until the group has ended, which may have been before this line.
-  if (!fetch->ended_) fetch->group_ = *std::move(group);
+  const auto run = FanOutRun::Make(core.fan_out(), fetch->RunSpec(), fetch);
+  fetch->run_ = run;
+  run->Begin();
+  if (!fetch->refused_.ok()) return fetch->refused_;
   return fetch;
 }
 
@@ -78,321 +81,234 @@ SegmentFetch::SegmentFetch(ReaderCore& core, Spec spec, std::function<void()> on
     : core_(core),
       spec_(std::move(spec)),
       on_progress_(std::move(on_progress)),
-      started_(Now()),
-      range_bytes_(core.RangeBytesFor(spec_.layout->SruBytes())),
-      bytes_(OffsetInSegment(spec_.srus)),
-      data_(std::make_unique_for_overwrite<char[]>(bytes_)),
-      srus_(spec_.srus) {}
+      buffer_(spec_.layout, spec_.first_sru, spec_.srus),
+      srus_(spec_.srus) {
+  request_.set_file(spec_.file);
+  request_.set_allow_partial(spec_.allow_partial);
+  request_.set_manifest_crc32c(spec_.layout->ManifestCrc32c());
+}
 
-std::vector<GroupCall> SegmentFetch::PlanCalls() {
-  absl::MutexLock lock(&mutex_);
-  std::vector<GroupCall> calls;
-  calls.reserve(srus_.size());
+FanOutRun::Spec SegmentFetch::RunSpec() {
+  const BlockReader::Options& options = core_.options();
+  const bool has_replicas = spec_.layout->Replicas() > 1;
+  FanOutRun::Spec spec = core_.SpecFor(kPath, spec_.deadline);
+  spec.server_streaming = true;
+  spec.max_message_bytes = kMaxMessageBytes;
+  spec.limits.server_streaming = true;
+  spec.limits.replaceable = true;
+  spec.limits.fail_limit = spec_.allow_partial ? srus_.size() : 0;
+  spec.limits.max_attempts = static_cast<size_t>(options.attempts);
+  spec.limits.retry_on = RetryOn(has_replicas);
+  if (has_replicas && options.hedge_ratio > 0) {
+    core_.fan_out().hedges().Earn(options.hedge_ratio * static_cast<double>(srus_.size()));
+    spec.limits.hedges = &core_.fan_out().hedges();
+    spec.limits.hedge_after = options.hedge_after;
+    spec.hedge_after_quantile = options.hedge_after_quantile;
+  }
+  spec.asks.reserve(srus_.size());
   for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
-    const std::vector<Range> ranges = RangesOf(sru, /*attempt=*/0);
-    srus_[sru].open_ranges = static_cast<int>(ranges.size());
-    for (const Range& range : ranges) calls.push_back(CallFor(range));
+    FanOutRun::Ask& ask = spec.asks.emplace_back();
+    ask.workers = WorkersOf(sru);
+    ask.primary = spec_.layout->Worker(spec_.first_sru + sru, 0);
+    ask.request = RequestFor(sru, ask.workers.front());
+    ask.response_bytes = ResponseBytes(spec_.layout->SruLength(spec_.first_sru + sru));
   }
-  return calls;
+  return spec;
 }
 
-std::vector<SegmentFetch::Range> SegmentFetch::RangesOf(uint64_t sru, int attempt) const {
-  std::vector<Range> ranges;
-  const uint64_t length = SruLength(sru);
-  for (uint64_t offset = 0; offset < length; offset += range_bytes_) {
-    const uint64_t bytes = std::min<uint64_t>(range_bytes_, length - offset);
-    ranges.push_back({.sru = sru, .offset = offset, .length = static_cast<uint32_t>(bytes), .attempt = attempt});
+std::vector<size_t> SegmentFetch::WorkersOf(uint64_t sru) {
+  const uint64_t in_file = spec_.first_sru + sru;
+  const uint32_t primary = spec_.layout->Worker(in_file, 0);
+  std::vector<size_t> replicas;
+  for (uint32_t replica = 1; replica < spec_.layout->Replicas(); ++replica) {
+    replicas.push_back(spec_.layout->Worker(in_file, replica));
   }
-  return ranges;
+  return core_.fan_out().OrderOf(core_.workers(), primary, replicas);
 }
 
-GroupCall SegmentFetch::CallFor(Range range) {
-  v1::ReadSruRequest request;
-  request.set_file(spec_.file);
-  request.set_worker(WorkerFor(range));
-  request.set_replica(ReplicaFor(range));
-  request.set_offset(spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset);
-  request.set_length(range.length);
-  request.set_allow_partial(spec_.allow_partial);
-  request.set_manifest_crc32c(spec_.layout->ManifestCrc32c());
-  ranges_.push_back(range);
-  return {.channels = &core_.channels(),
-          .worker = WorkerFor(range),
-          .method = "/sluice.v1.SruService/ReadSru",
-          .request = Serialize(request),
-          .response_bytes = range.length,
-          .timeout = core_.options().sru_timeout,
-          .tag = ranges_.size() - 1,
-          .retry = range.attempt > 0};
+uint32_t SegmentFetch::ReplicaAt(uint64_t sru, size_t worker) const {
+  const uint32_t workers = spec_.layout->Workers();
+  const uint32_t primary = spec_.layout->Worker(spec_.first_sru + sru, 0);
+  return (static_cast<uint32_t>(worker) + workers - primary) % workers;
 }
 
-uint32_t SegmentFetch::ReplicaFor(const Range& range) const {
-  return static_cast<uint32_t>(range.attempt) % spec_.layout->Replicas();
+WorkerKind SegmentFetch::KindOf(const FanOutLogic::Attempt& made) const {
+  return ReplicaAt(made.ask, made.worker) > 0 ? WorkerKind::kReplica : WorkerKind::kPrimary;
 }
 
-uint32_t SegmentFetch::WorkerFor(const Range& range) const {
-  return spec_.layout->Worker(spec_.first_sru + range.sru, ReplicaFor(range));
+std::shared_ptr<const std::string> SegmentFetch::RequestFor(uint64_t sru, size_t worker) {
+  const uint64_t in_file = spec_.first_sru + sru;
+  request_.set_worker(static_cast<uint32_t>(worker));
+  request_.set_replica(ReplicaAt(sru, worker));
+  request_.set_offset(spec_.layout->OffsetInStripe(in_file));
+  request_.set_length(spec_.layout->SruLength(in_file));
+  return std::make_shared<const std::string>(FrameMessage(request_.SerializeAsString()));
 }
 
-uint64_t SegmentFetch::SruLength(uint64_t sru) const {
-  return spec_.layout->SruLength(spec_.first_sru + sru);
+std::shared_ptr<const std::string> SegmentFetch::RequestOf(size_t attempt) {
+  if (attempt < srus_.size()) return nullptr;  // the first ones, in the order of their asks
+  const auto run = run_.lock();
+  const FanOutLogic::Attempt& made = run->attempt(attempt);
+  Sru& sru = srus_[made.ask];
+  if (std::exchange(sru.last_attempt, static_cast<uint32_t>(attempt)) != attempt) ++sru.attempts;
+  return RequestFor(made.ask, made.worker);
 }
 
-uint64_t SegmentFetch::OffsetInSegment(uint64_t sru) const {
-  const StripeLayout& layout = *spec_.layout;
-  return std::min(layout.SruOffset(spec_.first_sru + sru), layout.FileBytes()) - layout.SruOffset(spec_.first_sru);
-}
-
-absl::Status SegmentFetch::OnAnswer(CallGroup& group, size_t tag, absl::StatusOr<grpc::ByteBuffer> answer) {
-  Range range;
-  {
-    absl::MutexLock lock(&mutex_);
-    range = ranges_[tag];
+void SegmentFetch::Accept(size_t attempt, std::vector<std::string> messages) {
+  const auto run = run_.lock();
+  const uint64_t sru = run->attempt(attempt).ask;
+  absl::Status verdict;
+  for (const std::string& message : messages) {
+    if (verdict.ok()) verdict = Store(attempt, sru, message);
+    run->Accepted(attempt, verdict);
   }
-  absl::Status why;
-  const absl::StatusOr<ByteRanges> missing = answer.ok() ? Store(range, *answer, why) : answer.status();
-  if (!missing.ok()) {
-    OnRangeFailed(group, range, missing.status(), /*whole_sru=*/false);
-    return missing.status();
-  }
-  if (!missing->empty()) {
-    OnPartialAnswer(group, range, *missing, why);
-    return absl::OkStatus();
-  }
-  const absl::Status checked = OnRangeStored(range);
-  if (!checked.ok()) OnRangeFailed(group, range, checked, /*whole_sru=*/true);
-  return checked;
 }
 
-// Returns what no attempt has brought yet, and why this one has not.
-absl::StatusOr<ByteRanges> SegmentFetch::Store(const Range& range, grpc::ByteBuffer& answer, absl::Status& why) {
-  v1::ReadSruResponse response;
-  if (absl::Status parsed = Parse(answer, response); !parsed.ok()) return parsed;
-  if (response.data().size() != range.length) {
-    return absl::DataLossError(
-        absl::StrCat("answered with ", response.data().size(), " bytes; ", range.length, " were asked for"));
+// The logic lets in one attempt of an SRU at a time, and nothing after that was given up, or the SRU has been answered.
+// An attempt that takes the place of another one begins anew.
+absl::Status SegmentFetch::Store(size_t attempt, uint64_t index, absl::string_view bytes) {
+  if (buffer_.settled(index)) return absl::CancelledError("the SRU is here");
+  Sru& sru = srus_[index];
+  if (sru.writer != attempt) {
+    sru.writer = static_cast<uint32_t>(attempt);
+    sru.received_bytes = 0;
+    if (const auto partial = partial_.find(index); partial != partial_.end()) partial->second.missing.clear();
   }
-  const uint64_t begin = OffsetInSegment(range.sru) + range.offset;
-  const uint64_t in_stripe = spec_.layout->OffsetInStripe(spec_.first_sru + range.sru) + range.offset;
-  const ByteRange whole = {begin, begin + range.length};
-  const absl::StatusOr<ByteRanges> missing = MissingIn(response, whole, in_stripe);
+  SruMessage message;
+  if (!ParseSruMessage(bytes, message)) {
+    return absl::DataLossError("answered with bytes that are not the expected message");
+  }
+  const uint32_t length = spec_.layout->SruLength(spec_.first_sru + index);
+  if (message.data.size() > length - sru.received_bytes) {
+    return absl::DataLossError(absl::StrCat("answered with more bytes than the ", length, " that were asked for"));
+  }
+  const uint64_t begin = buffer_.BytesOf(index).begin + sru.received_bytes;
+  const ByteRange place = {begin, begin + message.data.size()};
+  const uint64_t in_stripe = spec_.layout->OffsetInStripe(spec_.first_sru + index) + sru.received_bytes;
+  const absl::StatusOr<ByteRanges> missing = MissingIn(message, place, in_stripe);
   if (!missing.ok()) return missing.status();
   if (!missing->empty() && !spec_.allow_partial) {
     return absl::DataLossError("answered in part, which nobody has asked for");
   }
-  for (const ByteRange& part : Without(whole, *missing)) {
-    std::memcpy(data_.get() + part.begin, response.data().data() + (part.begin - begin), part.end - part.begin);
+  sru.received_bytes += static_cast<uint32_t>(message.data.size());
+  if (missing->empty() && partial_.empty()) {
+    buffer_.Write(place.begin, message.data);
+  } else {
+    StorePartial(index, message, place, *missing);
   }
-  if (!missing->empty()) why = WhyMissing(response.missing(0));
-  return range.missing.has_value() ? Intersect(*range.missing, *missing) : *missing;
-}
-
-absl::Status SegmentFetch::CheckSru(uint64_t sru) const {
-  const uint32_t expected = spec_.layout->SruCrc32c(spec_.first_sru + sru);
-  const uint32_t found = Crc32c({data_.get() + OffsetInSegment(sru), SruLength(sru)});
-  if (found == expected) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("CRC32C is ", absl::Hex(found, absl::kZeroPad8), "; the manifest has ",
-                                          absl::Hex(expected, absl::kZeroPad8)));
-}
-
-// The error is that of the whole SRU: its ranges have all arrived, and together they are not what was striped.
-absl::Status SegmentFetch::OnRangeStored(const Range& range) {
-  bool verifiable = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    Sru& sru = srus_[range.sru];
-    sru.from_replica |= ReplicaFor(range) > 0;
-    if (--sru.open_ranges > 0 || sru.settled) return absl::OkStatus();
-    sru.settled = sru.partial;
-    verifiable = !sru.partial;
-  }
-  if (verifiable) {
-    if (absl::Status checked = CheckSru(range.sru); !checked.ok()) return checked;
-    absl::MutexLock lock(&mutex_);
-    srus_[range.sru].settled = true;
-  }
-  on_progress_();
   return absl::OkStatus();
 }
 
-// Who answers in part has tried what it could, so the same worker is not asked again.
-void SegmentFetch::OnPartialAnswer(CallGroup& group, Range range, const ByteRanges& missing, const absl::Status& why) {
-  std::optional<GroupCall> retry;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (srus_[range.sru].settled) return;
-    range.missing = missing;
-    srus_[range.sru].from_replica |= ReplicaFor(range) > 0;
-    if (spec_.layout->Replicas() > 1 && MayRetry(range, why)) {
-      ++range.attempt;
-      retry = CallFor(range);
-    } else {
-      LeaveGaps(range, Describe(range, why));
-    }
+// What an answer in part has brought stays: only its gaps are filled, since whoever fills them may yet fail.
+void SegmentFetch::StorePartial(uint64_t sru, const SruMessage& message, const ByteRange& place,
+                                const ByteRanges& missing) {
+  const auto known = partial_.find(sru);
+  const bool fills = known != partial_.end() && known->second.gaps.has_value();
+  ByteRanges parts = Without(place, missing);
+  if (fills) parts = Intersect(parts, *known->second.gaps);
+  for (const ByteRange& part : parts) {
+    buffer_.Write(part.begin, message.data.substr(part.begin - place.begin, part.end - part.begin));
   }
-  if (retry.has_value()) {
-    group.Add(*std::move(retry));
-  } else {
-    on_progress_();
-  }
+  if (missing.empty()) return;
+  Partial& partial = partial_[sru];
+  if (partial.missing.empty()) partial.why = WhyMissing(message.missing.front());
+  partial.missing.insert(partial.missing.end(), missing.begin(), missing.end());
 }
 
-// Ranges of an SRU that does not match may come from different replicas, since each was tried again by itself. Then the
-// attempt is that of the SRU, so that no replica is left out.
-void SegmentFetch::OnRangeFailed(CallGroup& group, Range range, const absl::Status& why, bool whole_sru) {
-  std::vector<GroupCall> retries;
-  bool failed = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (srus_[range.sru].settled) return;
-    if (whole_sru) range.attempt = srus_[range.sru].attempt;
-    if (MayRetry(range, why)) {
-      ++range.attempt;
-      const std::vector<Range> again = whole_sru ? RangesOf(range.sru, range.attempt) : std::vector<Range>{range};
-      if (whole_sru) srus_[range.sru] = {.open_ranges = static_cast<int>(again.size()), .attempt = range.attempt};
-      for (const Range& retry : again) retries.push_back(CallFor(retry));
-    } else {
-      GiveUp(range, why);
-      failed = !status_.ok();
-    }
+absl::Status SegmentFetch::Complete(size_t attempt) {
+  const FanOutLogic::Attempt made = run_.lock()->attempt(attempt);
+  if (buffer_.settled(made.ask)) return absl::CancelledError("the SRU is here");
+  const Sru& sru = srus_[made.ask];
+  const uint32_t received_bytes = sru.writer == attempt ? sru.received_bytes : 0;
+  const uint32_t length = spec_.layout->SruLength(spec_.first_sru + made.ask);
+  if (received_bytes != length) {
+    return absl::DataLossError(absl::StrCat("answered with ", received_bytes, " bytes; ", length, " were asked for"));
   }
-  for (GroupCall& retry : retries) group.Add(std::move(retry));
-  if (!retries.empty()) return;
-  if (failed) group.Cancel();
-  on_progress_();
+  if (const auto partial = partial_.find(made.ask); partial != partial_.end()) {
+    return CompletePartial(made, partial->second);
+  }
+  if (absl::Status checked = buffer_.Check(made.ask); !checked.ok()) return checked;
+  buffer_.Settle(made.ask, KindOf(made));
+  Progress();
+  return absl::OkStatus();
 }
 
-bool SegmentFetch::MayRetry(const Range& range, const absl::Status& why) const {
-  if (!status_.ok() || absl::IsCancelled(why) || Now() >= spec_.deadline) return false;
-  if (range.attempt + 1 >= core_.options().attempts) return false;
-  return spec_.layout->Replicas() > 1 || IsTransient(why);
+// Where another replica may have more, the answer does not count as one, so that it is asked. A worker that answers in
+// part has tried what it could, so it is not asked again by itself.
+absl::Status SegmentFetch::CompletePartial(const FanOutLogic::Attempt& made, Partial& partial) {
+  const bool is_first = !partial.gaps.has_value();
+  const ByteRanges gaps = is_first ? partial.missing : Intersect(*partial.gaps, partial.missing);
+  if (gaps.empty()) {
+    if (absl::Status checked = buffer_.Check(made.ask); !checked.ok()) return checked;
+    buffer_.Settle(made.ask, std::max(partial.from, KindOf(made)));
+    partial_.erase(made.ask);
+    Progress();
+    return absl::OkStatus();
+  }
+  partial.gaps = gaps;
+  partial.from = std::max(partial.from, KindOf(made));
+  const bool another =
+      spec_.layout->Replicas() > 1 && srus_[made.ask].attempts < static_cast<uint32_t>(core_.options().attempts);
+  if (another) return partial.why;
+  buffer_.SettleWithGaps(made.ask, partial.from, gaps,
+                         Describe({.ask = made.ask, .worker = made.worker, .status = partial.why}));
+  Progress();
+  return absl::OkStatus();
 }
 
-void SegmentFetch::GiveUp(const Range& range, const absl::Status& why) {
+void SegmentFetch::OnAskFailed(const FanOutLogic::Failure& failure) {
+  if (!status_.ok()) return;
+  const uint64_t sru = failure.ask;
   // The file may have been striped anew. Forgotten before the consumer can hear of the failure and read again.
-  if (!absl::IsCancelled(why)) core_.ForgetLayout(spec_.file);
-  absl::Status reason = Describe(range, why);
-  if (!spec_.allow_partial || absl::IsCancelled(why)) return status_.Update(std::move(reason));
-  if (range.missing.has_value()) return LeaveGaps(range, reason);
-  // What else has come of the SRU cannot be verified without it.
-  srus_[range.sru].settled = true;
-  AddGap({OffsetInSegment(range.sru), OffsetInSegment(range.sru + 1)}, reason);
-}
-
-void SegmentFetch::LeaveGaps(const Range& range, const absl::Status& reason) {
-  Sru& sru = srus_[range.sru];
-  sru.partial = true;
-  for (const ByteRange& missing : *range.missing) AddGap(missing, reason);
-  sru.settled = --sru.open_ranges == 0;
-}
-
-void SegmentFetch::AddGap(const ByteRange& bytes, const absl::Status& reason) {
-  gaps_.erase(gaps_.lower_bound(bytes.begin), gaps_.lower_bound(bytes.end));
-  gaps_[bytes.begin] = {.end = bytes.end, .why = reason};
-}
-
-absl::Status SegmentFetch::Describe(const Range& range, const absl::Status& why) const {
-  const uint32_t worker = WorkerFor(range);
-  return absl::Status(ReaderCode(why.code()),
-                      absl::StrCat("SRU ", spec_.first_sru + range.sru, " of file \"", spec_.file, "\": worker ",
-                                   worker, " (", core_.channels().address(worker), "), attempt ", range.attempt + 1,
-                                   ": ", absl::StatusCodeToString(why.code()), ": ", why.message()));
-}
-
-void SegmentFetch::OnEnd() {
-  std::shared_ptr<CallGroup> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    ended_ = true;
-    group = std::move(group_);
-    const uint64_t arrived_bytes = ArrivedBytes();
-    core_.metrics().CountBlock(OutcomeOf(status_, arrived_bytes == bytes_));
-    core_.metrics().ObserveBlock(absl::FromChrono(Now() - started_),
-                                 static_cast<double>(arrived_bytes) / static_cast<double>(bytes_));
+  if (!absl::IsCancelled(failure.status)) core_.ForgetLayout(spec_.file);
+  const absl::Status reason = Describe(failure);
+  if (!spec_.allow_partial || absl::IsCancelled(reason)) {
+    status_ = reason;
+  } else {
+    // What else has come of the SRU cannot be verified without it.
+    const auto partial = partial_.find(sru);
+    const bool known = partial != partial_.end() && partial->second.gaps.has_value();
+    const ByteRanges gaps = known ? *partial->second.gaps : ByteRanges{buffer_.BytesOf(sru)};
+    buffer_.SettleWithGaps(sru, known ? partial->second.from : WorkerKind::kPrimary, gaps, reason);
   }
-  on_progress_();
+  Progress();
 }
 
-uint64_t SegmentFetch::ArrivedBytes() const {
-  uint64_t bytes = 0;
-  for (uint64_t sru = 0; sru < srus_.size(); ++sru) {
-    if (srus_[sru].settled) bytes += SruLength(sru);
+absl::Status SegmentFetch::Describe(const FanOutLogic::Failure& failure) const {
+  return absl::Status(
+      ReaderCode(failure.status.code()),
+      absl::StrCat("SRU ", spec_.first_sru + failure.ask, " of file \"", spec_.file, "\": worker ", failure.worker,
+                   " (", core_.address(failure.worker), "), attempt ", srus_[failure.ask].attempts, ": ",
+                   absl::StatusCodeToString(failure.status.code()), ": ", failure.status.message()));
+}
+
+void SegmentFetch::OnEnd(FanOutRun& run) {
+  const FanOutLogic::Result& result = run.result();
+  if (!result.status.ok() && !result.decisive.has_value() && !absl::IsCancelled(result.status)) {
+    refused_ = result.status;
+    return;
   }
-  for (const auto& [begin, gap] : gaps_) {
-    if (srus_[begin / spec_.layout->SruBytes()].settled) bytes -= gap.end - begin;
-  }
-  return bytes;
+  if (status_.ok()) status_ = result.status;
+  const uint64_t arrived_bytes = buffer_.ArrivedBytes();
+  core_.metrics().CountBlock(OutcomeOf(status_, arrived_bytes == buffer_.bytes()));
+  core_.metrics().ObserveBlock(absl::FromChrono(core_.link().now() - run.started()),
+                               static_cast<double>(arrived_bytes) / static_cast<double>(buffer_.bytes()));
+  Progress();
+}
+
+void SegmentFetch::Progress() const {
+  if (on_progress_) on_progress_();
 }
 
 void SegmentFetch::Cancel() {
-  std::shared_ptr<CallGroup> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    status_.Update(absl::CancelledError("the read was cancelled"));
-    group = group_;
-  }
-  if (group) group->Cancel();
-}
-
-bool SegmentFetch::Drained() const {
-  absl::MutexLock lock(&mutex_);
-  return taken_srus_ == srus_.size();
+  on_progress_ = nullptr;
+  status_.Update(absl::CancelledError("the read was cancelled"));
+  if (const auto run = run_.lock()) run->Cancel(absl::CancelledError("the read was cancelled"));
 }
 
 absl::StatusOr<std::optional<ReadPart>> SegmentFetch::Take() {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!status_.ok()) return status_;
-    if (taken_srus_ == srus_.size()) return std::nullopt;
-    const uint64_t ready = OffsetInSegment(ReadySrus());
-    const auto gap = gaps_.lower_bound(taken_bytes_);
-    const uint64_t next_gap = gap == gaps_.end() ? bytes_ : gap->first;
-    begin = taken_bytes_;
-    end = std::min(ready, next_gap);
-    if (begin == next_gap && begin < ready) return TakeMissing(ready);
-    const bool more_to_come = ready < bytes_ && ready <= next_gap;
-    if (end <= begin || (more_to_come && end - begin < kMinChunkBytes)) return std::nullopt;
-    end = std::min(end, begin + kMaxChunkBytes);
-    AdvanceTo(end, /*arrived=*/true);
-  }
-  return ReadChunk{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
-                   .data = std::string(data_.get() + begin, end - begin)};
-}
-
-// One past the run of settled SRUs that begins with the first one not taken.
-uint64_t SegmentFetch::ReadySrus() const {
-  uint64_t ready = taken_srus_;
-  while (ready < srus_.size() && srus_[ready].settled) ++ready;
-  return ready;
-}
-
-// Gaps that follow each other are one, where they are of one kind.
-ReadPart SegmentFetch::TakeMissing(uint64_t ready) {
-  const auto first = gaps_.find(taken_bytes_);
-  uint64_t end = first->second.end;
-  for (auto gap = std::next(first); gap != gaps_.end() && gap->first == end && end < ready; ++gap) {
-    if (gap->second.why.code() != first->second.why.code()) break;
-    end = gap->second.end;
-  }
-  const uint64_t begin = taken_bytes_;
-  AdvanceTo(end, /*arrived=*/false);
-  return MissingBytes{.offset = spec_.layout->SruOffset(spec_.first_sru) + begin,
-                      .length = end - begin,
-                      .reason = std::string(first->second.why.message()),
-                      .code = first->second.why.code()};
-}
-
-void SegmentFetch::AdvanceTo(uint64_t offset_in_segment, bool arrived) {
-  while (taken_bytes_ < offset_in_segment) {
-    const uint64_t sru_end = OffsetInSegment(taken_srus_ + 1);
-    const uint64_t to = std::min(offset_in_segment, sru_end);
-    const WorkerKind kind = srus_[taken_srus_].from_replica ? WorkerKind::kReplica : WorkerKind::kPrimary;
-    if (arrived) core_.metrics().AddGoodput(to - taken_bytes_, kind);
-    taken_bytes_ = to;
-    if (to == sru_end) ++taken_srus_;
-  }
+  if (!status_.ok()) return status_;
+  return buffer_.Take(core_.metrics());
 }
 
 }  // namespace sluice

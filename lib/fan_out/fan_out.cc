@@ -12,27 +12,11 @@
 #include "lib/grpc_wire/request.h"
 #include "lib/link/clock.h"
 #include "lib/link/link_core.h"
-#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
 
 using AskOfWorker = std::optional<Ask<std::string>>;
-
-constexpr size_t kMaxWorkers = 65536;
-
-absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
-  if (workers.empty() || workers.size() > kMaxWorkers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("workers lists ", workers.size(), " addresses; it must list 1 to ", kMaxWorkers));
-  }
-  for (size_t i = 0; i < workers.size(); ++i) {
-    if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: ", valid.message()));
-    }
-  }
-  return absl::OkStatus();
-}
 
 std::shared_ptr<const Metadata> Share(Metadata metadata) {
   return metadata.empty() ? nullptr : std::make_shared<const Metadata>(std::move(metadata));

@@ -1,5 +1,6 @@
 #include "lib/fan_out/fan_out_core.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -48,14 +49,15 @@ void FanOutCore::SetWorkers(const Addresses& addresses) {
 std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas) {
   if (replicas.empty()) return {primary};
   std::vector<size_t> rows = {workers.workers[primary]->row()};
-  std::map<size_t, size_t> by_row = {{rows.front(), primary}};
+  std::multimap<size_t, size_t> by_row = {{rows.front(), primary}};  // one address may be listed twice
   for (size_t replica : replicas) {
     rows.push_back(workers.workers[replica]->row());
-    by_row.try_emplace(rows.back(), replica);
+    by_row.emplace(rows.back(), replica);
   }
   std::vector<size_t> order;
   order.reserve(rows.size());
-  for (size_t row : worker_history_.Order(link_.now(), std::move(rows))) order.push_back(by_row[row]);
+  for (size_t row : worker_history_.Order(link_.now(), std::move(rows)))
+    order.push_back(by_row.extract(by_row.lower_bound(row)).mapped());
   return order;
 }
 
@@ -89,17 +91,19 @@ void FanOutCore::Close(absl::Status why, std::function<void()> on_idle) {
   why_closing_ = std::move(why);
   on_idle_ = std::move(on_idle);
   const auto runs = runs_;
-  for (const auto& [key, run] : runs) run->Cancel(why_closing_);
+  for (const auto& run : runs) run->Cancel(why_closing_);
   TellIfIdle();
 }
 
 void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
-  FanOutRun* const key = run.get();
-  runs_.emplace(key, std::move(run));
+  runs_.push_back(std::move(run));
 }
 
 void FanOutCore::Leave(FanOutRun& run) {
-  runs_.erase(&run);
+  const auto found =
+      std::find_if(runs_.begin(), runs_.end(), [&run](const auto& known) { return known.get() == &run; });
+  std::swap(*found, runs_.back());
+  runs_.pop_back();
   TellIfIdle();
 }
 

@@ -86,7 +86,7 @@ class FanOutCore {
   WorkerHistory worker_history_;
   AttemptBudget retries_;
   AttemptBudget hedges_;
-  std::map<FanOutRun*, std::shared_ptr<FanOutRun>> runs_;
+  std::vector<std::shared_ptr<FanOutRun>> runs_;
   size_t held_ = 0;
   ConnectingList connecting_;
   absl::Status why_closing_;

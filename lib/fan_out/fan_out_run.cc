@@ -84,10 +84,21 @@ void FanOutRun::Drive(Event event) {
   if (applying_) return;
   const auto self = shared_from_this();
   applying_ = true;
-  for (size_t next = 0; next < actions_.size(); ++next) Apply(FanOutLogic::Action(actions_[next]));
+  TellFailures();
+  for (size_t next = 0; next < actions_.size(); ++next) {
+    Apply(FanOutLogic::Action(actions_[next]));
+    TellFailures();
+  }
   actions_.clear();
   applying_ = false;
   ArmTimer();
+}
+
+// What is told may bring new ones.
+void FanOutRun::TellFailures() {
+  while (sink_ != nullptr && failures_told_ < logic_.result().failures.size()) {
+    sink_->OnAskFailed(FanOutLogic::Failure(logic_.result().failures[failures_told_++]));
+  }
 }
 
 void FanOutRun::Apply(const FanOutLogic::Action& action) {

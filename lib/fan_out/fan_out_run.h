@@ -42,8 +42,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }
     // The request of an attempt that is made now, in place of its ask's. Null: that of the ask.
     virtual std::shared_ptr<const std::string> RequestOf(size_t /*attempt*/) { return nullptr; }
-    // The ask has failed for good; why the last of its workers did.
-    virtual void OnAskFailed(size_t /*ask*/, const absl::Status& /*why*/) {}
+    // The ask has failed for good.
+    virtual void OnAskFailed(const FanOutLogic::Failure& /*failure*/) {}
     // Last of all.
     virtual void OnEnd(FanOutRun& run) = 0;
   };
@@ -97,6 +97,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   template <class Event>
   void Drive(Event event);
   void Apply(const FanOutLogic::Action& action);
+  void TellFailures();
   WireCall& Launch(size_t attempt);
   void SubmitAll(const std::vector<size_t>& attempts);
   void SubmitOne(size_t attempt);

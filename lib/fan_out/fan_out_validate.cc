@@ -8,9 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata.h"
+#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
+
+constexpr size_t kMostWorkers = 65536;
 
 absl::Status CheckMethod(const std::string& method) {
   const size_t slash = method.rfind('/');
@@ -45,25 +48,6 @@ absl::Status CheckRetries(const FanOutOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckHedging(const FanOutOptions& options) {
-  if (options.hedge_after.has_value() && options.hedge_after_quantile.has_value()) {
-    return absl::InvalidArgumentError("hedge_after and hedge_after_quantile are both set; set one");
-  }
-  if (options.hedge_after.has_value() && *options.hedge_after <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hedge_after: ", absl::FormatDuration(*options.hedge_after), " is not above 0"));
-  }
-  if (options.hedge_after_quantile.has_value() &&
-      !(*options.hedge_after_quantile > 0 && *options.hedge_after_quantile < 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hedge_after_quantile: ", *options.hedge_after_quantile, " is not between 0 and 1"));
-  }
-  if (!(options.hedge_ratio >= 0 && options.hedge_ratio <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("hedge_ratio: ", options.hedge_ratio, " is outside of 0 to 1"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t workers) {
   if (ask.response_bytes.has_value() && (*ask.response_bytes < 0 || *ask.response_bytes > kMaxResponseBytes)) {
     return absl::InvalidArgumentError(absl::StrCat("ask of worker ", primary, ": response_bytes: ", *ask.response_bytes,
@@ -87,6 +71,38 @@ absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t worker
 
 }  // namespace
 
+absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
+  if (workers.empty() || workers.size() > kMostWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers lists ", workers.size(), " addresses; it must list 1 to ", kMostWorkers));
+  }
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: ", valid.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
+                             const std::optional<double>& hedge_after_quantile, double hedge_ratio) {
+  if (hedge_after.has_value() && hedge_after_quantile.has_value()) {
+    return absl::InvalidArgumentError("hedge_after and hedge_after_quantile are both set; set one");
+  }
+  if (hedge_after.has_value() && *hedge_after <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hedge_after: ", absl::FormatDuration(*hedge_after), " is not above 0"));
+  }
+  if (hedge_after_quantile.has_value() && !(*hedge_after_quantile > 0 && *hedge_after_quantile < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hedge_after_quantile: ", *hedge_after_quantile, " is not between 0 and 1"));
+  }
+  if (!(hedge_ratio >= 0 && hedge_ratio <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("hedge_ratio: ", hedge_ratio, " is outside of 0 to 1"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
                             const FanOutOptions& options) {
   const auto skipped = [](const auto& ask) { return !ask.has_value(); };
@@ -94,7 +110,7 @@ absl::Status ValidateFanOut(const std::string& method, const std::vector<std::op
   absl::Status status = CheckMethod(method);
   status.Update(CheckLimits(options, asked));
   status.Update(CheckRetries(options));
-  status.Update(CheckHedging(options));
+  status.Update(ValidateHedging(options.hedge_after, options.hedge_after_quantile, options.hedge_ratio));
   status.Update(ValidateMetadata(options.metadata));
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (asks[worker].has_value()) status.Update(CheckAsk(worker, *asks[worker], asks.size()));

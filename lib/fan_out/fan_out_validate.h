@@ -7,8 +7,16 @@
 #include "sluice/fan_out.h"
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace sluice {
+
+// Of a FanOut or BlockReader: 1 to 65536 addresses.
+absl::Status ValidateWorkers(const std::vector<std::string>& workers);
+
+// Of FanOutOptions or BlockReader::Options.
+absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
+                             const std::optional<double>& hedge_after_quantile, double hedge_ratio);
 
 // InvalidArgument that names the field, the value and the bound. `asks`: by worker; nothing where it is skipped.
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,

@@ -46,9 +46,10 @@ class StreamEvents {
   // A header block: the request's or the response's, then at most once the trailers, with `end_stream`. Interim
   // responses (1xx) are left out.
   virtual void OnHeaders(HeaderList headers, bool end_stream) = 0;
-  // `bytes` of DATA. `window_bytes` is what they took of the stream's window: their size and any padding.
+  // `bytes` of DATA, valid during the call. `window_bytes` is what they took of the stream's window: their size and any
+  // padding. Padding and END_STREAM may come by themselves, with no bytes.
   virtual void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) = 0;
-  // The other side takes more of what this side sends; `SendData` found its window used up before.
+  // Everything that SendData said it keeps has left, and the stream is not at its end.
   virtual void OnWritable() {}
   // The stream is gone; nothing follows.
   virtual void OnClosed(StreamEnd end) = 0;
@@ -93,28 +94,33 @@ class Http2Session {
   // a GOAWAY); streams then are told kLost by Lose.
   absl::Status Receive(absl::string_view bytes);
 
-  // Appends all frames that can be written now to `out`. Frames of one event end up in one write.
+  // Appends all frames that can be written now to `out`. Frames of one event end up in one write. From within a
+  // callback nothing is appended: there is more to come.
   void Output(std::string& out);
   bool wants_write() const;
 
   // Client side. Streams that may be opened now: the server's MAX_CONCURRENT_STREAMS less those that are open; 0 after
   // a GOAWAY, and when stream numbers are used up. Before the server's SETTINGS: at most 100.
   size_t open_slots() const;
-  bool going_away() const;  // a GOAWAY came or was sent: no stream may be opened any more
-  size_t streams() const;   // that have not closed
+  // A GOAWAY came or was sent, or the connection failed: no stream may be opened any more. Once streams() is 0 too,
+  // nothing more comes of the connection, and Receive may ignore bytes.
+  bool going_away() const;
+  size_t streams() const;  // that have not closed
   // Client side. Sends a request, with `body` and END_STREAM where `end_stream`; `granted_bytes` are added to the
   // stream's first window in the same write. `events` hears of the stream until its OnClosed. ResourceExhausted: no
-  // slot.
+  // slot. InvalidArgument: the headers are larger than the server, or 64 KB, lets them be.
   absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
                                StreamEvents& events);
 
-  // Any open stream; streams that closed meanwhile are ignored. Header lists are sent as they are.
+  // Any open stream; streams that closed meanwhile are ignored. Header lists are sent as they are; one that is larger
+  // than the other side lets it be resets the stream with kInternalError.
   void SendHeaders(int32_t stream, const HeaderList& headers, bool end_stream);  // server: response, or trailers
   // DATA leaves as far as the other side's window lets it; the rest is kept and leaves by itself. Returns the bytes of
-  // the stream that are kept. ResourceExhausted where they would be more than max_unsent_bytes_per_stream; then nothing
-  // is taken.
+  // the stream that are kept. ResourceExhausted where they would be more than max_unsent_bytes_per_stream,
+  // FailedPrecondition after END_STREAM; then nothing is taken.
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
-  // The other side may send so many more bytes of DATA on this stream; above 0.
+  // The other side may send so many more bytes of DATA on this stream; 0 does nothing. Together less than 2^31, or the
+  // stream is reset with kFlowControlError.
   void Grant(int32_t stream, uint32_t bytes);
   void Reset(int32_t stream, Http2Error error);  // OnClosed follows, within this call or Output
 

@@ -38,6 +38,7 @@ void Http2Session::Impl::Callbacks::Register(nghttp2_session_callbacks* callback
 }
 
 Http2Stream* Http2Session::Impl::Callbacks::StreamOf(const Impl& session, int32_t id) {
+  if (session.lost_) return nullptr;  // nghttp2 has pointers still, and there are no streams
   return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session.nghttp2_, id));
 }
 
@@ -141,7 +142,7 @@ int Http2Session::Impl::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, u
   if (const Http2Stream* stream = StreamOf(session, id); stream != nullptr) {
     session.Close(id, session.EndOf(*stream, error_code));
   }
-  return Done(session);
+  return 0;  // not Done(): nghttp2 1.52 leaks the HEADERS that it could not send when this fails
 }
 
 // nghttp2 takes padding for consumed, and gives it back to the window of its stream by itself. Whoever grants would
@@ -167,7 +168,7 @@ ssize_t Http2Session::Impl::Callbacks::ReadData(nghttp2_session*, int32_t id, ui
                                                 nghttp2_data_source*, void* user_data) {
   Impl& session = *static_cast<Impl*>(user_data);
   Http2Stream* stream = StreamOf(session, id);
-  if (stream == nullptr || session.lost_) return NGHTTP2_ERR_CALLBACK_FAILURE;
+  if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (stream->unsent.size() > bytes) return static_cast<ssize_t>(bytes);
   // The last frame for now; more bytes are submitted anew. To defer the next frame instead would hold trailers back
@@ -186,7 +187,7 @@ int Http2Session::Impl::Callbacks::SendDataFrame(nghttp2_session*, nghttp2_frame
   Impl& session = *static_cast<Impl*>(user_data);
   const int32_t id = frame->hd.stream_id;
   Http2Stream* stream = StreamOf(session, id);
-  if (stream == nullptr || session.lost_) return NGHTTP2_ERR_CALLBACK_FAILURE;
+  if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
   absl::StrAppend(session.serialised_to_, View(frame_header, kFrameHeaderBytes), stream->unsent.Front(bytes));
   stream->unsent.Remove(bytes);
   if (stream->unsent.empty() && std::exchange(stream->was_kept, false) && !stream->sends_end) {

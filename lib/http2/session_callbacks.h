@@ -11,8 +11,9 @@ namespace sluice {
 struct Http2Session::Impl::Callbacks {
   static void Register(nghttp2_session_callbacks* callbacks);
 
-  // Where Lose was called from an event, the rest of the input or the output is given up.
+  // Where Lose was called from an event, the rest of the input is given up.
   static int Done(const Impl& session) { return session.lost_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0; }
+  // Null: nobody hears of the stream.
   static Http2Stream* StreamOf(const Impl& session, int32_t id);
 
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data);

@@ -51,7 +51,7 @@ void AsioExecutor::Run() {
   while (context_.run_one() > 0) {
     for (int handlers = 1; handlers < kMaxHandlersPerTurn && context_.poll_one() > 0; ++handlers) {
     }
-    EndTurn();
+    if (!context_.stopped()) EndTurn();
   }
 }
 

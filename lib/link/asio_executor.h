@@ -40,7 +40,7 @@ class AsioExecutor final : public Executor {
   AsioExecutor(const AsioExecutor&) = delete;
   AsioExecutor& operator=(const AsioExecutor&) = delete;
 
-  // Ends the thread after the callback that it runs now. Nothing is called any more; tasks that have not run are
+  // Ends the thread after the tasks that it runs now. Nothing is called any more; tasks that have not run are
   // destroyed. Not on the link's thread. Twice is harmless.
   void Stop();
 
@@ -55,7 +55,8 @@ class AsioExecutor final : public Executor {
   void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return std::uniform_real_distribution<double>()(random_); }
-  // Names are looked up one after the other, on a thread of Asio's, by getaddrinfo.
+  // Names are looked up one after the other, on a thread of Asio's, by getaddrinfo. The destructor waits for the one
+  // that is under way, since getaddrinfo cannot be cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
                                         const std::string& server_name, StreamSocketEvents& events) override;

@@ -11,9 +11,6 @@ Scheduled& ScheduledOf(const Action& action) {
   return *reinterpret_cast<Scheduled*>(static_cast<uintptr_t>(action.tag));
 }
 
-// A handshake that finds no room for so long has failed; the link is stuck behind other processes of its host.
-constexpr std::chrono::seconds kLongestHandshakeWait(60);
-
 }  // namespace
 
 LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics)
@@ -150,9 +147,9 @@ void LinkCore::Unpark(WireCall& call) {
   });
 }
 
-void LinkCore::Ready(WireCall& call, int64_t remaining_bytes) {
+void LinkCore::Ready(CallId id, int64_t remaining_bytes) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    schedule.OnReady(now, call.id(), remaining_bytes, actions);
+    schedule.OnReady(now, id, remaining_bytes, actions);
   });
 }
 
@@ -163,9 +160,7 @@ void LinkCore::Received(WireCall& call, int64_t bytes) {
 }
 
 void LinkCore::Finish(WireCall& call, CallEnd end) {
-  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    schedule.OnFinished(now, call.id(), end, actions);
-  });
+  Finish(call.id(), end);
   Forget(call);
 }
 
@@ -179,24 +174,29 @@ void LinkCore::Forget(WireCall& call) {
   calls_.pop_back();
 }
 
-absl::Status LinkCore::AskForRoom(Scheduled& handshake, int64_t bytes, BlockId& block) {
+absl::Status LinkCore::SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place,
+                                   BlockId& block) {
+  const CallRequest request{.response_bytes = response_bytes, .tag = other.tag()};
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    const CallRequest request{.response_bytes = bytes, .tag = handshake.tag()};
-    const auto submitted = schedule.SubmitAhead(now, request, now + kLongestHandshakeWait, actions);
+    const auto submitted = place == Place::kAhead ? schedule.SubmitAhead(now, request, deadline, actions)
+                                                  : schedule.Submit(now, {&request, 1}, deadline, actions);
     status = submitted.status();
     if (submitted.ok()) block = *submitted;
   });
-  return status;
+  if (!status.ok() || place == Place::kAhead) return status;
+  last_block_calls_ = 1;
+  last_block_response_bytes_ = response_bytes;
+  return absl::OkStatus();
 }
 
-void LinkCore::GiveUpRoom(BlockId block) {
+void LinkCore::Cancel(BlockId block) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.Cancel(now, block, actions);
   });
 }
 
-void LinkCore::FinishHandshake(CallId id, CallEnd end) {
+void LinkCore::Finish(CallId id, CallEnd end) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnFinished(now, id, end, actions);
   });

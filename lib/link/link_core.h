@@ -56,14 +56,18 @@ class LinkCore final : private FlushQueue {
   // For the calls, the workers and their connections.
   void Park(WireCall& call);  // it could not be sent; its worker resumes it
   void Unpark(WireCall& call);
-  void Ready(WireCall& call, int64_t remaining_bytes);
+  void Ready(CallId id, int64_t remaining_bytes);
   void Received(WireCall& call, int64_t bytes);
   void Finish(WireCall& call, CallEnd end);  // destroys it at the end of the turn
   void Forget(WireCall& call);               // the same, of a call that the schedule knows no more
-  // The handshake is sent once it fits the budget. `block` is set before that.
-  absl::Status AskForRoom(Scheduled& handshake, int64_t bytes, BlockId& block);
-  void GiveUpRoom(BlockId block);  // before it was sent; EndUnsent follows at once
-  void FinishHandshake(CallId id, CallEnd end);
+
+  // What is no WireCall: the handshake of a connection, ahead of all that waits, or a call that somebody else makes. A
+  // block of one. As LinkSchedule's; `block` is set before the first event.
+  enum class Place { kQueued, kAhead };
+  absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
+  void Cancel(BlockId block);  // what waits hears EndUnsent at once, what was sent hears Abort
+  void Finish(CallId id, CallEnd end);
+
   void Bury(std::unique_ptr<Connection> connection);  // destroyed at the end of the turn
   uint32_t stream_window_bytes() const;
 

@@ -37,7 +37,7 @@ std::optional<TcpReport> ParseTcpReport(std::string_view text) {
 }
 
 void TcpReports::Update(absl::Span<const TcpSocket> sockets) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   absl::flat_hash_map<std::string, Connection> connections;
   bool due = false;
   for (const TcpSocket& socket : sockets) {
@@ -58,7 +58,7 @@ std::optional<TcpReport> TcpReports::Take(absl::FunctionRef<std::string()> peer)
   if (!due_) return std::nullopt;
   const std::optional<TcpEndpoint> endpoint = ParsePeerName(peer());
   if (!endpoint.has_value()) return std::nullopt;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = connections_.find(NameOf(*endpoint));
   if (found == connections_.end() || found->second.now == found->second.last) return std::nullopt;
   found->second.last = found->second.now;

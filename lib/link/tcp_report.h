@@ -2,14 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "lib/telemetry/tcp_socket.h"
 
@@ -46,8 +45,8 @@ class TcpReports {
   };
 
   std::atomic<bool> due_ = false;
-  absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, Connection> connections_ ABSL_GUARDED_BY(mutex_);  // by peer, those with losses
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, Connection> connections_;  // by peer, those with losses; guarded by mutex_
 };
 
 }  // namespace sluice

@@ -83,6 +83,8 @@ absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plain
   SSL_set0_rbio(ssl_.get(), input);
   error_ = Advance(plaintext);
   SSL_set0_rbio(ssl_.get(), nullptr);
+  // SSL_MODE_RELEASE_BUFFERS leaves the 16 KB of the handshake.
+  SSL_free_buffers(ssl_.get());
   return error_;
 }
 

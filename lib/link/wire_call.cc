@@ -156,7 +156,7 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
   }
   if (message_bytes > 0) core_.Received(*this, message_bytes);
   const int64_t pending_bytes = reader_->pending_message_bytes();
-  if (prefix_bytes > 0 && connection_ != nullptr) core_.Ready(*this, pending_bytes);
+  if (prefix_bytes > 0 && connection_ != nullptr) core_.Ready(id_, pending_bytes);
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.
   if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))

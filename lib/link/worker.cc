@@ -28,6 +28,8 @@ constexpr nanoseconds kStable = seconds(1);
 // What a handshake brings through the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates.
 constexpr int64_t kPlainHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
+// One that finds no room for so long has failed; the link is stuck behind other processes of its host.
+constexpr nanoseconds kLongestHandshakeWait = seconds(60);
 
 }  // namespace
 
@@ -40,8 +42,8 @@ Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> t
 
 Worker::~Worker() {
   core_.timers().Clear(timer_);
-  if (std::exchange(waits_for_room_, false)) core_.GiveUpRoom(room_);
-  if (handshake_out_) core_.FinishHandshake(handshake_, CallEnd::kAborted);
+  if (std::exchange(waits_for_room_, false)) core_.Cancel(room_);
+  if (handshake_out_) core_.Finish(handshake_, CallEnd::kAborted);
   if (connected()) core_.workers().OnForgotten(row_);
   core_.workers().Remove(row_);
   if (connection_ != nullptr) connection_->Close();
@@ -82,8 +84,8 @@ void Worker::LookUp() {
 
 void Worker::AskForRoom() {
   waits_for_room_ = true;
-  const absl::Status asked =
-      core_.AskForRoom(*this, tls_ != nullptr ? kTlsHandshakeBytes : kPlainHandshakeBytes, room_);
+  const absl::Status asked = core_.SubmitOther(*this, tls_ != nullptr ? kTlsHandshakeBytes : kPlainHandshakeBytes,
+                                               core_.now() + kLongestHandshakeWait, LinkCore::Place::kAhead, room_);
   if (!asked.ok()) EndUnsent(asked);
 }
 
@@ -110,7 +112,7 @@ void Worker::Send(CallId id, int64_t) {
 
 void Worker::EndHandshake(CallEnd end) {
   core_.timers().Clear(timer_);
-  if (std::exchange(handshake_out_, false)) core_.FinishHandshake(handshake_, end);
+  if (std::exchange(handshake_out_, false)) core_.Finish(handshake_, end);
 }
 
 void Worker::OnAttemptFailed(const absl::Status& why) {

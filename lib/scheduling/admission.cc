@@ -15,7 +15,9 @@ void Admission::SetPlan() {
   const int64_t packet_bytes = options_.profile.packet_payload_bytes;
   part_cost_ = budget_.plan_bytes() / kShare;
   const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, part_cost_) / packet_bytes, 1);
-  part_bytes_ = std::max<int64_t>(packets * packet_bytes - options_.record_overhead_bytes, 1);
+  const int64_t run_bytes = packets * packet_bytes;
+  // However large the overhead is said to be, half of the packets carry something.
+  part_bytes_ = std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2);
 }
 
 int64_t Admission::PartOf(int64_t bytes) const {
@@ -103,8 +105,12 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* waiting) const {
     need_bytes = std::max(need_bytes, calls_.outstanding().Cost(bytes));
     if (granting_) need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
   }
-  // What is silent does not give back its room before anybody is in need of it.
-  return need_bytes == 0 ? 0 : need_bytes + budget_.early_bytes() + SilentHeaderBytes(0, 0);
+  if (need_bytes == 0) return 0;
+  // What is silent does not give back its room before anybody is in need of it. With a third of the lease for the
+  // silent, there is half of what the rest needs.
+  const int64_t early_bytes = budget_.early_bytes();
+  const int64_t header_bytes = calls_.window().HeaderBytes(calls_.sent().stragglers() + calls_.sent().silent());
+  return need_bytes + early_bytes + std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
 }
 
 }  // namespace sluice

@@ -11,7 +11,8 @@ namespace sluice {
 // not count them. One a service; thread-safe.
 class AnswerMemory {
  public:
-  // What one answer takes of it, from its request until its last byte has left. Not thread-safe.
+  // What one answer takes of it, from its request until its last byte has left: for an answer in pieces, one piece. Not
+  // thread-safe.
   class Share {
    public:
     explicit Share(AnswerMemory& memory) : memory_(memory) {}

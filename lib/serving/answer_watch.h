@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/tcp_sampler.h"
 #include "lib/telemetry/worker_tcp_metrics.h"

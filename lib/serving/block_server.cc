@@ -1,5 +1,6 @@
 #include "lib/serving/block_server.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -49,10 +50,19 @@ v1::ReadResponse ToResponse(ReadPart part) {
   return std::visit(Visitor{}, part);
 }
 
+// What a stream holds at most: two segments, which end where the data block does, and have one SRU or more.
+uint64_t HeldBytes(const ReadHeader& header, int64_t segment_bytes) {
+  const uint64_t segment = std::max<uint64_t>(static_cast<uint64_t>(segment_bytes), header.sru_bytes);
+  return std::min(header.length, 2 * std::min(segment, header.block_bytes));
+}
+
 // One read of one client. gRPC runs its methods one after the other, but for OnCancel, which only touches the stream.
 class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
  public:
-  explicit ReadReactor(std::shared_ptr<ReadStream> stream) : stream_(std::move(stream)) { AskForPart(); }
+  ReadReactor(std::shared_ptr<ReadStream> stream, AnswerMemory& memory, int64_t segment_bytes)
+      : segment_bytes_(segment_bytes), held_(memory), stream_(std::move(stream)) {
+    AskForPart();
+  }
 
   void OnWriteDone(bool ok) override {
     if (!ok) {
@@ -74,13 +84,19 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
   }
 
   void OnPart(absl::StatusOr<ReadPart> part) {
-    if (!part.ok()) return Finish(ToGrpc(part.status()));
+    absl::Status status = part.status();
+    if (const auto* header = part.ok() ? std::get_if<ReadHeader>(&*part) : nullptr) {
+      status = held_.Take(HeldBytes(*header, segment_bytes_));
+    }
+    if (!status.ok()) return Finish(ToGrpc(status));  // the stream goes with the reactor, and what it fetches with it
     const bool last = std::holds_alternative<ReadSummary>(*part);
     response_ = ToResponse(*std::move(part));
     if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&response_);
   }
 
+  const int64_t segment_bytes_;
+  AnswerMemory::Share held_;  // outlives the stream
   const std::shared_ptr<ReadStream> stream_;
   v1::ReadResponse response_;
 };
@@ -101,7 +117,7 @@ grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServ
   // gRPC owns the reactor until OnDone, which deletes it.
   std::shared_ptr<ReadStream> stream =
       reader->Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)});
-  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)));
+  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), held_, segment_bytes_);
 }
 
 }  // namespace sluice

@@ -4,9 +4,9 @@
 
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/messages.h"
 
 namespace sluice {
 namespace {
@@ -14,14 +14,16 @@ namespace {
 // The name of the service that is asked for.
 absl::StatusOr<std::string> ServiceIn(grpc::ByteBuffer& request) {
   google::protobuf::StringValue message;
-  if (absl::Status parsed = Parse(request, message); !parsed.ok()) return parsed;
-  return message.value();
+  grpc::ProtoBufferReader reader(&request);
+  if (reader.status().ok() && message.ParseFromZeroCopyStream(&reader)) return message.value();
+  return absl::InvalidArgumentError("the request is not a HealthCheckRequest");
 }
 
 grpc::ByteBuffer Answer(int status) {
   google::protobuf::Int32Value message;
   message.set_value(status);
-  return Serialize(message);
+  const grpc::Slice bytes(message.SerializeAsString());
+  return grpc::ByteBuffer(&bytes, 1);
 }
 
 class UnknownMethod final : public grpc::ServerGenericBidiReactor {

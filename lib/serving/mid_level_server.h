@@ -4,9 +4,10 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/blocks/block_cache.h"
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 #include "lib/serving/answer_memory.h"
 #include "lib/telemetry/worker_metrics.h"
 
@@ -14,8 +15,9 @@ namespace sluice {
 
 // The SruService of a mid-level aggregator, which to the level above is a worker. What that level keeps here, the
 // stripes of a file and its manifest, are files of the level below (see lib/stripe/stripe_name.h), and are read through
-// the block cache; no thread waits for them. One a process; thread-safe. What it is given outlives the grpc::Server
-// that it is registered with.
+// the block cache; no thread waits for them. A piece of an SRU leaves when its bytes have come from below, and the next
+// one is wanted when gRPC has taken it; so a slow client costs the piece that it has not taken. One a process;
+// thread-safe. What it is given outlives the grpc::Server that it is registered with.
 class MidLevelServer final : public v1::SruService::CallbackService {
  public:
   struct Options {
@@ -28,15 +30,18 @@ class MidLevelServer final : public v1::SruService::CallbackService {
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)
       : cache_(cache), metrics_(metrics), reports_(reports), options_(options), answers_(options.max_answer_bytes) {}
 
-  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
-                                    v1::ReadSruResponse* response) override;
+  grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
+                                                         const v1::ReadSruRequest* request) override;
   grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
                                          v1::ReadManifestResponse* response) override;
 
  private:
-  class Call;
   class SruCall;
   class ManifestCall;
+
+  template <class RpcRequest>
+  absl::StatusOr<BlockCache::Request> RequestBelow(const grpc::CallbackServerContext& context,
+                                                   const RpcRequest& request) const;
 
   BlockCache& cache_;
   WorkerMetrics& metrics_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "lib/serving/health_service.h"
+#include "lib/tls/server_tls.h"
 
 namespace sluice {
 
@@ -24,6 +26,7 @@ class RpcServer {
  public:
   struct Options {
     std::vector<std::string> listen;  // host:port or unix:PATH; port 0 takes a free one
+    std::optional<ServerTls> tls;     // of all addresses, Unix sockets included; absent: none
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
@@ -33,8 +36,8 @@ class RpcServer {
     bool ready = true;  // from the start
   };
 
-  // Serves when it returns. Unavailable: an address is taken, or not one of this machine. The services outlive the
-  // server.
+  // Serves when it returns. Unavailable: an address is taken, or not one of this machine; the errors of
+  // ValidateServerTls. The services outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options,
                                                           const std::vector<grpc::Service*>& services);
   ~RpcServer();

@@ -1,5 +1,6 @@
 #include "lib/serving/sru_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -14,25 +15,38 @@
 
 namespace sluice {
 
-// One ReadSru. Owns itself from construction to OnDone.
-class SruServer::SruCall final : public grpc::ServerUnaryReactor {
+// One ReadSru: a piece of the range is read when gRPC has taken the one before. Owns itself from construction to
+// OnDone. gRPC runs its methods one after the other, but for OnCancel.
+class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
-  SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request,
-          v1::ReadSruResponse& response)
-      : server_(server), answer_(server.answers_) {
+  SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
+      : server_(server), request_(request), answer_(server.answers_), next_(request.offset()), left_(request.length()) {
     if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
-    status_ = server_.TakeMemory(answer_, request.length());
-    if (status_.ok()) status_ = Read(request, response);
-    if (status_.ok()) sent_bytes_ = request.length();
+    status_ = answer_.Take(std::min(left_, kSruMessageBytes));
+    // Where there are several pieces, the first is not sent before it is known that the last is there.
+    if (status_.ok() && left_ > kSruMessageBytes) {
+      status_ = server_.store_.CheckRange(request.worker(), request.file(), request.replica(), next_, left_);
+    }
+    if (status_.ok()) status_ = Read();
     // Only for what is there: a worker that nobody has takes no memory for its draws.
     const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request.worker()) : absl::ZeroDuration();
     if (think_time > absl::ZeroDuration()) {
       Think(think_time);
     } else {
-      Finish(ToGrpc(status_));
+      Send();
     }
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      sent_bytes_ += response_.data().size();
+      status_ = Read();
+    } else {
+      status_ = absl::CancelledError("the client is gone");
+    }
+    Send();
   }
 
   // The timer belongs to the thread of the context. This call may be gone when the cancel runs there; the timer is not.
@@ -43,30 +57,48 @@ class SruServer::SruCall final : public grpc::ServerUnaryReactor {
 
   void OnDone() override {
     server_.metrics_.CountSruRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
-    if (!cancelled_) server_.metrics_.AddSentBytes(sent_bytes_);
+    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
+    server_.metrics_.AddSentBytes(sent_bytes_);
     delete this;
   }
 
  private:
-  // Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC has more threads.
-  absl::Status Read(const v1::ReadSruRequest& request, v1::ReadSruResponse& response) {
+  // The next piece. Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC
+  // has more threads.
+  absl::Status Read() {
+    const uint32_t bytes = std::min(left_, kSruMessageBytes);
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = server_.store_.Read(request.worker(), request.file(), request.replica(), request.offset(),
-                                              request.length(), response.mutable_data());
+    // Of a file that is striped anew meanwhile, the pieces are of both; the reader's checksum of the SRU tells.
+    absl::Status status = server_.store_.Read(request_.worker(), request_.file(), request_.replica(), next_, bytes,
+                                              response_.mutable_data());
     server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
+    next_ += bytes;
+    left_ -= bytes;
     return status;
+  }
+
+  // What Read has brought. Nothing may touch the call after it, but for what gRPC calls.
+  void Send() {
+    if (!status_.ok()) return Finish(ToGrpc(status_));
+    if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    StartWrite(&response_);
   }
 
   void Think(absl::Duration time) {
     timer_ = std::make_shared<boost::asio::steady_timer>(server_.context_);
     timer_->expires_after(absl::ToChronoNanoseconds(time));
     timer_->async_wait([this](const boost::system::error_code& error) {
-      Finish(error ? grpc::Status(grpc::StatusCode::CANCELLED, "cancelled") : ToGrpc(status_));
+      if (error) status_ = absl::CancelledError("cancelled");
+      Send();
     });
   }
 
   SruServer& server_;
+  const v1::ReadSruRequest request_;
   AnswerMemory::Share answer_;
+  uint64_t next_;  // of the next piece, in the stripe
+  uint32_t left_;  // bytes that are not read
+  v1::ReadSruResponse response_;
   absl::Status status_;
   uint64_t sent_bytes_ = 0;
   std::atomic<bool> cancelled_ = false;
@@ -78,7 +110,8 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
       : server_(server), answer_(server.answers_) {
-    status_ = server_.TakeMemory(answer_, request.length());
+    // Nothing is held for what is too long: the store refuses it.
+    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length());
     if (status_.ok()) status_ = Read(request, response);
     Finish(ToGrpc(status_));
   }
@@ -104,14 +137,9 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
   std::atomic<bool> cancelled_ = false;
 };
 
-absl::Status SruServer::TakeMemory(AnswerMemory::Share& answer, uint32_t bytes) {
-  if (bytes > kMaxReadBytes) return absl::OkStatus();  // nothing is held for it: the store refuses it
-  return answer.Take(bytes);
-}
-
-grpc::ServerUnaryReactor* SruServer::ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
-                                             v1::ReadSruResponse* response) {
-  return new SruCall(*this, *context, *request, *response);
+grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::CallbackServerContext* context,
+                                                                  const v1::ReadSruRequest* request) {
+  return new SruCall(*this, *context, *request);
 }
 
 grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,

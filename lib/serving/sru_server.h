@@ -4,7 +4,7 @@
 
 #include "sluice/v1/sru_service.grpc.pb.h"
 
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 #include "lib/serving/answer_memory.h"
 #include "lib/serving/think_time.h"
 #include "lib/stripe/stripe_store.h"
@@ -16,13 +16,13 @@ class io_context;
 
 namespace sluice {
 
-// The SruService over the stripes of one store. One a process, for all of its workers; thread-safe. The store, the
-// metrics, the reports and the context outlive the grpc::Server that it is registered with, and the context runs until
-// then.
+// The SruService over the stripes of one store. A slow client costs the piece of its SRU that it has not taken, and
+// what gRPC holds of the one before. One a process, for all of its workers; thread-safe. The store, the metrics, the
+// reports and the context outlive the grpc::Server that it is registered with, and the context runs until then.
 class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // An answer with an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
+    // The first message of an SRU is held back this long, and no thread with it. Above 0 only to test slow workers.
     ThinkTime::Options think_time;
     // What comes on top is refused as RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
@@ -37,16 +37,14 @@ class SruServer : public v1::SruService::CallbackService {
         think_time_(options.think_time),
         answers_(options.max_answer_bytes) {}
 
-  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext* context, const v1::ReadSruRequest* request,
-                                    v1::ReadSruResponse* response) override;
+  grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
+                                                         const v1::ReadSruRequest* request) override;
   grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
                                          v1::ReadManifestResponse* response) override;
 
  private:
   class SruCall;
   class ManifestCall;
-
-  absl::Status TakeMemory(AnswerMemory::Share& answer, uint32_t bytes);
 
   const StripeStore& store_;
   WorkerMetrics& metrics_;

@@ -95,16 +95,29 @@ std::string StripeStore::FolderName(uint32_t worker) const {
   return WorkerFolderName(worker);
 }
 
-absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
-                               uint32_t length, std::string* out) const {
+absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenRange(uint32_t worker, std::string_view file,
+                                                                uint32_t replica, uint64_t offset,
+                                                                uint32_t length) const {
   absl::Status checked = CheckLength(length);
   if (!checked.ok()) return checked;
-  const absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
+  absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
   if (!stripe.ok()) return stripe.status();
   if (offset > stripe->bytes || length > stripe->bytes - offset)  // in this order: the sum may overflow
     return absl::OutOfRangeError(absl::StrCat("stripe ", replica, " of worker ", worker, " has ", stripe->bytes,
                                               " bytes; wanted ", length, " from ", offset));
+  return stripe;
+}
+
+absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                               uint32_t length, std::string* out) const {
+  const absl::StatusOr<RegularFile> stripe = OpenRange(worker, file, replica, offset, length);
+  if (!stripe.ok()) return stripe.status();
   return ReadAt(stripe->fd.get(), offset, length, out);
+}
+
+absl::Status StripeStore::CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                                     uint32_t length) const {
+  return OpenRange(worker, file, replica, offset, length).status();
 }
 
 absl::StatusOr<uint64_t> StripeStore::StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const {

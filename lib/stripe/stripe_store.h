@@ -12,8 +12,12 @@
 
 namespace sluice {
 
-// The most that one read returns: with its framing it fits gRPC's default message of 4 MiB.
+// The most that one request asks for. Of a manifest it is one message: with its framing it fits gRPC's default of 4
+// MiB.
 inline constexpr uint32_t kMaxReadBytes = (4 << 20) - (64 << 10);
+
+// The most bytes of an SRU in one message of ReadSru, and of one piece of it that a server holds.
+inline constexpr uint32_t kSruMessageBytes = 64 << 10;
 
 // The striped files under one folder, as a worker reads them. One a process. Thread-safe: it keeps no state but the
 // open folder, so files that are striped while it runs are found. No name leads out of the folder: names are validated
@@ -32,6 +36,9 @@ class StripeStore final : public StripeSource {
   // range does.
   absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
                     std::string* out) const override;
+  // The errors of Read for such a range, as far as they can be told without reading it.
+  absl::Status CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                          uint32_t length) const;
   absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const override;
 
   // At most `length` bytes from `offset` of the manifest as stored; returns how many it has. The errors of Read;
@@ -47,6 +54,10 @@ class StripeStore final : public StripeSource {
     uint64_t bytes = 0;
   };
   absl::StatusOr<RegularFile> OpenFile(uint32_t worker, std::string_view file, const std::string& part) const;
+
+  // The stripe, where the range is within it.
+  absl::StatusOr<RegularFile> OpenRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                                        uint32_t length) const;
 
   FileDescriptor root_;
 };

@@ -118,12 +118,14 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
     sight.received_bytes += received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight.out_of_order_packets += out_of_order_packets;
-    if (out_of_order_packets > 0 && Lost(row)) ++sight.losses_out_of_order;
-    if (received_bytes > 0 && std::exchange(row.silent, false)) {
+    const bool heard = received_bytes > 0 || out_of_order_packets > 0;
+    // First the answer that waited, which may have ended since.
+    if (heard && std::exchange(row.silent, false)) {
       ++row.summary.rtos;
       ++sight.rto_waits;
-      if (Lost(row)) ++sight.losses_silent;
+      if (Lost(row, row.waiting_answer)) ++sight.losses_silent;
     }
+    if (out_of_order_packets > 0 && Lost(row, row.CurrentAnswer())) ++sight.losses_out_of_order;
     SetPending(row, received_bytes, now);
     if (row.waiting_answer == row.CurrentAnswer() || !WaitsForRto(row, info, now)) continue;
     row.waiting_answer = row.CurrentAnswer();
@@ -135,9 +137,8 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
 }
 
 // True once for an answer, so that a loss which several packets, looks or signs tell of is one.
-bool WorkerTable::Lost(Row& row) {
-  if (row.lost_answer == row.CurrentAnswer()) return false;
-  row.lost_answer = row.CurrentAnswer();
+bool WorkerTable::Lost(Row& row, int64_t answer) {
+  if (std::exchange(row.lost_answer, answer) == answer) return false;
   ++row.summary.losses;
   return true;
 }

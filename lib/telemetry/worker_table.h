@@ -109,7 +109,7 @@ class WorkerTable {
     uint64_t received_bytes = 0;
   };
 
-  static bool Lost(Row& row);
+  static bool Lost(Row& row, int64_t answer);
   static void SetPending(Row& row, uint64_t received_bytes, TimePoint now);
   static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
 

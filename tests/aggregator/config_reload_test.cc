@@ -49,6 +49,8 @@ TEST(CheckReloadableTest, AllElseIsNamedWithWhatItWasAndIs) {
       {R"({"drain_timeout": "1s"})", "drain_timeout: \"1s\""},
       {R"({"drain_delay": "1s"})", "drain_delay: \"1s\""},
       {R"({"reload_interval": "1s"})", "reload_interval: \"1s\""},
+      {R"({"read_memory": "1mb"})", "read_memory: \"1mb\""},
+      {R"({"tls": {"certificate": "c", "key": "k"}})", "tls: { certificate: \"c\" key: \"k\" }"},
       {R"({"watch_connections": false})", "watch_connections: false"},
   };
   for (const auto& [json, named] : cases) {

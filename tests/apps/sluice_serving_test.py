@@ -73,6 +73,7 @@ class AggregatorCommandLineTest(unittest.TestCase):
             "schedule": {"policy": "batches", "budget": "16kb", "queueLimit": 100},
             "sruTimeout": "1s", "blockTimeout": "2s", "attempts": 3, "segmentBytes": "1mb", "logLevel": "warning",
             "reflection": True, "drainTimeout": "3s", "connectTimeout": "4s", "drainDelay": "5s", "reloadInterval": "6s",
+            "readMemory": "512mb",
         }
         result = run("sluice-aggregator", *self.check_config(json.dumps(config)))
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -101,6 +102,8 @@ class AggregatorCommandLineTest(unittest.TestCase):
         self.refused(["sru_timeout", "fast"], *self.GOOD, "--sru_timeout", "fast")
         self.refused(["sru_timeout is 0"], *self.GOOD, "--sru_timeout", "0s")
         self.refused(["segment_bytes"], *self.GOOD, "--segment_bytes", "2gb")
+        self.refused(["read_memory", "much"], *self.GOOD, "--read_memory", "much")
+        self.refused(["read_memory is 0"], *self.GOOD, "--read_memory", "0")
         self.refused(["log_level", "loud"], *self.GOOD, "--log_level", "loud")
         self.refused(["capacity"], *self.GOOD, "--capacity", "12mbps")
 

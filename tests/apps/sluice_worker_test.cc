@@ -20,6 +20,7 @@
 #include "tests/apps/health_watch.h"
 #include "tests/apps/metrics_client.h"
 #include "tests/apps/run_program.h"
+#include "tests/serving/sru_read.h"
 #include "tests/stripe/striped_folder.h"
 #include "tests/wait_until.h"
 
@@ -74,7 +75,7 @@ class SluiceWorkerTest : public ::testing::Test {
     grpc::ClientContext context;
     context.set_deadline(Deadline());
     v1::ReadSruResponse response;
-    const grpc::Status status = stub.ReadSru(&context, Request(worker), &response);
+    const grpc::Status status = ReadSru(stub, context, Request(worker), response);
     data = response.data();
     return status;
   }
@@ -229,13 +230,9 @@ TEST_F(SluiceWorkerTest, StopsOnSigint) {
 TEST_F(SluiceWorkerTest, FinishesTheCallInFlightWhenItIsTerminated) {
   Start({"--listen", "127.0.0.1:0", "--think-time", "1s", "--admin", "127.0.0.1:0"});
   const auto stub = Stub();
-  const v1::ReadSruRequest request = Request(1);
-  grpc::ClientContext context;
-  context.set_deadline(Deadline());
-  v1::ReadSruResponse response;
   grpc::Status status;
   absl::Notification done;
-  stub->async()->ReadSru(&context, &request, &response, [&](const grpc::Status& result) {
+  AsyncSruRead read(*stub, Request(1), [&](const grpc::Status& result) {
     status = result;
     done.Notify();
   });
@@ -243,17 +240,14 @@ TEST_F(SluiceWorkerTest, FinishesTheCallInFlightWhenItIsTerminated) {
   ExpectStopsWhole(SIGTERM);
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
   EXPECT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(response.data(), source_.substr(10, 10));
+  EXPECT_EQ(read.response().data(), source_.substr(10, 10));
 }
 
 TEST_F(SluiceWorkerTest, CancelsWhatOutlivesTheDrain) {
   Start({"--listen", "127.0.0.1:0", "--think-time", "1h", "--drain-timeout", "50ms", "--admin", "127.0.0.1:0"});
   const auto stub = Stub();
-  const v1::ReadSruRequest request = Request(0);
-  grpc::ClientContext context;
-  v1::ReadSruResponse response;
   absl::Notification done;
-  stub->async()->ReadSru(&context, &request, &response, [&](const grpc::Status& result) {
+  AsyncSruRead read(*stub, Request(0), [&](const grpc::Status& result) {
     EXPECT_FALSE(result.ok());
     done.Notify();
   });

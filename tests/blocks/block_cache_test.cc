@@ -106,6 +106,30 @@ TEST_F(BlockCacheTest, AnswersAnyRange) {
   }
 }
 
+TEST_F(BlockCacheTest, WhatIsWantedLaterHasToBeInTheFile) {
+  Start();
+  ExpectBytes(Read({.offset = 0, .length = 10, .more = kFileBytes - 10}), 0, 10);
+  EXPECT_THAT(Read({.offset = 0, .length = 10, .more = kFileBytes - 9}).status(),
+              HasCode(absl::StatusCode::kOutOfRange));
+}
+
+TEST_F(BlockCacheTest, ATicketThatIsCancelledBeforeItIsReadIsCancelledOnce) {
+  Start();
+  std::atomic<int> calls = 0;
+  const auto ticket = BlockCache::Prepare({.file = "data", .length = 1, .deadline = DeadlineAfter(kPatience)},
+                                          [&](const absl::StatusOr<BlockCache::Range>& range) {
+                                            EXPECT_THAT(range.status(), HasCode(absl::StatusCode::kCancelled));
+                                            ++calls;
+                                          });
+  EXPECT_EQ(calls, 0);
+  level_->cache().Cancel(ticket);
+  EXPECT_EQ(calls, 1);
+  level_->cache().Read(ticket);
+  level_->cache().Cancel(ticket);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(level_->Requests(), 0);
+}
+
 TEST_F(BlockCacheTest, RefusesARangeThatTheFileEndsBefore) {
   Start();
   for (int i = 0; i < 2; ++i) {  // not knowing the file, and knowing it

@@ -169,30 +169,23 @@ void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
   EXPECT_TRUE(result.data == cluster.source());
 }
 
-TEST(BlockReaderRandomTest, RollingWithReplicas) {
+TEST(BlockReaderRandomTest, WithReplicasAndInlineCallbacks) {
   ExpectRightBytesOrADocumentedStatus({.workers = 5,
                                        .file_bytes = 150000,
                                        .sru_bytes = 5000,
                                        .replicas = 2,
-                                       .completion_threads = 2,
+                                       .inline_callbacks = true,
                                        .reader = {.segment_bytes = 12000}});
 }
 
-TEST(BlockReaderRandomTest, LargeSrusInRangesAndAShortQueue) {
-  ExpectRightBytesOrADocumentedStatus({.workers = 3,
-                                       .file_bytes = 500000,
-                                       .sru_bytes = 30000,
-                                       .replicas = 3,
-                                       .schedule = {.queue_limit = 24},
-                                       .completion_threads = 2});
+TEST(BlockReaderRandomTest, LargeSrusAndAShortQueue) {
+  ExpectRightBytesOrADocumentedStatus(
+      {.workers = 3, .file_bytes = 500000, .sru_bytes = 30000, .replicas = 3, .schedule = {.queue_limit = 24}});
 }
 
 TEST(BlockReaderRandomTest, BatchesWithoutReplicas) {
-  ExpectRightBytesOrADocumentedStatus({.workers = 5,
-                                       .file_bytes = 150000,
-                                       .sru_bytes = 5000,
-                                       .schedule = {.discipline = Discipline::kBatches},
-                                       .completion_threads = 2});
+  ExpectRightBytesOrADocumentedStatus(
+      {.workers = 5, .file_bytes = 150000, .sru_bytes = 5000, .schedule = {.discipline = Discipline::kBatches}});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/stripe/manifest.h"
 #include "tests/blocks/test_cluster.h"
 #include "tests/link/silent_listener.h"
 
@@ -39,7 +40,12 @@ TEST(BlockReaderValidateTest, NamesTheOptionThatIsOutsideOfItsBound) {
   expect_refused({.attempts = 101}, "attempts is 101");
   expect_refused({.segment_bytes = 0}, "segment_bytes is 0");
   expect_refused({.segment_bytes = (int64_t{1} << 30) + 1}, "segment_bytes is 1073741825");
-  expect_refused({.workers = {"no-port"}}, "\"no-port\"");
+  expect_refused({.workers = {"no-port"}}, "no-port");
+  expect_refused({.hedge_after = absl::ZeroDuration()}, "hedge_after: 0");
+  expect_refused({.hedge_after_quantile = 1.0}, "hedge_after_quantile: 1");
+  expect_refused({.hedge_after = absl::Seconds(1), .hedge_after_quantile = 0.9}, "both set");
+  expect_refused({.hedge_ratio = 1.5}, "hedge_ratio: 1.5");
+  expect_refused({.tls = TlsOptions{.ca_file = "/no/such/file.pem"}}, "/no/such/file.pem");
 }
 
 TEST(BlockReaderValidateTest, CreateRefusesNoLink) {
@@ -59,7 +65,7 @@ TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryDiscipline) {
        {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches, Discipline::kUnscheduled}) {
     auto options = GetParam().options;
     options.schedule.discipline = discipline;
-    options.completion_threads = discipline == Discipline::kBatches ? 1 : 3;
+    options.inline_callbacks = discipline == Discipline::kRolling;
     TestCluster cluster(std::move(options));
     const size_t blocks = (cluster.source().size() + cluster.block_bytes() - 1) / cluster.block_bytes();
     for (uint64_t block = 0; block < blocks; ++block) {
@@ -134,7 +140,7 @@ TEST(BlockReaderTest, AWorkerThatNeverShakesHandsCostsTheSruTimeout) {
 }
 
 TEST(BlockReaderTest, TwoBlocksOfOneFileAreReadBySeveralClientsAtOnce) {
-  TestCluster cluster({.workers = 8, .file_bytes = 200000, .completion_threads = 2});
+  TestCluster cluster({.workers = 8, .file_bytes = 200000});
   std::vector<std::thread> clients;
   for (uint64_t client = 0; client < 6; ++client) {
     clients.emplace_back([&, client] {
@@ -167,6 +173,43 @@ TEST(BlockReaderTest, ReadersOfOneLinkDoNotDisturbEachOther) {
     EXPECT_TRUE(block.ok()) << block.status();
   }
   failing.join();
+}
+
+TEST(BlockReaderTest, ASuccessorReadsOverTheSameConnections) {
+  TestCluster cluster({});
+  ASSERT_TRUE(cluster.Read(0).ok());
+  auto options = cluster.reader_options();
+  options.attempts = 1;
+  auto successor = cluster.reader().Successor(options);
+  ASSERT_TRUE(successor.ok()) << successor.status();
+  cluster.DestroyReader();
+  const auto block = (*successor)->Read("data", 1);
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_TRUE(block->data == cluster.SourceBlock(1));
+  EXPECT_EQ(cluster.Metric("sluice_worker_reconnect_seconds"), 0);
+}
+
+// The manifest says far more than what the stripes have.
+TEST(BlockReaderTest, ReadRefusesABlockThatIsTooLargeForMemory) {
+  constexpr uint32_t kWorkers = 17;
+  TestCluster cluster({.workers = 2, .listed_workers = kWorkers});
+  v1::Manifest claims;
+  claims.set_sru_bytes(kMaxSruBytes);
+  claims.set_workers(kWorkers);
+  claims.set_replicas(1);
+  claims.set_file_bytes(uint64_t{kMaxSruBytes} * kWorkers);
+  claims.mutable_sru_crc32c()->Resize(kWorkers, 0);
+  ASSERT_GT(claims.file_bytes(), BlockReader::kMaxReadBytes);
+  const std::string stored = EncodeManifest(claims);
+  for (size_t i = 0; i < cluster.size(); ++i) {
+    cluster.worker(i).SpoilManifests([stored](const auto&) {
+      return testing::Fault{.edit = [stored](std::string& data) { data = stored; }, .manifest_bytes = stored.size()};
+    });
+    cluster.worker(i).SpoilSrus([](const auto&) { return Hang(); });
+  }
+  const auto block = cluster.Read(0);
+  EXPECT_THAT(block.status(), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(block.status().message()), HasSubstr("1140850688 bytes"));
 }
 
 TEST(BlockReaderDestructionTest, CancelsTheReadsUnderWayAndWaitsForThem) {

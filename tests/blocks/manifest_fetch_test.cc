@@ -1,8 +1,13 @@
 #include "lib/blocks/manifest_fetch.h"
 
+#include <atomic>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/stripe/stripe_name.h"
@@ -19,6 +24,7 @@ using testing::Hang;
 using testing::HasCode;
 using ::testing::HasSubstr;
 using testing::Healthy;
+using testing::kPatience;
 using testing::OneByteLess;
 using testing::OneByteMore;
 using testing::TestCluster;
@@ -27,9 +33,9 @@ using testing::TestWorker;
 class ManifestFetchTest : public ::testing::Test {
  protected:
   static TestCluster::Options Small() { return {}; }
-  // 4 bytes an SRU: the manifest has about 40 KB and is read in several ranges.
+  // 4 bytes an SRU: the manifest has 1.2 MB, more than one answer.
   static TestCluster::Options Large() {
-    return {.file_bytes = 100000, .sru_bytes = 10, .reader = {.segment_bytes = 1000}};
+    return {.file_bytes = 300'000, .sru_bytes = 1, .reader = {.segment_bytes = 1000}};
   }
 
   static std::string ManifestPath(const TestCluster& cluster, uint32_t worker) {
@@ -58,7 +64,7 @@ TEST_F(ManifestFetchTest, ASmallManifestTakesOneRequest) {
   EXPECT_EQ(requests, 1);
 }
 
-TEST_F(ManifestFetchTest, ALargeManifestComesInRangesThatFitTheBudget) {
+TEST_F(ManifestFetchTest, ALargeManifestComesInRanges) {
   TestCluster cluster(Large());
   std::atomic<int> requests = 0;
   std::atomic<uint32_t> longest = 0;
@@ -68,8 +74,8 @@ TEST_F(ManifestFetchTest, ALargeManifestComesInRangesThatFitTheBudget) {
     return Healthy();
   });
   ExpectReads(cluster);
-  EXPECT_GE(requests, 4);
-  EXPECT_LE(longest, 32768u / 3);
+  EXPECT_EQ(requests, 2);
+  EXPECT_LE(longest, 1u << 20);
 }
 
 TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneHasAFaultyAnswer) {
@@ -102,7 +108,7 @@ TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneHasAFaultyAnswer) {
 TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
   TestCluster cluster(Large());
   const auto later = [](Fault fault) {
-    return [fault](const v1::ReadManifestRequest& request) { return request.offset() > 20000 ? fault : Healthy(); };
+    return [fault](const v1::ReadManifestRequest& request) { return request.offset() > 0 ? fault : Healthy(); };
   };
   for (const Fault& fault : {Error(grpc::StatusCode::OUT_OF_RANGE), OneByteLess(), OneByteMore(), FlipByte(), Garbage(),
                              Fault{.manifest_bytes = 50000}, Fault{.manifest_bytes = 0}}) {
@@ -191,6 +197,63 @@ TEST_F(ManifestFetchTest, CancellingTheReadCancelsItAtTheWorker) {
   EXPECT_TRUE(cluster.worker(0).Await([](const auto& counts) { return counts.cancelled == 1; }));
   EXPECT_TRUE(cluster.AwaitIdle());
   EXPECT_EQ(cluster.Requests(), 1) << "no other worker is asked for what nobody wants";
+}
+
+TEST_F(ManifestFetchTest, AWorkerThatHangsCostsOneReadAndNotEveryOne) {
+  TestCluster cluster({.reader = {.sru_timeout = absl::Seconds(1)}});
+  std::atomic<int> asked = 0;
+  cluster.worker(0).SpoilManifests([&](const auto&) { return ++asked, Hang(); });
+  ExpectReads(cluster);
+  cluster.reader().ForgetLayout("data");
+  ExpectReads(cluster);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(ManifestFetchTest, ReadsThatWantItAtTheSameTimeShareOneFetch) {
+  TestCluster cluster(Small());
+  std::atomic<int> asked = 0;
+  absl::Notification go_on;
+  SpoilManifests(cluster, [&](const auto&) {
+    ++asked;
+    go_on.WaitForNotificationWithTimeout(kPatience);
+    return Healthy();
+  });
+  constexpr uint64_t kReads = 5;
+  absl::BlockingCounter here(kReads);
+  std::vector<std::shared_ptr<ReadStream>> streams;
+  for (uint64_t block = 0; block < kReads; ++block) {
+    streams.push_back(cluster.reader().Open("data", block));
+    streams.back()->Next([&](const absl::StatusOr<ReadPart>& part) {
+      EXPECT_TRUE(part.ok()) << part.status();
+      here.DecrementCount();
+    });
+  }
+  cluster.link().Await([](LinkCore&) {});  // all of them have asked
+  go_on.Notify();
+  here.Wait();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(ManifestFetchTest, OneReadThatGivesUpTakesNothingFromTheOthers) {
+  TestCluster cluster(Small());
+  absl::Notification go_on;
+  SpoilManifests(cluster, [&](const auto&) {
+    go_on.WaitForNotificationWithTimeout(kPatience);
+    return Healthy();
+  });
+  const auto patient = cluster.reader().Open("data", 0);
+  absl::Notification here;
+  patient->Next([&](const absl::StatusOr<ReadPart>& part) {
+    EXPECT_TRUE(part.ok()) << part.status();
+    here.Notify();
+  });
+  EXPECT_THAT(cluster.Read(0, {.timeout = absl::Milliseconds(100)}).status(),
+              HasCode(absl::StatusCode::kDeadlineExceeded));
+  const auto cancelled = cluster.reader().Open("data", 0);
+  cancelled->Next([](const absl::StatusOr<ReadPart>&) {});
+  cancelled->Cancel();
+  go_on.Notify();
+  EXPECT_TRUE(here.WaitForNotificationWithTimeout(kPatience));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lib/blocks/segment_fetch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -71,6 +72,22 @@ std::vector<FaultCase> EveryFault() {
   };
 }
 
+TEST(SegmentFetchTest, AnAnswerInSeveralMessagesIsPutTogether) {
+  TestCluster cluster({.workers = 2,
+                       .file_bytes = 800000,
+                       .sru_bytes = 200000,
+                       .schedule = {.profile = {.buffer_bytes = 4 << 20}, .budget_bytes = 4 << 20}});
+  std::atomic<uint32_t> longest = 0;
+  cluster.SpoilSrus([&](const v1::ReadSruRequest& request) {
+    longest = std::max(longest.load(), request.length());
+    return Healthy();
+  });
+  const ReadResult result = ReadBlock(cluster, 1);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == cluster.SourceBlock(1));
+  EXPECT_EQ(longest, 200000u);
+}
+
 TEST(SegmentFetchTest, AFaultOfOneWorkerIsTheDocumentedStatusAndTheNextReadWorks) {
   TestCluster cluster(EightWorkers());
   for (const FaultCase& fault : EveryFault()) {
@@ -92,6 +109,7 @@ TEST(SegmentFetchTest, AReplicaTakesTheFaultyWorkersPlace) {
   TestCluster cluster(EightWorkers(2));
   for (const FaultCase& fault : EveryFault()) {
     SCOPED_TRACE(fault.name);
+    cluster.MakeReader();  // one that does not know yet that the worker is bad
     cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
     const auto result = ReadBlock(cluster, 1);
     EXPECT_TRUE(result.status.ok()) << result.status;
@@ -171,24 +189,7 @@ TEST(SegmentFetchTest, AttemptsGoRoundTheReplicas) {
   EXPECT_THAT(std::string(result.status.message()), HasSubstr("attempt 7"));
 }
 
-// Two attempts, two replicas, and one worker that spoils one range and refuses another: the other replica has both.
-TEST(SegmentFetchTest, RangesOfOneSruThatFailDifferentlyAreAllHadFromTheReplica) {
-  for (const bool spoilt_last : {false, true}) {
-    TestCluster cluster(
-        {.workers = 2, .file_bytes = 40000, .sru_bytes = 20000, .replicas = 2, .schedule = {.budget_bytes = 16000}});
-    cluster.worker(0).SpoilSrus([spoilt_last](const v1::ReadSruRequest& request) {
-      if (request.replica() != 0) return Healthy();
-      if (request.offset() == 0) return spoilt_last ? Error(grpc::StatusCode::UNAVAILABLE) : FlipByte();
-      return spoilt_last ? FlipByte() : Error(grpc::StatusCode::UNAVAILABLE);
-    });
-    const auto block = cluster.Read(0);
-    ASSERT_TRUE(block.ok()) << block.status();
-    EXPECT_TRUE(block->data == cluster.source());
-  }
-}
-
 TEST(SegmentFetchTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
-  TestCluster cluster(EightWorkers(2));
   // Both copies of SRU 5 fail the first time; the third attempt has it from the primary again.
   TestCluster again({.workers = 2, .file_bytes = 2 * 4096, .replicas = 2, .reader = {.attempts = 3}});
   std::atomic<int> asked = 0;
@@ -324,17 +325,168 @@ TEST(SegmentFetchTest, AnAnswerInPartThatMakesNoSenseIsDataLoss) {
   }
 }
 
-TEST(SegmentFetchTest, AFileThatWasStripedAnewIsFoundByTheNextRead) {
-  TestCluster cluster(EightWorkers());
+// Large SRUs come in messages of 64 KiB.
+TestCluster::Options LargeSrus(uint32_t replicas = 1) {
+  return {.workers = 2,
+          .file_bytes = 1'500'000,
+          .sru_bytes = 300'000,
+          .replicas = replicas,
+          .reader = {.sru_timeout = absl::Seconds(1)}};
+}
+
+TEST(SegmentFetchTest, AnSruOfSeveralMessagesIsChecked) {
+  TestCluster cluster(LargeSrus());
+  const auto whole = Drain(*cluster.reader().Open("data", std::nullopt));
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  EXPECT_TRUE(whole.data == cluster.source());
+  for (const Fault& fault : {FlipByte(), OneByteLess(), OneByteMore()}) {
+    cluster.worker(1).SpoilSrus([&](const auto&) { return fault; });
+    const auto result = ReadBlock(cluster, 1);
+    EXPECT_THAT(result.status, HasCode(absl::StatusCode::kDataLoss));
+    for (const ReadChunk& chunk : result.chunks) {
+      EXPECT_TRUE(chunk.data == cluster.source().substr(chunk.offset, chunk.data.size())) << "handed out unchecked";
+    }
+  }
+}
+
+TEST(SegmentFetchTest, AReplicaBeginsAnewWhereTheOneBeforeFailedHalfway) {
+  TestCluster cluster(LargeSrus(2));
+  for (const Fault& fault : {FlipByte(), OneByteLess(), OneByteMore()}) {
+    cluster.MakeReader();
+    cluster.worker(1).SpoilSrus([&](const auto&) { return fault; });
+    const auto result = Drain(*cluster.reader().Open("data", std::nullopt));
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    EXPECT_TRUE(result.data == cluster.source());
+  }
+}
+
+TEST(SegmentFetchTest, WhatIsMissingOfALaterMessageIsAGapThere) {
+  TestCluster cluster(LargeSrus(2));
+  cluster.worker(1).SpoilSrus([](const v1::ReadSruRequest& request) {
+    return request.replica() == 0 ? Partial(request.offset() + 200'000, 1000) : Healthy();
+  });
+  cluster.worker(0).SpoilSrus([](const v1::ReadSruRequest& request) {
+    return request.replica() == 1 ? Partial(request.offset() + 200'500, 1000) : Healthy();
+  });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(result.missing, SizeIs(1));
+  EXPECT_EQ(result.missing[0].offset, 500'500u);
+  EXPECT_EQ(result.missing[0].length, 500u);
+  std::string expected = cluster.SourceBlock(0);
+  expected.replace(500'500, 500, std::string(500, '\0'));
+  EXPECT_TRUE(result.data == expected);
+}
+
+// The one that fills the gap of the first answer has wrong bytes elsewhere.
+TEST(SegmentFetchTest, AnAnswerThatFillsAGapOverwritesNothingElse) {
+  TestCluster cluster(EightWorkers(2));
+  cluster.worker(5).SpoilSrus(
+      [](const v1::ReadSruRequest& request) { return request.replica() == 0 ? Partial(100, 200) : Healthy(); });
+  cluster.worker(6).SpoilSrus([](const v1::ReadSruRequest& request) {
+    if (request.replica() == 0) return Healthy();
+    return Fault{.edit = [](std::string& data) { data.assign(data.size(), 'x'); }};
+  });
+  const auto result = ReadBlock(cluster, 0, /*allow_partial=*/true);
+  ASSERT_THAT(result.missing, SizeIs(1));
+  EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 100);
+  EXPECT_EQ(result.missing[0].length, 200u);
+  std::string expected = cluster.SourceBlock(0);
+  expected.replace(5 * 4096 + 100, 200, std::string(200, '\0'));
+  EXPECT_TRUE(result.data == expected);
+}
+
+TEST(SegmentFetchTest, AWorkerThatHasFailedIsNotTheFirstThatIsAskedAgain) {
+  TestCluster cluster(EightWorkers(2));
+  std::atomic<int> asked = 0;
+  cluster.worker(5).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::UNAVAILABLE); });
   ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());
-  const std::string other = testing::SourceBytes(8 * 4096);
-  ASSERT_TRUE(testing::StripeBytes(
-                  other, {.root = cluster.root(), .file = "data", .workers = 8, .sru_bytes = 4096, .replace = true})
-                  .ok());
-  EXPECT_THAT(ReadBlock(cluster, 0).status, HasCode(absl::StatusCode::kDataLoss));
+  ASSERT_GT(asked, 0);
+  const int before = asked;
+  ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());
+  EXPECT_EQ(asked, before);
+}
+
+TEST(SegmentFetchTest, ASlowWorkerIsHedged) {
+  auto options = EightWorkers(2);
+  options.reader.sru_timeout = testing::kPatience;
+  options.reader.hedge_after = absl::Milliseconds(50);
+  options.reader.hedge_ratio = 1;
+  TestCluster cluster(std::move(options));
+  cluster.worker(5).SpoilSrus([](const auto&) { return Hang(); });
   const auto result = ReadBlock(cluster, 0);
-  EXPECT_TRUE(result.status.ok()) << result.status;
-  EXPECT_TRUE(result.data == other);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == cluster.SourceBlock(0));
+  EXPECT_GE(cluster.Metric("sluice_hedges_total", "won"), 1);
+  EXPECT_TRUE(cluster.worker(5).Await([](const auto& counts) { return counts.open == 0; })) << "the rival is cancelled";
+}
+
+TEST(SegmentFetchTest, WithoutHedgesASlowWorkerIsWaitedFor) {
+  TestCluster cluster(EightWorkers(2));
+  cluster.worker(5).SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(200)); });
+  ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());
+  EXPECT_EQ(cluster.Metric("sluice_hedges_total", "won") + cluster.Metric("sluice_hedges_total", "lost"), 0);
+}
+
+class StripedAnewTest : public ::testing::Test {
+ protected:
+  StripedAnewTest() : cluster_(EightWorkers()) {}
+
+  void StripeAnew(const std::string& source) {
+    const auto manifest = testing::StripeBytes(
+        source, {.root = cluster_.root(), .file = "data", .workers = 8, .sru_bytes = 4096, .replace = true});
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+  }
+  void CountManifests() {
+    for (size_t i = 0; i < cluster_.size(); ++i) {
+      cluster_.worker(i).SpoilManifests([this](const auto&) { return ++manifests_, Healthy(); });
+    }
+  }
+
+  TestCluster cluster_;
+  const std::string other_ = testing::SourceBytes(8 * 4096);
+  std::atomic<int> manifests_ = 0;
+};
+
+TEST_F(StripedAnewTest, TheReadThatFindsItOutBeginsAgainByTheNewManifest) {
+  ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
+  StripeAnew(other_);
+  const auto result = ReadBlock(cluster_, 0);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.header.file_bytes, other_.size());
+  EXPECT_TRUE(result.data == other_);
+  StripeAnew(cluster_.source());
+  const auto block = cluster_.Read(0);
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_TRUE(block->data == cluster_.SourceBlock(0));
+}
+
+TEST_F(StripedAnewTest, SoDoesAReadThatMayHaveGaps) {
+  ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
+  StripeAnew(other_);
+  const auto result = ReadBlock(cluster_, 0, /*allow_partial=*/true);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_THAT(result.missing, SizeIs(0));
+  EXPECT_TRUE(result.data == other_);
+}
+
+TEST_F(StripedAnewTest, AFileThatIsBadByItsManifestOfNowIsReadOnceAndReported) {
+  ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
+  CountManifests();
+  std::atomic<int> asked = 0;
+  cluster_.worker(3).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::NOT_FOUND); });
+  EXPECT_THAT(ReadBlock(cluster_, 0).status, HasCode(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(manifests_, 1);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(StripedAnewTest, AFileThatIsGoneIsNotFound) {
+  ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
+  for (size_t i = 0; i < cluster_.size(); ++i) {
+    cluster_.worker(i).SpoilManifests([](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+    cluster_.worker(i).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+  }
+  EXPECT_THAT(ReadBlock(cluster_, 0).status, HasCode(absl::StatusCode::kNotFound));
 }
 
 TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsUnavailable) {
@@ -354,7 +506,7 @@ TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsUnavailable) {
   EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
   cluster.worker(6).SpoilSrus(nullptr);
   cluster.worker(6).Start();
-  EXPECT_TRUE(testing::Eventually([&] { return ReadBlock(cluster, 0).status.ok(); })) << "back after gRPC's backoff";
+  EXPECT_TRUE(testing::Eventually([&] { return ReadBlock(cluster, 0).status.ok(); })) << "back after the back-off";
 }
 
 TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsReplaced) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -141,7 +142,7 @@ TEST_F(StripeStreamTest, ASecondNextIsRefusedAndTheFirstIsAnswered) {
   const auto stream = OpenAll();
   PendingPart first(*stream);
   PendingPart second(*stream);
-  EXPECT_TRUE(second.done());
+  ASSERT_TRUE(second.Await());
   EXPECT_THAT(second.part().status(), HasCode(absl::StatusCode::kFailedPrecondition));
   go_on.Notify();
   ASSERT_TRUE(first.Await());
@@ -160,6 +161,27 @@ TEST_F(StripeStreamTest, ANextAfterAnErrorIsFailedPrecondition) {
   const auto stream = cluster_.reader().Open("data", 99);
   EXPECT_THAT(stream->Next().status(), HasCode(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(stream->Next().status(), HasCode(absl::StatusCode::kFailedPrecondition));
+}
+
+// By a manifest from memory the read may have to begin again.
+TEST_F(StripeStreamTest, TheHeaderOfAFileThatIsKnownComesWithItsFirstBytes) {
+  ASSERT_TRUE(cluster_.Read(0).ok());
+  absl::Notification go_on;
+  cluster_.SpoilSrus([&](const auto&) {
+    go_on.WaitForNotificationWithTimeout(kPatience);
+    return Healthy();
+  });
+  const auto stream = OpenAll();
+  PendingPart header(*stream);
+  ASSERT_TRUE(testing::Eventually([&] { return cluster_.worker(0).counts().requests > 1; }));
+  EXPECT_FALSE(header.done());
+  go_on.Notify();
+  ASSERT_TRUE(header.Await());
+  ASSERT_TRUE(header.part().ok()) << header.part().status();
+  EXPECT_TRUE(std::holds_alternative<ReadHeader>(*header.part()));
+  const auto first = stream->Next();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(std::holds_alternative<ReadChunk>(*first));
 }
 
 TEST_F(StripeStreamTest, CancelBeforeTheFirstNextAsksNobody) {
@@ -252,11 +274,11 @@ TEST_F(StripeStreamTest, ATimeoutCoversTheWholeRead) {
 
 class FullQueueTest : public ::testing::Test {
  protected:
-  // Segments of two SRUs, which a small budget makes eight calls; the queue holds one of them. Rolling: with grants a
-  // call that hangs gives up its place in the window, so that another leaves the queue.
+  // Segments of two SRUs, which are two calls; the queue holds one segment. Rolling: with grants a call that hangs
+  // gives up its place in the window, so that another leaves the queue.
   FullQueueTest()
       : cluster_({.file_bytes = 100000,
-                  .schedule = {.discipline = Discipline::kRolling, .budget_bytes = 5000, .queue_limit = 8},
+                  .schedule = {.discipline = Discipline::kRolling, .budget_bytes = 5000, .queue_limit = 2},
                   .reader = {.segment_bytes = 8192}}) {}
 
   TestCluster cluster_;
@@ -267,7 +289,6 @@ TEST_F(FullQueueTest, IsResourceExhaustedAtOnceAndNothingIsSent) {
   ASSERT_TRUE(cluster_.AwaitIdle());
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
   const auto first = cluster_.reader().Open("data", 0);
-  ASSERT_TRUE(first->Next().ok());
   PendingPart waiting(*first);
   // What was sent has come in, so that it is not counted later.
   ASSERT_TRUE(testing::Eventually([&] {
@@ -279,7 +300,7 @@ TEST_F(FullQueueTest, IsResourceExhaustedAtOnceAndNothingIsSent) {
   const int before = cluster_.Requests();
   const auto second = Drain(*cluster_.reader().Open("data", 1));
   EXPECT_THAT(second.status, HasCode(absl::StatusCode::kResourceExhausted));
-  EXPECT_THAT(std::string(second.status.message()), HasSubstr("queue_limit is 8"));
+  EXPECT_THAT(std::string(second.status.message()), HasSubstr("queue_limit is 2"));
   EXPECT_EQ(cluster_.Requests(), before);
   EXPECT_EQ(cluster_.Metric("sluice_blocks_total", "refused"), 1);
   first->Cancel();
@@ -292,16 +313,15 @@ TEST_F(FullQueueTest, AManifestThatFindsNoRoomIsARefusedBlockToo) {
   ASSERT_TRUE(cluster_.Read(0).ok());
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
   const auto first = cluster_.reader().Open("data", 0);
-  ASSERT_TRUE(first->Next().ok());
   PendingPart of_first(*first);
   ASSERT_TRUE(cluster_.worker(0).Await([](const auto& counts) { return counts.open > 0; }));
   std::vector<std::shared_ptr<ReadStream>> fillers;
   std::vector<PendingPart> of_fillers;
-  while (cluster_.link().State().waiting_calls < 8) {
-    fillers.push_back(cluster_.reader().Open("unknown-1", 0));
+  while (cluster_.link().State().waiting_calls < 2) {
+    fillers.push_back(cluster_.reader().Open(absl::StrCat("unknown-", fillers.size()), 0));
     of_fillers.emplace_back(*fillers.back());
   }
-  const auto refused = Drain(*cluster_.reader().Open("unknown-2", 0));
+  const auto refused = Drain(*cluster_.reader().Open("unknown", 0));
   EXPECT_THAT(refused.status, HasCode(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(cluster_.Metric("sluice_blocks_total", "refused"), 1);
   first->Cancel();

@@ -39,26 +39,26 @@ class TestWorker::Service final : public RawMethods {
  public:
   explicit Service(const std::string& root) : store_(*StripeStore::Open(root)) {}
 
-  grpc::ServerUnaryReactor* ReadSru(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
-                                    grpc::ByteBuffer* response) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ReadSru(grpc::CallbackServerContext*,
+                                                      const grpc::ByteBuffer* request) override {
     v1::ReadSruRequest asked;
     // A call that is cancelled at once may come without its request.
-    if (!Parse(*request, asked)) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
+    if (!Parse(*request, asked)) return new SruCall(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK, {});
     const Fault fault = Decide(sru_fault_, asked);
     v1::ReadSruResponse answer;
     const absl::Status read = store_.Read(asked.worker(), asked.file(), asked.replica(), asked.offset(), asked.length(),
                                           answer.mutable_data());
     if (read.ok() && fault.edit) fault.edit(*answer.mutable_data());
     for (const v1::MissingSruRange& missing : fault.missing) *answer.add_missing() = missing;
-    *response = fault.kind == Fault::Kind::kGarbage ? GarbageBytes() : Serialize(answer);
-    return new Call(*this, fault, fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(read));
+    if (fault.kind == Fault::Kind::kGarbage) return new SruCall(*this, fault, grpc::Status::OK, {GarbageBytes()});
+    return new SruCall(*this, fault, ToGrpc(read), InMessages(answer, asked));
   }
 
   grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override {
     v1::ReadManifestRequest asked;
     // A call that is cancelled at once may come without its request.
-    if (!Parse(*request, asked)) return new Call(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
+    if (!Parse(*request, asked)) return new ManifestCall(*this, Error(grpc::StatusCode::CANCELLED), grpc::Status::OK);
     const Fault fault = Decide(manifest_fault_, asked);
     v1::ReadManifestResponse answer;
     const auto total =
@@ -66,7 +66,8 @@ class TestWorker::Service final : public RawMethods {
     if (total.ok() && fault.edit) fault.edit(*answer.mutable_data());
     if (total.ok()) answer.set_total_bytes(fault.manifest_bytes.value_or(*total));
     *response = fault.kind == Fault::Kind::kGarbage ? GarbageBytes() : Serialize(answer);
-    return new Call(*this, fault, fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(total.status()));
+    return new ManifestCall(*this, fault,
+                            fault.kind == Fault::Kind::kGarbage ? grpc::Status::OK : ToGrpc(total.status()));
   }
 
   void SpoilSrus(SruFault fault) {
@@ -92,25 +93,12 @@ class TestWorker::Service final : public RawMethods {
 
  private:
   // Owns itself from construction to OnDone.
-  class Call final : public grpc::ServerUnaryReactor {
+  template <class Reactor>
+  class Call : public Reactor {
    public:
-    Call(Service& service, const Fault& fault, grpc::Status status)
-        : service_(service), hangs_(fault.kind == Fault::Kind::kHang), status_(std::move(status)) {
-      if (fault.kind == Fault::Kind::kError) status_ = grpc::Status(fault.code, "spoilt by the test");
-      service_.CountBegin();
-      if (hangs_) return;
-      if (fault.delay <= absl::ZeroDuration()) {
-        Finish(status_);
-        return;
-      }
-      timer_.emplace(service_.io_thread_.context());
-      timer_->expires_after(absl::ToChronoNanoseconds(fault.delay));
-      timer_->async_wait([this](const boost::system::error_code&) { Finish(status_); });
-    }
-
     void OnCancel() override {
       service_.CountCancel();
-      if (hangs_) Finish(grpc::Status::CANCELLED);
+      if (hangs_) this->Finish(grpc::Status::CANCELLED);
     }
 
     void OnDone() override {
@@ -118,12 +106,83 @@ class TestWorker::Service final : public RawMethods {
       delete this;
     }
 
+   protected:
+    Call(Service& service, const Fault& fault, grpc::Status status)
+        : service_(service), hangs_(fault.kind == Fault::Kind::kHang), status_(std::move(status)) {
+      if (fault.kind == Fault::Kind::kError) status_ = grpc::Status(fault.code, "spoilt by the test");
+      service_.CountBegin();
+    }
+
+    // Answers now, later or never.
+    void Begin(absl::Duration delay) {
+      if (hangs_) return;
+      if (delay <= absl::ZeroDuration()) return Answer();
+      timer_.emplace(service_.io_thread_.context());
+      timer_->expires_after(absl::ToChronoNanoseconds(delay));
+      timer_->async_wait([this](const boost::system::error_code&) { Answer(); });
+    }
+
+    const grpc::Status& status() const { return status_; }
+
    private:
+    virtual void Answer() = 0;
+
     Service& service_;
     const bool hangs_;
     grpc::Status status_;
     std::optional<boost::asio::steady_timer> timer_;
   };
+
+  class ManifestCall final : public Call<grpc::ServerUnaryReactor> {
+   public:
+    ManifestCall(Service& service, const Fault& fault, grpc::Status status) : Call(service, fault, std::move(status)) {
+      Begin(fault.delay);
+    }
+
+   private:
+    void Answer() override { Finish(status()); }
+  };
+
+  class SruCall final : public Call<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
+   public:
+    SruCall(Service& service, const Fault& fault, grpc::Status status, std::vector<grpc::ByteBuffer> messages)
+        : Call(service, fault, std::move(status)), messages_(std::move(messages)) {
+      Begin(fault.delay);
+    }
+
+    void OnWriteDone(bool ok) override {
+      if (!ok) return Finish(grpc::Status::CANCELLED);
+      ++written_;
+      Answer();
+    }
+
+   private:
+    void Answer() override {
+      if (!status().ok()) return Finish(status());
+      if (written_ + 1 < messages_.size()) return StartWrite(&messages_[written_]);
+      StartWriteAndFinish(&messages_[written_], grpc::WriteOptions(), grpc::Status::OK);
+    }
+
+    std::vector<grpc::ByteBuffer> messages_;  // one or more, where the status is OK
+    size_t written_ = 0;
+  };
+
+  // As a worker cuts it; what is missing is said with the piece that it begins in. What is asked for in one message
+  // comes in one, also where the test has made it larger.
+  static std::vector<grpc::ByteBuffer> InMessages(const v1::ReadSruResponse& answer, const v1::ReadSruRequest& asked) {
+    if (asked.length() <= kSruMessageBytes) return {Serialize(answer)};
+    const uint64_t offset = asked.offset();
+    std::vector<grpc::ByteBuffer> messages;
+    for (size_t begin = 0; begin < std::max<size_t>(answer.data().size(), 1); begin += kSruMessageBytes) {
+      v1::ReadSruResponse piece;
+      piece.set_data(answer.data().substr(begin, kSruMessageBytes));
+      for (const v1::MissingSruRange& missing : answer.missing()) {
+        if ((missing.offset() - offset) / kSruMessageBytes == begin / kSruMessageBytes) *piece.add_missing() = missing;
+      }
+      messages.push_back(Serialize(piece));
+    }
+    return messages;
+  }
 
   // A field of length 100 in a message of three bytes.
   static grpc::ByteBuffer GarbageBytes() {

@@ -199,6 +199,7 @@ TEST(Http2Session, IsUsedFromItsOwnCallbacks) {
     server.client->Grant(second_id, 20);
     server.client->Grant(id, 5);
     EXPECT_EQ(*server.client->SendData(second_id, "more", true), 0);
+    EXPECT_THAT(server.Hear(), IsEmpty()) << "not from within";
   };
   first.on_data = [&] {
     server.client->Reset(id, Http2Error::kCancel);
@@ -260,6 +261,19 @@ TEST(Http2Session, MayBeLostFromEveryCallback) {
     EXPECT_TRUE(second.is(Kind::kLost));
     EXPECT_THAT(server.Hear(), IsEmpty());
   }
+}
+
+// nghttp2 fails to send the HEADERS of a request that was reset; AddressSanitizer sees whether it frees them.
+TEST(Http2Session, MayBeLostWhileARequestFailsToLeave) {
+  RawServer server;
+  RecordedStream first, second;
+  const int32_t id = *server.client->Open(RequestHeaders(), "body", true, 100, first);
+  ASSERT_TRUE(server.client->Open(RequestHeaders(), "body", true, 100, second).ok());
+  first.on_closed = [&] { server.client->Lose(); };
+  server.client->Reset(id, Http2Error::kCancel);
+  server.Hear();
+  EXPECT_TRUE(first.is(Kind::kReset, Http2Error::kCancel));
+  EXPECT_TRUE(second.is(Kind::kLost));
 }
 
 TEST(Http2Session, ResetBeforeTheRequestLeavesSendsNothing) {

@@ -1,4 +1,4 @@
-#include "lib/rpc/link_monitor.h"
+#include "lib/link/link_monitor.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,18 +8,15 @@
 #include <thread>
 #include <vector>
 
-#include <boost/asio/post.hpp>
-
+#include "sluice/fan_out.h"
 #include "sluice/link.h"
+#include "sluice/v1/sru_service.pb.h"
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/call_group.h"
-#include "lib/rpc/clock.h"
-#include "lib/rpc/messages.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/link/clock.h"
 #include "tests/blocks/test_cluster.h"
 
 // With real connections over loopback, which loses nothing. What is a loss is in tests/telemetry/worker_table_test.cc.
@@ -33,13 +30,6 @@ using testing::TestCluster;
 
 class LinkMonitorTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto link = Link::Create(LinkProfile{});
-    ASSERT_TRUE(link.ok()) << link.status();
-    if (!(*link)->telemetry_status().ok()) GTEST_SKIP() << (*link)->telemetry_status();
-  }
-
-  // With rolling a worker has one connection.
   static TestCluster::Options Rolling(int workers) {
     return {.workers = workers, .schedule = {.discipline = Discipline::kRolling}};
   }
@@ -183,45 +173,43 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByTheOneWhoIsToldOfAChange) {
   EXPECT_EQ(changes, 1);
 }
 
-// The thread that looks at the link is late, so that it is a larger budget which finds that a deadline has passed.
+// The link's thread is late, so that it is a larger budget which finds that a deadline has passed.
 TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
-  TestCluster cluster(UnknownBuffer());
+  TestCluster::Options options = UnknownBuffer();
+  options.inline_callbacks = true;
+  options.schedule.stall_timeout = absl::Minutes(10);
+  TestCluster cluster(options);
   cluster.SpoilSrus([](const auto&) { return testing::Hang(); });
-  LinkDriver& driver = cluster.link().driver();
-  const WorkerChannels channels({cluster.worker(0).address()}, driver.workers(), WorkerChannels::Options{});
-  v1::ReadSruRequest request;
-  request.set_file("data");
-  request.set_length(1);
-  GroupCall call{.channels = &channels,
-                 .method = "/sluice.v1.SruService/ReadSru",
-                 .request = Serialize(request),
-                 .response_bytes = 16384,
-                 .timeout = kPatience};
+  const auto fan_out = FanOut::Create(cluster.shared_link(), {.workers = {cluster.worker(0).address()}});
+  ASSERT_TRUE(fan_out.ok()) << fan_out.status();
+  ASSERT_TRUE((*fan_out)->Connect().empty());
+  const auto ask = [&](absl::Duration timeout, FanOut::Done done) {
+    v1::ReadSruRequest request;
+    request.set_file("data");
+    request.set_length(1);
+    return (*fan_out)->CallAsync<v1::ReadSruRequest, v1::ReadSruResponse>(
+        {"/sluice.v1.SruService/ReadSru"}, [request](size_t) { return Ask<v1::ReadSruRequest>(request, 15'000); },
+        [](size_t, const v1::ReadSruResponse&) { return absl::OkStatus(); }, {.timeout = timeout}, std::move(done));
+  };
   absl::Notification held_ended;
-  const auto held = CallGroup::Start(
-      driver, {call}, TimePoint::max(),
-      {.on_answer = [](auto&, size_t, auto) { return absl::OkStatus(); }, .on_end = [&] { held_ended.Notify(); }});
-  ASSERT_TRUE(held.ok());
-  const TimePoint deadline = Now() + std::chrono::milliseconds(900);
+  const auto held = ask(kPatience, [&](const FanOutResult&) { held_ended.Notify(); });
+  constexpr auto kTimeout = std::chrono::milliseconds(900);
+  const TimePoint deadline = Now() + kTimeout;
   absl::Notification overdue_ended;
-  const auto overdue = CallGroup::Start(driver, {call}, deadline,
-                                        {.on_answer =
-                                             [&](auto&, size_t, auto answer) {
-                                               EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status()));
-                                               EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
-                                               return absl::OkStatus();
-                                             },
-                                         .on_end = [&] { overdue_ended.Notify(); }});
-  ASSERT_TRUE(overdue.ok());
+  const auto overdue = ask(absl::FromChrono(kTimeout), [&](const FanOutResult& result) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(result.status)) << result.status;
+    EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
+    overdue_ended.Notify();
+  });
   // By then it has seen once that a call waits.
   while (Now() < deadline - std::chrono::milliseconds(600)) std::this_thread::yield();
-  boost::asio::post(driver.io_context(), [deadline] {
-    while (Now() < deadline) std::this_thread::yield();
+  cluster.link().Post([deadline](LinkCore&) {
+    while (Now() < deadline + std::chrono::milliseconds(10)) std::this_thread::yield();
   });
   EXPECT_TRUE(overdue_ended.WaitForNotificationWithTimeout(kPatience));
   EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 20000);
   EXPECT_TRUE(Eventually([&] { return cluster.link().State().budget_bytes == 20000; }));
-  (*held)->Cancel();
+  held->Cancel();
   EXPECT_TRUE(held_ended.WaitForNotificationWithTimeout(kPatience));
 }
 
@@ -251,7 +239,6 @@ TEST_F(LinkMonitorTest, LinksComeAndGoWhileOthersAreWatched) {
   for (int round = 0; round < 10; ++round) {
     const auto link = Link::Create(LinkProfile{});
     ASSERT_TRUE(link.ok());
-    EXPECT_TRUE((*link)->telemetry_status().ok());
     ASSERT_TRUE(cluster.Read(static_cast<uint64_t>(round % 3)).ok());
   }
   EXPECT_TRUE(AwaitConnections(cluster, 2));

@@ -1,4 +1,4 @@
-#include "lib/rpc/link_share.h"
+#include "lib/link/link_share.h"
 
 #include <atomic>
 #include <string>
@@ -98,8 +98,9 @@ TEST_F(LinkShareTest, TwoThatReadAtOnceFitTheBudgetTogether) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   for (std::thread& reader : readers) reader.join();
-  EXPECT_GT(first.link().driver().Demand().received_bytes, 50 * 4 * 4096);
-  EXPECT_GT(second.link().driver().Demand().received_bytes, 50 * 4 * 4096);
+  for (TestCluster* cluster : {&first, &second}) {
+    cluster->link().Await([](LinkCore& core) { EXPECT_GT(core.Demand().received_bytes, 50 * 4 * 4096); });
+  }
 }
 
 TEST_F(LinkShareTest, WithoutADaemonItReadsWithItsStartShare) {

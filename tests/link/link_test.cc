@@ -2,15 +2,16 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/receive_window.h"
+#include "lib/link/callbacks.h"
+#include "lib/link/link_core.h"
 #include "tests/blocks/test_cluster.h"
 
 namespace sluice {
@@ -28,17 +29,9 @@ void ExpectRefused(const Link::Options& options, const std::string& field) {
 }
 
 TEST(LinkTest, CreateNamesTheFieldThatIsOutsideOfItsBound) {
-  ExpectRefused({.completion_threads = 0}, "completion_threads is 0");
-  ExpectRefused({.completion_threads = 65}, "completion_threads is 65");
   ExpectRefused({.schedule = {.budget_bytes = 0}}, "budget_bytes");
   ExpectRefused({.schedule = {.queue_limit = 0}}, "queue_limit");
   ExpectRefused({.schedule = {.profile = {.capacity_bytes_per_second = 0}}}, "capacity");
-}
-
-TEST(LinkTest, RefusesAReceiveWindowThatTcpCannotHave) {
-  ExpectRefused({.receive_window_bytes = -1}, "receive_window_bytes is -1");
-  ExpectRefused({.receive_window_bytes = 8191}, "receive_window_bytes is 8191");
-  ExpectRefused({.receive_window_bytes = (int64_t{1} << 30) + 1}, "receive_window_bytes is 1073741825");
 }
 
 TEST(LinkTest, RefusesBoundsBetweenWhichNoBudgetFits) {
@@ -87,37 +80,6 @@ TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
   }
 }
 
-struct WindowCase {
-  Link::Options options;
-  std::optional<int64_t> window_bytes;
-  std::optional<int64_t> charged_bytes;
-};
-
-TEST(LinkTest, BoundsReceiveWindowsAndChargesCallsForNoMore) {
-  const LinkProfile profile;  // 32 KiB in frames of 1514 bytes
-  const std::vector<WindowCase> cases = {
-      {{.schedule = {.discipline = Discipline::kRolling}}, 14 * 1448, 14 * 1448},
-      {{.schedule = {.discipline = Discipline::kGrants}}, 14 * 1448, 14 * 1448},
-      {{.schedule = {.discipline = Discipline::kUnscheduled}}, std::nullopt, std::nullopt},
-      {{.schedule = {.budget_bytes = 12000}}, std::nullopt, std::nullopt},
-      {{.receive_window_bytes = 10000}, 10000, 10000},
-      {{.receive_window_bytes = 0}, std::nullopt, std::nullopt},
-      {{.schedule = {.max_in_flight_per_call_bytes = 7}, .receive_window_bytes = 10000}, 10000, 7},
-  };
-  for (const WindowCase& window_case : cases) {
-    SCOPED_TRACE(&window_case - cases.data());
-    const auto link = Link::Create(window_case.options);
-    ASSERT_TRUE(link.ok()) << link.status();
-    const std::optional<ReceiveWindow> window = (*link)->receive_window();
-    ASSERT_EQ(window.has_value(), window_case.window_bytes.has_value());
-    if (window.has_value()) {
-      EXPECT_EQ(window->bytes, *window_case.window_bytes);
-      EXPECT_EQ(window->packet_payload_bytes, profile.packet_payload_bytes);
-    }
-    EXPECT_EQ((*link)->schedule_options().max_in_flight_per_call_bytes, window_case.charged_bytes);
-  }
-}
-
 TEST(LinkTest, StartsIdleWithTheBufferAsItsBudget) {
   const auto link = Link::Create(LinkProfile{.buffer_bytes = 12345});
   ASSERT_TRUE(link.ok());
@@ -146,6 +108,37 @@ TEST(LinkTest, GaugesShowTheScheduleAndGoWithTheLink) {
   EXPECT_FALSE((*link)->gauges().Collect().empty());
   link->reset();
   EXPECT_FALSE(registry->Collect().empty()) << "the counters stay in the registry of the application";
+}
+
+// The thread that a callback runs on, and whether that is the link's.
+std::thread::id CallbackThread(Link& link, bool& on_links_thread) {
+  std::promise<std::thread::id> ran_on;
+  std::thread::id links_thread;
+  link.Await([&](LinkCore&) {
+    links_thread = std::this_thread::get_id();
+    link.callbacks().Run([&] { ran_on.set_value(std::this_thread::get_id()); });
+  });
+  const std::thread::id callback_thread = ran_on.get_future().get();
+  on_links_thread = callback_thread == links_thread;
+  return callback_thread;
+}
+
+TEST(LinkTest, CallbacksRunOnOneThreadOfTheirOwn) {
+  const auto link = Link::Create(LinkProfile{});
+  ASSERT_TRUE(link.ok());
+  bool on_links_thread = true;
+  const std::thread::id first = CallbackThread(**link, on_links_thread);
+  EXPECT_FALSE(on_links_thread);
+  EXPECT_NE(first, std::this_thread::get_id());
+  EXPECT_EQ(CallbackThread(**link, on_links_thread), first);
+}
+
+TEST(LinkTest, InlineCallbacksRunOnTheThreadOfTheLink) {
+  const auto link = Link::Create({.inline_callbacks = true});
+  ASSERT_TRUE(link.ok());
+  bool on_links_thread = false;
+  CallbackThread(**link, on_links_thread);
+  EXPECT_TRUE(on_links_thread);
 }
 
 // Five answers at once would take more than the budget; all readers together get no more than it.
@@ -206,14 +199,13 @@ std::map<std::string, double> Gauges(const Link& link) {
   return gauges;
 }
 
-TEST(LinkReconfigureTest, AnotherBufferIsAnotherBudgetAndAnotherWindow) {
+TEST(LinkReconfigureTest, AnotherBufferIsAnotherBudget) {
   const auto link = Link::Create(LinkProfile{});
   ASSERT_TRUE(link.ok());
   const LinkProfile larger{.capacity_bytes_per_second = 1e9, .buffer_bytes = 100'000};
   ASSERT_TRUE((*link)->Reconfigure({.schedule = {.profile = larger}}).ok());
   EXPECT_EQ((*link)->State().budget_bytes, 100'000);
   EXPECT_EQ((*link)->schedule_options().profile, larger);
-  EXPECT_EQ((*link)->receive_window()->bytes, 44 * 1448);
   const auto gauges = Gauges(**link);
   EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), 100'000);
   EXPECT_EQ(gauges.at("sluice_link_capacity_bytes_per_second"), 1e9);
@@ -244,7 +236,7 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
     EXPECT_EQ((*link)->schedule_options().profile, LinkProfile{});
   };
   expect_refused({.schedule = {.discipline = Discipline::kRolling}}, "discipline");
-  expect_refused({.completion_threads = 2}, "completion_threads");
+  expect_refused({.inline_callbacks = true}, "inline_callbacks");
   expect_refused({.watch_connections = false}, "watch_connections");
   expect_refused({.registry = std::make_shared<prometheus::Registry>()}, "registry");
   expect_refused({.schedule = {.queue_limit = 0}}, "queue_limit");

@@ -1,4 +1,4 @@
-#include "lib/rpc/tcp_report.h"
+#include "lib/link/tcp_report.h"
 
 #include <atomic>
 #include <chrono>

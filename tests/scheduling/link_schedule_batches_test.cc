@@ -25,6 +25,7 @@ LinkSchedule::Options Batches() {
   options.profile.timer_granularity = absl::Milliseconds(1);
   options.profile.timer_jitter = absl::Microseconds(200);
   options.discipline = Discipline::kBatches;
+  options.stall_timeout = absl::InfiniteDuration();  // the timer is that of the slots
   return options;
 }
 

@@ -31,7 +31,7 @@ class InstantWorkers {
   // Until nothing is in flight and no slot is due.
   void Drain() {
     while (true) {
-      while (!actions_.empty()) FinishAll();
+      while (!actions_.empty()) AnswerAll();
       if (schedule_.State().waiting_calls == 0) return;
       now_ = schedule_.NextTimer();
       schedule_.OnTimer(now_, actions_);
@@ -50,26 +50,25 @@ class InstantWorkers {
   LinkSchedule& schedule() { return schedule_; }
 
  private:
-  void FinishAll() {
-    finished_.swap(actions_);
-    for (const Action& action : finished_) Answer(action);
-    finished_.clear();
+  void AnswerAll() {
+    answered_.swap(actions_);
+    for (const Action& action : answered_) Answer(action);
+    answered_.clear();
   }
 
+  // As a client does: the prefix, the bytes that are granted, the end.
   void Answer(const Action& action) {
-    if (granting_ && action.kind == Action::Kind::kSend) {
-      schedule_.OnReady(++now_, action.call, {}, actions_);
-    } else {
-      schedule_.OnFinished(++now_, action.call, CallEnd::kArrived, actions_);
-    }
+    if (action.kind == Action::Kind::kSend) schedule_.OnReady(++now_, action.call, kSruBytes, actions_);
+    if (action.bytes == 0) return;
+    schedule_.OnReceived(++now_, action.call, kSruBytes, actions_);
+    schedule_.OnFinished(now_, action.call, CallEnd::kArrived, actions_);
   }
 
   benchmark::State& state_;
   LinkSchedule schedule_;
-  const bool granting_ = schedule_.options().discipline == Discipline::kGrants;
   TimePoint now_;
   std::vector<Action> actions_;
-  std::vector<Action> finished_;
+  std::vector<Action> answered_;
 };
 
 // One block of N SRUs from submit to the last answer. What counts is the time of one item.

@@ -103,7 +103,7 @@ TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeaders) {
   EXPECT_EQ(link.state().ungranted_calls, 1);
   EXPECT_EQ(link.state().in_flight_calls, 1);
   EXPECT_EQ(link.state().in_flight_bytes, 192);
-  EXPECT_THAT(link.Ready(At(2ms), 0), IsEmpty());  // the headers came before the abort
+  EXPECT_THAT(link.Ready(At(2ms), 0, 100), IsEmpty());  // the headers came before the abort
   link.Finish(At(3ms), 0, CallEnd::kAborted);
   EXPECT_EQ(link.next_timer(), At(3ms) + kDrainTime);
   link.Timer(At(3ms) + kDrainTime);
@@ -113,28 +113,42 @@ TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeaders) {
 
 TEST(CancelCallTest, ReadyAnswerIsNotGrantedAndCostsNothing) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), {9000, 9000, 1000});
-  link.Ready(At(1ms), 0);
-  link.Ready(At(1ms), 1);
-  EXPECT_THAT(link.Ready(At(1ms), 2), IsEmpty());
-  EXPECT_THAT(link.CancelCall(At(2ms), 1), ElementsAre("abort 1"));
-  EXPECT_EQ(link.state().in_flight_bytes, 9000);
-  EXPECT_THAT(link.Finish(At(3ms), 0), ElementsAre("grant 2"));
-  link.Finish(At(4ms), 2);
+  link.Submit(At(0ms), {3300, 3300, 3300, 1000});
+  for (const uint64_t tag : {0, 1, 2}) link.Ready(At(20ms), tag, 3300);
+  EXPECT_THAT(link.Ready(At(20ms), 3, 3300), IsEmpty());
+  EXPECT_THAT(link.CancelCall(At(21ms), 2), ElementsAre("abort 2"));
+  EXPECT_EQ(link.state().in_flight_bytes, 6600);
+  EXPECT_THAT(link.Finish(At(22ms), 0), ElementsAre("grant 3 3300"));
+  link.Finish(At(23ms), 1);
+  link.Finish(At(23ms), 3);
   EXPECT_EQ(link.state().blocks, 1);
-  link.Finish(At(4ms), 1, CallEnd::kAborted);
+  link.Finish(At(23ms), 2, CallEnd::kAborted);
   EXPECT_EQ(link.state().blocks, 0);
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }
 
 TEST(CancelCallTest, GrantedAnswerStaysChargedUntilItHasDrained) {
   ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), {9000, 9000});
-  link.Ready(At(1ms), 0);
-  link.Ready(At(1ms), 1);
-  EXPECT_THAT(link.CancelCall(At(2ms), 0), ElementsAre("abort 0"));
-  EXPECT_THAT(link.Finish(At(3ms), 0, CallEnd::kAborted), IsEmpty());
-  EXPECT_THAT(link.Timer(At(3ms) + kDrainTime), ElementsAre("grant 1"));
+  link.Submit(At(0ms), {3300, 3300, 3300});
+  for (const uint64_t tag : {0, 1, 2}) link.Ready(At(20ms), tag, 3300);
+  EXPECT_THAT(link.CancelCall(At(21ms), 0), ElementsAre("abort 0"));
+  EXPECT_THAT(link.Finish(At(22ms), 0, CallEnd::kAborted), IsEmpty());
+  EXPECT_THAT(link.Timer(At(22ms) + kDrainTime), ElementsAre("grant 2 3300"));
+}
+
+// What was never granted can never come, and what was is charged until it has drained: however large the answer is, the
+// others do not meet it in the buffer.
+TEST(CancelCallTest, OfALargeAnswerNothingComesThatIsNotCharged) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {200'000, 3300});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 200'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
+  EXPECT_THAT(link.Ready(At(20ms), 1, 3300), IsEmpty());
+  EXPECT_THAT(link.CancelCall(At(21ms), 0), ElementsAre("abort 0"));
+  EXPECT_THAT(link.Receive(At(22ms), 0, 3300), ElementsAre("grant 1 3300")) << "on its way before the abort";
+  EXPECT_THAT(link.Finish(At(22ms), 0, CallEnd::kAborted), IsEmpty());
+  EXPECT_EQ(link.state().in_flight_bytes, 3 * 2991);
+  link.Timer(At(22ms) + kDrainTime);
+  EXPECT_EQ(link.state().in_flight_bytes, 3300);
 }
 
 TEST(CancelTest, ABudgetAboveTheBufferDrainsForItsOwnTime) {
@@ -152,16 +166,18 @@ TEST(CancelTest, AbortsABlockInEveryPhase) {
   LinkSchedule::Options options = GrantsOptions();
   options.budget_bytes = 3 * 3 * 192;  // three requests
   ScheduleDriver link(options);
-  link.Submit(At(0ms), {1700, 1000, 1000, 1000, 1000});
-  link.Ready(At(1ms), 0);
-  link.Ready(At(1ms), 1);
-  EXPECT_THAT(link.Cancel(At(2ms), link.last_block()),
-              ElementsAre("abort 0", "abort 2", "abort 1", "drop 3", "drop 4"));
-  EXPECT_THAT(link.Cancel(At(2ms), link.last_block()), IsEmpty());
-  for (const uint64_t tag : {0, 1, 2}) link.Finish(At(3ms), tag, CallEnd::kAborted);
+  link.Submit(At(0ms), {1000, 1000, 1000, 1000, 1000, 1000});
+  link.Ready(At(20ms), 0, 570);
+  link.Ready(At(20ms), 1, 570);
+  link.Ready(At(20ms), 2, 570);
+  ASSERT_EQ(link.state().in_flight_calls, 2);
+  EXPECT_THAT(link.Cancel(At(21ms), link.last_block()),
+              ElementsAre("abort 0", "abort 1", "abort 3", "abort 4", "abort 2", "drop 5"));
+  EXPECT_THAT(link.Cancel(At(21ms), link.last_block()), IsEmpty());
+  for (const uint64_t tag : {0, 1, 2, 3, 4}) link.Finish(At(22ms), tag, CallEnd::kAborted);
   EXPECT_EQ(link.state().blocks, 0);
-  EXPECT_EQ(link.state().in_flight_bytes, 1700 + 192);
-  link.Timer(At(3ms) + kDrainTime);
+  EXPECT_EQ(link.state().in_flight_bytes, 2 * 570 + 2 * 192);
+  link.Timer(At(22ms) + kDrainTime);
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }
 

@@ -24,7 +24,6 @@ constexpr int64_t kSruBytes = 10'240;
 constexpr nanoseconds kPortByteTime{80};   // 100 Mbps
 constexpr nanoseconds kAccessByteTime{8};  // 1 Gbps
 constexpr nanoseconds kRto = std::chrono::milliseconds(200);
-constexpr int64_t kWindowPackets = 8;  // of a connection; an SRU has as many
 constexpr int64_t kHeaderBytes = 150;  // of an answer that is ready, frame included
 
 // The port of the project's test network: 100 Mbps, 32 KB.
@@ -49,9 +48,8 @@ struct Work {
   bool mixed_sizes = false;  // 200 B to 200 KB, which only the workers know; else an SRU
 };
 
-// One block read from `workers`, packet by packet: a worker sends its whole answer at the rate of its own link when the
-// request or the grant arrives, as far as its connection's window lets it, and what the port drops comes again after a
-// retransmission timeout.
+// One block read from `workers`, packet by packet: a worker sends at the rate of its own link what it was granted when
+// the request or the grant arrives, and what the port drops comes again after a retransmission timeout.
 class FanOut {
  public:
   FanOut(Discipline discipline, int64_t workers, Work work = {}, uint64_t seed = 1)
@@ -60,7 +58,7 @@ class FanOut {
     std::uniform_real_distribution<double> decades(std::log10(200), std::log10(200'000));
     for (Answer& answer : answers_) {
       if (work.mixed_sizes) answer.bytes = static_cast<int64_t>(std::pow(10, decades(random)));
-      answer.unsent_packets = answer.missing_packets = Packets(TestPort(), answer.bytes);
+      answer.missing_bytes = answer.bytes;
     }
     for (Answer& answer : answers_) answer.straggles = static_cast<int>(random() % 100) < work.straggler_percent;
   }
@@ -94,64 +92,61 @@ class FanOut {
   struct Packet {
     TimePoint at;
     size_t answer;
-    bool header;     // of an answer that is ready; else a part of an answer
+    int64_t bytes;   // of the answer; 0: headers of one that is ready
     bool delivered;  // at the aggregator; else at the port
     bool operator>(const Packet& other) const { return at > other.at; }
   };
   struct Answer {
     CallId call;
     int64_t bytes = kSruBytes;
-    int64_t unsent_packets = 0;
-    int64_t missing_packets = 0;
+    int64_t sent_bytes = 0;
+    int64_t granted_bytes = 0;
+    int64_t missing_bytes = 0;
+    bool known = false;  // the schedule was told of its size
     bool straggles = false;
   };
 
   static LinkSchedule Make(Discipline discipline) {
-    return *LinkSchedule::Create({.profile = TestPort(),
-                                  .discipline = discipline,
-                                  .budget_bytes = {},
-                                  .max_in_flight_per_call_bytes = kWindowPackets * TestPort().packet_payload_bytes});
+    return *LinkSchedule::Create({.profile = TestPort(), .discipline = discipline, .budget_bytes = {}});
   }
 
   void Apply(const std::vector<Action>& actions) {
     for (const Action& action : actions) {
-      answers_[action.tag].call = action.call;
+      Answer& answer = answers_[action.tag];
+      answer.call = action.call;
+      answer.granted_bytes = std::min(answer.granted_bytes + action.bytes, answer.bytes);
       const TimePoint asked = now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt);
-      const TimePoint ready = asked + (answers_[action.tag].straggles ? work_.tail_time : work_.think);
-      if (action.kind == Action::Kind::kGrant) {
-        SendAnswer(action.tag, asked);
-      } else if (schedule_.options().discipline == Discipline::kGrants && action.kind == Action::Kind::kSend) {
-        packets_.push({.at = ready, .answer = action.tag, .header = true, .delivered = false});
-      } else {
-        SendAnswer(action.tag, ready);
+      const TimePoint ready = asked + (answer.straggles ? work_.tail_time : work_.think);
+      if (action.kind == Action::Kind::kSend && schedule_.options().discipline == Discipline::kGrants) {
+        packets_.push({.at = ready, .answer = action.tag, .bytes = 0, .delivered = false});
       }
+      SendAnswer(action.tag, action.kind == Action::Kind::kSend ? ready : asked);
     }
   }
 
-  void SendAnswer(size_t answer, TimePoint first) {
-    for (int64_t i = 0; i < kWindowPackets; ++i) {
-      SendPacket(answer, first + kAccessByteTime * i * TestPort().frame_bytes);
+  void SendAnswer(size_t tag, TimePoint at) {
+    Answer& answer = answers_[tag];
+    for (; answer.sent_bytes < answer.granted_bytes; at += kAccessByteTime * TestPort().frame_bytes) {
+      const int64_t open_bytes = answer.granted_bytes - answer.sent_bytes;
+      const int64_t bytes = std::min(open_bytes, TestPort().packet_payload_bytes);
+      answer.sent_bytes += bytes;
+      packets_.push({.at = at, .answer = tag, .bytes = bytes, .delivered = false});
     }
-  }
-
-  void SendPacket(size_t answer, TimePoint at) {
-    if (answers_[answer].unsent_packets == 0) return;
-    --answers_[answer].unsent_packets;
-    packets_.push({.at = at, .answer = answer, .header = false, .delivered = false});
   }
 
   void Take(Packet packet, std::vector<Action>& actions) {
     Answer& answer = answers_.at(packet.answer);
-    if (packet.delivered && packet.header) {
-      schedule_.OnReady(now_, answer.call, answer.bytes, actions);
-    } else if (packet.delivered) {
-      SendPacket(packet.answer, now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt));
-      if (--answer.missing_packets > 0) return;
+    if (packet.delivered) {
+      // With the headers or the first packet comes the prefix.
+      if (!std::exchange(answer.known, true)) schedule_.OnReady(now_, answer.call, answer.missing_bytes, actions);
+      schedule_.OnReceived(now_, answer.call, packet.bytes, actions);
+      answer.missing_bytes -= packet.bytes;
+      if (packet.bytes == 0 || answer.missing_bytes > 0) return;
       if (!answer.straggles) last_ordinary_ = now_;
       schedule_.OnFinished(now_, answer.call, CallEnd::kArrived, actions);
     } else {
-      const int64_t part_bytes = WireBytes(TestPort(), answer.bytes) / Packets(TestPort(), answer.bytes);
-      const std::optional<TimePoint> left = port_.Burst(now_, packet.header ? kHeaderBytes : part_bytes);
+      const int64_t wire_bytes = packet.bytes == 0 ? kHeaderBytes : WireBytes(TestPort(), packet.bytes);
+      const std::optional<TimePoint> left = port_.Burst(now_, wire_bytes);
       drops_ += left.has_value() ? 0 : 1;
       packet.at = left.value_or(now_ + kRto);
       packet.delivered = left.has_value();

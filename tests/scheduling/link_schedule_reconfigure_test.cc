@@ -97,7 +97,7 @@ TEST(ReconfigureTest, AllThatGrantsKnowOfWorkersStays) {
   LinkSchedule::Options options = GrantsOptions();
   ScheduleDriver link(options);
   link.Submit(At(0ms), {1000});
-  link.Ready(At(5ms), 0);
+  link.Ready(At(5ms), 0, 1000);
   link.Finish(At(6ms), 0);
   const int64_t window = link.state().grant_window;
   options.profile.capacity_bytes_per_second *= 4;

@@ -22,6 +22,7 @@ LinkSchedule::Options TestOptions(Discipline discipline) {
   options.profile.frame_bytes = 1000;
   options.profile.ack_frame_bytes = 40;
   options.discipline = discipline;
+  options.stall_timeout = absl::InfiniteDuration();
   return options;
 }
 
@@ -119,12 +120,34 @@ TEST(SubmitTest, NextBlockStartsWhenTheFirstHasNothingLeftToSend) {
   EXPECT_THAT(link.Finish(At(7ms), 0), ElementsAre("send 3"));
 }
 
-TEST(SubmitTest, ResponseLargerThanTheBudgetGoesAlone) {
+// A third of the budget is three packets; a frame header takes nine bytes of them.
+TEST(SubmitTest, ResponseLargerThanTheBudgetLeavesWithAPartWhenTheLinkIsIdle) {
   ScheduleDriver link(Rolling());
   EXPECT_THAT(link.Submit(At(0ms), {1000, 20'000, 1000}), ElementsAre("send 0"));
-  EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre("send 1"));
-  EXPECT_EQ(link.state().in_flight_bytes, 20'000);
-  EXPECT_THAT(link.Finish(At(21ms), 1), ElementsAre("send 2"));
+  EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre("send 1 2991", "send 2"));
+  EXPECT_EQ(link.state().in_flight_bytes, 3991);
+}
+
+TEST(SubmitTest, WhatAnAnswerHasBeyondTheBytesOfItsRequestIsGranted) {
+  for (const Discipline discipline : {Discipline::kRolling, Discipline::kBatches}) {
+    ScheduleDriver link(TestOptions(discipline));
+    EXPECT_THAT(link.Submit(At(0ms), {5000}), ElementsAre("send 0"));
+    EXPECT_THAT(link.Ready(At(1ms), 0, 5000), IsEmpty());
+    EXPECT_THAT(link.Ready(At(2ms), 0, 8000), ElementsAre("grant 0 3000"));
+    EXPECT_THAT(link.Ready(At(3ms), 0, 20'000), IsEmpty()) << "a part does not fit yet";
+    EXPECT_THAT(link.Receive(At(4ms), 0, 5000), ElementsAre("grant 0 2991", "grant 0 2991"));
+    EXPECT_EQ(link.state().in_flight_bytes, 3000 + 2 * 2991);
+  }
+}
+
+TEST(SubmitTest, RequestsOfRollingDoNotOvertakeAReadyAnswerButARest) {
+  ScheduleDriver link(Rolling());
+  EXPECT_THAT(link.Submit(At(0ms), {9000, 500, 500}), ElementsAre("send 0", "send 1", "send 2"));
+  EXPECT_THAT(link.Ready(At(1ms), 1, 3500), IsEmpty());
+  EXPECT_THAT(link.Receive(At(1ms), 2, 500), IsEmpty());
+  EXPECT_THAT(link.Submit(At(1ms), {100, 6000}), IsEmpty()) << "the answer was first";
+  EXPECT_THAT(link.Ready(At(2ms), 0, 50'000), IsEmpty());
+  EXPECT_THAT(link.Receive(At(9ms), 0, 9000), ElementsAre("grant 1 3000", "grant 0 2991", "grant 0 2991", "send 3"));
 }
 
 TEST(SubmitTest, EmptyAnswerCostsAPacket) {

@@ -17,9 +17,10 @@ class PortModel {
       : buffer_bytes_(buffer_bytes), byte_time_(byte_time) {}
 
   // Puts bytes into the buffer at once: when the last of them has left, or nothing when they do not all find room.
-  std::optional<TimePoint> Burst(TimePoint now, int64_t bytes) {
+  // `slack_bytes` more than the buffer may be there.
+  std::optional<TimePoint> Burst(TimePoint now, int64_t bytes, int64_t slack_bytes = 0) {
     const std::chrono::nanoseconds backlog = std::max(free_at_ - now, std::chrono::nanoseconds(0));
-    if (backlog + bytes * byte_time_ > buffer_bytes_ * byte_time_) return std::nullopt;
+    if (backlog + bytes * byte_time_ > (buffer_bytes_ + slack_bytes) * byte_time_) return std::nullopt;
     free_at_ = now + backlog + bytes * byte_time_;
     return free_at_;
   }

@@ -20,8 +20,8 @@ inline TimePoint At(std::chrono::nanoseconds since_start) {
 }
 
 // A schedule whose calls have the tags 0, 1, 2 … in the order of their submission, and whose events return their
-// actions in words: "send 0", "grant 1 500" with the bytes granted, "expire 2". Where all that is expected comes with the
-// request, or nothing does because answers are held, the words of a request leave its bytes out. One thread.
+// actions in words: "send 0", "grant 1 500" with the bytes granted, "expire 2". Where all that is expected comes with
+// the request, or nothing does because answers are held, the words of a request leave its bytes out. One thread.
 class ScheduleDriver {
  public:
   using Words = std::vector<std::string>;

@@ -15,27 +15,34 @@
 namespace sluice {
 
 // A second bookkeeping of what a LinkSchedule may do, written from its contract alone: plain loops, arithmetic of its
-// own for costs, batches, slots and stalls. What the window of grants is, and how many straggle, it takes from the
-// schedule and checks for bounds. An event is Begin, then what happened, then Apply, then End. One a schedule.
+// own for costs, parts, turns, batches, slots and stalls. What the window of grants is, and how many straggle, it takes
+// from the schedule and checks for bounds. An event is Begin, then what happened, then Apply, then End. One a schedule.
 class ScheduleOracle {
  public:
   struct Call {
     BlockId block = 0;
     CallId id;
-    int64_t answer = 0;  // bytes of the buffer, all of it
-    bool estimated = false;
-    int64_t charged = 0;  // in flight
+    int64_t expected = 0;  // bytes
     int64_t batch = 0;
-    enum { kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
+    enum { kParked, kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
     bool aborted = false;
+    bool straggles = false;
+    bool ready = false;    // its first prefix is here
+    bool stalled = false;  // all that is outstanding and not early is charged no more
+    int64_t outstanding = 0;
+    int64_t early = 0;
+    int64_t remaining = 0;
+    int64_t headers = 0;  // units of the budget; aborted before it was ready
     TimePoint sent_at;
     TimePoint stalls_at = TimePoint::max();
   };
   struct Block {
     TimePoint deadline;
+    bool ahead = false;
+    bool has_turn = false;         // batches
     std::deque<uint64_t> waiting;  // tags, in the order in which they have to leave
-    std::deque<uint64_t> ready;    // in the order in which they have to be granted
-    int64_t out = 0;               // sent and not ended
+    int64_t parked = 0;
+    int64_t out = 0;  // sent and not ended
     bool cancelled = false;
     int64_t last_batch = -1;  // of the calls sent
     int64_t queued_batches = 0;
@@ -47,10 +54,15 @@ class ScheduleOracle {
   ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time);
 
   void Begin(TimePoint now);
-  void Submitted(BlockId id, const std::vector<CallRequest>& calls, TimePoint deadline);  // tags count on
-  void Added(BlockId id, const CallRequest& call);
-  void Readied(uint64_t tag, std::optional<int64_t> response_bytes);
-  void Progressed(uint64_t tag, int64_t remaining_bytes);
+  // Tags count on.
+  void Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids, TimePoint deadline,
+                 bool ahead);
+  void Added(BlockId block, CallId id, const CallRequest& call);
+  void Parked(uint64_t tag);
+  void Unparked(uint64_t tag);
+  void Unsent(uint64_t tag);
+  void Readied(uint64_t tag, int64_t remaining_bytes);
+  void Received(uint64_t tag, int64_t bytes);
   void Finished(uint64_t tag, CallEnd end);
   void Cancelled(BlockId id);
   void CallCancelled(uint64_t tag);
@@ -66,37 +78,76 @@ class ScheduleOracle {
   const std::map<BlockId, Block>& blocks() const { return blocks_; }
   const Call& call(uint64_t tag) const { return calls_.at(tag); }
   uint64_t next_tag() const { return calls_.size(); }
-  int64_t HeaderBytes() const;  // of all that is sent and not ready
+  int64_t AllHeaderBytes() const;  // of all that is out and may send a header, even where there is no room for so many
   int64_t InFlightBytes() const;
+  bool AnyStalled() const;
   int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of so many takes of the buffer
 
  private:
+  // An answer that waits for a grant, in the order in which they began to wait.
+  struct Turn {
+    uint64_t tag;
+    bool rest;
+    TimePoint since;
+  };
+
   // What has to happen without an admission.
   void ExpectAbort(uint64_t tag);
   void ExpectEnd(uint64_t tag, Action::Kind kind);
   void ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end);
+  void ExpectExpiries();
 
   void Send(const Action& action);
-  void Grant(uint64_t tag);
-  void Charge(Call& call);
+  void Grant(const Action& action);
+  void Charge(Call& call, bool progress);
+  void Wait(uint64_t tag, bool as_rest);
+  void StopWaiting(uint64_t tag);
+  void GoneFrom(Block& block);
+  void GiveTurn();
   void Remove(std::deque<uint64_t>& tags, uint64_t tag);
   void Expect(bool holds, const std::string& what);
   void CheckBatch(const Call& call, Block& block);
   void CheckIdle();
+  void CheckWaiting();
   void CheckState(const ScheduleState& state);
   void CheckWindow(const ScheduleState& state);
   void CheckTimer(TimePoint next_timer);
+  void MarkStragglers(const ScheduleState& state);
   const Block* WaitsForSlot() const;
   bool granting() const { return options_.discipline == Discipline::kGrants; }
+  bool limited() const { return options_.discipline != Discipline::kUnscheduled; }
+  bool batched() const { return options_.discipline == Discipline::kBatches; }
   int64_t CallsIn(int phase) const;
-  bool MayGoGranted(const Call& call) const;
+
+  // Admission.
+  const std::pair<const BlockId, Block>* FirstWaiting() const;
+  std::optional<uint64_t> NextTurn() const;
+  bool RestIsDue() const;
+  bool MayOvertake() const;
+  bool MayGrant(const Call& call) const;
+  bool MayGoEarly(const Call& call, int64_t bytes) const;
+  bool MustGoEarly(const Call& call) const;
   bool MayAsk() const;
   bool MustAsk() const;
-  bool Fits(int64_t cost) const;
-  int64_t CostOf(const Call& call) const;
+  bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
+  bool MustLeave(const Call& call, bool ahead) const;
+
+  // Units of the budget.
+  bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes(); }
+  bool Alone() const { return InFlightBytes() == EarlyBytes(); }
+  int64_t ChargeOf(const Call& call) const;
+  int64_t StillToCome(const Call& call) const;
+  int64_t EarlyBytes() const;
+  int64_t YoungHeaderBytes() const;
+  int64_t SilentCalls() const;
+  int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;
+  int64_t CostOf(int64_t payload_bytes) const { return payload_bytes <= 0 ? 0 : BufferBytes(payload_bytes); }
   int64_t HeaderCost() const {
     return options_.profile.buffer_packets > 0 ? Packets(192) * options_.profile.frame_bytes : 192;
   }
+  bool Silent(const Call& call) const;
+  static int64_t Rest(const Call& call);
+  int64_t PartOf(int64_t payload_bytes) const;
   int64_t Packets(int64_t payload_bytes) const;
   std::chrono::nanoseconds SlotOf(int64_t payload_bytes) const;
   std::chrono::nanoseconds DrainTime() const;
@@ -109,10 +160,12 @@ class ScheduleOracle {
   TimePoint now_ = TimePoint::min();
   std::vector<Call> calls_;
   std::map<BlockId, Block> blocks_;
+  std::vector<Turn> turns_;
+  int64_t overtook_ = 0;  // since the last turn of a rest
   std::multimap<TimePoint, int64_t> draining_;
   std::set<std::pair<Action::Kind, uint64_t>> expected_;
   int64_t window_ = 0;
-  int64_t stragglers_ = 0;
+  bool any_ready_ = false;
   std::string failure_;
 };
 

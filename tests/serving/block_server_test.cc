@@ -185,8 +185,40 @@ TEST_F(BlockServerTest, ASlowClientHoldsOnlyItsOwnReadBack) {
   EXPECT_TRUE(rest == cluster_->source());
 }
 
+TEST_F(BlockServerTest, ReadsBeyondTheMemoryAreRefusedUntilOthersHaveEnded) {
+  Start({.file_bytes = 8 << 20,
+         .sru_bytes = 16384,
+         .schedule = {.budget_bytes = 1 << 20},
+         .reader = {.segment_bytes = 65536}});
+  server_.reset();
+  service_ = std::make_unique<BlockServer>(SourceOf(cluster_->reader()), 2 * 2 * 65536);
+  service_->SetSegmentBytes(65536);
+  auto server = RpcServer::Start({.listen = {"127.0.0.1:0"}}, {service_.get()});
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  stub_ = v1::BlockService::NewStub(grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext contexts[2];
+  std::unique_ptr<grpc::ClientReader<v1::ReadResponse>> slow[2];
+  v1::ReadResponse header;
+  for (int i = 0; i < 2; ++i) {
+    slow[i] = stub_->Read(&contexts[i], Request("data"));
+    ASSERT_TRUE(slow[i]->Read(&header));
+  }
+  const Answer refused = Read(Request("data", 0));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(refused.parts.empty());
+  contexts[0].TryCancel();
+  EXPECT_FALSE(slow[0]->Finish().ok());
+  EXPECT_TRUE(testing::Eventually([&] { return Read(Request("data", 0)).status.ok(); }));
+  std::string rest;
+  for (v1::ReadResponse response; slow[1]->Read(&response);) rest += response.chunk().data();
+  EXPECT_TRUE(slow[1]->Finish().ok());
+  EXPECT_TRUE(rest == cluster_->source());
+  EXPECT_TRUE(cluster_->AwaitIdle());
+}
+
 TEST_F(BlockServerTest, ManyClientsComeAndGo) {
-  Start({.file_bytes = 300000, .completion_threads = 2});
+  Start({.file_bytes = 300000});
   std::vector<std::thread> clients;
   for (int client = 0; client < 6; ++client) {
     clients.emplace_back([this, client] {

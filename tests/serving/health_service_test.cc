@@ -19,7 +19,6 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/rpc/messages.h"
 #include "lib/serving/rpc_server.h"
 #include "tests/eventually.h"
 

@@ -16,12 +16,14 @@
 #include "gtest/gtest.h"
 #include "lib/stripe/manifest.h"
 #include "lib/stripe/stripe_store.h"
+#include "tests/serving/sru_read.h"
 #include "tests/serving/sru_request.h"
 #include "tests/serving/test_tree.h"
 
 namespace sluice {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::Eventually;
 using testing::Hang;
 using testing::HasCode;
@@ -30,6 +32,7 @@ using ::testing::IsEmpty;
 using testing::kPatience;
 using ::testing::SizeIs;
 using testing::TestTree;
+using testing::TestWorker;
 
 // Two aggregators with four workers each; "data" is 50000 bytes in SRUs of 4000, each of them four SRUs of 1000 below.
 class MidLevelServerTest : public ::testing::Test {
@@ -44,7 +47,7 @@ class MidLevelServerTest : public ::testing::Test {
   grpc::Status Read(const v1::ReadSruRequest& request, absl::Duration deadline = kPatience) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
-    return stub_->ReadSru(&context, request, &response_);
+    return ReadSru(*stub_, context, request, response_);
   }
 
   // As large as the file.
@@ -53,8 +56,8 @@ class MidLevelServerTest : public ::testing::Test {
   // The stripe of the second aggregator.
   std::string Stripe() const {
     std::string stripe;
-    for (size_t offset = 4000; offset < tree_->source().size(); offset += 8000) {
-      stripe += tree_->source().substr(offset, 4000);
+    for (size_t offset = tree_->SruBytes(); offset < tree_->source().size(); offset += 2 * tree_->SruBytes()) {
+      stripe += tree_->source().substr(offset, tree_->SruBytes());
     }
     return stripe;
   }
@@ -90,6 +93,93 @@ TEST_F(MidLevelServerTest, AnswersWithExactlyTheRange) {
     EXPECT_EQ(response_.data(), Stripe().substr(offset, length));
     EXPECT_THAT(response_.missing(), SizeIs(0));
   }
+}
+
+// Four SRUs below make one of 256 KiB.
+TestTree::Options LargeSrus() {
+  TestTree::Options options;
+  options.sru_bytes = kSruMessageBytes;
+  options.file_bytes = 4 * 4 * size_t{kSruMessageBytes};
+  return options;
+}
+
+TEST_F(MidLevelServerTest, ARangeComesInMessagesOf64KiB) {
+  Start(LargeSrus());
+  grpc::ClientContext context;
+  const auto reader = stub_->ReadSru(&context, SruRequest("data", 1, 100, 5 * kSruMessageBytes));
+  std::vector<size_t> bytes;
+  std::string data;
+  for (v1::ReadSruResponse next; reader->Read(&next);) {
+    bytes.push_back(next.data().size());
+    data += next.data();
+  }
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_THAT(bytes,
+              ElementsAre(kSruMessageBytes, kSruMessageBytes, kSruMessageBytes, kSruMessageBytes, kSruMessageBytes));
+  EXPECT_TRUE(data == Stripe().substr(100, 5 * kSruMessageBytes));
+  EXPECT_TRUE(Eventually([&] { return Metric("sluice_worker_sent_bytes_total", "") == 5.0 * kSruMessageBytes; }));
+  EXPECT_EQ(Metric("sluice_worker_sru_requests_total", "ok"), 1);
+}
+
+TEST_F(MidLevelServerTest, NothingIsSentOfARangeThatTheStripeEndsBefore) {
+  Start(LargeSrus());
+  const auto bytes = static_cast<uint32_t>(Stripe().size());
+  EXPECT_EQ(Read(SruRequest("data", 1, 1, bytes)).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(response_.data(), "");
+  EXPECT_TRUE(Read(SruRequest("data", 1, 1, bytes - 1)).ok());
+}
+
+// The last of four workers below hangs. What has come is sent, and the client goes while the rest is waited for.
+TEST_F(MidLevelServerTest, TheFirstMessagesLeaveBeforeTheLastByteIsThere) {
+  Start(LargeSrus());
+  TestWorker& last = tree_->aggregator(1).worker(3);
+  last.SpoilSrus([](const auto&) { return Hang(); });
+  grpc::ClientContext context;
+  const auto reader = stub_->ReadSru(&context, SruRequest("data", 1, 0, 4 * kSruMessageBytes));
+  std::string data;
+  for (v1::ReadSruResponse next; data.size() < 3 * kSruMessageBytes && reader->Read(&next);) data += next.data();
+  EXPECT_TRUE(data == Stripe().substr(0, 3 * kSruMessageBytes));
+  EXPECT_TRUE(last.Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_EQ(last.counts().cancelled, 0);
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(last.Await([](const auto& counts) { return counts.open == 0 && counts.cancelled > 0; }));
+  EXPECT_TRUE(Eventually([&] { return Metric("sluice_worker_sru_requests_total", "cancelled") == 1; }));
+}
+
+TEST_F(MidLevelServerTest, AnErrorOrAGapAfterTheFirstMessageIsThatOfItsPiece) {
+  Start(LargeSrus());
+  tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::Error(grpc::StatusCode::INTERNAL); });
+  v1::ReadSruRequest request = SruRequest("data", 1, 0, 4 * kSruMessageBytes);
+  EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(response_.data() == Stripe().substr(0, 2 * kSruMessageBytes));
+
+  request.set_allow_partial(true);
+  grpc::ClientContext context;
+  const auto reader = stub_->ReadSru(&context, request);
+  std::vector<v1::ReadSruResponse> messages;
+  for (v1::ReadSruResponse next; reader->Read(&next);) messages.push_back(next);
+  ASSERT_TRUE(reader->Finish().ok());
+  ASSERT_THAT(messages, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) EXPECT_THAT(messages[i].missing(), SizeIs(i == 2 ? 1 : 0)) << i;
+  EXPECT_EQ(messages[2].missing(0).offset(), 2 * kSruMessageBytes);
+  EXPECT_EQ(messages[2].missing(0).length(), kSruMessageBytes);
+  EXPECT_TRUE(messages[3].data() == Stripe().substr(3 * kSruMessageBytes, kSruMessageBytes));
+}
+
+TEST_F(MidLevelServerTest, AnAnswerCostsAPieceAndNotItsSru) {
+  TestTree::Options options = LargeSrus();
+  options.mid_level.server.max_answer_bytes = kSruMessageBytes;
+  Start(options);
+  EXPECT_TRUE(Read(SruRequest("data", 1, 0, 4 * kSruMessageBytes)).ok());
+  EXPECT_TRUE(response_.data() == Stripe().substr(0, 4 * kSruMessageBytes));
+}
+
+TEST_F(MidLevelServerTest, LargeSrusComeThroughTwoLevels) {
+  Start(LargeSrus());
+  const auto result = tree_->ReadFile();
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(result.data == tree_->source());
 }
 
 TEST_F(MidLevelServerTest, RefusesWithTheStatusOfAWorker) {
@@ -198,15 +288,13 @@ TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
 TEST_F(MidLevelServerTest, ACallThatIsCancelledCancelsTheReadsBelow) {
   Start();
   tree_->aggregator(1).SpoilSrus([](const auto&) { return Hang(); });
-  grpc::ClientContext context;
-  const v1::ReadSruRequest request = SruRequest("data", 1, 0, 10);
   absl::Notification done;
-  stub_->async()->ReadSru(&context, &request, &response_, [&](const grpc::Status& status) {
+  AsyncSruRead read(*stub_, SruRequest("data", 1, 0, 10), [&](const grpc::Status& status) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
     done.Notify();
   });
   EXPECT_TRUE(tree_->aggregator(1).worker(1).Await([](const auto& counts) { return counts.open > 0; }));
-  context.TryCancel();
+  read.context().TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   EXPECT_TRUE(tree_->aggregator(1).worker(1).Await([](const auto& counts) { return counts.cancelled > 0; }));
   EXPECT_TRUE(Eventually([&] { return Metric("sluice_worker_sru_requests_total", "cancelled") == 1; }));

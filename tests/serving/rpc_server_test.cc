@@ -30,7 +30,8 @@ using testing::SilentListener;
 // A call enters, and stays until it is let go or cancelled.
 class HeldService final : public v1::SruService::Service {
  public:
-  grpc::Status ReadSru(grpc::ServerContext* context, const v1::ReadSruRequest*, v1::ReadSruResponse*) override {
+  grpc::Status ReadManifest(grpc::ServerContext* context, const v1::ReadManifestRequest*,
+                            v1::ReadManifestResponse*) override {
     entered.Notify();
     while (!let_go.WaitForNotificationWithTimeout(absl::Milliseconds(1))) {
       if (context->IsCancelled()) {
@@ -55,8 +56,8 @@ class RpcServerTest : public ::testing::Test {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(testing::kPatience));
-    v1::ReadSruResponse response;
-    return stub->ReadSru(&context, {}, &response);
+    v1::ReadManifestResponse response;
+    return stub->ReadManifest(&context, {}, &response);
   }
 
   HeldService service_;
@@ -180,10 +181,10 @@ TEST_F(RpcServerTest, RefusesARequestLargerThanItsBound) {
   const auto stub =
       v1::SruService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
-  v1::ReadSruRequest request;
+  v1::ReadManifestRequest request;
   request.set_file(std::string(1000, 'x'));
-  v1::ReadSruResponse response;
-  EXPECT_EQ(stub->ReadSru(&context, request, &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  v1::ReadManifestResponse response;
+  EXPECT_EQ(stub->ReadManifest(&context, request, &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 }  // namespace

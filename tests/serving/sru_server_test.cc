@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -20,6 +22,7 @@
 #include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/socket_diag.h"
 #include "prometheus/registry.h"
+#include "tests/serving/sru_read.h"
 #include "tests/serving/sru_request.h"
 #include "tests/stripe/striped_folder.h"
 #include "tests/wait_until.h"
@@ -27,7 +30,7 @@
 namespace sluice {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ElementsAre;
 
 constexpr auto kPatience = std::chrono::seconds(30);
 
@@ -57,7 +60,30 @@ class SruServerTest : public ::testing::Test {
   grpc::Status Read(const v1::ReadSruRequest& request, std::chrono::milliseconds deadline = kPatience) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + deadline);
-    return stub_->ReadSru(&context, request, &response_);
+    return ReadSru(*stub_, context, request, response_);
+  }
+
+  std::unique_ptr<AsyncSruRead> Begin(const v1::ReadSruRequest& request,
+                                      std::function<void(const grpc::Status&)> done) {
+    return std::make_unique<AsyncSruRead>(*stub_, request, std::move(done));
+  }
+
+  // A stub whose calls take a message from their server when it is asked for, and hardly a byte before.
+  std::unique_ptr<v1::SruService::Stub> SlowStub() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 5);
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return v1::SruService::NewStub(
+        grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port_), grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  // "large", in one SRU of one worker.
+  std::string StripeLarge(size_t bytes) {
+    std::string large = testing::SourceBytes(bytes);
+    EXPECT_TRUE(
+        testing::StripeBytes(large, {.root = folder_.path(), .file = "large", .workers = 1, .sru_bytes = 64 << 20})
+            .ok());
+    return large;
   }
 
   grpc::Status ReadManifestStatus(uint32_t length) {
@@ -149,12 +175,111 @@ TEST_F(SruServerTest, RefusesWithTheDocumentedStatus) {
 
 TEST_F(SruServerTest, AnswersTheLargestRangeToAnOrdinaryClient) {
   Start();
-  const std::string large = testing::SourceBytes(kMaxReadBytes);
-  ASSERT_TRUE(
-      testing::StripeBytes(large, {.root = folder_.path(), .file = "large", .workers = 1, .sru_bytes = 64 << 20}).ok());
+  const std::string large = StripeLarge(kMaxReadBytes);
   const grpc::Status status = Read(SruRequest("large", 0, 0, kMaxReadBytes));
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(response_.data() == large);
+}
+
+TEST_F(SruServerTest, ARangeComesInMessagesOf64KiB) {
+  Start();
+  const std::string large = StripeLarge(3 * kSruMessageBytes + 100);
+  const auto sizes = [&](uint64_t offset, uint32_t length) {
+    grpc::ClientContext context;
+    const auto reader = stub_->ReadSru(&context, SruRequest("large", 0, offset, length));
+    std::vector<size_t> bytes;
+    std::string data;
+    for (v1::ReadSruResponse next; reader->Read(&next);) {
+      bytes.push_back(next.data().size());
+      data += next.data();
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+    EXPECT_TRUE(data == large.substr(offset, length));
+    return bytes;
+  };
+  EXPECT_THAT(sizes(0, kSruMessageBytes), ElementsAre(kSruMessageBytes));
+  EXPECT_THAT(sizes(7, kSruMessageBytes + 1), ElementsAre(kSruMessageBytes, 1));
+  EXPECT_THAT(sizes(100, 3 * kSruMessageBytes), ElementsAre(kSruMessageBytes, kSruMessageBytes, kSruMessageBytes));
+  EXPECT_THAT(sizes(50, 3 * kSruMessageBytes + 50),
+              ElementsAre(kSruMessageBytes, kSruMessageBytes, kSruMessageBytes, 50));
+  ExpectCounter("sluice_worker_sent_bytes_total", "", 8.0 * kSruMessageBytes + 51);
+}
+
+TEST_F(SruServerTest, NothingIsSentOfARangeThatTheStripeEndsBefore) {
+  Start();
+  StripeLarge(3 * kSruMessageBytes);
+  EXPECT_EQ(Read(SruRequest("large", 0, 1, 3 * kSruMessageBytes)).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(response_.data(), "");
+  EXPECT_EQ(ReadsStarted(), 0u);
+}
+
+TEST_F(SruServerTest, ASlowClientHoldsTwoPiecesAtMost) {
+  Start();
+  constexpr uint32_t kPieces = 20;
+  const std::string large = StripeLarge(kPieces * kSruMessageBytes);
+  const auto slow = SlowStub();
+  grpc::ClientContext context;
+  const auto reader = slow->ReadSru(&context, SruRequest("large", 0, 0, kPieces * kSruMessageBytes));
+  std::string data;
+  for (uint32_t taken = 0; taken < kPieces; ++taken) {
+    const uint64_t before = ReadsStarted();
+    ASSERT_LE(before, 2 * taken + 2);  // those of the other client included
+    v1::ReadSruResponse next;
+    ASSERT_TRUE(reader->Read(&next));
+    data += next.data();
+    ASSERT_TRUE(Read(SruRequest("large", 0, 0, 10)).ok());  // another client is served meanwhile
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(data == large);
+}
+
+TEST_F(SruServerTest, ASlowClientCostsAPieceAndNotItsSru) {
+  Start({.max_answer_bytes = 2 * kSruMessageBytes});
+  StripeLarge(20 * kSruMessageBytes);
+  const v1::ReadSruRequest request = SruRequest("large", 0, 0, 20 * kSruMessageBytes);
+  const auto slow = SlowStub();
+  grpc::ClientContext contexts[2];
+  const auto first = slow->ReadSru(&contexts[0], request);
+  const auto second = slow->ReadSru(&contexts[1], request);
+  ExpectReadsStarted(2);
+  EXPECT_EQ(Read(SruRequest("data", 0, 0, 10)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  EXPECT_FALSE(first->Finish().ok());
+  EXPECT_FALSE(second->Finish().ok());
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
+  EXPECT_TRUE(Read(SruRequest("data", 0, 0, 10)).ok());
+}
+
+TEST_F(SruServerTest, AClientMayGoInTheMiddle) {
+  Start();
+  StripeLarge(20 * kSruMessageBytes);
+  const auto slow = SlowStub();
+  grpc::ClientContext context;
+  const auto reader = slow->ReadSru(&context, SruRequest("large", 0, 0, 20 * kSruMessageBytes));
+  v1::ReadSruResponse next;
+  ASSERT_TRUE(reader->Read(&next));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 1);
+  EXPECT_LE(ReadsStarted(), 3u);
+  EXPECT_LE(Counter("sluice_worker_sent_bytes_total", ""), 2.0 * kSruMessageBytes);
+}
+
+TEST_F(SruServerTest, AnErrorInTheMiddleEndsTheStream) {
+  Start();
+  const std::string large = StripeLarge(20 * kSruMessageBytes);
+  const auto slow = SlowStub();
+  grpc::ClientContext context;
+  const auto reader = slow->ReadSru(&context, SruRequest("large", 0, 0, 20 * kSruMessageBytes));
+  v1::ReadSruResponse next;
+  ASSERT_TRUE(reader->Read(&next));
+  std::filesystem::resize_file(folder_.path() / "worker-0000/large/stripe-0", 10 * kSruMessageBytes);
+  std::string data = next.data();
+  while (reader->Read(&next)) data += next.data();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_TRUE(data == large.substr(0, 10 * kSruMessageBytes));
+  ExpectCounter("sluice_worker_sru_requests_total", "out_of_range", 1);
+  ExpectCounter("sluice_worker_sent_bytes_total", "", 10.0 * kSruMessageBytes);
 }
 
 TEST_F(SruServerTest, AnswersWithTheManifestInParts) {
@@ -203,7 +328,7 @@ TEST_F(SruServerTest, TellsItsClientWhatTcpRepeatedOnTheirConnectionOnce) {
   Start();
   const auto trailer = [this]() -> std::string {
     grpc::ClientContext context;
-    EXPECT_TRUE(stub_->ReadSru(&context, SruRequest("data", 1, 10, 10), &response_).ok());
+    EXPECT_TRUE(ReadSru(*stub_, context, SruRequest("data", 1, 10, 10), response_).ok());
     const auto& trailers = context.GetServerTrailingMetadata();
     const auto found = trailers.find("sluice-tcp");
     return found == trailers.end() ? "" : std::string(found->second.data(), found->second.size());
@@ -232,15 +357,13 @@ TEST_F(SruServerTest, ThinksAboutManyCallsAtOnce) {
   absl::Notification done;
   std::atomic<int> left = kCalls;
   std::atomic<int> ok = 0;
-  std::vector<grpc::ClientContext> contexts(kCalls);
-  std::vector<v1::ReadSruResponse> responses(kCalls);
-  const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
+  std::vector<std::unique_ptr<AsyncSruRead>> reads;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kCalls; ++i) {
-    stub_->async()->ReadSru(&contexts[i], &request, &responses[i], [&](const grpc::Status& status) {
+    reads.push_back(Begin(SruRequest("data", 0, 0, 10), [&](const grpc::Status& status) {
       ok += status.ok();
       if (--left == 0) done.Notify();
-    });
+    }));
   }
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
   EXPECT_EQ(ok, kCalls);
@@ -258,9 +381,7 @@ TEST_F(SruServerTest, ACallThatItsClientGivesUpEndsAtOnce) {
 TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
   Start({.think_time = {.usual = absl::Hours(1)}});
   absl::Notification done;
-  grpc::ClientContext context;
-  const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
-  stub_->async()->ReadSru(&context, &request, &response_, [&](const grpc::Status& status) {
+  const auto read = Begin(SruRequest("data", 0, 0, 10), [&](const grpc::Status& status) {
     EXPECT_FALSE(status.ok());
     done.Notify();
   });
@@ -272,22 +393,21 @@ TEST_F(SruServerTest, AShutdownEndsCallsThatThink) {
 
 TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   Start({.think_time = {.usual = absl::Hours(1)}, .max_answer_bytes = 25});
-  std::vector<grpc::ClientContext> contexts(2);
-  std::vector<v1::ReadSruResponse> responses(2);
   const v1::ReadSruRequest request = SruRequest("data", 0, 0, 10);
   std::atomic<int> left = 2;
   absl::Notification done;
+  std::vector<std::unique_ptr<AsyncSruRead>> reads;
   for (int i = 0; i < 2; ++i) {
-    stub_->async()->ReadSru(&contexts[i], &request, &responses[i], [&](const grpc::Status&) {
+    reads.push_back(Begin(request, [&](const grpc::Status&) {
       if (--left == 0) done.Notify();
-    });
+    }));
   }
   ExpectReadsStarted(2);
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReadManifestStatus(10).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(ReadManifestStatus(5).ok());
   ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);  // its share is back a moment after its answer
-  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (const auto& read : reads) read->context().TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);
   EXPECT_TRUE(ReadManifestStatus(25).ok());

@@ -99,6 +99,13 @@ TEST_F(StripeStoreTest, RefusesARangeThatTheStripeDoesNotHold) {
     ExpectRefused(store_.Read(0, "data", 0, offset, 5, &out_), absl::StatusCode::kOutOfRange, "has 35 bytes");
 }
 
+TEST_F(StripeStoreTest, ChecksARangeWithTheErrorsOfItsRead) {
+  EXPECT_TRUE(store_.CheckRange(0, "data", 0, 0, 35).ok());
+  ExpectRefused(store_.CheckRange(0, "data", 0, 1, 35), absl::StatusCode::kOutOfRange, "has 35 bytes");
+  ExpectRefused(store_.CheckRange(0, "data", 0, 0, 0), absl::StatusCode::kInvalidArgument, "length is ");
+  ExpectRefused(store_.CheckRange(0, "other", 0, 0, 1), absl::StatusCode::kNotFound, "no file other at worker 0");
+}
+
 TEST_F(StripeStoreTest, TellsATruncatedStripe) {
   std::filesystem::resize_file(Path("worker-0000/data/stripe-0"), 17);
   EXPECT_TRUE(store_.Read(0, "data", 0, 0, 10, &out_).ok());

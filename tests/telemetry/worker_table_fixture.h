@@ -2,47 +2,32 @@
 
 #include <cstdint>
 #include <deque>
-#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "lib/telemetry/peer_name.h"
 #include "lib/telemetry/worker_table.h"
 
 namespace sluice::testing {
 
 // A connection to a worker, as the kernel would tell of it.
 struct FakeConnection {
+  size_t worker = 0;
   TcpSocket socket;
   WorkerTable::TimePoint sent_at;
   WorkerTable::TimePoint received_at;
 };
 
-// A table with one worker that has answered once, so that it is known where it is; and a clock that stands still unless
-// the test moves it.
+// A table with one worker and a connection to it, and a clock that stands still unless the test moves it.
 class WorkerTableTest : public ::testing::Test {
  protected:
   using TimePoint = WorkerTable::TimePoint;
-  static inline const std::string kPeer = "ipv4:10.0.0.1:20000";
-  static inline const std::string kOtherPeer = "ipv4:10.0.0.2:20000";
   static constexpr int64_t kAnswerBytes = 10'000;
 
-  WorkerTableTest() {
-    Introduce(worker_, kPeer);
-    Look();
-  }
-
-  // A first answer, of no bytes, which tells where the worker is.
-  void Introduce(size_t worker, const std::string& peer) {
-    table_.OnAsked(worker, now_, false);
-    table_.OnEnded(worker, now_, 0, peer);
-  }
-
-  FakeConnection& Connect(const std::string& peer) {
+  FakeConnection& Connect(size_t worker) {
     FakeConnection& connection = connections_.emplace_back();
+    connection.worker = worker;
     connection.socket.inode = next_inode_++;
-    connection.socket.remote = *ParsePeerName(peer);
     connection.sent_at = connection.received_at = now_;
     return connection;
   }
@@ -74,17 +59,18 @@ class WorkerTableTest : public ::testing::Test {
     connection_.received_at = now_;
   }
 
-  void End(int64_t answer_bytes = kAnswerBytes) { table_.OnEnded(worker_, now_, answer_bytes, kPeer); }
+  void End(int64_t answer_bytes = kAnswerBytes) { table_.OnEnded(worker_, now_, answer_bytes); }
   // All of an answer, as it is on the wire, and its end.
   void Answer() {
     Receive(kAnswerBytes + 90);
     End();
   }
 
-  std::vector<TcpSocket> Sockets() const {
-    std::vector<TcpSocket> sockets;
+  std::vector<WorkerTable::Socket> Sockets() const {
+    std::vector<WorkerTable::Socket> sockets;
     for (const FakeConnection& connection : connections_) {
-      TcpSocket& socket = sockets.emplace_back(connection.socket);
+      sockets.push_back({connection.worker, connection.socket});
+      TcpSocket& socket = sockets.back().tcp;
       socket.info.since_data_sent = absl::FromChrono(now_ - connection.sent_at);
       socket.info.since_data_received = absl::FromChrono(now_ - connection.received_at);
     }
@@ -104,7 +90,7 @@ class WorkerTableTest : public ::testing::Test {
   uint64_t next_inode_ = 1;
   WorkerTable table_;
   const size_t worker_ = table_.Add("worker-1:20000");
-  FakeConnection& connection_ = Connect(kPeer);
+  FakeConnection& connection_ = Connect(worker_);
 };
 
 }  // namespace sluice::testing

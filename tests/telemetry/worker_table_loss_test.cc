@@ -24,6 +24,13 @@ class WorkerTableLossTest : public testing::WorkerTableTest {
     EXPECT_EQ(sight.losses_silent, 1);
     EXPECT_EQ(sight.rto_waits, 1);
   }
+  // The worker is silent, and is heard again after that.
+  void ExpectSilentLossAfter(absl::Duration silence, FakeConnection& connection) {
+    ExpectNothingLost(LookAfter(silence));
+    Receive(connection, 1);
+    ExpectSilentLoss(Look());
+  }
+  void ExpectSilentLossAfter(absl::Duration silence) { ExpectSilentLossAfter(silence, connection_); }
 };
 
 TEST_F(WorkerTableLossTest, PacketsOutOfOrderAreOneLossOfTheirAnswerHoweverMany) {
@@ -67,7 +74,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderOfAnAnswerThatHasEndedSinceAreALoss
 }
 
 TEST_F(WorkerTableLossTest, PacketsOutOfOrderOnTwoConnectionsOfAWorkerAreOneLoss) {
-  FakeConnection& second = Connect(kPeer);
+  FakeConnection& second = Connect(worker_);
   Ask();
   ReceiveOutOfOrder(1);
   second.socket.info.out_of_order_packets = 4;
@@ -80,7 +87,7 @@ TEST_F(WorkerTableLossTest, SilenceAfterAPartOfTheAnswerIsALoss) {
   Ask();
   Receive(kPart);
   ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
-  ExpectSilentLoss(LookAfter(Milliseconds(1)));
+  ExpectSilentLossAfter(Milliseconds(1));
   EXPECT_EQ(Summary().losses, 1);
   EXPECT_EQ(Summary().rtos, 1);
 }
@@ -88,7 +95,7 @@ TEST_F(WorkerTableLossTest, SilenceAfterAPartOfTheAnswerIsALoss) {
 TEST_F(WorkerTableLossTest, SilenceAfterARequestThatIsNotAcknowledgedIsALoss) {
   Ask(/*acknowledged=*/false);
   ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
-  ExpectSilentLoss(LookAfter(Milliseconds(1)));
+  ExpectSilentLossAfter(Milliseconds(1));
 }
 
 TEST_F(WorkerTableLossTest, AWorkerThatThinksLongAndAcknowledgesTheRequestHasLostNothing) {
@@ -105,7 +112,7 @@ TEST_F(WorkerTableLossTest, WhatIsNoLargerThanAPingIsNoPartOfAnAnswer) {
   ExpectNothingLost(LookAfter(Seconds(1)));
   Pass(Milliseconds(1));
   Receive(1);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, PartsThatCameBetweenSeveralLooksAddUp) {
@@ -114,7 +121,7 @@ TEST_F(WorkerTableLossTest, PartsThatCameBetweenSeveralLooksAddUp) {
     Receive(kPart / 4);
     ExpectNothingLost(LookAfter(Milliseconds(50)));
   }
-  ExpectSilentLoss(LookAfter(Milliseconds(50)));
+  ExpectSilentLossAfter(Milliseconds(50));
 }
 
 TEST_F(WorkerTableLossTest, AnAnswerThatHasComeInFullIsNoPartOfTheNext) {
@@ -146,7 +153,7 @@ TEST_F(WorkerTableLossTest, APartIsSeenAfterManyAnswersWithoutAPause) {
     ExpectNothingLost(LookAfter(Milliseconds(10)));
   }
   Receive(kPart);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, StreamsMayPauseAfterAPart) {
@@ -159,7 +166,7 @@ TEST_F(WorkerTableLossTest, StreamsMayPauseAfterAPart) {
 
 TEST_F(WorkerTableLossTest, StreamsLoseWhatIsNotAcknowledgedLikeAllOthers) {
   AskForParts(/*acknowledged=*/false);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, AUnaryAnswerAfterAStreamIsJudgedByPartsAgain) {
@@ -168,7 +175,7 @@ TEST_F(WorkerTableLossTest, AUnaryAnswerAfterAStreamIsJudgedByPartsAgain) {
   Look();
   Ask();
   Receive(kPart);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, NothingIsLostWhereNoAnswerIsAskedFor) {
@@ -201,7 +208,7 @@ TEST_F(WorkerTableLossTest, TheTimeCountsFromTheLastAnswerThatEnded) {
   Pass(Milliseconds(60));
   End(0);  // its bytes had come long before
   ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
-  ExpectSilentLoss(LookAfter(Milliseconds(1)));
+  ExpectSilentLossAfter(Milliseconds(1));
 }
 
 // A request that is not acknowledged yet since it left only now says nothing of one before it.
@@ -211,16 +218,18 @@ TEST_F(WorkerTableLossTest, WhatWasSentALittleWhileAgoNeedNotBeAcknowledgedYet) 
   connection_.sent_at = now_;  // a ping
   connection_.socket.info.unacknowledged_packets = 1;
   ExpectNothingLost(LookAfter(Milliseconds(79)));
-  ExpectSilentLoss(LookAfter(Milliseconds(1)));  // up to a tick of the kernel short of 90 ms
+  ExpectSilentLossAfter(Milliseconds(1));  // up to a tick of the kernel short of 90 ms
 }
 
 TEST_F(WorkerTableLossTest, AnAnswerThatWaitsIsOneLossHoweverOftenItIsSeenToWait) {
   Ask(/*acknowledged=*/false);
-  ExpectSilentLoss(LookAfter(Milliseconds(100)));
   for (int look = 0; look < 10; ++look) ExpectNothingLost(LookAfter(Milliseconds(100)));
   // Retransmitted, and its second half lost again.
   Receive(kAnswerBytes / 2);
+  ExpectSilentLoss(Look());
   for (int look = 0; look < 10; ++look) ExpectNothingLost(LookAfter(Milliseconds(100)));
+  Receive(kAnswerBytes / 2);
+  ExpectNothingLost(Look());
   EXPECT_EQ(Summary().losses, 1);
   EXPECT_EQ(Summary().rtos, 1);
 }
@@ -228,9 +237,9 @@ TEST_F(WorkerTableLossTest, AnAnswerThatWaitsIsOneLossHoweverOftenItIsSeenToWait
 TEST_F(WorkerTableLossTest, TheNextAnswerThatWaitsIsALossAnew) {
   for (int answer = 1; answer <= 5; ++answer) {
     Ask(/*acknowledged=*/false);
-    ExpectSilentLoss(LookAfter(Milliseconds(100)));
     ExpectNothingLost(LookAfter(Milliseconds(100)));
     Answer();
+    ExpectSilentLoss(LookAfter(Milliseconds(100)));
     EXPECT_EQ(Summary().losses, answer);
     EXPECT_EQ(Summary().rtos, answer);
   }
@@ -239,13 +248,14 @@ TEST_F(WorkerTableLossTest, TheNextAnswerThatWaitsIsALossAnew) {
 TEST_F(WorkerTableLossTest, TwoAnswersThatWaitAreTwoLossesOneAfterTheOther) {
   Ask(/*acknowledged=*/false);
   Ask(/*acknowledged=*/false);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectNothingLost(LookAfter(kSilence));
   Answer();
   connection_.socket.info.unacknowledged_packets = 1;
   connection_.sent_at = now_;
   ExpectSilentLoss(LookAfter(kSilence));
   Answer();
-  ExpectNothingLost(LookAfter(kSilence));
+  ExpectSilentLoss(LookAfter(kSilence));
+  EXPECT_EQ(Summary().losses, 2);
 }
 
 TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndOneTimeout) {
@@ -253,25 +263,57 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndO
   Receive(kPart);
   ReceiveOutOfOrder(1);
   EXPECT_EQ(Look().losses_out_of_order, 1);
-  LinkSight sight = LookAfter(kSilence);
+  ExpectNothingLost(LookAfter(kSilence));
+  Receive(1);
+  LinkSight sight = Look();
   EXPECT_EQ(sight.losses_silent, 0);
   EXPECT_EQ(sight.rto_waits, 1);
   EXPECT_EQ(Summary().losses, 1);
   EXPECT_EQ(Summary().rtos, 1);
-  // The other way round.
+  // The other way round: what is out of order is what is heard again.
   Answer();
   Ask(/*acknowledged=*/false);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectNothingLost(LookAfter(kSilence));
   ReceiveOutOfOrder(1);
   sight = Look();
   EXPECT_EQ(sight.out_of_order_packets, 1u);
-  EXPECT_EQ(sight.losses_out_of_order, 0);
+  ExpectSilentLoss(sight);
   EXPECT_EQ(Summary().losses, 2);
 }
 
-// With grants there are two; the answer is to come over the one that we sent on last.
+// A host that is dead looks like one whose packets are lost, but for never being heard again.
+TEST_F(WorkerTableLossTest, AHostThatIsDeadIsNoCongestion) {
+  table_.OnConnected(worker_, now_);
+  Ask(/*acknowledged=*/false);
+  for (int look = 0; look < 100; ++look) ExpectNothingLost(LookAfter(Milliseconds(100)));
+  End(0);
+  Close(connection_);
+  table_.OnLost(worker_, now_);
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+  FakeConnection& second = Connect(worker_);
+  table_.OnConnected(worker_, now_);
+  Receive(second, 400);
+  ExpectNothingLost(LookAfter(Milliseconds(100)));
+  EXPECT_EQ(Summary().losses, 0);
+  EXPECT_EQ(Summary().rtos, 0);
+}
+
+// Of the answer that waited, which is not the one that is under way.
+TEST_F(WorkerTableLossTest, SilenceThatIsHeardOfDuringTheNextAnswerIsNoLossOfThat) {
+  Ask(/*acknowledged=*/false);
+  ExpectNothingLost(LookAfter(kSilence));
+  Answer();
+  Ask(/*acknowledged=*/true);
+  ExpectSilentLoss(Look());
+  ReceiveOutOfOrder(1);
+  EXPECT_EQ(Look().losses_out_of_order, 1);
+  EXPECT_EQ(Summary().losses, 2);
+  EXPECT_EQ(Summary().rtos, 1);
+}
+
+// The answer is to come over the one that we sent on last.
 TEST_F(WorkerTableLossTest, OfTwoConnectionsOfAWorkerTheOneThatWasSentOnLastCounts) {
-  FakeConnection& second = Connect(kPeer);
+  FakeConnection& second = Connect(worker_);
   connection_.socket.info.unacknowledged_packets = 1;  // of long ago, on the one that is not used
   Pass(Milliseconds(50));
   Ask(second, /*acknowledged=*/true);
@@ -281,24 +323,23 @@ TEST_F(WorkerTableLossTest, OfTwoConnectionsOfAWorkerTheOneThatWasSentOnLastCoun
   Ask(second, /*acknowledged=*/false);
   Pass(Milliseconds(50));
   connection_.received_at = now_;  // noise on the other one does not hide it
-  ExpectSilentLoss(LookAfter(Milliseconds(50)));
+  ExpectSilentLossAfter(Milliseconds(50), second);
 }
 
 TEST_F(WorkerTableLossTest, APartThatCameOverTheOtherConnectionIsAPart) {
-  FakeConnection& second = Connect(kPeer);
+  FakeConnection& second = Connect(worker_);
   Ask(connection_, /*acknowledged=*/true);
   Receive(second, kPart);
-  ExpectSilentLoss(LookAfter(kSilence));
+  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, EachWorkerIsJudgedByItself) {
   const size_t other = table_.Add("worker-2:20000");
-  Introduce(other, kOtherPeer);
-  FakeConnection& other_connection = Connect(kOtherPeer);
+  FakeConnection& other_connection = Connect(other);
   Look();
   Ask(/*acknowledged=*/false);
   table_.OnAsked(other, now_, false);
-  ExpectSilentLoss(LookAfter(Milliseconds(100)));
+  ExpectSilentLossAfter(Milliseconds(100));
   other_connection.socket.info.out_of_order_packets = 1;
   EXPECT_EQ(Look().losses_out_of_order, 1);
   EXPECT_EQ(Summary(worker_).losses, 1);
@@ -311,7 +352,7 @@ TEST_F(WorkerTableLossTest, AnAnswerThatEndsDuringALookIsNoPartOfTheNext) {
   Ask();
   Pass(Milliseconds(10));
   const TimePoint began = now_;
-  const std::vector<TcpSocket> sockets = Sockets();
+  const std::vector<WorkerTable::Socket> sockets = Sockets();
   Pass(Milliseconds(1));
   Answer();
   ExpectNothingLost(table_.Look(began, sockets));
@@ -323,7 +364,7 @@ TEST_F(WorkerTableLossTest, AnAnswerThatEndsDuringALookIsNoPartOfTheNext) {
   Ask();
   Pass(Milliseconds(10));
   const TimePoint again = now_;
-  const std::vector<TcpSocket> seen_again = Sockets();
+  const std::vector<WorkerTable::Socket> seen_again = Sockets();
   Pass(Milliseconds(1));
   Answer();
   Ask(/*acknowledged=*/true);

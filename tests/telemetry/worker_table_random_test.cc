@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "lib/telemetry/peer_name.h"
 #include "lib/telemetry/worker_table.h"
 #include "tests/random_seed.h"
 
@@ -54,8 +53,8 @@ struct Sum {
   }
 };
 
-std::string PeerOf(size_t worker) {
-  return absl::StrCat("ipv4:10.0.", worker / 250, ".", 1 + worker % 250, ":20000");
+std::string AddressOf(size_t worker) {
+  return absl::StrCat("worker-", worker, ":20000");
 }
 
 // A worker and TCP between it and us, a millisecond at a time. It is asked for one answer after the other; what becomes
@@ -63,9 +62,8 @@ std::string PeerOf(size_t worker) {
 class SimulatedWorker {
  public:
   SimulatedWorker(WorkerTable& table, size_t number, Random& random)
-      : table_(table), row_(table.Add(PeerOf(number))), peer_(PeerOf(number)), random_(random) {
+      : table_(table), row_(table.Add(AddressOf(number))), random_(random) {
     socket_.inode = 1 + number;
-    socket_.remote = *ParsePeerName(peer_);
   }
 
   void Step(TimePoint now) {
@@ -93,14 +91,14 @@ class SimulatedWorker {
     answer.left_bytes -= bytes;
     answer.next_packet = now + milliseconds(random_.Between(0, 10));
     if (answer.left_bytes > 0) return;
-    table_.OnEnded(row_, now, answer.bytes - 70, peer_);
+    table_.OnEnded(row_, now, answer.bytes - 70);
     answer_.reset();
   }
 
-  TcpSocket See(TimePoint now) const {
-    TcpSocket socket = socket_;
-    socket.info.since_data_sent = absl::FromChrono(now - sent_);
-    socket.info.since_data_received = absl::FromChrono(now - received_);
+  WorkerTable::Socket See(TimePoint now) const {
+    WorkerTable::Socket socket{row_, socket_};
+    socket.tcp.info.since_data_sent = absl::FromChrono(now - sent_);
+    socket.tcp.info.since_data_received = absl::FromChrono(now - received_);
     return socket;
   }
 
@@ -164,7 +162,6 @@ class SimulatedWorker {
 
   WorkerTable& table_;
   const size_t row_;
-  const std::string peer_;
   Random& random_;
   TcpSocket socket_;
   TimePoint sent_;
@@ -179,14 +176,9 @@ TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
   WorkerTable table;
   TimePoint now = TimePoint() + std::chrono::hours(1);
   std::vector<SimulatedWorker> workers;
-  for (size_t i = 0; i < 20; ++i) {
-    workers.emplace_back(table, i, random);
-    // Its first answer, so that it is known where it is.
-    table.OnAsked(workers.back().row(), now, false);
-    table.OnEnded(workers.back().row(), now, 0, PeerOf(i));
-  }
+  for (size_t i = 0; i < 20; ++i) workers.emplace_back(table, i, random);
   Sum sum;
-  std::vector<TcpSocket> sockets;
+  std::vector<WorkerTable::Socket> sockets;
   TimePoint next_look = now;
   TimePoint look_began;
   TimePoint look_ends = TimePoint::max();
@@ -250,25 +242,22 @@ TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
   constexpr int kWorkers = 7;
   std::vector<int64_t> asked(kWorkers, 0);
   std::vector<int64_t> in_flight(kWorkers, 0);
-  for (int i = 0; i < kWorkers; ++i) table.Add(PeerOf(static_cast<size_t>(i)));
-  std::vector<TcpSocket> sockets;
+  for (int i = 0; i < kWorkers; ++i) table.Add(AddressOf(static_cast<size_t>(i)));
+  std::vector<WorkerTable::Socket> sockets;
   uint64_t inode = 0;
   Sum sum;
   uint64_t reported = 0;
   const auto finish = [&](size_t row) {
     --in_flight[row];
-    table.OnEnded(row, now, random.Between(0, 30'000), random.OneIn(5) ? "" : PeerOf(row));
+    table.OnEnded(row, now, random.Between(0, 30'000));
   };
   for (int step = 0; step < 20'000; ++step) {
     now += milliseconds(random.Between(0, 30));
     const auto row = static_cast<size_t>(random.Between(0, kWorkers - 1));
-    if (random.OneIn(10)) {
-      // One more than there are: a connection of somebody else.
-      sockets.emplace_back(TcpSocket{.inode = ++inode, .remote = *ParsePeerName(PeerOf(row + random.OneIn(5)))});
-    }
+    if (random.OneIn(10)) sockets.push_back({row, {.inode = ++inode}});
     if (sockets.size() > 30) sockets.erase(sockets.begin() + random.Between(0, 29));
-    for (TcpSocket& socket : sockets) {
-      TcpInfo& info = socket.info;
+    for (WorkerTable::Socket& socket : sockets) {
+      TcpInfo& info = socket.tcp.info;
       if (random.OneIn(3)) info.received_bytes += static_cast<uint64_t>(random.Between(0, 20'000));
       if (random.OneIn(10)) info.out_of_order_packets += static_cast<uint32_t>(random.Between(0, 3));
       info.unacknowledged_packets = random.OneIn(3) ? 1 : 0;

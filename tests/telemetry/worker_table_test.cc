@@ -1,7 +1,6 @@
 #include "lib/telemetry/worker_table.h"
 
 #include <string>
-#include <thread>
 
 #include "gmock/gmock.h"
 #include "tests/telemetry/worker_table_fixture.h"
@@ -126,7 +125,7 @@ TEST_F(WorkerTableTest, ANewConnectionOfAWorkerCountsFromItsBeginning) {
   Receive(700);
   Look();
   Close(connection_);
-  FakeConnection& second = Connect(kPeer);
+  FakeConnection& second = Connect(worker_);
   Receive(second, 300);
   EXPECT_EQ(Look().received_bytes, 300u);
 }
@@ -134,10 +133,10 @@ TEST_F(WorkerTableTest, ANewConnectionOfAWorkerCountsFromItsBeginning) {
 TEST_F(WorkerTableTest, TellsTheSmallestAndTheMeanRoundTrip) {
   connection_.socket.info.smoothed_rtt = Milliseconds(4);
   connection_.socket.info.min_rtt = Milliseconds(3);
-  FakeConnection& second = Connect(kPeer);
+  FakeConnection& second = Connect(worker_);
   second.socket.info.smoothed_rtt = Milliseconds(2);
   second.socket.info.min_rtt = Milliseconds(1);
-  Connect(kPeer).socket.info.smoothed_rtt = Milliseconds(6);  // of a kernel that tells of no smallest one
+  Connect(worker_).socket.info.smoothed_rtt = Milliseconds(6);  // of a kernel that tells of no smallest one
   const LinkSight sight = Look();
   EXPECT_EQ(sight.connections, 3);
   EXPECT_EQ(sight.min_rtt, Milliseconds(1));
@@ -156,87 +155,26 @@ TEST_F(WorkerTableTest, RemembersTheRoundTripOfAWorker) {
   EXPECT_EQ(Summary().rtt, Milliseconds(5));
 }
 
+TEST_F(WorkerTableTest, EachConnectionCountsForItsWorker) {
+  const size_t other = table_.Add("worker-2:20000");
+  FakeConnection& other_connection = Connect(other);
+  connection_.socket.info.smoothed_rtt = Milliseconds(4);
+  other_connection.socket.info.smoothed_rtt = Milliseconds(6);
+  Receive(700);
+  Receive(other_connection, 30);
+  const LinkSight sight = Look();
+  EXPECT_EQ(sight.connections, 2);
+  EXPECT_EQ(sight.received_bytes, 730u);
+  EXPECT_EQ(Summary(worker_).rtt, Milliseconds(4));
+  EXPECT_EQ(Summary(other).rtt, Milliseconds(6));
+}
+
 TEST_F(WorkerTableTest, WithoutConnectionsThereAreNoRoundTrips) {
   Close(connection_);
   const LinkSight sight = Look();
   EXPECT_EQ(sight.connections, 0);
   EXPECT_EQ(sight.min_rtt, std::nullopt);
   EXPECT_EQ(sight.smoothed_rtt, std::nullopt);
-}
-
-TEST_F(WorkerTableTest, PassesOverConnectionsOfOtherLinks) {
-  FakeConnection& foreign = Connect(kOtherPeer);
-  foreign.socket.info.out_of_order_packets = 9;
-  foreign.socket.info.smoothed_rtt = Milliseconds(90);
-  Receive(foreign, 5000);
-  FakeConnection& other_port = Connect("ipv4:10.0.0.1:20001");
-  Receive(other_port, 5000);
-  Ask(foreign, /*acknowledged=*/false);
-  Receive(500);
-  const LinkSight sight = LookAfter(Milliseconds(100));
-  EXPECT_EQ(sight.connections, 1);
-  EXPECT_EQ(sight.received_bytes, 500u);
-  EXPECT_EQ(sight.out_of_order_packets, 0u);
-  EXPECT_EQ(sight.losses_out_of_order, 0);
-  EXPECT_EQ(sight.losses_silent, 0);
-}
-
-TEST_F(WorkerTableTest, AWorkerIsFoundFromItsFirstAnswerOn) {
-  const size_t fresh = table_.Add("worker-2:20000");
-  FakeConnection& connection = Connect(kOtherPeer);
-  table_.OnAsked(fresh, now_, false);
-  Receive(connection, 400);
-  EXPECT_EQ(Look().connections, 1);
-  table_.OnEnded(fresh, now_, 300, kOtherPeer);
-  const LinkSight sight = Look();
-  EXPECT_EQ(sight.connections, 2);
-  EXPECT_EQ(sight.received_bytes, 400u);
-}
-
-TEST_F(WorkerTableTest, FindsWorkersByIpv6AndByIpv4InItsClothes) {
-  const std::string mapped = "ipv6:%5B::ffff:10.0.0.9%5D:7";
-  Introduce(table_.Add("a:1"), "ipv6:%5B2001:db8::1%5D:20000");
-  Introduce(table_.Add("b:1"), mapped);
-  Connect("ipv6:[2001:db8::1]:20000");
-  Connect("ipv4:10.0.0.9:7");
-  EXPECT_EQ(Look().connections, 3);
-}
-
-TEST_F(WorkerTableTest, AWorkerThatMovedIsFoundWhereItIsNow) {
-  FakeConnection& moved = Connect(kOtherPeer);
-  EXPECT_EQ(Look().connections, 1);
-  table_.OnAsked(worker_, now_, false);
-  table_.OnEnded(worker_, now_, 0, kOtherPeer);
-  connection_.socket.info.smoothed_rtt = Milliseconds(1);
-  moved.socket.info.smoothed_rtt = Milliseconds(2);
-  const LinkSight sight = Look();
-  EXPECT_EQ(sight.connections, 1);
-  EXPECT_EQ(sight.smoothed_rtt, Milliseconds(2));
-}
-
-// gRPC has no better name for a call that ended before it was sent than that of its channel.
-TEST_F(WorkerTableTest, AWorkerStaysWhereItWasWhenACallToItWasNeverSent) {
-  connection_.socket.info.out_of_order_packets = 3;
-  Receive(5000);
-  EXPECT_EQ(Look().received_bytes, 5000u);
-  for (const char* name : {"", "worker-1:20000", "dns:///worker-1:20000", "unknown"}) {
-    table_.OnAsked(worker_, now_, false);
-    table_.OnEnded(worker_, now_, 0, name);
-    const LinkSight sight = Look();
-    EXPECT_EQ(sight.connections, 1) << name;
-    EXPECT_EQ(sight.received_bytes, 0u) << name;
-  }
-  Introduce(worker_, kPeer);
-  const LinkSight sight = Look();
-  EXPECT_EQ(sight.received_bytes, 0u) << "counted before";
-  EXPECT_EQ(sight.out_of_order_packets, 0u) << "counted before";
-}
-
-TEST_F(WorkerTableTest, AWorkerBehindSomethingElseThanTcpHasNoConnection) {
-  const size_t local = table_.Add("unix:/run/worker");
-  Introduce(local, "unix:/run/worker");
-  EXPECT_EQ(Look().connections, 1);
-  EXPECT_EQ(Summary(local).in_flight, 0);
 }
 
 TEST_F(WorkerTableTest, TellsWhatIsNewInTheReportsOfAWorker) {
@@ -262,29 +200,6 @@ TEST_F(WorkerTableTest, AReportOfLessIsThatOfANewConnection) {
   EXPECT_EQ(news.retransmits, 5u);
   EXPECT_EQ(news.rtos, 2u);
   EXPECT_EQ(table_.OnReport(worker_, 51234, {6, 2}).retransmits, 1u);
-}
-
-TEST_F(WorkerTableTest, MayBeUsedByManyThreads) {
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < 4; ++i) {
-    threads.emplace_back([this, i] {
-      const size_t row = table_.Add("worker-" + std::to_string(i % 2));
-      for (int call = 0; call < 500; ++call) {
-        table_.OnAsked(row, now_, false);
-        table_.OnEnded(row, now_, 100, kPeer);
-        table_.OnAnswered(row, Milliseconds(1), Milliseconds(1));
-        table_.OnReport(row, static_cast<uint16_t>(i), {1, 0});
-        table_.Look(now_, Sockets());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  int64_t answers = 0;
-  for (const WorkerSummary& worker : table_.Summaries()) {
-    EXPECT_EQ(worker.in_flight, 0);
-    answers += worker.answers;
-  }
-  EXPECT_EQ(answers, 2000);
 }
 
 }  // namespace

@@ -15,9 +15,7 @@
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
-#include "lib/rpc/clock.h"
-#include "lib/rpc/link_driver.h"
-#include "lib/telemetry/socket_diag.h"
+#include "lib/link/link_core.h"
 #include "tests/testbed/answer_workload.h"
 #include "tests/testbed/block_callers.h"
 
@@ -72,8 +70,6 @@ class InferenceLoad {
         FanOut::Create(*link, {.workers = workers_, .connect_timeout = absl::Seconds(60)});
     if (!fan_out.ok()) return fan_out.status();
     if (!(*fan_out)->Connect().empty()) return absl::UnavailableError("not all workers answer");
-    absl::StatusOr<SocketDiag> diag = SocketDiag::Open();
-    if (!diag.ok()) return diag.status();
     FanOutCallerOptions caller_options;
     caller_options.call.timeout = absl::Minutes(2);
     const std::unique_ptr<BlockCaller> caller = MakeFanOutCaller(**fan_out, caller_options);
@@ -82,11 +78,8 @@ class InferenceLoad {
       BlockRecord record;
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), record);
       if (!called.ok()) return called;
-      const auto sockets = diag->OwnConnections();
-      if (!sockets.ok()) return sockets.status();
-      WorkerTable& table = (*link)->driver().workers();
-      table.Look(Now(), *sockets);
-      if (absl::Status told = Tell(table.Summaries()); !told.ok()) return told;
+      (*link)->Await([](LinkCore& core) { core.workers().Look(core.now(), core.TcpSockets()); });
+      if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;
       if (std::string line; !std::getline(std::cin, line)) return absl::CancelledError("nobody waits for more");
     }
     return absl::OkStatus();

@@ -50,20 +50,25 @@ bool IsLocal(const v1::TcpConnection& connection) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcProber>> GrpcProber::Create(std::vector<std::string> workers,
-                                                               std::function<bool()> interrupted) {
+                                                               std::function<bool()> interrupted,
+                                                               ChannelSecurity security) {
   auto socket_diag = SocketDiag::Open();
   if (!socket_diag.ok()) return socket_diag.status();
   return std::unique_ptr<GrpcProber>(
-      new GrpcProber(std::move(workers), std::move(interrupted), *std::move(socket_diag)));
+      new GrpcProber(std::move(workers), std::move(interrupted), std::move(security), *std::move(socket_diag)));
 }
 
-GrpcProber::GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, SocketDiag socket_diag)
-    : workers_(std::move(workers)), interrupted_(std::move(interrupted)), socket_diag_(std::move(socket_diag)) {}
+GrpcProber::GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, ChannelSecurity security,
+                       SocketDiag socket_diag)
+    : workers_(std::move(workers)),
+      interrupted_(std::move(interrupted)),
+      security_(std::move(security)),
+      socket_diag_(std::move(socket_diag)) {}
 
 absl::StatusOr<GrpcProber::Found> GrpcProber::FindWorkers(PathFacts& path) {
   Found found;
   absl::Status first_error;
-  ProbeConnections connections(workers_, std::min(workers_.size(), kMostWorkers));
+  ProbeConnections connections(workers_, std::min(workers_.size(), kMostWorkers), security_);
   const std::vector<absl::Status> connected = connections.Connect(interrupted_);
   for (size_t i = 0; i < connections.size(); ++i) {
     if (interrupted_()) return absl::CancelledError("interrupted");
@@ -96,7 +101,7 @@ absl::StatusOr<PathFacts> GrpcProber::LookAtPath() {
   workers_ = std::move(path.same_host ? found->local : found->remote);
   counts_losses_ = path.counts_losses;
 
-  const auto connections = ProbeConnections::Open(workers_, workers_.size(), interrupted_);
+  const auto connections = ProbeConnections::Open(workers_, workers_.size(), security_, interrupted_);
   if (!connections.ok()) return connections.status();
   const auto sockets = socket_diag_.OwnConnections();
   if (!sockets.ok()) return sockets.status();
@@ -117,7 +122,7 @@ absl::StatusOr<TimerSamples> GrpcProber::MeasureTimers() {
 absl::StatusOr<RoundTripSamples> GrpcProber::MeasureRoundTrips() {
   RoundTripSamples samples;
   for (int i = 0; i < kRoundTripLoops; ++i) {
-    auto connections = ProbeConnections::Open(workers_, kRoundTripConnections, interrupted_);
+    auto connections = ProbeConnections::Open(workers_, kRoundTripConnections, security_, interrupted_);
     if (!connections.ok()) return connections.status();
     auto loop = RunProbeLoop(**connections, {.in_flight = 1, .payload_bytes = 1, .duration = kRoundTripLoopTime},
                              socket_diag_, interrupted_);
@@ -130,7 +135,7 @@ absl::StatusOr<RoundTripSamples> GrpcProber::MeasureRoundTrips() {
 
 absl::StatusOr<LoopSample> GrpcProber::RunLoop(const ClosedLoop& loop) {
   const size_t count = std::max(static_cast<size_t>(loop.in_flight), std::min(workers_.size(), kUsualConnections));
-  auto connections = ProbeConnections::Open(workers_, count, interrupted_);
+  auto connections = ProbeConnections::Open(workers_, count, security_, interrupted_);
   if (!connections.ok()) return connections.status();
   std::vector<absl::Duration> round_trips;
   if (absl::Status status = AddKernelRoundTrips(socket_diag_, round_trips); !status.ok()) return status;

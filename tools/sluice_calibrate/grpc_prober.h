@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/telemetry/socket_diag.h"
+#include "tools/channel_security.h"
 #include "tools/sluice_calibrate/prober.h"
 
 namespace sluice {
@@ -19,7 +20,8 @@ class GrpcProber final : public Prober {
   // `interrupted` is asked often, and ends a measurement with Cancelled. Unavailable: the kernel does not show this
   // process's connections.
   static absl::StatusOr<std::unique_ptr<GrpcProber>> Create(std::vector<std::string> workers,
-                                                            std::function<bool()> interrupted);
+                                                            std::function<bool()> interrupted,
+                                                            ChannelSecurity security = {});
 
   // Leaves out workers that do not answer, and those on this host where there are others, with a note. Their error
   // where none answers.
@@ -30,7 +32,8 @@ class GrpcProber final : public Prober {
   absl::Duration Elapsed() const override { return absl::FromChrono(std::chrono::steady_clock::now() - created_); }
 
  private:
-  GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, SocketDiag socket_diag);
+  GrpcProber(std::vector<std::string> workers, std::function<bool()> interrupted, ChannelSecurity security,
+             SocketDiag socket_diag);
 
   struct Found {
     std::vector<std::string> local;   // workers on this host
@@ -40,6 +43,7 @@ class GrpcProber final : public Prober {
 
   std::vector<std::string> workers_;  // those that answer, once LookAtPath has returned
   const std::function<bool()> interrupted_;
+  const ChannelSecurity security_;
   SocketDiag socket_diag_;
   bool counts_losses_ = false;
   const std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();

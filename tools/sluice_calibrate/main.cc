@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,8 @@
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
-#include "lib/rpc/worker_channels.h"
+#include "lib/fan_out/fan_out_validate.h"
+#include "tools/client_tls.h"
 #include "tools/interrupt.h"
 #include "tools/sluice_calibrate/calibration.h"
 #include "tools/sluice_calibrate/grpc_prober.h"
@@ -54,12 +56,16 @@ class CalibrateProgram {
     app.add_option("--profile", profile_, "Write the link to this file, as a config of the aggregator");
     app.add_option("--plot", plot_, "Draw the losses over what was in flight to this file, an SVG; needs gnuplot");
     app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
+    tls_.AddFlags(app);
   }
 
   absl::Status Configure() {
-    absl::Status status = WorkerChannels::Validate(workers_);
+    absl::Status status = ValidateWorkers(workers_);
     status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
+    absl::StatusOr<ChannelSecurity> security = tls_.Configure();
+    status.Update(security.status());
+    if (security.ok()) security_ = *std::move(security);
     if (options_.max_in_flight_bytes < kLeastInFlightBytes || options_.max_in_flight_bytes > kMostInFlightBytes) {
       status.Update(absl::InvalidArgumentError(absl::StrCat("max_in_flight is ", options_.max_in_flight_bytes,
                                                             " bytes; it must be from ", kLeastInFlightBytes, " to ",
@@ -75,7 +81,8 @@ class CalibrateProgram {
   absl::Status Run() {
     const auto interrupts = CatchInterrupts();
     if (!interrupts.ok()) return interrupts.status();
-    auto prober = GrpcProber::Create(workers_, [&] { return Interrupted(*interrupts); });
+    auto prober = GrpcProber::Create(
+        workers_, [&] { return Interrupted(*interrupts); }, security_);
     if (!prober.ok()) return prober.status();
     auto measured = Measure(**prober);
     if (!measured.ok()) return measured.status();
@@ -116,6 +123,8 @@ class CalibrateProgram {
   std::string progress_text_;
   ShowProgress progress_ = ShowProgress::kAuto;
   CalibrationOptions options_;
+  ClientTls tls_;
+  ChannelSecurity security_;
   bool complete_ = true;
 };
 

@@ -6,7 +6,6 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/container/flat_hash_set.h"
@@ -19,8 +18,9 @@ constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kCheckInterval = std::chrono::milliseconds(100);  // for interrupts
 constexpr size_t kHandshakesAtOnce = 8;
 
-grpc::ChannelArguments Arguments() {
+grpc::ChannelArguments Arguments(const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
+  security.AddTo(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own for each channel
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // As the channels of an aggregator: no probes of gRPC's own between ours, and a window for the largest answer.
@@ -42,10 +42,11 @@ bool Await(grpc::Channel& channel, std::chrono::system_clock::time_point deadlin
 
 }  // namespace
 
-ProbeConnections::ProbeConnections(const std::vector<std::string>& workers, size_t count) {
+ProbeConnections::ProbeConnections(const std::vector<std::string>& workers, size_t count,
+                                   const ChannelSecurity& security) {
   for (size_t i = 0; i < count; ++i) {
     const std::string& worker = workers[i % workers.size()];
-    auto channel = grpc::CreateCustomChannel(worker, grpc::InsecureChannelCredentials(), Arguments());
+    auto channel = grpc::CreateCustomChannel(worker, security.credentials(), Arguments(security));
     connections_.push_back({worker, channel, v1::ProbeService::NewStub(channel)});
   }
 }
@@ -67,9 +68,9 @@ std::vector<absl::Status> ProbeConnections::Connect(const std::function<bool()>&
 }
 
 absl::StatusOr<std::unique_ptr<ProbeConnections>> ProbeConnections::Open(const std::vector<std::string>& workers,
-                                                                         size_t count,
+                                                                         size_t count, const ChannelSecurity& security,
                                                                          const std::function<bool()>& interrupted) {
-  auto connections = std::make_unique<ProbeConnections>(workers, count);
+  auto connections = std::make_unique<ProbeConnections>(workers, count, security);
   for (const absl::Status& status : connections->Connect(interrupted)) {
     if (!status.ok()) return status;
   }

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/channel_security.h"
 
 namespace sluice {
 
@@ -22,10 +23,11 @@ class ProbeConnections {
  public:
   // Connects all. The error of a worker that cannot be reached; Cancelled: `interrupted` has said so.
   static absl::StatusOr<std::unique_ptr<ProbeConnections>> Open(const std::vector<std::string>& workers, size_t count,
+                                                                const ChannelSecurity& security,
                                                                 const std::function<bool()>& interrupted);
 
   // Not connected yet.
-  ProbeConnections(const std::vector<std::string>& workers, size_t count);
+  ProbeConnections(const std::vector<std::string>& workers, size_t count, const ChannelSecurity& security);
 
   // Connects, a few at a time. The status of each connection, which names its worker.
   std::vector<absl::Status> Connect(const std::function<bool()>& interrupted);

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 #include "lib/cli/units.h"
 #include "lib/stripe/crc32c.h"
 #include "tools/block_client.h"
+#include "tools/client_tls.h"
 #include "tools/json_report.h"
 #include "tools/percentile.h"
 #include "tools/sluice_cat/output.h"
@@ -74,12 +76,16 @@ class Cat {
     app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
     app.add_option("--json_stats", json_stats_,
                    "Write bytes, seconds, goodput and the time of each block to this file");
+    tls_.AddFlags(app);
     app.add_option("FILE", file_, "Name of the striped file")->required();
   }
 
   absl::Status Configure() {
     absl::Status status = ParseField("timeout", timeout_text_, ParseDuration, timeout_);
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
+    absl::StatusOr<ChannelSecurity> security = tls_.Configure();
+    status.Update(security.status());
+    if (security.ok()) security_ = *std::move(security);
     return status;
   }
 
@@ -111,7 +117,7 @@ class Cat {
                                        missing_.push_back(missing);
                                        return (*output)->WriteZeros(missing.length());
                                      }};
-    const auto summary = BlockClient(aggregator_).Read(Request(), timeout_, sink);
+    const auto summary = BlockClient(aggregator_, security_).Read(Request(), timeout_, sink);
     if (!summary.ok()) return summary.status();
     const bool whole = !block_ && missing_.empty();
     if (whole && crc32c != header.file_crc32c()) {
@@ -157,6 +163,8 @@ class Cat {
   }
 
   std::string aggregator_;
+  ClientTls tls_;
+  ChannelSecurity security_;
   std::string file_;
   std::optional<uint64_t> block_;
   std::string output_;

@@ -39,7 +39,7 @@ uint64_t CountBad(std::string_view source, uint64_t offset, std::string_view dat
 class Client {
  public:
   Client(const LoadOptions& options, std::string_view source)
-      : options_(options), source_(source), client_(options.aggregator) {}
+      : options_(options), source_(source), client_(options.aggregator, options.security) {}
 
   void Read(int blocks, absl::Duration duration) {
     result_ = {};

@@ -6,11 +6,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/channel_security.h"
 
 namespace sluice {
 
 struct LoadOptions {
   std::string aggregator;
+  ChannelSecurity security;
   std::string file;
   int blocks = 10;                                     // of each client
   absl::Duration duration = absl::InfiniteDuration();  // no block is begun later than this after the first

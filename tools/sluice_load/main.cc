@@ -1,10 +1,12 @@
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
+#include "tools/client_tls.h"
 #include "tools/json_report.h"
 #include "tools/percentile.h"
 #include "tools/sluice_load/load.h"
@@ -32,11 +34,15 @@ class LoadProgram {
                    "After the warm-up say \"warm\" on stderr, and wait until this file exists");
     app.add_option("--timeout", timeout_text_, "For each block. Default 600s");
     app.add_option("--json", json_, "Where the report goes. Default -: stdout");
+    tls_.AddFlags(app);
   }
 
   absl::Status Configure() {
     absl::Status status = ParseField("timeout", timeout_text_, ParseDuration, options_.timeout);
     status.Update(ParseField("duration", duration_text_, ParseDuration, options_.duration));
+    absl::StatusOr<ChannelSecurity> security = tls_.Configure();
+    status.Update(security.status());
+    if (security.ok()) options_.security = *std::move(security);
     if (!duration_text_.empty()) options_.blocks = std::numeric_limits<int>::max();
     return status;
   }
@@ -60,6 +66,7 @@ class LoadProgram {
 
  private:
   LoadOptions options_;
+  ClientTls tls_;
   std::string timeout_text_;
   std::string duration_text_;
   std::string json_ = "-";

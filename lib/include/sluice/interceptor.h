@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+// The target sluice::interceptor, which links gRPC; sluice::sluice does not have it.
+//
 // EXPERIMENTAL, as gRPC's interceptors are: it may change or go with any version of gRPC.
 struct GatingOptions {
   // What the answer to a call of `method` ("/package.Service/Method") is charged as: the expected bytes of its message,
@@ -47,16 +49,19 @@ inline constexpr char kExpectedResponseBytesKey[] = "sluice-expected-response-by
 // the context of the call (a server call that it was propagated from) is seen when it is let go. The channel keeps the
 // link, which then ends with its last channel and call: not on a thread that has to do with one of the others.
 //
-// `arguments` are kept, but for retries, which would not be gated (off), the probes of the bandwidth-delay product
-// (off), and the receive window of the link. InvalidArgument for no link, a link of another discipline than `rolling`,
-// or no response_bytes.
+// What a call is charged for stays until its end, since gRPC does not tell what has come. An answer that takes longer
+// than the stall_timeout of the link's schedule is counted as stalled, and others are let go beside it: set it above
+// the longest time that a worker takes.
+//
+// `arguments` are kept, but for retries, which would not be gated (off), and the probes of the bandwidth-delay product
+// (off). InvalidArgument for no link, a link of another discipline than `rolling`, or no response_bytes.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateGatedChannel(
     std::shared_ptr<Link> link, const std::string& target, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
     GatingOptions options, grpc::ChannelArguments arguments = {});
 
 // EXPERIMENTAL. The interceptor alone, for a channel that has others: for
 // grpc::experimental::CreateCustomChannelWithInterceptors. The same errors. The caller sets GRPC_ARG_ENABLE_RETRIES and
-// GRPC_ARG_HTTP2_BDP_PROBE to 0, and gives the link no receive window (Link::Options::receive_window_bytes = 0).
+// GRPC_ARG_HTTP2_BDP_PROBE to 0.
 absl::StatusOr<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> CreateGatingInterceptorFactory(
     std::shared_ptr<Link> link, GatingOptions options);
 

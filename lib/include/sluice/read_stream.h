@@ -19,7 +19,7 @@ struct ReadOptions {
 };
 
 // The parts of a read, in this order: one ReadHeader; then ReadChunk and MissingBytes, which follow each other without
-// gaps from the header's offset; then one ReadSummary.
+// gaps from the header's offset; then one ReadSummary. The header may come as late as the first bytes.
 struct ReadHeader {
   uint64_t file_bytes = 0;
   uint64_t offset = 0;       // in the file, of this read
@@ -60,12 +60,13 @@ class ReadStream {
 
   virtual ~ReadStream() = default;
 
-  // Calls back once with the next part or the error that ended the read; on this thread when the part is there, else on
-  // one of the link's: return soon, do not wait in it. After the summary or an error: FailedPrecondition.
+  // Calls back once with the next part or the error that ended the read, where the link calls back (see Link::Options):
+  // return soon, and do not wait in the callback. Once the reader is gone it calls back on this thread. After the summary
+  // or an error: FailedPrecondition.
   virtual void Next(Callback callback) = 0;
 
-  // The same, waiting for it.
-  absl::StatusOr<ReadPart> Next();
+  // The same, and waits for it. Not from a callback.
+  virtual absl::StatusOr<ReadPart> Next();
 
   // Ends the read with Cancelled; what waits is not sent, what is in flight is cancelled.
   virtual void Cancel() = 0;

@@ -1,8 +1,10 @@
-// The whole library in a project of its own: a link, and a reader that refuses to be made without workers.
+// The client's side in a project of its own, which may be without gRPC: a link, and a fan-out and a reader that refuse
+// to be made without workers.
 #include <iostream>
 #include <memory>
 
 #include "sluice/block_reader.h"
+#include "sluice/fan_out.h"
 #include "sluice/link.h"
 
 int main() {
@@ -11,9 +13,11 @@ int main() {
     std::cerr << link.status() << "\n";
     return 1;
   }
+  const auto fan_out = sluice::FanOut::Create(*link, {});
   const auto reader = sluice::BlockReader::Create(*link, {});
-  if (reader.status().code() != absl::StatusCode::kInvalidArgument) {
-    std::cerr << "a reader without workers: " << reader.status() << "\n";
+  for (const absl::Status& status : {fan_out.status(), reader.status()}) {
+    if (status.code() == absl::StatusCode::kInvalidArgument) continue;
+    std::cerr << "without workers: " << status << "\n";
     return 1;
   }
   return 0;

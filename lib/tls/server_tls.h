@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace sluice {
+
+// TLS of the connections that a server takes: TLS 1.2 or newer. All files are PEM. A plain value.
+struct ServerTls {
+  std::string certificate_file;  // chain, the server's own certificate first
+  std::string key_file;
+  // Certificates of the authorities that sign clients' certificates. A client without one is turned away in the
+  // handshake. Empty: clients need no certificate.
+  std::string client_ca_file;
+
+  friend bool operator==(const ServerTls&, const ServerTls&) = default;
+};
+
+// The errors of CheckIdentity and CheckAuthorities, with the fields of TlsConfig (proto/sluice/v1/config.proto).
+absl::Status ValidateServerTls(const ServerTls& tls);
+
+}  // namespace sluice

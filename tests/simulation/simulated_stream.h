@@ -1,0 +1,111 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tests/simulation/event_queue.h"
+#include "tests/simulation/simulated_port.h"
+
+namespace sluice::testing {
+
+// One direction of a TCP connection: bytes arrive in order and once. What goes to the aggregator crosses its port in
+// full packets, and waits for a retransmission timeout where a packet is lost; the other direction only takes its time.
+class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
+ public:
+  // `port` null: there is no bottleneck in this direction.
+  SimulatedPipe(EventQueue& events, SimulatedPort* port, TimePoint::duration delay,
+                std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end)
+      : events_(events), port_(port), delay_(delay), on_bytes_(std::move(on_bytes)), on_end_(std::move(on_end)) {}
+
+  void Write(std::string bytes) {
+    for (size_t begin = 0; begin < bytes.size(); begin += kPayloadBytes) {
+      packets_.push_back({bytes.substr(begin, kPayloadBytes), absl::OkStatus()});
+      Arrive();
+    }
+  }
+  // The other side learns that the connection is over, behind all that was written.
+  void End(absl::Status why) {
+    packets_.push_back({"", std::move(why), true});
+    Arrive();
+  }
+  // Nothing more is delivered: the receiver is gone.
+  void Cut() {
+    on_bytes_ = nullptr;
+    on_end_ = nullptr;
+  }
+
+ private:
+  static constexpr size_t kPayloadBytes = 1448;
+  static constexpr int64_t kPacketBytes = 66;  // Ethernet, IP, and TCP with timestamps
+  static constexpr std::chrono::milliseconds kRto{200};
+
+  struct Packet {
+    std::string bytes;
+    absl::Status end;
+    bool last = false;
+  };
+
+  // The next packet in order reaches the port, one after the other.
+  void Arrive() {
+    events_.After(delay_, [self = shared_from_this()] { self->Pass(); });
+  }
+  void Pass() {
+    while (!packets_.empty() && !waiting_for_rto_) {
+      auto packet = std::make_shared<Packet>(std::move(packets_.front()));
+      packets_.pop_front();
+      if (packet->last) {
+        end_ = packet->end;
+      } else if (port_ == nullptr) {
+        Deliver(packet->bytes);
+      } else {
+        const int64_t bytes = static_cast<int64_t>(packet->bytes.size()) + kPacketBytes;
+        ++in_port_;
+        // The port is first in, first out, and nothing of this stream overtakes what was lost.
+        if (port_->Send(bytes, [self = shared_from_this(), packet] {
+              --self->in_port_;
+              self->Deliver(packet->bytes);
+              self->EndIfDone();
+            })) {
+          continue;
+        }
+        --in_port_;
+        packets_.push_front(std::move(*packet));
+        waiting_for_rto_ = true;
+        events_.After(kRto, [self = shared_from_this()] {
+          self->waiting_for_rto_ = false;
+          self->Pass();
+        });
+      }
+    }
+    EndIfDone();
+  }
+  void Deliver(absl::string_view bytes) {
+    if (on_bytes_ != nullptr) on_bytes_(bytes);
+  }
+  void EndIfDone() {
+    if (!end_.has_value() || in_port_ > 0 || !packets_.empty() || on_end_ == nullptr) return;
+    const auto on_end = std::move(on_end_);
+    Cut();
+    on_end(*end_);
+  }
+
+  EventQueue& events_;
+  SimulatedPort* const port_;
+  const TimePoint::duration delay_;
+  std::function<void(absl::string_view)> on_bytes_;
+  std::function<void(absl::Status)> on_end_;
+  std::deque<Packet> packets_;  // that have not reached the port, or were lost
+  std::optional<absl::Status> end_;
+  int in_port_ = 0;
+  bool waiting_for_rto_ = false;
+};
+
+}  // namespace sluice::testing

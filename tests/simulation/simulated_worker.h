@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/http2/session.h"
+#include "tests/simulation/event_queue.h"
+#include "tests/simulation/faults.h"
+#include "tests/simulation/simulated_stream.h"
+
+namespace sluice::testing {
+
+// What a worker answers to a request of so many bytes: the content depends on the size and the key alone.
+std::string AnswerOf(uint64_t key, size_t bytes);
+// The request that asks for it: one message, or several of the same size.
+std::string RequestFor(uint64_t key, size_t bytes, size_t messages);
+
+// A worker of a simulated world, behind the port: a gRPC server on our own HTTP/2 session, which thinks and answers,
+// and goes wrong as the dice say. One for each address.
+class SimulatedWorker {
+ public:
+  struct Options {
+    uint64_t fault_one_in = 0;  // of all requests; 0: none goes wrong
+    TimePoint::duration longest_think{0};
+    TimePoint::duration delay{0};  // one way
+    uint32_t max_concurrent_streams = 100;
+  };
+  SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults, const Options& options);
+  ~SimulatedWorker();
+
+  // A client connects: what it writes goes into `to_worker` of the result, what the worker writes comes by `on_bytes`.
+  struct Wire {
+    std::shared_ptr<SimulatedPipe> to_worker;
+    std::shared_ptr<SimulatedPipe> to_client;
+  };
+  Wire Accept(std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end);
+
+  void set_faulty(bool faulty) { faulty_ = faulty; }
+  void set_hung(bool hung) { hung_ = hung; }  // takes requests and never answers
+  uint64_t requests() const { return requests_; }
+
+ private:
+  class Connection;
+  class Stream;
+
+  std::optional<Fault> DrawFault();
+
+  EventQueue& events_;
+  SimulatedPort& port_;
+  Dice& dice_;
+  FaultCounts& faults_;
+  const Options options_;
+  bool faulty_ = true;
+  bool hung_ = false;
+  uint64_t requests_ = 0;
+  std::vector<std::shared_ptr<Connection>> connections_;
+};
+
+}  // namespace sluice::testing

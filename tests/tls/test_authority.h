@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+// Files of one certificate.
+struct TestIdentity {
+  std::string certificate_file;
+  std::string key_file;
+};
+
+// An authority of certificates for one test, with keys on P-256. Not thread-safe.
+class TestAuthority {
+ public:
+  // Writes its own certificate to "NAME.pem" in the folder.
+  TestAuthority(const std::filesystem::path& folder, const std::string& name);
+  ~TestAuthority();
+  TestAuthority(const TestAuthority&) = delete;
+  TestAuthority& operator=(const TestAuthority&) = delete;
+
+  const std::string& file() const { return file_; }
+
+  // Signs a certificate for subject `name`, good for servers called `hosts` ("DNS:localhost", "IP:127.0.0.1") and for
+  // clients, and writes it to "NAME.pem" and "NAME.key". Files that are there are replaced, each at once.
+  TestIdentity Issue(const std::string& name, const std::string& hosts = "DNS:localhost,IP:127.0.0.1");
+
+ private:
+  struct State;
+
+  const std::filesystem::path folder_;
+  const std::string file_;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::testing

@@ -1,0 +1,38 @@
+#include "tools/channel_security.h"
+
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+absl::Status ReadInto(std::string& text, const char* field, const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::ifstream file(path, std::ios::binary);
+  text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (file && !text.empty()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(field, ": \"", path, "\" cannot be read, or is empty"));
+}
+
+}  // namespace
+
+absl::StatusOr<ChannelSecurity> ChannelSecurity::Create(const std::optional<TlsOptions>& tls) {
+  ChannelSecurity security;
+  if (!tls.has_value()) return security;
+  grpc::SslCredentialsOptions options;  // no root certificates: those of the system
+  absl::Status status = ReadInto(options.pem_root_certs, "tls.ca", tls->ca_file);
+  status.Update(ReadInto(options.pem_cert_chain, "tls.certificate", tls->certificate_file));
+  status.Update(ReadInto(options.pem_private_key, "tls.key", tls->key_file));
+  if (!status.ok()) return status;
+  security.credentials_ = grpc::SslCredentials(options);
+  security.server_name_ = tls->server_name;
+  return security;
+}
+
+void ChannelSecurity::AddTo(grpc::ChannelArguments& arguments) const {
+  if (!server_name_.empty()) arguments.SetSslTargetNameOverride(server_name_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "sluice/v1/config.pb.h"
+
+#include "absl/status/statusor.h"
+#include "tools/channel_security.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
+class App;
+}
+
+namespace sluice {
+
+// The TLS of a tool that calls a server, from its flags. One a program; the app's flags write to it.
+class ClientTls {
+ public:
+  void AddFlags(CLI::App& app);
+  // Once the flags are read. InvalidArgument that names the field, and the file.
+  absl::StatusOr<ChannelSecurity> Configure() const;
+
+ private:
+  v1::TlsConfig config_;
+};
+
+}  // namespace sluice

@@ -347,6 +347,7 @@ class Simulation {
     if (answer.ended || answer.lost || !answer.ready) return;
     if (answer.messages == 0) return Finish(tag, CallEnd::kArrived);
     --answer.messages;
+    answer.in_parts = true;
     answer.ready = false;
     answer.payload_bytes = answer.missing_bytes = Between(0, buffer_bytes_ / Pick({1, 10}));
     Later(Rtt() + RandomTime(3), [this, tag, send = answer.sends] { BecomeReady(tag, send); });
@@ -356,7 +357,7 @@ class Simulation {
   // a packet that is not full.
   int64_t Slack() const {
     int64_t calls = 0;
-    for (const Answer& answer : answers_) calls += answer.out && (answer.in_parts || answer.messages > 0) ? 1 : 0;
+    for (const Answer& answer : answers_) calls += answer.out && answer.in_parts ? 1 : 0;
     return 2 * calls * options_.profile.frame_bytes;
   }
 

@@ -84,7 +84,7 @@ absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& opt
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kServerAndClient);
   if (!tls.ok()) return tls.status();
   options.rpc_server.tls = std::move(tls->server);
-  options.worker_tls = std::move(tls->client);
+  options.reader.tls = std::move(tls->client);
   return absl::OkStatus();
 }
 

@@ -23,7 +23,6 @@ struct AggregatorOptions {
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
-  std::optional<TlsOptions> worker_tls;  // of the connections to the workers; absent: none
   BlockReader::Options reader;           // its workers are the fixed ones of the list
   uint64_t read_memory_bytes = BlockServer::kMaxHeldBytes;
   absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at

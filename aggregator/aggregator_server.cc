@@ -45,10 +45,6 @@ AdminServer::Page WorkersPage(Link& link) {
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
-  // The reader has no TLS yet. What its user means to encrypt is not sent in the clear.
-  if (options.worker_tls.has_value()) {
-    return absl::UnimplementedError("tls.ca: connections to workers by TLS are not there yet");
-  }
   Link::Options link_options = options.link;
   link_options.budget.on_change = LogBudget;
   if (link_options.share.has_value()) link_options.share->on_state = LogShare;

@@ -101,7 +101,7 @@ class Aggregator {
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     SetLogTreeLevel(options_.level);
-    return CheckTlsFiles({.server = options_.rpc_server.tls, .client = options_.worker_tls});
+    return CheckTlsFiles({.server = options_.rpc_server.tls, .client = options_.reader.tls});
   }
 
   absl::Status Run() {

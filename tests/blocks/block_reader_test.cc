@@ -45,7 +45,13 @@ TEST(BlockReaderValidateTest, NamesTheOptionThatIsOutsideOfItsBound) {
   expect_refused({.hedge_after_quantile = 1.0}, "hedge_after_quantile: 1");
   expect_refused({.hedge_after = absl::Seconds(1), .hedge_after_quantile = 0.9}, "both set");
   expect_refused({.hedge_ratio = 1.5}, "hedge_ratio: 1.5");
-  expect_refused({.tls = TlsOptions{.ca_file = "/no/such/file.pem"}}, "/no/such/file.pem");
+}
+
+TEST(BlockReaderValidateTest, AFileOfTlsThatIsNotThereIsNamed) {
+  const absl::Status status =
+      BlockReader::Validate({.workers = {"w:1"}, .tls = TlsOptions{.ca_file = "/no/such/file.pem"}});
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kNotFound));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/file.pem"));
 }
 
 TEST(BlockReaderValidateTest, CreateRefusesNoLink) {

@@ -200,9 +200,10 @@ TEST_F(ManifestFetchTest, CancellingTheReadCancelsItAtTheWorker) {
 }
 
 TEST_F(ManifestFetchTest, AWorkerThatHangsCostsOneReadAndNotEveryOne) {
-  TestCluster cluster({.reader = {.sru_timeout = absl::Seconds(1)}});
+  TestCluster cluster({.replicas = 2, .reader = {.sru_timeout = absl::Seconds(1)}});
   std::atomic<int> asked = 0;
   cluster.worker(0).SpoilManifests([&](const auto&) { return ++asked, Hang(); });
+  cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });
   ExpectReads(cluster);
   cluster.reader().ForgetLayout("data");
   ExpectReads(cluster);

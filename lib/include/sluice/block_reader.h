@@ -61,7 +61,7 @@ class BlockReader {
   // Read refuses a block that is larger.
   static constexpr uint64_t kMaxReadBytes = uint64_t{1} << 30;
 
-  // InvalidArgument that names the option, the value and the bound.
+  // InvalidArgument that names the option, the value and the bound; of `tls` also what ValidateTls says.
   static absl::Status Validate(const Options& options);
   static absl::StatusOr<std::unique_ptr<BlockReader>> Create(std::shared_ptr<Link> link, Options options);
   // Another reader, with other options, beside this one. Workers that both have, with the same TLS options, keep their

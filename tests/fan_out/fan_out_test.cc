@@ -306,7 +306,7 @@ TEST_P(FanOutTest, AWorkerOutOfReachFailsOrIsReplaced) {
   StartServers(1);
   SilentListener nobody;
   nobody.Close();
-  MakeFanOut({}, {.workers = {nobody.address()}});
+  MakeFanOut({}, {.workers = {nobody.address()}, .connect_timeout = absl::Milliseconds(100)});
   EXPECT_THAT(fan_out_->Connect(), ElementsAre(0));
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1, {1}), Ignore()).status.ok());

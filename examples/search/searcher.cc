@@ -18,7 +18,7 @@ const Method<v1::QueryRequest, v1::QueryResponse> kQuery{"/sluice.examples.searc
 
 // Every worker that answers counts, however many do not.
 absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Searcher::Options& options) {
-  const auto fan_out = FanOut::Create(link, {.workers = options.workers});
+  const auto fan_out = FanOut::Create(link, {.workers = options.workers, .tls = options.tls});
   if (!fan_out.ok()) return fan_out.status();
   const auto listed =
       (*fan_out)->Collect(kListShards, [](size_t) { return v1::ListShardsRequest(); },
@@ -38,10 +38,6 @@ absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Sea
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link> link, Options options) {
-  // A FanOut has no TLS yet. What its user means to encrypt is not sent in the clear.
-  if (options.tls.has_value()) {
-    return absl::UnimplementedError("tls.ca: connections to workers by TLS are not there yet");
-  }
   absl::StatusOr<ShardMap> map = FindShards(link, options);
   if (!map.ok()) return map.status();
   const auto missing = static_cast<int>(map->missing.size());
@@ -50,8 +46,9 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
                                                missing, " missing of ", map->shard_count,
                                                " shards are more than --fail_limit ", options.fan_out.fail_limit));
   }
+  const std::optional<TlsOptions> tls = options.tls;
   std::unique_ptr<Searcher> searcher(new Searcher(std::move(options), *std::move(map)));
-  auto fan_out = FanOut::Create(std::move(link), {.workers = searcher->map_.addresses});
+  auto fan_out = FanOut::Create(std::move(link), {.workers = searcher->map_.addresses, .tls = tls});
   if (!fan_out.ok()) return fan_out.status();
   searcher->fan_out_ = *std::move(fan_out);
   searcher->fan_out_->Connect();  // who is not there shows itself in each query

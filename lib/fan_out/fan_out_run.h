@@ -123,8 +123,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   std::vector<AttemptState> attempts_;
   std::optional<BlockId> block_;
   TimerQueue::Id timer_;
+  size_t failures_told_ = 0;   // to the sink
   size_t hedges_refused_ = 0;  // that were counted
-  size_t failures_told_ = 0;
   bool refused_ = false;
   int64_t accepted_bytes_ = 0;
 };

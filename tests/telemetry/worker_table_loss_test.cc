@@ -25,12 +25,11 @@ class WorkerTableLossTest : public testing::WorkerTableTest {
     EXPECT_EQ(sight.rto_waits, 1);
   }
   // The worker is silent, and is heard again after that.
-  void ExpectSilentLossAfter(absl::Duration silence, FakeConnection& connection) {
+  void ExpectSilentLossAfter(absl::Duration silence) {
     ExpectNothingLost(LookAfter(silence));
-    Receive(connection, 1);
+    Receive(1);
     ExpectSilentLoss(Look());
   }
-  void ExpectSilentLossAfter(absl::Duration silence) { ExpectSilentLossAfter(silence, connection_); }
 };
 
 TEST_F(WorkerTableLossTest, PacketsOutOfOrderAreOneLossOfTheirAnswerHoweverMany) {
@@ -309,28 +308,6 @@ TEST_F(WorkerTableLossTest, SilenceThatIsHeardOfDuringTheNextAnswerIsNoLossOfTha
   EXPECT_EQ(Look().losses_out_of_order, 1);
   EXPECT_EQ(Summary().losses, 2);
   EXPECT_EQ(Summary().rtos, 1);
-}
-
-// The answer is to come over the one that we sent on last.
-TEST_F(WorkerTableLossTest, OfTwoConnectionsOfAWorkerTheOneThatWasSentOnLastCounts) {
-  FakeConnection& second = Connect(worker_);
-  connection_.socket.info.unacknowledged_packets = 1;  // of long ago, on the one that is not used
-  Pass(Milliseconds(50));
-  Ask(second, /*acknowledged=*/true);
-  ExpectNothingLost(LookAfter(Milliseconds(100)));
-  Receive(second, kAnswerBytes + 90);
-  End();
-  Ask(second, /*acknowledged=*/false);
-  Pass(Milliseconds(50));
-  connection_.received_at = now_;  // noise on the other one does not hide it
-  ExpectSilentLossAfter(Milliseconds(50), second);
-}
-
-TEST_F(WorkerTableLossTest, APartThatCameOverTheOtherConnectionIsAPart) {
-  FakeConnection& second = Connect(worker_);
-  Ask(connection_, /*acknowledged=*/true);
-  Receive(second, kPart);
-  ExpectSilentLossAfter(kSilence);
 }
 
 TEST_F(WorkerTableLossTest, EachWorkerIsJudgedByItself) {

@@ -250,16 +250,18 @@ void LinkCore::EndTurn() {
   if (schedule_.NextTimer() <= time) {
     Drive([](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) { schedule.OnTimer(now, actions); });
   }
-  // Tasks, writes and what is freed may each bring new ones.
-  for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
-  at_end_.clear();
-  for (size_t next = 0; next < to_flush_.size(); ++next) {
-    if (to_flush_[next] != nullptr) to_flush_[next]->Flush();
+  // Tasks, writes and what is freed may each bring more of the others, and the next turn may be far away.
+  while (!at_end_.empty() || !to_flush_.empty() || !ended_calls_.empty() || !buried_.empty()) {
+    for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
+    at_end_.clear();
+    for (size_t next = 0; next < to_flush_.size(); ++next) {
+      if (to_flush_[next] != nullptr) to_flush_[next]->Flush();
+    }
+    to_flush_.clear();
+    std::exchange(ended_calls_, {}).clear();
+    std::exchange(buried_, {}).clear();
   }
-  to_flush_.clear();
   if (std::exchange(schedule_changed_, false) && demand_watcher_) demand_watcher_(schedule_.Demand(time));
-  ended_calls_.clear();
-  buried_.clear();
   // A late timer never lets anything pass that was not due, so the next turn may also come early and find nothing.
   executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
 }

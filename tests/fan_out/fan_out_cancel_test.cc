@@ -12,7 +12,6 @@ namespace {
 using testing::ExpectConsistent;
 using testing::HasCode;
 using testing::Holds;
-using testing::IsReadyAndHolds;
 using testing::NameOf;
 using testing::Pending;
 using testing::Says;
@@ -67,28 +66,19 @@ class FanOutCancelTest : public testing::FanOutTest {
 INSTANTIATE_TEST_SUITE_P(By, FanOutCancelTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
 
 TEST_P(FanOutCancelTest, WhatWaitsEndsAtOnceAndIsNotSent) {
-  Start(2, FullBudget());
-  const auto holder = FillBudget(kWholeBudget);
-  server(1).SetPlay(Holds("window"));
-  // With grants requests leave until the window is full.
-  std::vector<std::unique_ptr<Pending>> fillers;
-  while (link_->State().waiting_calls == 0) {
-    ASSERT_LT(fillers.size(), 1000u);
-    fillers.push_back(CallAsync(AskLast(), {.timeout = absl::Minutes(5)}));
-  }
-  const int64_t waiting = link_->State().waiting_calls;
-  const int64_t sent = link_->State().ungranted_calls;
+  Start(2, FixedBudget());
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  HoldBack();
   ExpectPromptEnds([&](absl::Duration timeout) {
     auto pending = CallAsync(AskLast(), {.timeout = timeout});
-    EXPECT_EQ(link_->State().waiting_calls, waiting + 1);
+    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 1; }));
     return pending;
   });
-  EXPECT_LE(server(1).counts().requests, sent);
-  for (const auto& filler : fillers) filler->call->Cancel();
-  for (const auto& filler : fillers) EXPECT_TRUE(filler->Await());
-  holder->call->Cancel();
-  EXPECT_TRUE(holder->Await());
+  LetGo();
   EXPECT_TRUE(AwaitIdle());
+  // Had one of them left, it would be seen before this one.
+  EXPECT_TRUE(fan_out_->Call(kUnary, AskLast(), Ignore()).status.ok());
+  EXPECT_EQ(server(1).counts().requests, 1);
 }
 
 TEST_P(FanOutCancelTest, WhatWasSentEndsAtOnceAndAtItsServer) {
@@ -105,34 +95,43 @@ TEST_P(FanOutCancelTest, WhatWasSentEndsAtOnceAndAtItsServer) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-class FanOutCancelGrantsTest : public FanOutCancelTest {};
+class FanOutCancelGrantsTest : public FanOutCancelTest {
+ protected:
+  // A call to server 0, of which nothing was granted when its large answer was ready.
+  std::unique_ptr<Pending> StartAndHoldBack(absl::Duration timeout, const Method<Text, Text>& method) {
+    LetGo();
+    server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
+    auto pending = CallAsync(AskLast(), {.timeout = timeout}, Ignore(), method);
+    EXPECT_TRUE(server(0).AwaitHolding(1));
+    HoldBack();
+    server(0).Release();
+    EXPECT_TRUE(AwaitReady(++ready_));
+    const ScheduleState state = link_->State();
+    EXPECT_EQ(state.in_flight_calls, 0) << "none is granted";
+    EXPECT_EQ(state.ungranted_calls, 1);
+    return pending;
+  }
+
+  double ready_ = 0;
+};
 INSTANTIATE_TEST_SUITE_P(By, FanOutCancelGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
 
 TEST_P(FanOutCancelGrantsTest, WhatIsReadyAndHeldBackEndsAtOnceAndAtItsServer) {
-  Start(2, FullBudget());
-  const auto holder = FillBudget(kMostOfBudget);
-  server(1).SetPlay(IsReadyAndHolds("held"));
-  double ready = Metric("sluice_ready_seconds");
-  ExpectPromptEnds([&](absl::Duration timeout) {
-    auto pending = CallAsync(AskLast(), {.timeout = timeout});
-    ++ready;
-    EXPECT_TRUE(testing::Eventually([&] { return Metric("sluice_ready_seconds") == ready; }));
-    EXPECT_EQ(link_->State().in_flight_calls, 1) << "the holder's";
-    return pending;
-  });
-  EXPECT_TRUE(server(1).Await([](const auto& counts) { return counts.cancelled == 2 && counts.open == 0; }));
-  holder->call->Cancel();
-  EXPECT_TRUE(holder->Await());
+  Start(1, FixedBudget());
+  ExpectPromptEnds([&](absl::Duration timeout) { return StartAndHoldBack(timeout, kUnary); });
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 2 && counts.open == 0; }));
+  LetGo();
   EXPECT_TRUE(AwaitIdle());
 }
 
 TEST_P(FanOutCancelGrantsTest, WhatIsGrantedEndsAtOnceAndAtItsServer) {
-  Start(1);
-  server(0).SetPlay(IsReadyAndHolds("never"));
+  Start(1, FixedBudget());
+  server(0).SetPlay(Holds("never"));
   ExpectPromptEnds([&](absl::Duration timeout) {
     EXPECT_TRUE(AwaitIdle()) << "the one before has drained";
-    auto pending = CallAsync(AskLast(), {.timeout = timeout});
-    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; }));
+    auto pending = CallAsync(Ask(1, {}, 1000), {.timeout = timeout});
+    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; })) << "granted";
+    EXPECT_TRUE(server(0).AwaitHolding(1));
     return pending;
   });
   EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 2 && counts.open == 0; }));
@@ -140,18 +139,11 @@ TEST_P(FanOutCancelGrantsTest, WhatIsGrantedEndsAtOnceAndAtItsServer) {
 }
 
 TEST_P(FanOutCancelGrantsTest, AHeldStreamEndsAtOnce) {
-  Start(2, FullBudget());
-  const auto holder = FillBudget(kMostOfBudget);
-  server(1).SetPlay(IsReadyAndHolds("held"));
-  double ready = Metric("sluice_ready_seconds");
-  ExpectPromptEnds([&](absl::Duration timeout) {
-    auto pending = CallAsync(AskLast(), {.timeout = timeout}, Ignore(), kStream);
-    ++ready;
-    EXPECT_TRUE(testing::Eventually([&] { return Metric("sluice_ready_seconds") == ready; }));
-    return pending;
-  });
-  holder->call->Cancel();
-  EXPECT_TRUE(holder->Await());
+  Start(1, FixedBudget());
+  ExpectPromptEnds([&](absl::Duration timeout) { return StartAndHoldBack(timeout, kStream); });
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 2 && counts.open == 0; }));
+  LetGo();
+  EXPECT_TRUE(AwaitIdle());
 }
 
 TEST_P(FanOutCancelTest, AStreamInTheMiddleEndsAtOnce) {

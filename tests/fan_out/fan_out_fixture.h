@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/link/link_core.h"
 #include "prometheus/registry.h"
 #include "tests/eventually.h"
 #include "tests/fan_out/scripted_server.h"
@@ -43,8 +45,8 @@ inline ScriptedServer::Play Fails(grpc::StatusCode code, std::vector<std::string
 inline ScriptedServer::Play Holds(const std::string& value) {
   return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0}; };
 }
-// Its headers say that it is ready; the message does not come before Release.
-inline ScriptedServer::Play IsReadyAndHolds(const std::string& value) {
+// Its headers come at once; the message does not come before Release.
+inline ScriptedServer::Play SendsHeadersAndHolds(const std::string& value) {
   return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0, .early_headers = true}; };
 }
 
@@ -77,8 +79,23 @@ inline void ExpectConsistent(const FanOutResult& result) {
   EXPECT_GE(result.response_bytes, 0);
 }
 
-// A FanOut to servers in this process, by the discipline that is the parameter.
-class FanOutTest : public ::testing::TestWithParam<Discipline> {
+// How the link of a test works.
+struct Way {
+  Way(Discipline by, bool inline_too = false)  // NOLINT(google-explicit-constructor): most ways are a discipline
+      : discipline(by), inline_callbacks(inline_too) {}
+
+  Discipline discipline;
+  bool inline_callbacks;
+};
+inline void PrintTo(const Way& way, std::ostream* out) {
+  *out << DisciplineName(way.discipline) << (way.inline_callbacks ? ", inline callbacks" : "");
+}
+inline std::string NameOf(const ::testing::TestParamInfo<Way>& info) {
+  return std::string(DisciplineName(info.param.discipline)) + (info.param.inline_callbacks ? "_inline" : "");
+}
+
+// A FanOut to servers in this process; the link works as the parameter says.
+class FanOutTest : public ::testing::TestWithParam<Way> {
  protected:
   static inline const Method<Text, Text> kUnary{"/test.Answers/Get"};
   static inline const Method<Text, Text> kStream{"/test.Answers/List", /*server_streaming=*/true};
@@ -90,7 +107,8 @@ class FanOutTest : public ::testing::TestWithParam<Discipline> {
   ScriptedServer& server(size_t i) { return *servers_[i]; }
 
   void MakeFanOut(Link::Options link = {}, FanOut::Options options = {}) {
-    link.schedule.discipline = GetParam();
+    link.schedule.discipline = GetParam().discipline;
+    link.inline_callbacks = GetParam().inline_callbacks;
     auto made = Link::Create(std::move(link));
     ASSERT_TRUE(made.ok()) << made.status();
     link_ = *std::move(made);
@@ -107,31 +125,35 @@ class FanOutTest : public ::testing::TestWithParam<Discipline> {
   // Asks the first `asked` workers; each has the replicas. With grants nobody knows how large their answers are, unless
   // the test says it, so that they are held back; elsewhere all fit the budget.
   FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}, std::optional<int64_t> bytes = {}) {
-    if (!bytes.has_value() && GetParam() != Discipline::kGrants) bytes = 10;
+    if (!bytes.has_value() && GetParam().discipline != Discipline::kGrants) bytes = 10;
     return [=](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker >= asked) return std::nullopt;
       return sluice::Ask<Text>(TextOf("what?"), bytes, replicas);
     };
   }
-  // Lets server 0 have so much of the budget until its call is cancelled, and returns that. Needs a link of FullBudget.
-  // All of it lets no request leave; beside most of it, requests leave with grants, and a large answer is held back.
-  static constexpr int64_t kWholeBudget = 1 << 20;
-  static constexpr int64_t kMostOfBudget = 25'000;
+  // A link whose budget stays, unless the test takes it away. It is so fast that no answer counts as ready at once: all
+  // but those that are small, and whose size is known, wait for a grant. It looks at nothing from time to time, so what
+  // is left for a later turn of its thread stays there.
+  static constexpr int64_t kBudget = 32 << 10;
   static constexpr int64_t kLargeAnswer = 20'000;
-  static Link::Options FullBudget() {
-    return {.schedule = {.stall_timeout = absl::Hours(1)}};
+  static Link::Options FixedBudget() {
+    LinkProfile profile;
+    profile.capacity_bytes_per_second = 1e12;
+    profile.propagation_rtt = absl::Nanoseconds(1);
+    return {.schedule = {.profile = profile, .budget_bytes = kBudget, .stall_timeout = absl::Hours(1)},
+            .watch_connections = false};
   }
-  std::unique_ptr<Pending> FillBudget(int64_t bytes) {
-    server(0).SetPlay(IsReadyAndHolds("holder"));
-    auto holder = CallAsync(
-        [bytes](size_t worker) -> std::optional<sluice::Ask<Text>> {
-          if (worker > 0) return std::nullopt;
-          return sluice::Ask<Text>(Text(), bytes);
-        },
-        {.timeout = absl::Minutes(5)});
-    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_calls == 1; }));
-    EXPECT_TRUE(server(0).AwaitHolding(1));
-    return holder;
+  // Takes the budget away: no request leaves and no answer is granted, until LetGo. What was granted before may come.
+  void HoldBack() { SetLease(0); }
+  void LetGo() { SetLease(kBudget); }
+  void SetLease(int64_t bytes) {
+    link_->Await([bytes](LinkCore& core) {
+      EXPECT_TRUE(core.SetLease({.bytes = bytes, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
+    });
+  }
+  // The answers that were ready, held back or not.
+  bool AwaitReady(double answers) {
+    return Eventually([&] { return Metric("sluice_ready_seconds") == answers; });
   }
   static FanOut::Merge<Text> Ignore() {
     return [](size_t, const Text&) { return absl::OkStatus(); };
@@ -173,9 +195,5 @@ class FanOutTest : public ::testing::TestWithParam<Discipline> {
   std::shared_ptr<Link> link_;
   std::unique_ptr<FanOut> fan_out_;
 };
-
-inline std::string NameOf(const ::testing::TestParamInfo<Discipline>& info) {
-  return std::string(DisciplineName(info.param));
-}
 
 }  // namespace sluice::testing

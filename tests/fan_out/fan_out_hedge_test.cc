@@ -12,7 +12,6 @@ using testing::ExpectConsistent;
 using testing::Fails;
 using testing::HasCode;
 using testing::Holds;
-using testing::IsReadyAndHolds;
 using testing::NameOf;
 using testing::Says;
 using testing::Text;
@@ -178,31 +177,42 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeGrantsTest, ::testing::Values(Discipline
 
 // An answer that only waits for its grant does not come sooner from somewhere else.
 TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
-  Start(3);
-  server(0).SetPlay(IsReadyAndHolds("ready"));
+  Start(3, FixedBudget());
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty()) << "nothing but the hedge waits later";
+  server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
   server(1).SetPlay(Holds("late"));
-  const auto pending = CallAsync(Ask(2, {2}), {.hedge_after = absl::Milliseconds(500)});
-  // The second was sent after the first, so the first one's time is over when its rival answers.
-  ASSERT_TRUE(server(2).Await([](const auto& counts) { return counts.requests == 1; }));
+  const auto pending = CallAsync(Ask(2, {2}, kLargeAnswer), {.hedge_after = absl::Milliseconds(500)});
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  ASSERT_TRUE(server(1).AwaitHolding(1));
+  HoldBack();
   server(0).Release();
+  ASSERT_TRUE(AwaitReady(1));
+  // The second was sent after the first, so the first one's time is over when the hedge of the second waits.
+  ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls > 0; }));
+  EXPECT_EQ(link_->State().waiting_calls, 1);
+  LetGo();
   ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
   EXPECT_EQ(pending->result().hedges, 1u);
   EXPECT_EQ(server(2).counts().requests, 1);
 }
 
 TEST_P(FanOutHedgeGrantsTest, AHedgeIsChargedToTheBudget) {
-  Start(2, FullBudget());
-  const auto holder = FillBudget(kMostOfBudget);
+  Start(2, FixedBudget());
   server(0).SetPlay(Holds("late"));
-  server(1).SetPlay(Says({"1"}));
+  server(1).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
   const auto hedged = CallAsync(Ask(1, {1}, kLargeAnswer), {.hedge_after = absl::Milliseconds(20)});
-  ASSERT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1; }));
-  ASSERT_TRUE(testing::Eventually([&] { return Metric("sluice_ready_seconds") == 2; })) << "the hedge is ready";
-  EXPECT_EQ(link_->State().in_flight_calls, 1);
+  ASSERT_TRUE(server(1).AwaitHolding(1));
+  HoldBack();
+  server(1).Release();
+  ASSERT_TRUE(AwaitReady(1)) << "the hedge is";
+  EXPECT_EQ(link_->State().ungranted_calls, 2);
   EXPECT_FALSE(hedged->ended());
-  holder->call->Cancel();
+  LetGo();
   ASSERT_TRUE(hedged->Await());
   EXPECT_EQ(hedged->result().hedges_won, 1u);
+  EXPECT_EQ(hedged->result().response_bytes,
+            static_cast<int64_t>(testing::Wire(std::string(kLargeAnswer, 'x')).size()));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ using testing::Says;
 using testing::Script;
 using testing::Seen;
 using testing::Text;
+using testing::Way;
 using testing::Wire;
 
 class FanOutStreamTest : public testing::FanOutTest {
@@ -28,7 +29,9 @@ class FanOutStreamTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutStreamTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutStreamTest,
+                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true)),
+                         NameOf);
 
 TEST_P(FanOutStreamTest, MergesTheMessagesOfAWorkerInTheirOrder) {
   Start(2);

@@ -72,11 +72,16 @@ TEST_F(FanOutRefusalTest, NamesTheOptionTheValueAndTheBound) {
   EXPECT_EQ(Refusal({.hedge_ratio = 1.5}), "hedge_ratio: 1.5 is outside of 0 to 1");
 }
 
-// gRPC would end the process.
 TEST_F(FanOutRefusalTest, NamesTheMetadataThatHttp2CannotCarry) {
-  EXPECT_THAT(Refusal({.metadata = {{"good", "x"}, {"Bad", "x"}}}), HasSubstr("metadata: the key \"Bad\""));
-  EXPECT_THAT(Refusal({.metadata = {{"", "x"}}}), HasSubstr("metadata: the key \"\""));
-  EXPECT_THAT(Refusal({.metadata = {{"good", "a\nb"}}}), AllOf(HasSubstr("\"a\\nb\""), HasSubstr("of good")));
+  EXPECT_THAT(Refusal({.metadata = {{"good", "x"}, {"Bad", "x"}}}),
+              AllOf(HasSubstr("metadata key \"Bad\""), HasSubstr("a-z")));
+  EXPECT_EQ(Refusal({.metadata = {{"", "x"}}}), "metadata key is empty");
+  EXPECT_THAT(Refusal({.metadata = {{"good", "a\nb"}}}),
+              AllOf(HasSubstr("metadata \"good\""), HasSubstr("not printable ASCII")));
+  EXPECT_THAT(Refusal({.metadata = {{"grpc-timeout", "1S"}}}),
+              AllOf(HasSubstr("\"grpc-timeout\""), HasSubstr("reserved")));
+  EXPECT_THAT(Refusal(Ask<Text>(Text(), std::nullopt, {}, {{"Bad", "x"}})),
+              AllOf(HasSubstr("ask of worker 1"), HasSubstr("metadata key \"Bad\"")));
 }
 
 TEST_F(FanOutRefusalTest, NamesTheAskTheValueAndTheBound) {

@@ -129,6 +129,7 @@ ScriptedServer::~ScriptedServer() {
 void ScriptedServer::SetPlay(Play play) {
   absl::MutexLock lock(&mutex_);
   play_ = std::move(play);
+  released_ = false;
 }
 
 Script ScriptedServer::Begin(Seen seen) {

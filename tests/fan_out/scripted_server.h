@@ -52,7 +52,7 @@ class ScriptedServer {
   ~ScriptedServer();
 
   const std::string& address() const { return address_; }
-  void SetPlay(Play play);  // asked for each call from now on
+  void SetPlay(Play play);  // asked for each call from now on; those may be held again
   void Release();           // what is held, and whatever would be
 
   Counts counts() const;

@@ -72,8 +72,9 @@ class Simulation {
     int sends = 0;                           // of the request; what belongs to another one is void
     TimePoint silent_at = TimePoint::max();  // after an abort
     bool streams = false;                    // larger than the buffer
-    bool in_parts = false;                   // one more frame than what is charged may be under way
-    bool uncharged_headers = false;          // aborted as a straggler
+    bool came_with_request = false;
+    bool in_parts = false;           // one more frame than what is charged may be under way
+    bool uncharged_headers = false;  // aborted as a straggler
     bool ahead = false;
     bool ready = false;  // the message is there
     bool out = false;
@@ -249,6 +250,7 @@ class Simulation {
     Answer& answer = answers_.at(tag);
     answer.out = true;
     answer.granted_bytes = bytes;
+    answer.came_with_request = bytes > 0;
     const int send = ++answer.sends;
     if (Chance(5)) return Later(nanoseconds(Between(0, 50'000)), [this, tag] { Unsend(tag); });
     if (Chance(8)) Later(RandomTime(20), [this, tag] { Abort(tag); });
@@ -259,7 +261,7 @@ class Simulation {
   void TakeGrant(uint64_t tag, int64_t bytes) {
     Answer& answer = answers_.at(tag);
     answer.granted_bytes += bytes;
-    answer.in_parts = answer.in_parts || bytes < answer.payload_bytes;
+    answer.in_parts = answer.in_parts || answer.came_with_request || bytes < answer.payload_bytes;
     if (Chance(4)) return Hang(tag);
     Later(Rtt(), [this, tag, send = answer.sends] { SendData(tag, send); });
   }
@@ -347,6 +349,7 @@ class Simulation {
     if (answer.ended || answer.lost || !answer.ready) return;
     if (answer.messages == 0) return Finish(tag, CallEnd::kArrived);
     --answer.messages;
+    answer.in_parts = true;
     answer.ready = false;
     answer.payload_bytes = answer.missing_bytes = Between(0, buffer_bytes_ / Pick({1, 10}));
     Later(Rtt() + RandomTime(3), [this, tag, send = answer.sends] { BecomeReady(tag, send); });
@@ -356,7 +359,7 @@ class Simulation {
   // a packet that is not full.
   int64_t Slack() const {
     int64_t calls = 0;
-    for (const Answer& answer : answers_) calls += answer.out && (answer.in_parts || answer.messages > 0) ? 1 : 0;
+    for (const Answer& answer : answers_) calls += answer.out && answer.in_parts ? 1 : 0;
     return 2 * calls * options_.profile.frame_bytes;
   }
 

@@ -37,7 +37,7 @@ class EmptyProbes final : public v1::ProbeService::Service {
 
 class ServerCredentialsTest : public ::testing::Test {
  protected:
-  void Start(const ServerTls& tls, const std::string& listen = "localhost:0") {
+  void Start(const ServerTls& tls, const std::string& listen = "127.0.0.1:0") {
     auto server = RpcServer::Start({.listen = {listen}, .tls = tls}, {&service_});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -116,7 +116,7 @@ TEST_F(ServerCredentialsTest, WithAClientCaOnlyItsClientsAreServed) {
 TEST_F(ServerCredentialsTest, FilesThatCannotServeAreRefusedAtTheStart) {
   ServerTls tls = OwnTls();
   tls.key_file = "/none";
-  const absl::Status status = RpcServer::Start({.listen = {"localhost:0"}, .tls = tls}, {&service_}).status();
+  const absl::Status status = RpcServer::Start({.listen = {"127.0.0.1:0"}, .tls = tls}, {&service_}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("tls.key: \"/none\""));
 }

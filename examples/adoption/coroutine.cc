@@ -37,9 +37,9 @@ boost::asio::awaitable<Totals> CountWords(sluice::FanOut& shards, adoption::Coun
     Add(response, totals);
     return absl::OkStatus();
   };
+  const sluice::FanOutOptions options{.timeout = absl::Seconds(5), .fail_limit = static_cast<int>(shards.workers())};
   const sluice::FanOutResult result = co_await sluice::AsyncCall(
-      shards, method, [&](size_t) { return request; }, add,
-      {.timeout = absl::Seconds(5), .fail_limit = static_cast<int>(shards.workers())}, boost::asio::use_awaitable);
+      shards, method, [&](size_t) { return request; }, add, options, boost::asio::use_awaitable);
   for (const auto& failure : result.failures) Complain(failure.worker, std::string(failure.status.message()));
   co_return totals;
 }

@@ -54,6 +54,9 @@ class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>
 // executor (the coroutine's), which has work until then; never inside this call. The FanOut outlives the call.
 // `merge` runs on a thread of the link all the same. Where `call` is given, it is set when the call starts, to cancel
 // it: at once, or for a token that is lazy, such as use_awaitable, when it is awaited.
+//
+// In a coroutine, give `options` a name first: GCC 12 destroys what stands in braces within a co_await expression
+// twice.
 template <class Request, class Response, class CompletionToken>
 auto AsyncCall(FanOut& fan_out, const Method<Request, Response>& method,
                const std::type_identity_t<FanOut::Map<Request>>& map,

@@ -114,8 +114,8 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   StreamWindow window_;
   std::optional<ResponseReader> reader_;  // anew where the request is sent again
   bool ready_ = false;
-  bool asked_ = false;         // bytes of the answer were let in
-  bool reset_ = false;         // by this side
+  bool asked_ = false;  // bytes of the answer were let in
+  bool reset_ = false;  // by this side
   bool ended_ = false;
   int unhandled_ = 0;          // times that the worker said that it never looked at it
   int64_t message_bytes_ = 0;  // that came

@@ -22,7 +22,7 @@ struct AggregatorOptions {
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
-  BlockReader::Options reader;           // its workers are the fixed ones of the list
+  BlockReader::Options reader;  // its workers are the fixed ones of the list
   uint64_t read_memory_bytes = BlockServer::kMaxHeldBytes;
   absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
   std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too

@@ -37,8 +37,7 @@ void LogShare(const absl::Status& state) {
 }
 
 AdminServer::Page WorkersPage(Link& link) {
-  return {.content_type = "application/json",
-          .body = [&link] { return SlowestWorkersJson(link.WorkerSummaries()); }};
+  return {.content_type = "application/json", .body = [&link] { return SlowestWorkersJson(link.WorkerSummaries()); }};
 }
 
 }  // namespace

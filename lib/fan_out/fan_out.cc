@@ -131,7 +131,9 @@ FanOut::FanOut(std::shared_ptr<Link> link, Options options)
 FanOut::~FanOut() {
   if (core_ == nullptr) return;
   const auto idle = std::make_shared<std::promise<void>>();
-  link_->Post([this, idle](LinkCore&) { core_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); }); });
+  link_->Post([this, idle](LinkCore&) {
+    core_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); });
+  });
   idle->get_future().wait();
   link_->Await([this](LinkCore&) { core_.reset(); });
 }
@@ -178,8 +180,8 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
     const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
-    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done),
-                                            options.keep_response_metadata, started->stop_merging);
+    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata,
+                                            started->stop_merging);
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
                          .workers = workers,

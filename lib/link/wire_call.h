@@ -96,6 +96,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   void HandOut();
   void WidenWindow();
   void ResetStream();
+  void End(RpcEnd end, CallEnd how);
   void TellTable(const RpcEnd& end, TimePoint now);
 
   LinkCore& core_;
@@ -113,8 +114,9 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   StreamWindow window_;
   std::optional<ResponseReader> reader_;  // anew where the request is sent again
   bool ready_ = false;
-  bool asked_ = false;         // bytes of the answer were let in
-  bool reset_ = false;         // by this side
+  bool asked_ = false;  // bytes of the answer were let in
+  bool reset_ = false;  // by this side
+  bool ended_ = false;
   int unhandled_ = 0;          // times that the worker said that it never looked at it
   int64_t message_bytes_ = 0;  // that came
   absl::Status end_status_;

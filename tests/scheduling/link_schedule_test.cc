@@ -58,21 +58,6 @@ absl::Status AddStatus(ScheduleDriver& link, TimePoint now, BlockId block, int64
   return status;
 }
 
-TEST(DisciplineTest, NamesAreRead) {
-  for (const Discipline discipline :
-       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
-    EXPECT_EQ(ParseDiscipline(DisciplineName(discipline)).value(), discipline);
-  }
-  EXPECT_EQ(DisciplineName(Discipline::kRolling), "rolling");
-}
-
-TEST(DisciplineTest, UnknownNameIsRefusedWithTheKnownOnes) {
-  const absl::Status status = ParseDiscipline("Rolling").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("\"Rolling\""));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("unscheduled, batches, rolling or grants"));
-}
-
 TEST(CreateTest, RefusesOptionsOutOfBounds) {
   LinkSchedule::Options profile = Rolling();
   profile.profile.capacity_bytes_per_second = 0;

@@ -59,10 +59,10 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
   Connection(SimulatedWorker& worker, Wire wire) : worker_(worker), wire_(std::move(wire)) {}
 
   absl::Status Begin() {
-    auto session = Http2Session::Create(
-        {.side = Http2Session::Side::kServer, .max_concurrent_streams = worker_.options_.max_concurrent_streams,
+    auto session = Http2Session::Create({.side = Http2Session::Side::kServer,
+                                         .max_concurrent_streams = worker_.options_.max_concurrent_streams,
                                          .max_unsent_bytes_per_stream = 16u << 20},
-        *this);
+                                        *this);
     if (!session.ok()) return session.status();
     session_ = *std::move(session);
     Flush();

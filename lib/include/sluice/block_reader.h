@@ -51,8 +51,9 @@ class BlockReader {
     std::optional<TlsOptions> tls;                      // none: plaintext
 
     // When an SRU is not ready this long after its request, the next replica is asked, too; the first of the two to
-    // answer counts, the other is cancelled. Either a duration above 0, or a quantile between 0 and 1 (both excluded) of
-    // the times that SRUs took before; a quantile hedges nothing until it has seen some. Not both. Default: no hedges.
+    // answer counts, the other is cancelled. Either a duration above 0, or a quantile between 0 and 1 (both excluded)
+    // of the times that SRUs took before; a quantile hedges nothing until it has seen some. Not both. Default: no
+    // hedges.
     std::optional<absl::Duration> hedge_after;
     std::optional<double> hedge_after_quantile;
     // Hedges of this reader are at most this share of its requests, with a few to begin with. 0 to 1.

@@ -61,8 +61,8 @@ class ReadStream {
   virtual ~ReadStream() = default;
 
   // Calls back once with the next part or the error that ended the read, where the link calls back (see Link::Options):
-  // return soon, and do not wait in the callback. Once the reader is gone it calls back on this thread. After the summary
-  // or an error: FailedPrecondition.
+  // return soon, and do not wait in the callback. Once the reader is gone it calls back on this thread. After the
+  // summary or an error: FailedPrecondition.
   virtual void Next(Callback callback) = 0;
 
   // The same, and waits for it. Not from a callback.

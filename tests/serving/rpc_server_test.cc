@@ -17,6 +17,7 @@
 #include "tests/eventually.h"
 #include "tests/has_code.h"
 #include "tests/link/silent_listener.h"
+#include "tests/stripe/striped_folder.h"
 
 namespace sluice {
 namespace {

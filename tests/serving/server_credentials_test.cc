@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/serving/rpc_server.h"
-#include "tests/has_code.h"
+#include "tests/eventually.h"
 #include "tests/stripe/striped_folder.h"
 #include "tests/tls/test_authority.h"
 

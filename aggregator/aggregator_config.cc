@@ -97,6 +97,7 @@ absl::Status CheckAddress(absl::string_view field, const std::string& address) {
 // Of an open range the first worker stands for all: what comes behind differs by a number.
 absl::Status CheckReader(const AggregatorOptions& options) {
   BlockReader::Options reader = options.reader;
+  reader.tls.reset();  // no file is read here
   if (options.workers.open.has_value()) {
     const std::string first = options.workers.open->Address(0);
     if (absl::Status named = CheckAddress("workers", first); !named.ok()) return named;

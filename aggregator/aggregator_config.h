@@ -4,7 +4,6 @@
 #include <string>
 
 #include "sluice/block_reader.h"
-#include "sluice/tls_options.h"
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"

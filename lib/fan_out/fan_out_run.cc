@@ -182,7 +182,9 @@ void FanOutRun::SubmitOne(size_t attempt) {
   OnEnded(attempt, {.status = submitted});
 }
 
+// A request that its worker never looked at is sent again, and is the same attempt.
 void FanOutRun::OnSent(size_t attempt) {
+  if (std::exchange(attempts_[attempt].sent, true)) return;
   sink_->OnSent(attempt);
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnSent(now, attempt, actions);

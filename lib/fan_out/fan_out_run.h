@@ -89,6 +89,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::deque<std::string> messages;    // neither accepted nor dropped
     std::deque<int64_t> accepted_bytes;  // of messages whose verdict is to come
     int64_t bytes = 0;                   // accepted
+    bool sent = false;
     bool counted = false;
     RpcEnd end;
   };

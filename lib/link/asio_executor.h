@@ -70,7 +70,7 @@ class AsioExecutor final : public Executor {
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
 
  private:
-  static constexpr size_t kReadBufferBytes = 256 * 1024;
+  static constexpr size_t kReadBufferBytes = size_t{256} * 1024;
 
   void Run();
   void RunPosted();

@@ -13,7 +13,9 @@ namespace sluice {
 class StreamWindow {
  public:
   static constexpr int64_t kFirstBytes = 6;
-  static constexpr int64_t kLargestBytes = (int64_t{1} << 31) - 1;
+  // What HTTP/2 allows, less the window that streams have until the other side has acknowledged our settings: nghttp2 adds
+  // to that one.
+  static constexpr int64_t kLargestBytes = (int64_t{1} << 31) - 1 - 65535;
 
   explicit StreamWindow(bool server_streaming) : server_streaming_(server_streaming) {}
 

@@ -101,6 +101,7 @@ void WireCall::WidenWindow() {
 }
 
 void WireCall::EndUnsent(absl::Status why) {
+  ended_ = true;
   WaitHook::unlink();
   if (!end_status_.ok()) why = end_status_;
   if (absl::IsDeadlineExceeded(why)) core_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
@@ -116,12 +117,16 @@ bool WireCall::Abandon(const absl::Status& why) {
   return true;
 }
 
+// Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
 void WireCall::Abort() {
+  if (ended_) return;
   if (end_status_.ok()) {
     end_status_ = core_.now() >= spec_.deadline ? absl::DeadlineExceededError("the deadline passed")
                                                 : absl::CancelledError("the call was cancelled");
   }
-  ResetStream();
+  if (connection_ != nullptr) return ResetStream();
+  WaitHook::unlink();
+  End({.status = end_status_}, CallEnd::kAborted);
 }
 
 void WireCall::ResetStream() {
@@ -187,11 +192,15 @@ void WireCall::OnClosed(StreamEnd end) {
   TellTable(rpc_end, now);
   // What came on the stream came before its end. Only where this side did not wait for that may more be on its way.
   const bool all_came = !reset_ && end.kind != StreamEnd::Kind::kLost;
+  End(std::move(rpc_end), all_came ? CallEnd::kArrived : CallEnd::kAborted);
+}
+
+// The owner first: a retry that it adds keeps the block, and so its place in the queue, alive.
+void WireCall::End(RpcEnd end, CallEnd how) {
+  ended_ = true;
   CallOwner* const owner = std::exchange(owner_, nullptr);
-  const size_t tag = spec_.tag;
-  // The owner first: a retry that it adds keeps the block, and so its place in the queue, alive.
-  if (owner != nullptr) owner->OnEnded(tag, std::move(rpc_end));
-  core_.Finish(*this, all_came ? CallEnd::kArrived : CallEnd::kAborted);
+  if (owner != nullptr) owner->OnEnded(spec_.tag, std::move(end));
+  core_.Finish(*this, how);
 }
 
 void WireCall::TellTable(const RpcEnd& end, TimePoint now) {

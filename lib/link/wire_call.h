@@ -96,6 +96,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   void HandOut();
   void WidenWindow();
   void ResetStream();
+  void End(RpcEnd end, CallEnd how);
   void TellTable(const RpcEnd& end, TimePoint now);
 
   LinkCore& core_;
@@ -115,6 +116,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   bool ready_ = false;
   bool asked_ = false;         // bytes of the answer were let in
   bool reset_ = false;         // by this side
+  bool ended_ = false;
   int unhandled_ = 0;          // times that the worker said that it never looked at it
   int64_t message_bytes_ = 0;  // that came
   absl::Status end_status_;

@@ -67,7 +67,8 @@ struct FanOutOptions {
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that failed counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer.
-  std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable};
+  // Default: kUnavailable alone. (GCC 12 takes no braces for it where options are made in a coroutine.)
+  std::vector<absl::StatusCode> retry_on = std::vector<absl::StatusCode>(1, absl::StatusCode::kUnavailable);
   // Retries of this FanOut are at most this share of its requests, with a few to begin with. 0 to 1.
   double retry_ratio = 0.2;
 

@@ -244,7 +244,8 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   });
 }
 
-// What an attempt has come to is known when it has ended and its last message is settled.
+// What an attempt has come to is known when it has ended and its last message is settled; of one that nobody needed any
+// more, when something else has decided that.
 void FanOutRun::CountEnded(size_t attempt) {
   AttemptState& state = attempts_[attempt];
   const FanOutLogic::Attempt& made = logic_.attempt(attempt);
@@ -290,6 +291,8 @@ void FanOutRun::ArmTimer() {
 
 void FanOutRun::End() {
   core_.link().timers().Clear(timer_);
+  // Those that had ended before it was decided that nobody needs them.
+  for (size_t attempt = 0; attempt < attempts_.size(); ++attempt) CountEnded(attempt);
   const auto self = shared_from_this();
   core_.Leave(*this);
   // The sink may hold the run, and what the sink calls may hold the sink.

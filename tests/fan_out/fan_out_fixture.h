@@ -191,6 +191,14 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
     return -1;
   }
 
+  double Gauge(const std::string& name) {
+    for (const prometheus::MetricFamily& family : link_->gauges().Collect()) {
+      if (family.name == name) return family.metric.at(0).gauge.value;
+    }
+    ADD_FAILURE() << "no gauge " << name;
+    return -1;
+  }
+
   std::vector<std::unique_ptr<ScriptedServer>> servers_;
   std::shared_ptr<Link> link_;
   std::unique_ptr<FanOut> fan_out_;

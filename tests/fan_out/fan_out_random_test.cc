@@ -49,7 +49,7 @@ class FanOutRandomTest : public testing::FanOutTest {
     if (random.OneIn(5)) script.status = {kFaults[random.Below(4)], "a fault"};
     if (random.OneIn(6)) script.hold_before = random.Below(script.messages.size() + 1);
     script.early_headers = random.OneIn(3);
-    if (random.OneIn(4)) script.announced = std::to_string(random.Below(100'000));
+    if (random.OneIn(4)) script.headers.emplace("a-header", std::string(random.Below(1000), 'h'));
     if (random.OneIn(20)) script.messages.assign(1, "\x0a\x64!");
     return script;
   }

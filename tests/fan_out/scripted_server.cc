@@ -38,12 +38,16 @@ class ScriptedServer::Call final : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::CANCELLED);  // cancelled before its request came
-    Seen seen{.method = context_.method(), .request = ToString(request_), .deadline = context_.deadline()};
+    Seen seen{.method = context_.method(),
+              .request = ToString(request_),
+              .metadata = {},
+              .connection = context_.peer(),
+              .deadline = context_.deadline()};
     for (const auto& [key, value] : context_.client_metadata()) {
       seen.metadata.emplace(std::string(key.data(), key.size()), std::string(value.data(), value.size()));
     }
     script_ = server_.Begin(std::move(seen));
-    if (script_.announced.has_value()) context_.AddInitialMetadata("sluice-response-bytes", *script_.announced);
+    for (const auto& [key, value] : script_.headers) context_.AddInitialMetadata(key, value);
     for (const auto& [key, value] : script_.trailers) context_.AddTrailingMetadata(key, value);
     if (script_.early_headers) return StartSendInitialMetadata();
     Step();
@@ -113,10 +117,11 @@ class ScriptedServer::Service final : public grpc::CallbackGenericService {
   ScriptedServer& server_;
 };
 
-ScriptedServer::ScriptedServer(Play play) : play_(std::move(play)), service_(std::make_unique<Service>(*this)) {
+ScriptedServer::ScriptedServer(Play play, const std::shared_ptr<grpc::ServerCredentials>& credentials)
+    : play_(std::move(play)), service_(std::make_unique<Service>(*this)) {
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort("127.0.0.1:0", credentials, &port);
   builder.RegisterCallbackGenericService(service_.get());
   server_ = builder.BuildAndStart();
   address_ = absl::StrCat("127.0.0.1:", port);
@@ -162,6 +167,13 @@ ScriptedServer::Counts ScriptedServer::counts() const {
 std::vector<Seen> ScriptedServer::seen() const {
   absl::MutexLock lock(&mutex_);
   return seen_;
+}
+
+size_t ScriptedServer::connections() const {
+  absl::MutexLock lock(&mutex_);
+  std::set<std::string> connections;
+  for (const Seen& seen : seen_) connections.insert(seen.connection);
+  return connections.size();
 }
 
 bool ScriptedServer::Await(const std::function<bool(const Counts&)>& condition) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/support/status.h>
 
@@ -22,9 +23,9 @@ namespace sluice::testing {
 struct Script {
   std::vector<std::string> messages = {""};  // as they are on the wire
   grpc::Status status;
-  std::optional<size_t> hold_before;     // this message, or with their number the status: until Release
-  bool early_headers = false;            // before anything else, a hold included
-  std::optional<std::string> announced;  // sluice-response-bytes
+  std::optional<size_t> hold_before;  // this message, or with their number the status: until Release
+  bool early_headers = false;         // before anything else, a hold included
+  std::map<std::string, std::string> headers;
   std::map<std::string, std::string> trailers;
 };
 
@@ -33,6 +34,7 @@ struct Seen {
   std::string method;
   std::string request;
   std::multimap<std::string, std::string> metadata;
+  std::string connection;  // one for each
   std::chrono::system_clock::time_point deadline;
 };
 
@@ -48,7 +50,9 @@ class ScriptedServer {
   };
   using Play = std::function<Script(const Seen&)>;
 
-  explicit ScriptedServer(Play play = [](const Seen&) { return Script(); });
+  explicit ScriptedServer(
+      Play play = [](const Seen&) { return Script(); },
+      const std::shared_ptr<grpc::ServerCredentials>& credentials = grpc::InsecureServerCredentials());
   ~ScriptedServer();
 
   const std::string& address() const { return address_; }
@@ -57,6 +61,7 @@ class ScriptedServer {
 
   Counts counts() const;
   std::vector<Seen> seen() const;
+  size_t connections() const;  // that requests came by
   // False when it did not come true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) const;
   bool AwaitHolding(int calls) const {

@@ -1,0 +1,120 @@
+#include <atomic>
+#include <chrono>
+
+#include "sluice/fan_out.h"
+
+#include "tests/fan_out/fan_out_fixture.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using testing::Holds;
+using testing::NameOf;
+using testing::Says;
+using testing::Script;
+using testing::Seen;
+using testing::SendsHeadersAndHolds;
+using testing::Text;
+
+// What waits for a grant, and what does not.
+class FanOutGrantsTest : public testing::FanOutTest {};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
+
+TEST_P(FanOutGrantsTest, HeadersThatAreSentEarlyDoNotMakeAnAnswerReady) {
+  Start(2, FixedBudget());
+  server(0).SetPlay(SendsHeadersAndHolds("late"));
+  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, kLargeAnswer), Ignore(),
+                                     {.timeout = absl::Minutes(5), .hedge_after = absl::Milliseconds(100)});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.hedges_won, 1u) << "what is ready is not hedged";
+  EXPECT_EQ(Metric("sluice_ready_seconds"), 1) << "the hedge's answer";
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 1 && counts.open == 0; }));
+}
+
+TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
+  Start(2, FixedBudget());
+  for (const bool early_headers : {false, true}) {
+    LetGo();
+    server(0).SetPlay([&](const Seen&) {
+      return Script{.messages = {},
+                    .status = {grpc::StatusCode::INTERNAL, "as the test wants"},
+                    .hold_before = 0,
+                    .early_headers = early_headers};
+    });
+    const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+    ASSERT_TRUE(server(0).AwaitHolding(1));
+    EXPECT_EQ(link_->State().ungranted_calls, 1);
+    HoldBack();
+    server(0).Release();
+    ASSERT_TRUE(pending->Await());
+    EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kInternal));
+    EXPECT_TRUE(AwaitIdle());
+  }
+}
+
+// Nor do the trailers behind it.
+TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
+  Start(1, FixedBudget());
+  server(0).SetPlay([](const Seen&) { return Script{.messages = {""}, .hold_before = 0}; });
+  const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  HoldBack();
+  server(0).Release();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().answered, 1u);
+}
+
+TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
+  Start(3, FixedBudget());
+  const std::string large(100'000, 'x');
+  for (size_t i = 0; i < 3; ++i) server(i).SetPlay(Holds(large));
+  const auto pending = CallAsync(Ask(3, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(server(i).AwaitHolding(1));
+  HoldBack();
+  for (size_t i = 0; i < 3; ++i) server(i).Release();
+  ASSERT_TRUE(AwaitReady(3));
+  EXPECT_FALSE(pending->ended());
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  LetGo();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().answered, 3u);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+class FanOutHungWorkerTest : public testing::FanOutTest {};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         NameOf);
+
+// With k hung workers an answer waits at most k + 1 stall timeouts, and for what is ahead of it.
+TEST_P(FanOutHungWorkerTest, DoesNotHoldUpTheLargeAnswersOfTheOthers) {
+  constexpr auto kStall = std::chrono::seconds(1);
+  constexpr int kHung = 2;
+  Link::Options options = FixedBudget();
+  options.schedule.stall_timeout = absl::FromChrono(kStall);
+  Start(6, options);
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  for (size_t i = 0; i < 6; ++i) server(i).SetPlay(i < kHung ? Holds("never") : Says({std::string(200'000, 'x')}));
+  std::atomic<int> merged = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto pending = CallAsync(Ask(6, {}, 200'000), {.timeout = absl::Minutes(5)}, [&](size_t, const Text&) {
+    ++merged;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(testing::Eventually([&] { return merged == 4; }));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took, (kHung + 1) * kStall + std::chrono::seconds(2));
+  RecordProperty("milliseconds", static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  EXPECT_FALSE(pending->ended());
+  pending->call->Cancel();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_EQ(pending->result().answered, 4u);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+}  // namespace
+}  // namespace sluice

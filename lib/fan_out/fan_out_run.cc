@@ -26,20 +26,6 @@ FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& histor
   return limits;
 }
 
-SruOutcome OutcomeOf(FanOutLogic::AttemptOutcome outcome, const absl::Status& status) {
-  switch (outcome) {
-    case FanOutLogic::AttemptOutcome::kAnswered:
-      return SruOutcome::kOk;
-    case FanOutLogic::AttemptOutcome::kRefused:
-      return SruOutcome::kCorrupt;
-    case FanOutLogic::AttemptOutcome::kNotNeeded:
-      return SruOutcome::kCancelled;
-    case FanOutLogic::AttemptOutcome::kFailed:
-      return absl::IsDeadlineExceeded(status) ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
-  }
-  return SruOutcome::kRpcError;
-}
-
 }  // namespace
 
 std::shared_ptr<FanOutRun> FanOutRun::Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink) {
@@ -113,9 +99,7 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
       return;
     }
     case FanOutLogic::Action::Kind::kCancel:
-      if (WireCall* const call = attempts_[action.attempt].call) {
-        core_.link().CancelCall(*call, absl::CancelledError("not needed any more"));
-      }
+      if (WireCall* const call = attempts_[action.attempt].call) core_.link().CancelCall(*call, WhyCancelled());
       return;
     case FanOutLogic::Action::Kind::kEnd:
       return End();
@@ -237,7 +221,10 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   attempts_[attempt].call = nullptr;
   absl::Status status = end.status;
   attempts_[attempt].end = std::move(end);
-  if (status.ok() && !logic_.decided()) status = sink_->Complete(attempt);
+  if (status.ok() && !logic_.decided()) {
+    status = sink_->Complete(attempt);
+    attempts_[attempt].corrupt = !status.ok();
+  }
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnEnded(now, attempt, status, actions);
     CountEnded(attempt);
@@ -252,7 +239,7 @@ void FanOutRun::CountEnded(size_t attempt) {
   if (!made.outcome.has_value() || std::exchange(state.counted, true)) return;
   const TimePoint now = core_.link().now();
   const size_t row = spec_.workers->workers[made.worker]->row();
-  const SruOutcome outcome = OutcomeOf(*made.outcome, state.end.status);
+  const SruOutcome outcome = OutcomeOf(state, *made.outcome);
   core_.link().metrics().CountSruRequest(outcome);
   switch (outcome) {
     case SruOutcome::kOk:
@@ -274,6 +261,29 @@ void FanOutRun::CountEnded(size_t attempt) {
 void FanOutRun::Cancel(const absl::Status& why) {
   if (sink_ == nullptr) return;
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.Cancel(now, why, actions); });
+}
+
+// What the deadline ends was late, whoever noticed it first.
+absl::Status FanOutRun::WhyCancelled() const {
+  if (core_.link().now() < spec_.limits.deadline) return absl::CancelledError("not needed any more");
+  return absl::DeadlineExceededError("the deadline passed");
+}
+
+SruOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome) {
+  const bool late = absl::IsDeadlineExceeded(state.end.status);
+  switch (outcome) {
+    case FanOutLogic::AttemptOutcome::kAnswered:
+      return SruOutcome::kOk;
+    case FanOutLogic::AttemptOutcome::kRefused:
+      return SruOutcome::kCorrupt;
+    case FanOutLogic::AttemptOutcome::kNotNeeded:
+      return late && !state.sent ? SruOutcome::kExpired : SruOutcome::kCancelled;
+    case FanOutLogic::AttemptOutcome::kFailed:
+      if (state.corrupt) return SruOutcome::kCorrupt;
+      // A worker's own CANCELLED comes as UNAVAILABLE, so this is ours: the attempt took too long.
+      return late || absl::IsCancelled(state.end.status) ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
+  }
+  return SruOutcome::kRpcError;
 }
 
 void FanOutRun::ArmTimer() {

@@ -90,6 +90,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::deque<int64_t> accepted_bytes;  // of messages whose verdict is to come
     int64_t bytes = 0;                   // accepted
     bool sent = false;
+    bool corrupt = false;  // its sink found so at its end
     bool counted = false;
     RpcEnd end;
   };
@@ -104,6 +105,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void SubmitOne(size_t attempt);
   void Accept(size_t attempt, size_t messages);
   void CountEnded(size_t attempt);
+  absl::Status WhyCancelled() const;
+  static SruOutcome OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome);
   void ArmTimer();
   void End();
 

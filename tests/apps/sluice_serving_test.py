@@ -479,13 +479,13 @@ class MetricsTest(ServingTest):
     def test_a_full_queue(self):
         workers = self.start_workers("--think_time", "20s")
         aggregator = self.start_aggregator(workers.addresses, "--admin", "127.0.0.1:0", "--budget", "12000",
-                                           "--queue_limit", "16", "--policy", "rolling")
+                                           "--queue_limit", "4", "--policy", "rolling")
         flags = [program("sluice-cat"), "--aggregator", aggregator.addresses[0], "--block", "0", "data"]
         first = subprocess.Popen(flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: metric(aggregator, "sluice_queued_calls") > 0, "calls to wait")
         result = self.cat(aggregator, "--block", "1", "data")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"queue_limit is 16", result.stderr)
+        self.assertIn(b"queue_limit is 4", result.stderr)
         self.assertEqual(metric(aggregator, 'sluice_blocks_total{outcome="refused"}'), 1)
         first.kill()
         first.wait()

@@ -63,6 +63,9 @@ class CalibrateProgram {
     absl::Status status = ValidateWorkers(workers_);
     status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
+    // Before the credentials, which make gRPC start threads.
+    interrupts_ = CatchInterrupts();
+    status.Update(interrupts_.status());
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();
     status.Update(security.status());
     if (security.ok()) security_ = *std::move(security);
@@ -79,10 +82,8 @@ class CalibrateProgram {
   }
 
   absl::Status Run() {
-    const auto interrupts = CatchInterrupts();
-    if (!interrupts.ok()) return interrupts.status();
     auto prober = GrpcProber::Create(
-        workers_, [&] { return Interrupted(*interrupts); }, security_);
+        workers_, [&] { return Interrupted(*interrupts_); }, security_);
     if (!prober.ok()) return prober.status();
     auto measured = Measure(**prober);
     if (!measured.ok()) return measured.status();
@@ -123,6 +124,7 @@ class CalibrateProgram {
   std::string progress_text_;
   ShowProgress progress_ = ShowProgress::kAuto;
   CalibrationOptions options_;
+  absl::StatusOr<FileDescriptor> interrupts_ = absl::UnknownError("");
   ClientTls tls_;
   ChannelSecurity security_;
   bool complete_ = true;

@@ -147,13 +147,15 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
   const int64_t prefix_before = reader_->prefix_bytes();
   reader_->OnData(bytes, end_stream);
   const int64_t prefix_bytes = reader_->prefix_bytes() - prefix_before;
+  constexpr auto kWhole = static_cast<int64_t>(MessageReader::kPrefixBytes);
+  const bool whole_prefix = reader_->prefix_bytes() / kWhole > prefix_before / kWhole;
   const auto data_bytes = static_cast<int64_t>(bytes.size());
   const int64_t padding_bytes = static_cast<int64_t>(window_bytes) - data_bytes;
   const int64_t message_bytes = data_bytes - prefix_bytes;
   window_.Receive(message_bytes, prefix_bytes, padding_bytes);
   message_bytes_ += message_bytes;
   if (reader_->failed()) return ResetStream();
-  if (!std::exchange(ready_, ready_ || prefix_bytes > 0) && ready_) {
+  if (!std::exchange(ready_, ready_ || whole_prefix) && ready_) {
     ready_after_ = core_.now() - sent_;
     core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
     if (owner_ != nullptr) owner_->OnReady(spec_.tag, ready_after_);
@@ -161,7 +163,7 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
   }
   if (message_bytes > 0) core_.Received(*this, message_bytes);
   const int64_t pending_bytes = reader_->pending_message_bytes();
-  if (prefix_bytes > 0 && connection_ != nullptr) core_.Ready(id_, pending_bytes);
+  if (whole_prefix && connection_ != nullptr) core_.Ready(id_, pending_bytes);
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.
   if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))

@@ -73,6 +73,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void EndHandshake(CallEnd end);
   void OnAttemptFailed(const absl::Status& why);
   void BackOff(const absl::Status& why);
+  void LookUpLater();
   void OnLost();
   void Leave(Connection& connection);
   void ResumeWaiting();

@@ -30,7 +30,9 @@ void ExplainCancelled(RpcEnd& end) {
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : core_(core), spec_(std::move(spec)), owner_(&owner), submitted_(core.now()), window_(spec_.server_streaming) {}
 
-WireCall::~WireCall() = default;
+WireCall::~WireCall() {
+  core_.timers().Clear(reset_timer_);
+}
 
 CallRequest WireCall::Request() {
   return {.response_bytes = std::clamp<int64_t>(spec_.response_bytes, 0, kMaxResponseBytes),
@@ -120,13 +122,26 @@ bool WireCall::Abandon(const absl::Status& why) {
 // Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
 void WireCall::Abort() {
   if (ended_) return;
+  // Whoever cancels a call has asked for its reset before; see Abandon.
+  const bool may_reset = !end_status_.ok() || connection_ == nullptr || spec_.worker->TakeReset(core_.now());
   if (end_status_.ok()) {
     end_status_ = core_.now() >= spec_.deadline ? absl::DeadlineExceededError("the deadline passed")
                                                 : absl::CancelledError("the call was cancelled");
   }
+  if (!may_reset) return ResetLater();
   if (connection_ != nullptr) return ResetStream();
   WaitHook::unlink();
   End({.status = end_status_}, CallEnd::kAborted);
+}
+
+// Nothing more of it is granted. Most servers end it themselves, since they know the deadline.
+void WireCall::ResetLater() {
+  reset_ = true;
+  reset_timer_ = core_.timers().Set(core_.now() + std::chrono::seconds(1), [this] {
+    if (spec_.worker->TakeReset(core_.now())) return ResetStream();
+    ResetLater();
+  });
+  if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnEnded(spec_.tag, {.status = end_status_});
 }
 
 void WireCall::ResetStream() {
@@ -179,6 +194,7 @@ void WireCall::HandOut() {
 
 void WireCall::OnClosed(StreamEnd end) {
   connection_ = nullptr;
+  core_.timers().Clear(reset_timer_);
   HandOut();
   RpcEnd rpc_end = reader_->End(end);
   if (rpc_end.unhandled && !reset_ && !ready_ && owner_ != nullptr && ++unhandled_ <= kMostUnhandled) {

@@ -58,6 +58,22 @@ void Worker::Connect() {
   if (connection_ == nullptr && !trying_) LookUp();
 }
 
+void Worker::Close() {
+  core_.timers().Clear(timer_);
+  look_up_.reset();
+  trying_ = true;
+  failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
+  if (connected()) core_.workers().OnForgotten(row_);
+  // What the calls hear may look at this worker, so it has none of these any more.
+  leaving_.push_back(std::move(connection_));
+  for (auto& connection : std::exchange(leaving_, {})) {
+    if (connection == nullptr) continue;
+    connection->Close();
+    core_.Bury(std::move(connection));
+  }
+  EndWaiting(failure_);
+}
+
 Connection* Worker::Sendable() const {
   return connected() && connection_->session()->open_slots() > 0 ? connection_.get() : nullptr;
 }

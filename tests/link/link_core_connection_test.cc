@@ -116,6 +116,22 @@ TEST_F(LinkCoreConnectionTest, ACallAfterABrokenConnectionWaitsForTheNextOne) {
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
 }
 
+TEST_F(LinkCoreConnectionTest, ALinkMayEndWhileCallsAreOutAndWait) {
+  TestHttp2Server server([](auto&) {}, {.max_concurrent_streams = 2});
+  Connect(server.address());
+  const std::vector<size_t> tags = Ask(std::vector<std::string>(4, server.address()));
+  ASSERT_TRUE(server.AwaitRequests(2));
+  SilentListener silent;
+  const size_t connecting = AskOne(silent.address());
+  executor_.Await([&] {
+    workers_.clear();
+    core_.reset();
+  });
+  for (const size_t tag : tags) EXPECT_THAT(AwaitEnd(tag).status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(AwaitEnd(connecting).status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(server.Await([](const auto& counts) { return counts.open_connections == 0; }));
+}
+
 // It takes connections and says nothing: a call must not wait for longer than its deadline.
 TEST_F(LinkCoreConnectionTest, ACallToASilentWorkerEndsAtItsDeadline) {
   SilentListener silent;

@@ -62,7 +62,8 @@ class SessionEvents {
 
   // Server side: a request has begun; its headers follow. Returns who hears of it; null refuses it (REFUSED_STREAM).
   virtual StreamEvents* OnStream(int32_t stream) = 0;
-  // Client side: more streams may be open than before (see open_slots), or a GOAWAY has come and fewer may.
+  // Client side: more streams may be opened than before (see open_slots), by a SETTINGS or since one has closed; or a
+  // GOAWAY has come and fewer may.
   virtual void OnSlots() {}
 };
 

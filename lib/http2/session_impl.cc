@@ -174,6 +174,7 @@ void Http2Session::Impl::Close(int32_t id, StreamEnd end) {
   const std::unique_ptr<Http2Stream> stream = std::move(it->second);
   streams_.erase(it);
   stream->events.OnClosed(end);
+  if (options_.side == Side::kClient) events_.OnSlots();
 }
 
 }  // namespace sluice

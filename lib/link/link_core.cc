@@ -18,8 +18,14 @@ LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics&
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
 
+// Calls whose owners have gone may still be out: see WireCall::Abandon. They end while there is something to end in.
 LinkCore::~LinkCore() {
   executor_.SetEndOfTurn(nullptr);
+  std::vector<std::shared_ptr<Worker>> workers;
+  for (const auto& [key, known] : workers_by_target_) {
+    if (auto worker = known.lock()) workers.push_back(std::move(worker));
+  }
+  for (const auto& worker : workers) worker->Close();
   executor_.SetTimer(TimePoint::max(), nullptr);
 }
 

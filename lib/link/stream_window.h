@@ -26,13 +26,13 @@ class StreamWindow {
   void Receive(int64_t message_bytes, int64_t prefix_bytes, int64_t padding_bytes) {
     open_bytes_ -= message_bytes + prefix_bytes + padding_bytes;
     granted_bytes_ = std::max<int64_t>(granted_bytes_ - message_bytes, 0);
-    if (prefix_bytes > 0) prefix_came_ = true;
+    prefix_bytes_ += prefix_bytes;
   }
 
   // Bytes by which the window has to be widened now, so that all that is granted may come, the next length prefix where
   // one may follow, and the spare byte. At most what HTTP/2 allows; the rest comes as the window is used.
   int64_t TakeWidening() {
-    const int64_t room = prefix_came_ && !server_streaming_ ? 1 : kFirstBytes;
+    const int64_t room = prefix_bytes_ >= kFirstBytes - 1 && !server_streaming_ ? 1 : kFirstBytes;
     const int64_t wanted = std::min(granted_bytes_ + room, kLargestBytes);
     const int64_t widening = std::max<int64_t>(wanted - open_bytes_, 0);
     open_bytes_ += widening;
@@ -44,7 +44,7 @@ class StreamWindow {
 
  private:
   bool server_streaming_;
-  bool prefix_came_ = false;
+  int64_t prefix_bytes_ = 0;  // of all messages, that came
   int64_t open_bytes_ = kFirstBytes;
   int64_t granted_bytes_ = 0;
 };

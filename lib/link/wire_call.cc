@@ -30,7 +30,9 @@ void ExplainCancelled(RpcEnd& end) {
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : core_(core), spec_(std::move(spec)), owner_(&owner), submitted_(core.now()), window_(spec_.server_streaming) {}
 
-WireCall::~WireCall() = default;
+WireCall::~WireCall() {
+  core_.timers().Clear(reset_timer_);
+}
 
 CallRequest WireCall::Request() {
   return {.response_bytes = std::clamp<int64_t>(spec_.response_bytes, 0, kMaxResponseBytes),
@@ -120,13 +122,26 @@ bool WireCall::Abandon(const absl::Status& why) {
 // Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
 void WireCall::Abort() {
   if (ended_) return;
+  // Whoever cancels a call has asked for its reset before; see Abandon.
+  const bool may_reset = !end_status_.ok() || connection_ == nullptr || spec_.worker->TakeReset(core_.now());
   if (end_status_.ok()) {
     end_status_ = core_.now() >= spec_.deadline ? absl::DeadlineExceededError("the deadline passed")
                                                 : absl::CancelledError("the call was cancelled");
   }
+  if (!may_reset) return ResetLater();
   if (connection_ != nullptr) return ResetStream();
   WaitHook::unlink();
   End({.status = end_status_}, CallEnd::kAborted);
+}
+
+// Nothing more of it is granted. Most servers end it themselves, since they know the deadline.
+void WireCall::ResetLater() {
+  reset_ = true;
+  reset_timer_ = core_.timers().Set(core_.now() + std::chrono::seconds(1), [this] {
+    if (spec_.worker->TakeReset(core_.now())) return ResetStream();
+    ResetLater();
+  });
+  if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnEnded(spec_.tag, {.status = end_status_});
 }
 
 void WireCall::ResetStream() {
@@ -147,13 +162,15 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
   const int64_t prefix_before = reader_->prefix_bytes();
   reader_->OnData(bytes, end_stream);
   const int64_t prefix_bytes = reader_->prefix_bytes() - prefix_before;
+  constexpr auto kWhole = static_cast<int64_t>(MessageReader::kPrefixBytes);
+  const bool whole_prefix = reader_->prefix_bytes() / kWhole > prefix_before / kWhole;
   const auto data_bytes = static_cast<int64_t>(bytes.size());
   const int64_t padding_bytes = static_cast<int64_t>(window_bytes) - data_bytes;
   const int64_t message_bytes = data_bytes - prefix_bytes;
   window_.Receive(message_bytes, prefix_bytes, padding_bytes);
   message_bytes_ += message_bytes;
   if (reader_->failed()) return ResetStream();
-  if (!std::exchange(ready_, ready_ || prefix_bytes > 0) && ready_) {
+  if (!std::exchange(ready_, ready_ || whole_prefix) && ready_) {
     ready_after_ = core_.now() - sent_;
     core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
     if (owner_ != nullptr) owner_->OnReady(spec_.tag, ready_after_);
@@ -161,7 +178,7 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
   }
   if (message_bytes > 0) core_.Received(*this, message_bytes);
   const int64_t pending_bytes = reader_->pending_message_bytes();
-  if (prefix_bytes > 0 && connection_ != nullptr) core_.Ready(id_, pending_bytes);
+  if (whole_prefix && connection_ != nullptr) core_.Ready(id_, pending_bytes);
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.
   if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))
@@ -177,6 +194,7 @@ void WireCall::HandOut() {
 
 void WireCall::OnClosed(StreamEnd end) {
   connection_ = nullptr;
+  core_.timers().Clear(reset_timer_);
   HandOut();
   RpcEnd rpc_end = reader_->End(end);
   if (rpc_end.unhandled && !reset_ && !ready_ && owner_ != nullptr && ++unhandled_ <= kMostUnhandled) {

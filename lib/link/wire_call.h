@@ -16,6 +16,7 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/stream_window.h"
+#include "lib/link/timer_queue.h"
 
 namespace sluice {
 
@@ -96,6 +97,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   void HandOut();
   void WidenWindow();
   void ResetStream();
+  void ResetLater();
   void End(RpcEnd end, CallEnd how);
   void TellTable(const RpcEnd& end, TimePoint now);
 
@@ -115,7 +117,8 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   std::optional<ResponseReader> reader_;  // anew where the request is sent again
   bool ready_ = false;
   bool asked_ = false;  // bytes of the answer were let in
-  bool reset_ = false;  // by this side
+  bool reset_ = false;  // by this side, or about to be
+  TimerQueue::Id reset_timer_;
   bool ended_ = false;
   int unhandled_ = 0;          // times that the worker said that it never looked at it
   int64_t message_bytes_ = 0;  // that came

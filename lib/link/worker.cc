@@ -58,6 +58,22 @@ void Worker::Connect() {
   if (connection_ == nullptr && !trying_) LookUp();
 }
 
+void Worker::Close() {
+  core_.timers().Clear(timer_);
+  look_up_.reset();
+  trying_ = true;
+  failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
+  if (connected()) core_.workers().OnForgotten(row_);
+  // What the calls hear may look at this worker, so it has none of these any more.
+  leaving_.push_back(std::move(connection_));
+  for (auto& connection : std::exchange(leaving_, {})) {
+    if (connection == nullptr) continue;
+    connection->Close();
+    core_.Bury(std::move(connection));
+  }
+  EndWaiting(failure_);
+}
+
 Connection* Worker::Sendable() const {
   return connected() && connection_->session()->open_slots() > 0 ? connection_.get() : nullptr;
 }
@@ -124,11 +140,15 @@ void Worker::OnAttemptFailed(const absl::Status& why) {
 
 void Worker::BackOff(const absl::Status& why) {
   failure_ = absl::UnavailableError(absl::StrCat(target_, ": ", why.message()));
+  LookUpLater();
+  EndWaiting(failure_);
+}
+
+void Worker::LookUpLater() {
   const double jitter = 1 + kBackOffJitter * (2 * core_.executor().Random() - 1);
   const auto pause = std::chrono::duration_cast<nanoseconds>(back_off_ * jitter);
   back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kLongestBackOff);
   timer_ = core_.timers().Set(core_.now() + pause, [this] { LookUp(); });
-  EndWaiting(failure_);
 }
 
 // --- What becomes of it.
@@ -153,9 +173,14 @@ void Worker::OnSlots(Connection& connection) {
   if (!connection.session()->going_away()) return ResumeWaiting();
   // Its streams end on it, and the next calls get a new one.
   OnLost();
-  if (connection.session()->streams() == 0) return core_.Bury(std::move(connection_));
-  leaving_.push_back(std::move(connection_));
-  LookUp();
+  if (connection.session()->streams() == 0) {
+    core_.Bury(std::move(connection_));
+  } else {
+    leaving_.push_back(std::move(connection_));
+  }
+  if (core_.now() - up_since_ >= kStable) return LookUp();
+  trying_ = true;
+  LookUpLater();
 }
 
 void Worker::Leave(Connection& connection) {

@@ -42,6 +42,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   size_t row() const { return row_; }  // of the link's WorkerTable
 
   void Connect();  // unless it is, or tries
+  void Close();    // for good: all calls that wait or are out end
   bool connected() const { return connection_ != nullptr && connection_->up(); }
   // Not OK: it could not be reached the last time, and why.
   const absl::Status& failure() const { return failure_; }
@@ -73,6 +74,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void EndHandshake(CallEnd end);
   void OnAttemptFailed(const absl::Status& why);
   void BackOff(const absl::Status& why);
+  void LookUpLater();
   void OnLost();
   void Leave(Connection& connection);
   void ResumeWaiting();

@@ -281,6 +281,25 @@ TEST_P(FanOutCancelTest, TheDestructorCancelsWhatIsUnderWayAndWaitsForIt) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+// A worker takes only so many resets; the answers of the others may still come when nobody is there any more.
+TEST_P(FanOutCancelTest, TheLinkMayEndWhileAnswersThatNobodyNeedsAreOut) {
+  constexpr int kCalls = 150;
+  Link::Options options = FixedBudget();
+  options.schedule.profile.buffer_bytes = 4 << 20;
+  options.schedule.budget_bytes = options.schedule.profile.buffer_bytes;
+  Start(1, options);
+  server(0).SetPlay(Holds("late"));
+  std::vector<std::unique_ptr<Pending>> pending;
+  for (int i = 0; i < kCalls; ++i) pending.push_back(CallAsync(AskLast(), {.timeout = absl::Minutes(5)}));
+  ASSERT_TRUE(server(0).AwaitHolding(kCalls));
+  for (const auto& cancelled : pending) cancelled->call->Cancel();
+  for (const auto& cancelled : pending) ASSERT_TRUE(cancelled->Await());
+  EXPECT_GT(link_->State().in_flight_calls + link_->State().ungranted_calls, 0) << "not all were reset";
+  fan_out_.reset();
+  link_.reset();
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.open == 0; }));
+}
+
 // Whoever cancels may still be in the link when the last call ends, which lets the destructor go on.
 TEST_P(FanOutCancelTest, CancelRacesWithTheDestructorsOfTheFanOutAndItsLink) {
   StartServers(4);

@@ -36,7 +36,9 @@ TEST(Slots, AreTakenByOpenStreams) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message(), "no stream can be opened: 2 are open, the other side allows 2");
   first.on_closed = [&] { EXPECT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, third).ok()); };
+  const int slots_calls = server.events.slots_calls;
   server.Say(raw::Headers(id, ResponseHeaders(), true));
+  EXPECT_EQ(server.events.slots_calls, slots_calls + 1) << "whoever waits for a stream hears that one has closed";
   EXPECT_EQ(server.client->streams(), 2);
   EXPECT_THAT(raw::Types(server.Hear()), ElementsAre(raw::kHeaders, raw::kHeaders));
 }
@@ -65,7 +67,7 @@ TEST(Slots, GoAwayTakesThemAll) {
   for (int i = 0; i < 3; ++i) ids[i] = server.Open(calls[i]);
   const int slots_calls = server.events.slots_calls;
   server.Say(raw::GoAway(ids[1]));
-  EXPECT_EQ(server.events.slots_calls, slots_calls + 1);
+  EXPECT_EQ(server.events.slots_calls, slots_calls + 2) << "it takes them away, and a stream has closed";
   EXPECT_TRUE(server.client->going_away());
   EXPECT_EQ(server.client->open_slots(), 0);
   EXPECT_TRUE(calls[2].is(Kind::kUnhandled, Http2Error::kRefusedStream));

@@ -63,8 +63,6 @@ class CalibrateProgram {
     absl::Status status = ValidateWorkers(workers_);
     status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
-    // Before the credentials, which make gRPC start threads.
-    interrupts_ = CatchInterrupts();
     status.Update(interrupts_.status());
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();
     status.Update(security.status());
@@ -116,6 +114,8 @@ class CalibrateProgram {
     return Calibrate(prober, options_);
   }
 
+  // First of all: with the credentials gRPC starts threads, which take the signals that nobody has blocked before.
+  const absl::StatusOr<FileDescriptor> interrupts_ = CatchInterrupts();
   std::vector<std::string> workers_;
   std::string max_in_flight_text_;
   std::string json_;
@@ -124,7 +124,6 @@ class CalibrateProgram {
   std::string progress_text_;
   ShowProgress progress_ = ShowProgress::kAuto;
   CalibrationOptions options_;
-  absl::StatusOr<FileDescriptor> interrupts_ = absl::UnknownError("");
   ClientTls tls_;
   ChannelSecurity security_;
   bool complete_ = true;

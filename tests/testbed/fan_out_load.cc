@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 
 #include "sluice/fan_out.h"
@@ -111,6 +112,7 @@ class FanOutLoad {
     app.add_option("--mode", mode_, "fan-out: through Sluice; hand-written: gRPC alone. Default fan-out")
         ->check(CLI::IsMember({"fan-out", "hand-written"}));
     app.add_option("--policy", policy_, "Of the link. Default: what the library takes without being told");
+    app.add_flag("--inline_callbacks", link_options_.inline_callbacks, "Take answers on the thread of the link");
     app.add_option("--response_bytes", response_bytes_,
                    "Of an answer; two as in 200:200000 are a range, from which "
                    "sizes are drawn log-uniformly. Default 10kb");
@@ -250,6 +252,7 @@ class FanOutLoad {
          {"block_p99_ms", Percentile(total.block_ms, 0.99)},
          {"cpu_seconds", cpu_seconds},
          {"cpu_us_per_call", calls > 0 ? 1e6 * cpu_seconds / calls : 0},
+         {"grpc_version", grpc::Version()},
          {"retries", static_cast<double>(total.retries)},
          {"hedges", static_cast<double>(total.hedges)},
          {"hedges_won", static_cast<double>(total.hedges_won)},

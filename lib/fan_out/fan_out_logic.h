@@ -118,6 +118,8 @@ class FanOutLogic {
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
   bool decided() const { return decided_; }         // nothing that is under way is needed any more
+  // Verdicts alone may end it: no other answer has to come first.
+  bool AwaitsVerdicts() const;
   const Result& result() const { return result_; }  // after kEnd
 
  private:

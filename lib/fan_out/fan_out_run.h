@@ -73,6 +73,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   size_t PrimaryOf(size_t attempt) const { return PrimaryOfAsk(logic_.attempt(attempt).ask); }
   size_t PrimaryOfAsk(size_t ask) const { return spec_.asks[ask].primary; }
   size_t attempts() const { return logic_.attempts(); }
+  bool AwaitsVerdicts() const { return logic_.AwaitsVerdicts(); }
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
   const FanOutLogic::Result& result() const { return logic_.result(); }  // at its end
   bool refused() const { return refused_; }                              // the queue of the link had no room

@@ -39,11 +39,15 @@ void MergeSink::Accept(size_t attempt, std::vector<std::string> messages) {
 
 void MergeSink::HandOver() {
   auto items = std::make_shared<std::vector<Item>>(std::exchange(collected_, {}));
-  core_.callbacks().Run([self = shared_from_this(), items] {
-    self->MergeAll(*items);
-    // The run does not end before it has these verdicts, nor does the core.
-    self->core_.link().executor().Post([self, items] { self->Settle(*items); });
-  });
+  const auto run = run_.lock();
+  const auto when = run == nullptr || run->AwaitsVerdicts() ? Callbacks::When::kThisTurn : Callbacks::When::kSoon;
+  core_.callbacks().Run(
+      [self = shared_from_this(), items] {
+        self->MergeAll(*items);
+        // The run does not end before it has these verdicts, nor does the core.
+        self->core_.link().executor().Post([self, items] { self->Settle(*items); });
+      },
+      when);
 }
 
 void MergeSink::MergeAll(std::vector<Item>& items) {

@@ -17,7 +17,7 @@
 namespace sluice {
 
 // Hands the answers of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back to
-// the run. All answers of a turn go over in one go. One a fan-out; what is not said to be the callbacks' is for the
+// the run. All answers of a turn go over in one go, or those of several turns. One a fan-out; what is not said to be the callbacks' is for the
 // link's thread only.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:

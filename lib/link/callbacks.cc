@@ -16,12 +16,21 @@ CallbackThread::~CallbackThread() {
   thread_.join();
 }
 
-void CallbackThread::Run(std::function<void()> callback) {
-  if (collected_.empty()) core_.AtEndOfTurn([this] { HandOver(); });
+void CallbackThread::Run(std::function<void()> callback, When when) {
   collected_.push_back(std::move(callback));
+  if (ends_turn_) return;
+  if (when == When::kThisTurn || collected_.size() >= kCollectAtMost) {
+    ends_turn_ = true;
+    core_.AtEndOfTurn([this] { HandOver(); });
+  } else if (collected_.size() == 1) {
+    timer_ = core_.timers().Set(core_.now() + kCollectTime, [this] { HandOver(); });
+  }
 }
 
 void CallbackThread::HandOver() {
+  ends_turn_ = false;
+  core_.timers().Clear(timer_);
+  if (collected_.empty()) return;
   bool wake = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,37 +1,49 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "lib/link/link_core.h"
+#include "lib/link/timer_queue.h"
 
 namespace sluice {
 
 // Where callbacks of the application run. One a link.
 class Callbacks {
  public:
+  enum class When {
+    kThisTurn,  // the application waits for it
+    kSoon,      // within CallbackThread::kCollectTime, so that it may go along with others
+  };
+
   virtual ~Callbacks() = default;
   // One after the other, in the order of these calls. For the link's thread only.
-  virtual void Run(std::function<void()> callback) = 0;
+  virtual void Run(std::function<void()> callback, When when = When::kThisTurn) = 0;
 };
 
 // On the link's thread, at once: no hop, but a slow callback delays the link.
 class InlineCallbacks final : public Callbacks {
  public:
-  void Run(std::function<void()> callback) override { callback(); }
+  void Run(std::function<void()> callback, When /*when*/) override { callback(); }
 };
 
-// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. The destructor runs
-// those that are left; not on that thread.
+// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. Where answers come one
+// by one, to wake the thread for each would cost as much as all the rest of a call, so what nobody waits for is
+// collected for longer. The destructor runs those that are left; not on that thread.
 class CallbackThread final : public Callbacks {
  public:
+  static constexpr std::chrono::microseconds kCollectTime{500};
+  static constexpr size_t kCollectAtMost = 16;  // callbacks
+
   explicit CallbackThread(LinkCore& core);  // the core outlives the last Run
   ~CallbackThread() override;
 
-  void Run(std::function<void()> callback) override;
+  void Run(std::function<void()> callback, When when) override;
   bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
@@ -39,7 +51,10 @@ class CallbackThread final : public Callbacks {
   void Loop();
 
   LinkCore& core_;
-  std::vector<std::function<void()>> collected_;  // in this turn; for the link's thread only
+  // For the link's thread only.
+  std::vector<std::function<void()>> collected_;
+  bool ends_turn_ = false;  // HandOver runs at the end of this turn
+  TimerQueue::Id timer_;    // HandOver runs at this time
 
   std::mutex mutex_;
   std::condition_variable wake_;

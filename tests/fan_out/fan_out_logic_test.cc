@@ -166,6 +166,25 @@ TEST(FanOutLogicTest, EndsAfterTheLastVerdictWhenAllAttemptsHaveEnded) {
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
 }
 
+TEST(FanOutLogicTest, AwaitsVerdictsWhenNoOtherAnswerHasToCome) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 1}, {{0}, {1}, {2}});
+  driver.Answers(0);
+  EXPECT_FALSE(driver.logic.AwaitsVerdicts());
+  driver.OnEnded(1, kInternal);
+  EXPECT_FALSE(driver.logic.AwaitsVerdicts());
+  driver.Answers(2);
+  EXPECT_TRUE(driver.logic.AwaitsVerdicts());
+}
+
+TEST(FanOutLogicTest, AwaitsVerdictsWhenTheyMakeTheQuorum) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent({.success_quorum = 2}, {{0}, {1}, {2}});
+  driver.Answers(0);
+  driver.OnAccepted(0);
+  EXPECT_FALSE(driver.logic.AwaitsVerdicts());
+  driver.Answers(1);
+  EXPECT_TRUE(driver.logic.AwaitsVerdicts());
+}
+
 TEST(FanOutLogicTest, ALargeFanOutIsCheap) {
   constexpr size_t kAsks = 10'000;
   FanOutLogic::Options options{.success_quorum = kAsks, .hedge_after = absl::Milliseconds(10)};

@@ -67,7 +67,7 @@ class SimulatedExecutor final : public Executor {
 class SimulatedCallbacks final : public Callbacks {
  public:
   SimulatedCallbacks(EventQueue& events, Dice& dice) : events_(events), dice_(dice) {}
-  void Run(std::function<void()> callback) override {
+  void Run(std::function<void()> callback, When /*when*/) override {
     const auto late = std::chrono::microseconds(dice_.OneIn(50) ? dice_.Between(0, 5000) : dice_.Between(0, 50));
     last_ = std::max(last_, events_.now() + late);
     events_.At(last_, std::move(callback));

@@ -23,6 +23,8 @@ AsioExecutor::AsioExecutor(Options options)
       work_(boost::asio::make_work_guard(context_)),
       timer_(context_),
       read_buffer_(std::make_unique<char[]>(kReadBufferBytes)),
+      stream_threads_(options_.stream_threads > 0 ? std::make_unique<StreamThreads>(*this, options_.stream_threads)
+                                                  : nullptr),
       thread_([this] { Run(); }) {
   pthread_setname_np(thread_.native_handle(), "sluice-link");
 }
@@ -34,6 +36,7 @@ AsioExecutor::~AsioExecutor() {
 void AsioExecutor::Stop() {
   context_.stop();
   if (thread_.joinable()) thread_.join();
+  if (stream_threads_ != nullptr) stream_threads_->Stop();
   std::vector<std::function<void()>> unrun;  // destroyed without the lock, since a destructor may post
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -127,6 +130,7 @@ std::shared_ptr<void> AsioExecutor::Resolve(const std::string& target, OnResolve
 
 std::unique_ptr<StreamSocket> AsioExecutor::Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
                                                     const std::string& server_name, StreamSocketEvents& events) {
+  if (stream_threads_ != nullptr) return stream_threads_->Connect(address, std::move(tls), server_name, events);
   return ConnectStream(*this, address, std::move(tls), server_name, events);
 }
 

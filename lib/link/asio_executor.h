@@ -21,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "lib/link/executor.h"
+#include "lib/link/stream_threads.h"
 
 namespace sluice {
 
@@ -32,6 +33,8 @@ class AsioExecutor final : public Executor {
     // Called on the link's thread with the lateness of each timer, 0 or more, before the timer's task runs. May be
     // null.
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
+    // Threads that carry the streams. 0: the link's thread does.
+    size_t stream_threads = 0;
   };
 
   AsioExecutor() : AsioExecutor(Options()) {}
@@ -101,6 +104,8 @@ class AsioExecutor final : public Executor {
   std::mt19937_64 random_{std::random_device()()};
   const std::unique_ptr<char[]> read_buffer_;
   std::string plaintext_buffer_;
+
+  const std::unique_ptr<StreamThreads> stream_threads_;  // null: none
 
   std::thread thread_;  // last: it uses all the others
 };

@@ -67,7 +67,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Write(std::string bytes);
   // No event comes after this.
   void Close();
-  size_t unsent_bytes() const { return unsent_bytes_; }
   std::optional<TcpSocket> Tcp() const;
 
  private:
@@ -106,8 +105,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   uint64_t read_turn_ = 0;  // of which reads_left_ is
   int reads_left_ = 0;
   std::deque<std::string> unsent_;
-  size_t front_sent_ = 0;  // of its first part
-  size_t unsent_bytes_ = 0;
+  size_t front_sent_ = 0;     // of its first part
   absl::Status write_error_;  // of a connection that is read to its end
 };
 
@@ -214,7 +212,6 @@ void Stream::Write(std::string bytes) {
 
 void Stream::Send(std::string bytes) {
   if (!is_open() || !write_error_.ok() || bytes.empty()) return;
-  unsent_bytes_ += bytes.size();
   unsent_.push_back(std::move(bytes));
   if (!write_armed_) Flush();
 }
@@ -246,7 +243,6 @@ void Stream::Flush() {
     if (result < 0 && errno == EAGAIN) return ArmWrite();
     if (result < 0) return FailWrites(Error("", errno));
     const auto sent = static_cast<size_t>(result);
-    unsent_bytes_ -= sent;
     front_sent_ += sent;
     while (!unsent_.empty() && front_sent_ >= unsent_.front().size()) {
       front_sent_ -= unsent_.front().size();
@@ -260,7 +256,6 @@ void Stream::Flush() {
 void Stream::FailWrites(absl::Status why) {
   write_error_ = std::move(why);
   unsent_.clear();
-  unsent_bytes_ = 0;
   executor_.Post([self = shared_from_this()] { self->OnReadable(); });
 }
 
@@ -285,7 +280,6 @@ void Stream::Close() {
   events_ = nullptr;
   connected_ = false;
   unsent_.clear();
-  unsent_bytes_ = 0;
   boost::system::error_code ignored;
   socket_.close(ignored);
 }
@@ -303,7 +297,6 @@ class StreamHandle final : public StreamSocket {
   ~StreamHandle() override { stream_->Close(); }
 
   void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
-  size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
 
  private:

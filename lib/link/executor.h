@@ -37,7 +37,6 @@ class StreamSocket {
 
   // After OnConnected. Bytes that the kernel does not take now are kept and follow.
   virtual void Write(std::string bytes) = 0;
-  virtual size_t unsent_bytes() const = 0;
   // Of a TCP connection that stands; none elsewhere.
   virtual std::optional<TcpSocket> Tcp() const = 0;
 };

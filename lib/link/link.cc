@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kSafeBudgetBytes = 16 * 1024;
 constexpr int64_t kFloorFrames = 8;
 constexpr int64_t kUnknownLimitBytes = 4 << 20;
+constexpr int kMaxThreads = 64;
 
 // For a profile that is valid. Fields that are not given go along with those that are.
 BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetOptions& options, bool shared) {
@@ -76,6 +77,9 @@ absl::Status Link::Validate(const Options& options) {
   if (absl::Status valid = BoundsOf(options).Validate(); !valid.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
   }
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is outside of 1 to ", kMaxThreads));
+  }
   return LinkShare::Validate(options);
 }
 
@@ -92,10 +96,10 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
     : options_(std::move(options)),
       registry_(options_.registry),
       metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
-      executor_(std::make_unique<AsioExecutor>(
-          AsioExecutor::Options{.on_timer_lateness = [this](std::chrono::nanoseconds lateness) {
-            metrics_->ObserveTimerLateness(absl::FromChrono(lateness));
-          }})) {
+      executor_(std::make_unique<AsioExecutor>(AsioExecutor::Options{
+          .on_timer_lateness =
+              [this](std::chrono::nanoseconds lateness) { metrics_->ObserveTimerLateness(absl::FromChrono(lateness)); },
+          .stream_threads = static_cast<size_t>(options_.threads - 1)})) {
   executor_->Await([&] {
     core_ = std::make_unique<LinkCore>(*executor_, std::move(schedule), *metrics_);
     monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change);
@@ -150,6 +154,7 @@ absl::Status Link::Reconfigure(Options options) {
   const BudgetBounds bounds = FillIn(options);
   if (!options.registry) options.registry = registry_;
   absl::Status same = CheckSame("inline_callbacks", options.inline_callbacks == options_.inline_callbacks);
+  same.Update(CheckSame("threads", options.threads == options_.threads));
   same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
   same.Update(CheckSame("share", SameShare(options.share, options_.share)));
   same.Update(CheckSame("registry", options.registry == registry_));

@@ -53,7 +53,13 @@ absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Create(const TlsOptions&
   return context;
 }
 
+absl::Status TlsContext::reload_status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return reload_status_;
+}
+
 std::shared_ptr<SSL_CTX> TlsContext::Current() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (const TimePoint now = now_(); now - looked_ >= kLookEvery) {
     looked_ = now;
     if (!reload_status_.ok() || Versions() != versions_) reload_status_ = Reload();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "sluice/link_schedule.h"
@@ -18,7 +19,7 @@ namespace sluice {
 
 // What TLS connections of one FanOut or BlockReader are made with. Looks for changed files when a connection is made,
 // at most once in a second; files that do not load then leave the last good ones in force. One for each set of options
-// of a link; for one thread at a time.
+// of a link. Thread-safe: connections are made on several threads.
 class TlsContext {
  public:
   using Clock = std::function<TimePoint()>;
@@ -32,7 +33,7 @@ class TlsContext {
   std::shared_ptr<SSL_CTX> Current() const;
   // OK: Current gives what the files said when it last looked. Otherwise why they were not taken, as of ValidateTls;
   // the last good ones are in force, and each look tries again.
-  const absl::Status& reload_status() const { return reload_status_; }
+  absl::Status reload_status() const;
 
  private:
   // Which version of a file it is: another one has another inode, size or time of its last change.
@@ -53,6 +54,7 @@ class TlsContext {
 
   const TlsOptions options_;
   const Clock now_;
+  mutable std::mutex mutex_;  // guards all that follows
   mutable std::shared_ptr<SSL_CTX> current_;
   mutable FileVersions versions_;  // that current_ was made of
   mutable TimePoint looked_;

@@ -81,17 +81,21 @@ inline void ExpectConsistent(const FanOutResult& result) {
 
 // How the link of a test works.
 struct Way {
-  Way(Discipline by, bool inline_too = false)  // NOLINT(google-explicit-constructor): most ways are a discipline
-      : discipline(by), inline_callbacks(inline_too) {}
+  Way(Discipline by, bool inline_too = false,
+      int link_threads = 1)  // NOLINT(google-explicit-constructor): most ways are a discipline
+      : discipline(by), inline_callbacks(inline_too), threads(link_threads) {}
 
   Discipline discipline;
   bool inline_callbacks;
+  int threads;
 };
 inline void PrintTo(const Way& way, std::ostream* out) {
-  *out << DisciplineName(way.discipline) << (way.inline_callbacks ? ", inline callbacks" : "");
+  *out << DisciplineName(way.discipline) << (way.inline_callbacks ? ", inline callbacks" : "") << ", " << way.threads
+       << " threads";
 }
 inline std::string NameOf(const ::testing::TestParamInfo<Way>& info) {
-  return std::string(DisciplineName(info.param.discipline)) + (info.param.inline_callbacks ? "_inline" : "");
+  return std::string(DisciplineName(info.param.discipline)) + (info.param.inline_callbacks ? "_inline" : "") +
+         (info.param.threads > 1 ? "_threads" : "");
 }
 
 // A FanOut to servers in this process; the link works as the parameter says.
@@ -109,6 +113,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
   void MakeFanOut(Link::Options link = {}, FanOut::Options options = {}) {
     link.schedule.discipline = GetParam().discipline;
     link.inline_callbacks = GetParam().inline_callbacks;
+    link.threads = GetParam().threads;
     auto made = Link::Create(std::move(link));
     ASSERT_TRUE(made.ok()) << made.status();
     link_ = *std::move(made);

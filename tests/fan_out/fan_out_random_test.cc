@@ -17,6 +17,7 @@ using testing::Pending;
 using testing::Script;
 using testing::Seen;
 using testing::Text;
+using testing::Way;
 using testing::Wire;
 
 constexpr size_t kServers = 6;
@@ -137,7 +138,8 @@ class FanOutRandomTest : public testing::FanOutTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutRandomTest,
-                         ::testing::Values(Discipline::kUnscheduled, Discipline::kRolling, Discipline::kGrants),
+                         ::testing::Values(Discipline::kUnscheduled, Discipline::kRolling, Discipline::kGrants,
+                                           Way(Discipline::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutRandomTest, EveryFanOutEndsOnceAndNothingIsLeftBehind) {

@@ -30,7 +30,8 @@ class FanOutStreamTest : public testing::FanOutTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutStreamTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true)),
+                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true),
+                                           Way(Discipline::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutStreamTest, MergesTheMessagesOfAWorkerInTheirOrder) {

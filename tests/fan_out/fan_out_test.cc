@@ -29,7 +29,8 @@ using testing::Way;
 using testing::Wire;
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true)),
+                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true),
+                                           Way(Discipline::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutTest, CollectsTheAnswersByWorker) {

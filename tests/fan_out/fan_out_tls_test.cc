@@ -17,6 +17,7 @@ using testing::NameOf;
 using testing::ReadFile;
 using testing::Says;
 using testing::TestCertificates;
+using testing::Way;
 
 // TLS between a FanOut and gRPC servers.
 class FanOutTlsTest : public testing::FanOutTest {
@@ -35,7 +36,10 @@ class FanOutTlsTest : public testing::FanOutTest {
   TestCertificates certificates_;
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutTlsTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutTlsTest,
+                         ::testing::Values(Discipline::kRolling, Discipline::kGrants,
+                                           Way(Discipline::kGrants, false, 3)),
+                         NameOf);
 
 TEST_P(FanOutTlsTest, AsksWorkersWhoseAuthorityIsKnown) {
   StartTlsServer("0");

@@ -39,7 +39,6 @@ class SimulatedExecutor::Socket final : public StreamSocket, public std::enable_
   void Write(std::string bytes) override {
     if (wire_.to_worker != nullptr) wire_.to_worker->Write(std::move(bytes));
   }
-  size_t unsent_bytes() const override { return 0; }
   std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
  private:
@@ -74,7 +73,6 @@ class Handle final : public StreamSocket {
   explicit Handle(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
   ~Handle() override { socket_->Close(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
-  size_t unsent_bytes() const override { return socket_->unsent_bytes(); }
   std::optional<TcpSocket> Tcp() const override { return socket_->Tcp(); }
 
  private:

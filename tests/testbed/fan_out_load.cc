@@ -113,6 +113,7 @@ class FanOutLoad {
         ->check(CLI::IsMember({"fan-out", "hand-written"}));
     app.add_option("--policy", policy_, "Of the link. Default: what the library takes without being told");
     app.add_flag("--inline_callbacks", link_options_.inline_callbacks, "Take answers on the thread of the link");
+    app.add_option("--threads", link_options_.threads, "That carry the link. Default 1");
     app.add_option("--response_bytes", response_bytes_,
                    "Of an answer; two as in 200:200000 are a range, from which "
                    "sizes are drawn log-uniformly. Default 10kb");

@@ -63,6 +63,10 @@ class Link {
     // Run the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
     // between threads, but a slow callback then delays the link. Default: they run on a thread of their own.
     bool inline_callbacks = false;
+    // Threads that carry the link, 1 to 64. Above 1 the sockets of the workers, and TLS, are spread over all but the
+    // first; the one schedule, HTTP/2 and gRPC stay on that one. Bytes then change threads twice a call, so that it
+    // pays where TLS or the system calls fill a processor.
+    int threads = 1;
     BudgetOptions budget;
     // Then the budget of the schedule (its default: the buffer of the profile) is that of the whole link, of which this
     // process gets leases; it does not adapt. Not where unscheduled.
@@ -91,8 +95,8 @@ class Link {
 
   // Changes the link while calls go on: its profile, the queue, the budget and its bounds. A smaller budget takes
   // nothing back; it only drains. InvalidArgument as Create, and where anything else differs (discipline,
-  // inline_callbacks, watch_connections, registry, stall_timeout, share); then nothing has changed. The functions
-  // on_change and on_state stay. One call at a time.
+  // inline_callbacks, threads, watch_connections, registry, stall_timeout, share); then nothing has changed. The
+  // functions on_change and on_state stay. One call at a time.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

@@ -1,0 +1,124 @@
+#include "lib/link/stream_threads.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "lib/link/asio_executor.h"
+#include "lib/link/asio_stream.h"
+
+namespace sluice {
+namespace {
+
+// What the two ends of a stream share.
+struct Shared {
+  StreamSocketEvents* events = nullptr;  // null: dropped. For the link's thread only
+
+  std::mutex mutex;
+  std::optional<TcpSocket> tcp;  // guarded by mutex: as it was when it was last looked at
+};
+
+// The end on the stream's own thread: hands events to the link's thread.
+class FarEnd final : public StreamSocketEvents {
+ public:
+  FarEnd(AsioExecutor& link, std::shared_ptr<Shared> shared) : link_(link), shared_(std::move(shared)) {}
+
+  void Open(AsioExecutor& executor, const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
+            const std::string& server_name) {
+    socket_ = ConnectStream(executor, address, std::move(tls), server_name, *this);
+  }
+  void Write(std::string bytes) {
+    if (socket_ != nullptr) socket_->Write(std::move(bytes));
+  }
+  void Close() { socket_.reset(); }
+  void LookAtTcp() {
+    std::optional<TcpSocket> tcp = socket_ != nullptr ? socket_->Tcp() : std::nullopt;
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->tcp = std::move(tcp);
+  }
+
+  void OnConnected() override {
+    LookAtTcp();
+    Tell([](StreamSocketEvents& events) { events.OnConnected(); });
+  }
+  void OnBytes(absl::string_view bytes) override {
+    Tell([bytes = std::string(bytes)](StreamSocketEvents& events) { events.OnBytes(bytes); });
+  }
+  void OnDisconnected(absl::Status why) override {
+    LookAtTcp();
+    Tell([why = std::move(why)](StreamSocketEvents& events) { events.OnDisconnected(why); });
+  }
+
+ private:
+  template <class Event>
+  void Tell(Event event) {
+    link_.Post([shared = shared_, event = std::move(event)] {
+      if (shared->events != nullptr) event(*shared->events);
+    });
+  }
+
+  AsioExecutor& link_;
+  const std::shared_ptr<Shared> shared_;
+  std::unique_ptr<StreamSocket> socket_;  // null: not open yet, or closed
+};
+
+// The owner's end.
+class NearEnd final : public StreamSocket {
+ public:
+  NearEnd(AsioExecutor& link, AsioExecutor& thread, StreamSocketEvents& events)
+      : thread_(thread), shared_(std::make_shared<Shared>()), far_(std::make_shared<FarEnd>(link, shared_)) {
+    shared_->events = &events;
+  }
+  ~NearEnd() override {
+    shared_->events = nullptr;
+    thread_.Post([far = std::move(far_)] { far->Close(); });
+  }
+
+  void Open(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls, const std::string& server_name) {
+    thread_.Post([far = far_, &thread = thread_, address, tls = std::move(tls), server_name] {
+      far->Open(thread, address, tls, server_name);
+    });
+  }
+  void Write(std::string bytes) override {
+    thread_.Post([far = far_, bytes = std::move(bytes)]() mutable { far->Write(std::move(bytes)); });
+  }
+  // What the socket said the last time; it is looked at again for the next. To wait for the other thread here would
+  // make the link as slow as that.
+  std::optional<TcpSocket> Tcp() const override {
+    thread_.Post([far = far_] { far->LookAtTcp(); });
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    return shared_->tcp;
+  }
+
+ private:
+  AsioExecutor& thread_;
+  const std::shared_ptr<Shared> shared_;
+  std::shared_ptr<FarEnd> far_;
+};
+
+}  // namespace
+
+StreamThreads::StreamThreads(AsioExecutor& link, size_t threads) : link_(link) {
+  for (size_t i = 0; i < threads; ++i) threads_.push_back(std::make_unique<AsioExecutor>());
+}
+
+StreamThreads::~StreamThreads() {
+  Stop();
+}
+
+std::unique_ptr<StreamSocket> StreamThreads::Connect(const WorkerAddress& address,
+                                                     std::shared_ptr<const TlsContext> tls,
+                                                     const std::string& server_name, StreamSocketEvents& events) {
+  auto near = std::make_unique<NearEnd>(link_, *threads_[next_++ % threads_.size()], events);
+  near->Open(address, std::move(tls), server_name);
+  return near;
+}
+
+// A posted Close has run before its thread ends, so that the other side hears of it in good order.
+void StreamThreads::Stop() {
+  if (std::exchange(stopped_, true)) return;
+  for (const auto& thread : threads_) thread->Await([] {});
+  for (const auto& thread : threads_) thread->Stop();
+}
+
+}  // namespace sluice

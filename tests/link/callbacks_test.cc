@@ -1,0 +1,102 @@
+#include "lib/link/callbacks.h"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <prometheus/registry.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lib/link/link_core.h"
+#include "tests/link/link_thread.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using When = Callbacks::When;
+
+// Time that the test moves; the thread of the test is the link's.
+class ManualExecutor final : public Executor {
+ public:
+  void Turn(TimePoint::duration pause, const std::function<void()>& task) {
+    now_ += pause;
+    task();
+    end_of_turn_();
+  }
+  TimePoint timer() const { return timer_; }
+
+  TimePoint Now() const override { return now_; }
+  void Post(std::function<void()> /*task*/) override {}
+  void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
+  void SetTimer(TimePoint time, std::function<void()> /*task*/) override { timer_ = time; }
+  double Random() override { return 0; }
+  std::shared_ptr<void> Resolve(const std::string& /*target*/, OnResolved /*on_resolved*/) override { return nullptr; }
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& /*address*/, std::shared_ptr<const TlsContext> /*tls*/,
+                                        const std::string& /*server_name*/, StreamSocketEvents& /*events*/) override {
+    return nullptr;
+  }
+
+ private:
+  TimePoint now_ = TimePoint() + std::chrono::hours(1);
+  TimePoint timer_ = TimePoint::max();
+  std::function<void()> end_of_turn_;
+};
+
+class CallbackThreadTest : public ::testing::Test {
+ protected:
+  void Run(When when, std::string name) {
+    callbacks_.Run([this, name = std::move(name)] { log_.Add(name); }, when);
+  }
+
+  ManualExecutor executor_;
+  prometheus::Registry registry_;
+  AggregatorMetrics metrics_{registry_};
+  LinkCore core_{executor_, *LinkSchedule::Create({.discipline = Discipline::kUnscheduled}), metrics_};
+  testing::EventLog log_;
+  CallbackThread callbacks_{core_};
+};
+
+TEST_F(CallbackThreadTest, GetsWhatIsWaitedForAtTheEndOfTheTurn) {
+  executor_.Turn({}, [&] {
+    Run(When::kThisTurn, "first");
+    Run(When::kThisTurn, "second");
+  });
+  EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
+}
+
+TEST_F(CallbackThreadTest, GetsTheRestAlongWithIt) {
+  executor_.Turn({}, [&] { Run(When::kSoon, "first"); });
+  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThread::kCollectTime) << "it does not wait for ever";
+  executor_.Turn({}, [&] { Run(When::kThisTurn, "second"); });
+  EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
+  EXPECT_EQ(executor_.timer(), TimePoint::max());
+}
+
+TEST_F(CallbackThreadTest, GetsTheRestWhenTheTimeIsUp) {
+  executor_.Turn({}, [&] { Run(When::kSoon, "first"); });
+  executor_.Turn(CallbackThread::kCollectTime / 2, [&] { Run(When::kSoon, "second"); });
+  executor_.Turn(CallbackThread::kCollectTime / 2, [] {});
+  EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
+  EXPECT_EQ(executor_.timer(), TimePoint::max());
+  executor_.Turn({}, [&] { Run(When::kSoon, "third"); });
+  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThread::kCollectTime) << "its own time, not the first's";
+  executor_.Turn(CallbackThread::kCollectTime, [] {});
+  EXPECT_THAT(log_.Await(3), ElementsAre("first", "second", "third"));
+}
+
+TEST_F(CallbackThreadTest, GetsTheRestWhenItIsMuch) {
+  for (size_t i = 0; i < CallbackThread::kCollectAtMost; ++i) {
+    EXPECT_THAT(log_.events(), IsEmpty());
+    executor_.Turn({}, [&] { Run(When::kSoon, "one"); });
+  }
+  EXPECT_EQ(log_.Await(CallbackThread::kCollectAtMost).size(), CallbackThread::kCollectAtMost);
+}
+
+}  // namespace
+}  // namespace sluice

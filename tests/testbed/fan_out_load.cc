@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "sluice/fan_out.h"
 #include "sluice/link.h"
@@ -44,6 +46,15 @@ double CpuSeconds() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Of this process' memory, what is in RAM.
+double ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  double pages = 0;
+  double resident_pages = 0;
+  statm >> pages >> resident_pages;
+  return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
 struct ReaderResult {
@@ -212,7 +223,11 @@ class FanOutLoad {
         FanOut::Create(*std::move(link), {.workers = workers_, .connect_timeout = absl::Seconds(60)});
     if (!fan_out.ok()) return fan_out.status();
     fan_out_ = *std::move(fan_out);
+    const double resident_before = ResidentBytes();
+    const auto started = Clock::now();
     const std::vector<size_t> missing = fan_out_->Connect();
+    connect_seconds_ = Milliseconds(Clock::now() - started) / 1e3;
+    connection_bytes_ = (ResidentBytes() - resident_before) / static_cast<double>(workers_.size());
     if (missing.empty()) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat(missing.size(), " of ", workers_.size(), " workers do not answer, ",
                                                fan_out_->address(missing.front()), " is one"));
@@ -254,6 +269,9 @@ class FanOutLoad {
          {"cpu_seconds", cpu_seconds},
          {"cpu_us_per_call", calls > 0 ? 1e6 * cpu_seconds / calls : 0},
          {"grpc_version", grpc::Version()},
+         // Connections that have carried nothing yet; of Sluice alone.
+         {"connect_seconds", connect_seconds_},
+         {"connection_bytes", connection_bytes_},
          {"retries", static_cast<double>(total.retries)},
          {"hedges", static_cast<double>(total.hedges)},
          {"hedges_won", static_cast<double>(total.hedges_won)},
@@ -281,6 +299,8 @@ class FanOutLoad {
   Link::Options link_options_;
   Stubs stubs_;
   std::unique_ptr<FanOut> fan_out_;
+  double connect_seconds_ = 0;
+  double connection_bytes_ = 0;
 };
 
 }  // namespace

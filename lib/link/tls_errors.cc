@@ -16,7 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_error.h"
+#include "lib/tls/openssl_types.h"
 
 namespace sluice {
 namespace {
@@ -143,15 +144,6 @@ std::string TlsError(absl::string_view peer) {
     return AlertError(peer, reason - SSL_AD_REASON_OFFSET);
   }
   return absl::StrCat("TLS with ", peer, ": ", OpensslReason());
-}
-
-std::string OpensslReason() {
-  const unsigned long error = ERR_peek_last_error();  // NOLINT(google-runtime-int): OpenSSL's type
-  ERR_clear_error();
-  if (error == 0) return "unknown error";
-  if (ERR_SYSTEM_ERROR(error)) return std::strerror(ERR_GET_REASON(error));
-  const char* const reason = ERR_reason_error_string(error);
-  return reason != nullptr ? std::string(reason) : absl::StrCat("OpenSSL error ", error);
 }
 
 }  // namespace sluice

@@ -14,7 +14,5 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
 
 // What OpenSSL's last call on this thread failed of. Empties its queue of errors. `peer` is the other end.
 std::string TlsError(absl::string_view peer);
-// The same in OpenSSL's own words: "bad end line".
-std::string OpensslReason();
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/link/tls_errors.h"
+#include "lib/tls/openssl_error.h"
 
 namespace sluice {
 namespace {

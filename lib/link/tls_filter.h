@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_types.h"
 
 namespace sluice {
 

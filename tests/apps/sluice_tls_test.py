@@ -114,13 +114,6 @@ class TlsTest(ServingTest):
                       self.start_aggregator(["127.0.0.1:1"], "--connect_timeout", "1s", listen="unix:" + self.path("s"))):
             self.assertNotIn(warning, quiet.text())
 
-    # Until the library reads by TLS.
-    def test_tls_to_the_workers_is_not_left_out_silently(self):
-        result = run("sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--tls_ca",
-                     self.authority.file)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(b"tls.ca", result.stderr)
-
 
 if __name__ == "__main__":
     main()

@@ -140,10 +140,13 @@ void Worker::OnAttemptFailed(const absl::Status& why) {
 }
 
 void Worker::BackOff(const absl::Status& why) {
+  std::string text(why.message());
   // What failed at an address that is the target has named it.
-  failure_ = absl::StrContains(why.message(), target_)
-                 ? absl::UnavailableError(why.message())
-                 : absl::UnavailableError(absl::StrCat(target_, ": ", why.message()));
+  if (!absl::StrContains(text, target_)) text = absl::StrCat(target_, ": ", text);
+  if (tls_ != nullptr && !tls_->reload_status().ok()) {
+    absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
+  }
+  failure_ = absl::UnavailableError(text);
   LookUpLater();
   EndWaiting(failure_);
 }

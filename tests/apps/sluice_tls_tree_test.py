@@ -6,7 +6,6 @@ Run as: sluice_tls_tree_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 
 import concurrent.futures
 import dataclasses
-import itertools
 import json
 import os
 import random
@@ -23,6 +22,7 @@ sys.dont_write_bytecode = True
 from certificates import Authority  # noqa: E402
 from serving import PATIENCE, Server, main, metric, program, run, wait_until  # noqa: E402
 
+CONNECTED = "sluice_workers_connected"
 READ = 'sluice_blocks_total{outcome="complete"}'
 
 
@@ -75,12 +75,11 @@ class MtlsTree(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="sluice-mtls-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.numbers = itertools.count()
-        self.data = random.Random(1).randbytes(123456)
+        self.data = random.Random(1).randbytes(1234567)
         with open(self.path("input"), "wb") as file:
             file.write(self.data)
         result = run("sluice-stripe", "--out", self.path("stripes"), "--workers", "1x2", "--sru", "5000", "--name", "data",
-                     self.path("input"))  # fmt: skip
+                     "--replicas", "1x2", self.path("input"))  # fmt: skip
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def path(self, *names):
@@ -91,10 +90,8 @@ class MtlsTree(unittest.TestCase):
         self.addCleanup(server.close)
         return server
 
-    def start_worker(self, *flags, listen=None):
-        # One of the two is at a Unix socket, where a certificate has to name localhost.
-        listen = listen or ["127.0.0.1:0", "unix:" + self.path(f"worker-{next(self.numbers)}")]
-        return self.start("sluice-worker", "--data", self.path("stripes", "mla-0000"), "--listen", ",".join(listen), *flags)
+    def start_worker(self, listen, *flags):
+        return self.start("sluice-worker", "--data", self.path("stripes", "mla-0000"), "--listen", listen, *flags)
 
     def start_aggregator(self, below, *flags, listen="127.0.0.1:0"):
         # Those below may be out of reach on purpose; nobody waits for them.
@@ -131,7 +128,9 @@ class HopsTest(MtlsTree):
         if key not in self.servers:
             flags = self.flags(settings[level], True, level != WORKER)
             if level == WORKER:
-                self.servers[key] = self.start_worker(*flags)
+                # One of the two is at a Unix socket, where a certificate has to name localhost.
+                listen = "127.0.0.1:0,unix:" + self.path(f"worker-{len(self.servers)}")
+                self.servers[key] = self.start_worker(listen, *flags)
             else:
                 below = self.server(level + 1, settings).addresses
                 below = below[:1] if level == TOP else below
@@ -223,43 +222,53 @@ class RotationTest(MtlsTree):
         to_servers = ["--tls_ca", self.path("tls", "ca.pem")]
         from_clients = ["--tls_client_ca", self.path("tls", "ca.pem")]
         self.install([self.old], old)
-        worker = self.start_worker(*files, *from_clients)
-        mid = self.start_aggregator(worker.addresses, "--mid_level", *files, *from_clients, *to_servers)
+        workers = [self.start_worker("127.0.0.1:0", *files, *from_clients) for _ in range(2)]
+        below = [worker.addresses[0] for worker in workers]
+        # With little of a cache, or the load would stop there.
+        mid_level = ["--mid_level", "--mid_level_cache", "200kb", *files, *from_clients, *to_servers]
+        mid = self.start_aggregator(below, *mid_level)
         top = self.start_aggregator(mid.addresses[:1], *files, *from_clients, *to_servers)
-        servers = (worker, mid, top)
+        servers = (*workers, mid, top)
 
         def read_anew():
             result = self.cat(top, *files, *to_servers)
-            return result.returncode == 0 and result.stdout == self.data
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertTrue(result.stdout == self.data)
 
         load = self.start_load(top, *files, *to_servers)
         self.assertTrue(all(self.handshake(server, self.old, old) == self.serial(old) for server in servers))
 
         self.install([self.old, self.new], old)
         wait_until(lambda: all(self.handshake(server, self.old, new) for server in servers), "both authorities")
-        self.assertTrue(read_anew())
+        read_anew()
         self.install([self.old, self.new], new)
         wait_until(lambda: all(self.handshake(server, self.new, old) == self.serial(new) for server in servers),
                    "the new certificates")  # fmt: skip
-        self.assertTrue(read_anew())
+        read_anew()
         self.install([self.new], new)
         wait_until(lambda: not any(self.handshake(server, self.new, old) for server in servers),
                    "the old authority to be gone")  # fmt: skip
-        self.assertTrue(read_anew())
+        read_anew()
 
-        blocks = metric(top, READ)
-        wait_until(lambda: metric(top, READ) > blocks + 10, "the load to go on")
+        # The mid-level aggregator connects anew, to workers that know the new authority alone.
+        for worker in workers:
+            self.assertEqual(worker.terminate(), 0)
+            wait_until(lambda: metric(mid, CONNECTED) == 1, "a worker to be gone")
+            self.start_worker(worker.addresses[0], *files, *from_clients)
+            wait_until(lambda: metric(mid, CONNECTED) == 2, "the new certificate to be taken")
+
+        blocks = metric(mid, READ)
+        wait_until(lambda: metric(mid, READ) > blocks + 10, "the load to go on")
         self.assertIsNone(load.poll())
         report = self.stop_load(load)
         self.assertEqual((report["errors"], report["error_sample"], report["bad_bytes"]), (0, "", 0))
 
-        # The aggregators connect anew, to servers that know the new authority alone.
-        self.assertEqual(worker.terminate(), 0)
-        self.start_worker(*files, *from_clients, listen=worker.addresses)
-        wait_until(read_anew, "the mid-level aggregator to show its new certificate")
+        # Nobody has what there is once more behind the mid-level aggregator, so this is without load.
         self.assertEqual(mid.terminate(), 0)
-        self.start_aggregator(worker.addresses, "--mid_level", *files, *from_clients, *to_servers, listen=mid.addresses[0])
-        wait_until(read_anew, "the aggregator to show its new certificate")
+        self.start_aggregator(below, *mid_level, listen=mid.addresses[0])
+        wait_until(lambda: self.cat(top, *files, *to_servers).returncode == 0,
+                   "the aggregator to show its new certificate")  # fmt: skip
+        read_anew()
 
     def start_load(self, aggregator, *flags):
         load = subprocess.Popen(

@@ -13,13 +13,15 @@
 namespace sluice {
 namespace {
 
-void LogUnconnected(const std::vector<std::string>& addresses) {
+void LogUnconnected(const std::vector<BlockReader::UnconnectedWorker>& workers) {
   constexpr size_t kNamed = 5;
-  for (size_t i = 0; i < addresses.size() && i < kNamed; ++i) {
-    Log(LogLevel::kWarning, "worker does not answer; it is tried again when it is needed", {{"worker", addresses[i]}});
+  for (size_t i = 0; i < workers.size() && i < kNamed; ++i) {
+    Log(LogLevel::kWarning, "worker is not connected; it is tried again when it is needed",
+        {{"worker", workers[i].address}, {"reason", workers[i].why}});
   }
-  if (addresses.size() > kNamed)
-    Log(LogLevel::kWarning, "more workers do not answer", {{"count", addresses.size() - kNamed}});
+  if (workers.size() > kNamed) {
+    Log(LogLevel::kWarning, "more workers are not connected", {{"count", workers.size() - kNamed}});
+  }
 }
 
 void LogBudget(int64_t before_bytes, const BudgetStep& step) {

@@ -27,7 +27,7 @@ namespace sluice {
 class AggregatorServer {
  public:
   // Connects to the workers first, and logs those that do not answer; serves when it returns, and is ready when there
-  // is a worker. Unavailable: an address cannot be had. Unimplemented: TLS to the workers.
+  // is a worker. Unavailable: an address cannot be had.
   static absl::StatusOr<std::unique_ptr<AggregatorServer>> Start(const AggregatorOptions& options, IoThread& io_thread);
 
   const std::string& address() const { return rpc_server_->addresses().front(); }

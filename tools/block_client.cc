@@ -1,5 +1,6 @@
 #include "tools/block_client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -9,9 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/stripe/crc32c.h"
+#include "tools/unreachable.h"
 
 namespace sluice {
 namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(5);  // to find out why there is no connection
 
 // Follows one read: what came so far, and whether the next part fits behind it.
 class ReadCheck {
@@ -37,6 +41,8 @@ class ReadCheck {
         return absl::DataLossError("the aggregator sent a part that this client does not know");
     }
   }
+
+  bool begun() const { return header_.has_value(); }
 
   absl::StatusOr<v1::ReadSummary> Summary() const {
     if (!summary_) return absl::DataLossError("the aggregator ended without a summary");
@@ -113,7 +119,7 @@ std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address, const Chann
 }  // namespace
 
 BlockClient::BlockClient(const std::string& address, const ChannelSecurity& security)
-    : stub_(v1::BlockService::NewStub(ConnectTo(address, security))) {}
+    : address_(address), security_(security), stub_(v1::BlockService::NewStub(ConnectTo(address, security))) {}
 
 absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request, absl::Duration timeout,
                                                   const Sink& sink) {
@@ -130,8 +136,11 @@ absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request
   if (!status.ok()) context.TryCancel();
   const grpc::Status ended = reader->Finish();
   if (!status.ok()) return status;
-  if (!ended.ok()) return absl::Status(static_cast<absl::StatusCode>(ended.error_code()), ended.error_message());
-  return check.Summary();
+  if (ended.ok()) return check.Summary();
+  status = absl::Status(static_cast<absl::StatusCode>(ended.error_code()), ended.error_message());
+  if (!absl::IsUnavailable(status) || check.begun()) return status;
+  const absl::Duration left = absl::FromChrono(context.deadline() - std::chrono::system_clock::now());
+  return ExplainUnreachable(status, address_, security_.tls(), std::min(left, kPatience));
 }
 
 }  // namespace sluice

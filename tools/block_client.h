@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include <grpcpp/channel.h>
@@ -29,11 +30,14 @@ class BlockClient {
   explicit BlockClient(const std::string& address, const ChannelSecurity& security = {});
 
   // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound. A read
-  // that is Unavailable before anything of it has come is made again, five times in all.
+  // that is Unavailable before anything of it has come is made again, five times in all, and ends as ExplainUnreachable
+  // has it.
   absl::StatusOr<v1::ReadSummary> Read(const v1::ReadRequest& request, absl::Duration timeout, const Sink& sink);
 
  private:
-  std::unique_ptr<v1::BlockService::Stub> stub_;
+  const std::string address_;
+  const ChannelSecurity security_;
+  const std::unique_ptr<v1::BlockService::Stub> stub_;
 };
 
 }  // namespace sluice

@@ -1,8 +1,12 @@
 #include "tools/channel_security.h"
 
 #include <fstream>
+#include <iostream>
 #include <iterator>
 
+#include <grpc/support/log.h>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
@@ -16,6 +20,12 @@ absl::Status ReadInto(std::string& text, const char* field, const std::string& p
   return absl::NotFoundError(absl::StrCat(field, ": \"", path, "\" cannot be read, or is empty"));
 }
 
+// gRPC logs a line of its source for each handshake that fails; ExplainUnreachable says why.
+void LogOfGrpc(gpr_log_func_args* line) {
+  if (absl::StrContains(line->file, "ssl_transport_security")) return;
+  std::cerr << "gRPC: " << line->message << std::endl;
+}
+
 }  // namespace
 
 absl::StatusOr<ChannelSecurity> ChannelSecurity::Create(const std::optional<TlsOptions>& tls) {
@@ -27,12 +37,13 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Create(const std::optional<TlsO
   status.Update(ReadInto(options.pem_private_key, "tls.key", tls->key_file));
   if (!status.ok()) return status;
   security.credentials_ = grpc::SslCredentials(options);
-  security.server_name_ = tls->server_name;
+  security.tls_ = tls;
+  gpr_set_log_function(&LogOfGrpc);
   return security;
 }
 
 void ChannelSecurity::AddTo(grpc::ChannelArguments& arguments) const {
-  if (!server_name_.empty()) arguments.SetSslTargetNameOverride(server_name_);
+  if (tls_.has_value() && !tls_->server_name.empty()) arguments.SetSslTargetNameOverride(tls_->server_name);
 }
 
 }  // namespace sluice

@@ -22,12 +22,13 @@ class ChannelSecurity {
   static absl::StatusOr<ChannelSecurity> Create(const std::optional<TlsOptions>& tls);
 
   const std::shared_ptr<grpc::ChannelCredentials>& credentials() const { return credentials_; }
+  const std::optional<TlsOptions>& tls() const { return tls_; }
   // The name that the server's certificate has to bear, where it is another one than that of the host.
   void AddTo(grpc::ChannelArguments& arguments) const;
 
  private:
   std::shared_ptr<grpc::ChannelCredentials> credentials_;
-  std::string server_name_;  // empty: that of the host
+  std::optional<TlsOptions> tls_;
 };
 
 }  // namespace sluice

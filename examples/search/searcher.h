@@ -33,7 +33,7 @@ class Searcher {
 
   // Asks the workers for their shards, and connects. Unavailable: no worker answered, or more shards than fail_limit
   // are served nowhere. FailedPrecondition: the workers serve different indexes.
-  // Unimplemented: TLS.
+  // The errors of FanOut::Validate, those of `tls` included.
   static absl::StatusOr<std::unique_ptr<Searcher>> Create(std::shared_ptr<Link> link, Options options);
 
   // The errors of a FanOut, or Unavailable where no shard answered at all.

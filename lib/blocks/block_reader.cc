@@ -129,12 +129,16 @@ BlockReader::~BlockReader() {
   link_->Await([this](LinkCore&) { core_.reset(); });
 }
 
-std::vector<std::string> BlockReader::Connect() {
-  const auto done = std::make_shared<std::promise<std::vector<std::string>>>();
+std::vector<BlockReader::UnconnectedWorker> BlockReader::Connect() {
+  const auto done = std::make_shared<std::promise<std::vector<UnconnectedWorker>>>();
   link_->Post([this, done](LinkCore&) {
     core_->fan_out().Connect(core_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
-      std::vector<std::string> unconnected;
-      for (size_t worker : workers) unconnected.push_back(core_->address(worker));
+      std::vector<UnconnectedWorker> unconnected;
+      for (size_t worker : workers) {
+        const absl::Status& failure = core_->workers().workers[worker]->failure();
+        unconnected.push_back({.address = core_->address(worker),
+                               .why = failure.ok() ? absl::UnavailableError("no connection yet") : failure});
+      }
       done->set_value(std::move(unconnected));
     });
   });

@@ -76,10 +76,11 @@ absl::Status CheckTlsFiles(const TlsSettings& settings) {
   absl::Status status = settings.server.has_value() ? ValidateServerTls(*settings.server) : absl::OkStatus();
   if (!settings.client.has_value()) return status;
   const TlsOptions& client = *settings.client;
-  if (!client.ca_file.empty()) status.Update(CheckAuthorities({.field = "tls.ca", .path = client.ca_file}));
+  if (!client.ca_file.empty()) status.Update(ReadCertificates({.field = "tls.ca", .path = client.ca_file}).status());
   if (!client.certificate_file.empty()) {
-    status.Update(CheckIdentity({.field = "tls.certificate", .path = client.certificate_file},
-                                {.field = "tls.key", .path = client.key_file}));
+    status.Update(ReadIdentity({.field = "tls.certificate", .path = client.certificate_file},
+                               {.field = "tls.key", .path = client.key_file})
+                      .status());
   }
   return status;
 }

@@ -83,6 +83,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void OnBytes(absl::string_view bytes);
   void OnCiphertext(absl::string_view ciphertext);
   absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
+  absl::Status Broken(int error) const {
+    return filter_ != nullptr ? filter_->ReceiveEnd(std::strerror(error)) : Error("", error);
+  }
   void Send(std::string bytes);
   void Flush();
   void FailWrites(absl::Status why);
@@ -171,7 +174,7 @@ void Stream::OnReadable() {
     if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->OnReadable(); });
     const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Error("", errno) : write_error_);
+    if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
     // A write failed, and what came before is read.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
     if (got < 0) return ArmRead();
@@ -241,7 +244,7 @@ void Stream::Flush() {
     const ssize_t result = sendmsg(fd_, &message, MSG_NOSIGNAL);
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && errno == EAGAIN) return ArmWrite();
-    if (result < 0) return FailWrites(Error("", errno));
+    if (result < 0) return FailWrites(Broken(errno));
     const auto sent = static_cast<size_t>(result);
     front_sent_ += sent;
     while (!unsent_.empty() && front_sent_ >= unsent_.front().size()) {

@@ -5,6 +5,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
+namespace {
+
+// How an alert of TLS begins (RFC 8446, section 5.1). In HTTP/2 it would be a first frame of more than a megabyte,
+// which no server may send (RFC 9113, section 4.2).
+constexpr char kTlsAlert = 21;
+
+}  // namespace
 
 Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events)
     : flushes_(flushes),
@@ -25,6 +32,9 @@ void Connection::OnConnected() {
 
 void Connection::OnBytes(absl::string_view bytes) {
   if (over_) return;
+  if (!up_ && options_.tls == nullptr && !bytes.empty() && bytes[0] == kTlsAlert) {
+    return End(absl::UnavailableError(absl::StrCat(options_.address.text, " speaks TLS, and this client does not")));
+  }
   const absl::Status received = session_->Receive(bytes);
   if (session_ == nullptr) return;  // an event has closed it
   if (session_->wants_write()) FlushLater();
@@ -35,6 +45,12 @@ void Connection::OnBytes(absl::string_view bytes) {
 }
 
 void Connection::OnDisconnected(absl::Status why) {
+  if (session_ != nullptr && !up_ && options_.tls == nullptr) {
+    // gRPC's servers send no alert.
+    return End(absl::UnavailableError(absl::StrCat(options_.address.text,
+                                                   " ended the connection before HTTP/2 began; it may expect TLS",
+                                                   why.ok() ? "" : ": ", why.message())));
+  }
   End(why.ok() ? absl::UnavailableError("the worker closed the connection") : std::move(why));
 }
 

@@ -1,10 +1,14 @@
 #include "lib/link/tls_context.h"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 #include <sys/stat.h>
 
-#include "lib/link/tls_files.h"
+#include "absl/strings/str_cat.h"
+#include "lib/tls/openssl_error.h"
+#include "lib/tls/pem_file.h"
 
 namespace sluice {
 namespace {
@@ -13,6 +17,36 @@ constexpr std::chrono::seconds kLookEvery(1);
 
 // With forward secrecy and authenticated encryption: HTTP/2 forbids the others with TLS 1.2 (RFC 9113, appendix A).
 constexpr char kTls12Ciphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
+
+absl::Status TrustAuthorities(SSL_CTX& context, const std::string& ca_file) {
+  ERR_clear_error();
+  if (ca_file.empty()) {
+    if (SSL_CTX_set_default_verify_paths(&context) == 1) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("ca_file is empty, and the system's authorities: ", OpensslReason()));
+  }
+  const absl::StatusOr<std::vector<X509Ptr>> certificates = ReadCertificates({.field = "ca_file", .path = ca_file});
+  if (!certificates.ok()) return certificates.status();
+  for (const X509Ptr& certificate : *certificates) {
+    if (X509_STORE_add_cert(SSL_CTX_get_cert_store(&context), certificate.get()) == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ca_file: \"", ca_file, "\" has a certificate that is not taken: ", OpensslReason()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShowIdentity(SSL_CTX& context, const std::string& certificate_file, const std::string& key_file) {
+  const absl::StatusOr<TlsIdentity> identity =
+      ReadIdentity({.field = "certificate_file", .path = certificate_file}, {.field = "key_file", .path = key_file});
+  if (!identity.ok()) return identity.status();
+  bool taken = SSL_CTX_use_certificate(&context, identity->chain.front().get()) == 1;
+  for (size_t i = 1; taken && i < identity->chain.size(); ++i) {
+    taken = SSL_CTX_add1_chain_cert(&context, identity->chain[i].get()) == 1;
+  }
+  if (taken && SSL_CTX_use_PrivateKey(&context, identity->key.get()) == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(taken ? "key_file: \"" : "certificate_file: \"",
+                                                 taken ? key_file : certificate_file,
+                                                 "\" is not taken: ", OpensslReason()));
+}
 
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Load(const TlsOptions& options) {
   if (options.certificate_file.empty() != options.key_file.empty()) {
@@ -32,9 +66,9 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Load(const TlsOptions& options) {
   SSL_CTX_set_alpn_protos(context.get(), kProtocols, sizeof(kProtocols));
   // An authority need not be a root, as gRPC has it.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
-  absl::Status status = LoadAuthorities(*context, options.ca_file);
+  absl::Status status = TrustAuthorities(*context, options.ca_file);
   if (status.ok() && !options.certificate_file.empty()) {
-    status = LoadCertificate(*context, options.certificate_file, options.key_file);
+    status = ShowIdentity(*context, options.certificate_file, options.key_file);
   }
   if (!status.ok()) return status;
   return context;

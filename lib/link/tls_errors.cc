@@ -16,7 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_error.h"
+#include "lib/tls/openssl_types.h"
 
 namespace sluice {
 namespace {
@@ -93,7 +94,7 @@ bool IsAboutOurCertificate(int alert) {
 std::string AlertError(absl::string_view peer, int alert) {
   if (alert == TLS1_AD_NO_APPLICATION_PROTOCOL) return absl::StrCat(peer, " does not offer HTTP/2 (ALPN \"h2\")");
   if (alert == TLS13_AD_CERTIFICATE_REQUIRED) {
-    return absl::StrCat(peer, " asks for a certificate of this client; give it a certificate_file and a key_file");
+    return absl::StrCat(peer, " asks for a certificate of this client, which has none");
   }
   const char* const name = SSL_alert_desc_string_long(alert);
   const std::string text = std::strcmp(name, "unknown") == 0 ? absl::StrCat(alert) : std::string(name);
@@ -122,16 +123,25 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
       return absl::StrCat(own, " is for ", NamesOf(certificate), ", not ", server_name);
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-      return absl::StrCat(own, " is signed by itself, and not among those of ca_file");
+      return absl::StrCat(own, " is signed by itself, and not among the trusted ones");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
       return absl::StrCat(own, " is signed by an unknown authority, \"", CommonName(X509_get_issuer_name(certificate)),
-                          "\"; ca_file does not have it");
+                          "\", which is not among the trusted ones");
     default:
       return absl::StrCat(which, ": ", X509_verify_cert_error_string(error));
   }
+}
+
+std::string OwnCertificate(const SSL* ssl) {
+  X509* const own = SSL_get_certificate(ssl);
+  if (own == nullptr) return "this client has none";
+  const bool expired = X509_cmp_current_time(X509_get0_notAfter(own)) < 0;
+  return absl::StrCat("this client showed \"", CommonName(X509_get_subject_name(own)), "\" of the authority \"",
+                      CommonName(X509_get_issuer_name(own)), expired ? "\", which expired at " : "\", valid until ",
+                      TimeOf(X509_get0_notAfter(own)));
 }
 
 std::string TlsError(absl::string_view peer) {
@@ -143,15 +153,6 @@ std::string TlsError(absl::string_view peer) {
     return AlertError(peer, reason - SSL_AD_REASON_OFFSET);
   }
   return absl::StrCat("TLS with ", peer, ": ", OpensslReason());
-}
-
-std::string OpensslReason() {
-  const unsigned long error = ERR_peek_last_error();  // NOLINT(google-runtime-int): OpenSSL's type
-  ERR_clear_error();
-  if (error == 0) return "unknown error";
-  if (ERR_SYSTEM_ERROR(error)) return std::strerror(ERR_GET_REASON(error));
-  const char* const reason = ERR_reason_error_string(error);
-  return reason != nullptr ? std::string(reason) : absl::StrCat("OpenSSL error ", error);
 }
 
 }  // namespace sluice

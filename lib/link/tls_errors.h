@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <openssl/ossl_typ.h>
 #include <openssl/x509_vfy.h>
 
 #include "absl/strings/string_view.h"
@@ -12,9 +13,11 @@ namespace sluice {
 // it has to bear.
 std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl::string_view server_name);
 
+// What this side shows of itself to a server that asks for a certificate: none, or whose it is, who has signed it, and
+// until when it is valid.
+std::string OwnCertificate(const SSL* ssl);
+
 // What OpenSSL's last call on this thread failed of. Empties its queue of errors. `peer` is the other end.
 std::string TlsError(absl::string_view peer);
-// The same in OpenSSL's own words: "bad end line".
-std::string OpensslReason();
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/link/tls_errors.h"
+#include "lib/tls/openssl_error.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,7 @@ TlsFilter::TlsFilter(SslPtr ssl, std::string server_name, std::string peer)
     : ssl_(std::move(ssl)), server_name_(std::move(server_name)), peer_(std::move(peer)) {
   SSL_set_app_data(ssl_.get(), this);
   SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, &TlsFilter::OnVerify);
+  SSL_set_cert_cb(ssl_.get(), &TlsFilter::OnCertificateRequest, this);
   SSL_set_connect_state(ssl_.get());
   SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
 }
@@ -64,6 +66,12 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
   auto& filter = *static_cast<TlsFilter*>(SSL_get_app_data(ssl));
   filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
   return 0;
+}
+
+// The context has the certificate already, if there is one.
+int TlsFilter::OnCertificateRequest(SSL* /*ssl*/, void* filter) {
+  static_cast<TlsFilter*>(filter)->asked_ = true;
+  return 1;
 }
 
 // OpenSSL reads from the bytes where they lie. It keeps a record that is not complete, and has then read all of them.
@@ -96,6 +104,7 @@ absl::Status TlsFilter::Advance(std::string& plaintext) {
   while (true) {
     const int bytes = SSL_read(ssl_.get(), record.data(), static_cast<int>(record.size()));
     if (bytes > 0) {
+      heard_plaintext_ = true;
       plaintext.append(record.data(), static_cast<size_t>(bytes));
       continue;
     }
@@ -130,12 +139,19 @@ absl::Status TlsFilter::Failure() {
   return absl::UnavailableError(certificate_error_);
 }
 
-absl::Status TlsFilter::ReceiveEnd() const {
+absl::Status TlsFilter::ReceiveEnd(absl::string_view broken) const {
   if (!error_.ok() || ended_) return error_;
-  return absl::UnavailableError(
-      absl::StrCat(peer_, established_ ? " ended the connection without TLS close_notify"
-                          : heard_     ? " ended the connection in the TLS handshake"
-                                       : " ended the connection in the TLS handshake; it may not speak TLS"));
+  std::string text = absl::StrCat(peer_, " ended the connection");
+  if (asked_ && !heard_plaintext_) {
+    // gRPC's servers close it without an alert that would say so.
+    absl::StrAppend(&text, " after it asked for a certificate of this client; ", OwnCertificate(ssl_.get()));
+  } else if (!established_) {
+    absl::StrAppend(&text, " in the TLS handshake", heard_ ? "" : "; it may not speak TLS");
+  } else {
+    absl::StrAppend(&text, " without TLS close_notify");
+  }
+  if (!broken.empty()) absl::StrAppend(&text, ": ", broken);
+  return absl::UnavailableError(text);
 }
 
 absl::Status TlsFilter::Send(absl::string_view plaintext) {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_types.h"
 
 namespace sluice {
 
@@ -29,8 +29,8 @@ class TlsFilter {
   // for good; what was appended is still true.
   absl::Status Receive(absl::string_view ciphertext, std::string& plaintext);
   // Takes the end of the byte stream. OK after the other side's close_notify; otherwise somebody may have cut it
-  // (Unavailable).
-  absl::Status ReceiveEnd() const;
+  // (Unavailable). `broken`: how it broke, where it did not end in good order: "Connection reset by peer".
+  absl::Status ReceiveEnd(absl::string_view broken = "") const;
 
   // While established.
   absl::Status Send(absl::string_view plaintext);
@@ -48,6 +48,7 @@ class TlsFilter {
   TlsFilter(SslPtr ssl, std::string server_name, std::string peer);
 
   static int OnVerify(int ok, X509_STORE_CTX* check);
+  static int OnCertificateRequest(SSL* ssl, void* filter);
   absl::Status Advance(std::string& plaintext);
   absl::Status Handshake();
   absl::Status Failure();
@@ -55,7 +56,9 @@ class TlsFilter {
   const SslPtr ssl_;
   const std::string server_name_;
   const std::string peer_;
-  bool heard_ = false;  // a byte of the other side
+  bool heard_ = false;            // a byte of the other side
+  bool asked_ = false;            // for a certificate of this side
+  bool heard_plaintext_ = false;  // so the other side has taken what it asked for
   bool established_ = false;
   bool ended_ = false;
   std::string certificate_error_;  // empty: none

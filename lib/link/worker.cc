@@ -6,8 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "lib/link/link_core.h"
+#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
@@ -51,7 +51,8 @@ Worker::~Worker() {
 }
 
 std::string Worker::authority() const {
-  return absl::StartsWith(target_, "unix") ? "localhost" : target_;
+  const bool is_socket = absl::StartsWith(target_, "unix:") || absl::StartsWith(target_, "unix-abstract:");
+  return is_socket ? "localhost" : target_;
 }
 
 void Worker::Connect() {
@@ -139,7 +140,13 @@ void Worker::OnAttemptFailed(const absl::Status& why) {
 }
 
 void Worker::BackOff(const absl::Status& why) {
-  failure_ = absl::UnavailableError(absl::StrCat(target_, ": ", why.message()));
+  std::string text(why.message());
+  // What failed at an address that is the target has named it.
+  if (!absl::StrContains(text, target_)) text = absl::StrCat(target_, ": ", text);
+  if (tls_ != nullptr && !tls_->reload_status().ok()) {
+    absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
+  }
+  failure_ = absl::UnavailableError(text);
   LookUpLater();
   EndWaiting(failure_);
 }
@@ -234,8 +241,8 @@ void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
 std::string Worker::ServerName() const {
   if (tls_ == nullptr) return "";
   if (!tls_->options().server_name.empty()) return tls_->options().server_name;
-  const absl::string_view host = absl::string_view(target_).substr(0, target_.rfind(':'));
-  return std::string(absl::StripSuffix(absl::StripPrefix(host, "["), "]"));
+  const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(target_);
+  return target.ok() ? target->host : "";  // one without a name is refused by the look-up
 }
 
 }  // namespace sluice

@@ -5,10 +5,11 @@
 namespace sluice {
 
 absl::Status ValidateServerTls(const ServerTls& tls) {
-  absl::Status status = CheckIdentity({.field = "tls.certificate", .path = tls.certificate_file},
-                                      {.field = "tls.key", .path = tls.key_file});
+  absl::Status status = ReadIdentity({.field = "tls.certificate", .path = tls.certificate_file},
+                                     {.field = "tls.key", .path = tls.key_file})
+                            .status();
   if (!tls.client_ca_file.empty()) {
-    status.Update(CheckAuthorities({.field = "tls.client_ca", .path = tls.client_ca_file}));
+    status.Update(ReadCertificates({.field = "tls.client_ca", .path = tls.client_ca_file}).status());
   }
   return status;
 }

@@ -17,7 +17,8 @@ struct ServerTls {
   friend bool operator==(const ServerTls&, const ServerTls&) = default;
 };
 
-// The errors of CheckIdentity and CheckAuthorities, with the fields of TlsConfig (proto/sluice/v1/config.proto).
+// The errors of ReadIdentity and ReadCertificates (lib/tls/pem_file.h), with the fields of TlsConfig
+// (proto/sluice/v1/config.proto).
 absl::Status ValidateServerTls(const ServerTls& tls);
 
 }  // namespace sluice

@@ -98,7 +98,8 @@ class BlockClientTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&aggregator_);
     server_ = builder.BuildAndStart();
-    client_ = std::make_unique<BlockClient>(absl::StrCat("127.0.0.1:", port));
+    address_ = absl::StrCat("127.0.0.1:", port);
+    client_ = std::make_unique<BlockClient>(address_);
   }
 
   ~BlockClientTest() override { server_->Shutdown(); }
@@ -118,6 +119,7 @@ class BlockClientTest : public ::testing::Test {
 
   ScriptedAggregator aggregator_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   std::unique_ptr<BlockClient> client_;
   std::string data_;
   absl::Status sink_status_;
@@ -188,6 +190,13 @@ TEST_F(BlockClientTest, GivesUpInTheEnd) {
   aggregator_.failures = 100;
   EXPECT_EQ(Read({}), absl::UnavailableError("draining"));
   EXPECT_EQ(aggregator_.reads, 5);
+}
+
+TEST_F(BlockClientTest, AReadThatFindsNobodySaysWhy) {
+  server_->Shutdown();
+  const absl::Status status = Read({});
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(status.message(), absl::StrCat("connect to ", address_, ": Connection refused"));
 }
 
 TEST_F(BlockClientTest, AReadOfWhichAPartHasComeIsNotMadeAgain) {

@@ -13,8 +13,8 @@ class Authority:
         self.key = os.path.join(folder, f"{name}.key")
         self._openssl("req", "-x509", *self._new_key(self.key), "-subj", f"/CN={name}", "-days", "1", "-out", self.file)
 
-    def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1"):
-        """The files of a certificate and its key, replaced where they are there."""
+    def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1", days=1):
+        """The files of a certificate and its key, replaced where they are there. With `days` below 0 it has expired."""
         certificate = os.path.join(self.folder, f"{name}.pem")
         key = os.path.join(self.folder, f"{name}.key")
         request = os.path.join(self.folder, f"{name}.csr")
@@ -22,8 +22,8 @@ class Authority:
         with open(extensions, "w", encoding="ascii") as file:
             file.write(f"subjectAltName={hosts}\n")
         self._openssl("req", *self._new_key(f"{key}.new"), "-subj", f"/CN={name}", "-out", request)
-        self._openssl("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self.key, "-CAcreateserial", "-days", "1",
-                      "-extfile", extensions, "-out", f"{certificate}.new")
+        self._openssl("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self.key, "-CAcreateserial", "-days",
+                      str(days), "-extfile", extensions, "-out", f"{certificate}.new")
         os.replace(f"{key}.new", key)
         os.replace(f"{certificate}.new", certificate)
         return certificate, key

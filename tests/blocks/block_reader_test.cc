@@ -15,13 +15,13 @@ namespace sluice {
 namespace {
 
 using testing::Drain;
-using ::testing::ElementsAre;
 using testing::Error;
 using testing::Hang;
 using testing::HasCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::SilentListener;
+using ::testing::SizeIs;
 using testing::Slow;
 using testing::TestCluster;
 
@@ -113,7 +113,11 @@ TEST(BlockReaderTest, AnUnreachableWorkerIsUnavailableAtOnceAndNamed) {
   options.workers[1] = gone.address();
   const auto reader = BlockReader::Create(cluster.shared_link(), options);
   ASSERT_TRUE(reader.ok());
-  EXPECT_THAT((*reader)->Connect(), ElementsAre(gone.address()));
+  const std::vector<BlockReader::UnconnectedWorker> unconnected = (*reader)->Connect();
+  ASSERT_THAT(unconnected, SizeIs(1));
+  EXPECT_EQ(unconnected[0].address, gone.address());
+  EXPECT_THAT(unconnected[0].why, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(unconnected[0].why.message()), HasSubstr("refused"));
   const auto block = (*reader)->Read("data", 0);
   EXPECT_THAT(block.status(), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(block.status().message()), HasSubstr(gone.address()));

@@ -4,6 +4,8 @@
 
 #include "sluice/fan_out.h"
 
+#include "absl/strings/match.h"
+#include "tests/eventually.h"
 #include "tests/fan_out/fan_out_fixture.h"
 #include "tests/link/test_certificates.h"
 
@@ -97,6 +99,21 @@ TEST_P(FanOutTlsTest, AWorkerWithoutTlsFailsBeforeTheDeadline) {
   const auto result = fan_out_->Call(kUnary, Ask(1), Ignore(), {.timeout = absl::Minutes(5)});
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(result.status.message()), HasSubstr(server(0).address()));
+}
+
+// It goes on with what it had, which may be why it fails.
+TEST_P(FanOutTlsTest, AFailureTellsOfFilesThatChangedAndAreNotTaken) {
+  const TestCertificates others;
+  StartTlsServer("0");
+  MakeFanOut({}, {.tls = others.ClientOptions()});
+  testing::ReplaceFile(others.ca_file(), "no PEM");
+  std::string message;
+  EXPECT_TRUE(testing::Eventually([&] {
+    message = std::string(fan_out_->Call(kUnary, Ask(1), Ignore()).status.message());
+    return absl::StrContains(message, others.ca_file());
+  })) << message;
+  EXPECT_THAT(message, HasSubstr("unknown authority"));
+  EXPECT_THAT(message, HasSubstr("has no certificate in PEM"));
 }
 
 TEST_P(FanOutTlsTest, AFileThatIsMissingIsNamedWhenTheFanOutIsCreated) {

@@ -7,6 +7,7 @@
 #include "tests/http2/raw_frames.h"
 #include "tests/link/link_core_fixture.h"
 #include "tests/link/silent_listener.h"
+#include "tests/link/test_listener.h"
 
 namespace sluice {
 namespace {
@@ -17,6 +18,7 @@ using ::testing::ElementsAre;
 using testing::HasCode;
 using ::testing::HasSubstr;
 using testing::SilentListener;
+using ::testing::StartsWith;
 using testing::TestHttp2Server;
 
 // Connections that do not come to be, go away, or break.
@@ -34,6 +36,27 @@ TEST_F(LinkCoreConnectionTest, AWorkerThatRefusesToConnectIsUnavailableAndNamed)
   EXPECT_THAT(std::string(call.status.message()), HasSubstr("refused"));
   EXPECT_EQ(call.sent, 0);
   EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(LinkCoreConnectionTest, AWorkerThatExpectsTlsIsSaidTo) {
+  const struct {
+    std::string sent;
+    std::string says;
+  } cases[] = {
+      // An alert of TLS 1.2 or 1.3, as OpenSSL and Go send it; gRPC's servers say nothing.
+      {std::string("\x15\x03\x03\x00\x02\x02\x46", 7), " speaks TLS, and this client does not"},
+      {"", " ended the connection before HTTP/2 began; it may expect TLS"},
+  };
+  for (const auto& [sent, says] : cases) {
+    testing::TestListener listener("127.0.0.1:0", [sent = sent](int fd) {
+      testing::ReceiveAtLeast(fd, 1);
+      testing::SendAll(fd, sent);
+    });
+    const std::string& address = listener.address().text;
+    const CallRecord call = AwaitEnd(AskOne(address));
+    EXPECT_THAT(call.status, HasCode(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(std::string(call.status.message()), StartsWith(address + says));
+  }
 }
 
 TEST_F(LinkCoreConnectionTest, AWorkerThatAppearsIsConnectedAfterABackOff) {

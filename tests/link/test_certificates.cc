@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_types.h"
 
 namespace sluice::testing {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_types.h"
 #include "tests/link/test_certificates.h"
 
 namespace sluice {
@@ -36,7 +36,7 @@ class ValidateTlsTest : public ::testing::Test {
     const absl::Status status = ValidateTls(options);
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(absl::StrCat(field, " \"", file, "\"")), HasSubstr(why)));
+                AllOf(HasSubstr(absl::StrCat(field, ": \"", file, "\"")), HasSubstr(why)));
     EXPECT_EQ(TlsContext::Create(options).status(), status);
   }
 
@@ -66,11 +66,11 @@ TEST_F(ValidateTlsTest, RefusesACertificateWithoutAKeyAndTheReverse) {
 
 TEST_F(ValidateTlsTest, NamesAFileThatIsNotThere) {
   const std::string gone = certificates_.Path("gone");
-  ExpectRefusal({.ca_file = gone}, absl::StatusCode::kNotFound, "ca_file", gone, "does not exist");
+  ExpectRefusal({.ca_file = gone}, absl::StatusCode::kNotFound, "ca_file", gone, "No such file");
   ExpectRefusal({.certificate_file = gone, .key_file = client_.key_file}, absl::StatusCode::kNotFound,
-                "certificate_file", gone, "does not exist");
+                "certificate_file", gone, "No such file");
   ExpectRefusal({.certificate_file = client_.certificate_file, .key_file = gone}, absl::StatusCode::kNotFound,
-                "key_file", gone, "does not exist");
+                "key_file", gone, "No such file");
 }
 
 TEST_F(ValidateTlsTest, NamesAFileThatCannotBeRead) {
@@ -89,9 +89,9 @@ TEST_F(ValidateTlsTest, NamesAFileThatDoesNotParse) {
   }
   for (const std::string& content : {good.substr(0, good.size() / 2), good + good.substr(0, good.size() - 30)}) {
     ReplaceFile(odd, content);
-    ExpectRefusal({.ca_file = odd}, absl::StatusCode::kInvalidArgument, "ca_file", odd, "cannot be read");
+    ExpectRefusal({.ca_file = odd}, absl::StatusCode::kInvalidArgument, "ca_file", odd, "does not parse");
     ExpectRefusal({.certificate_file = odd, .key_file = client_.key_file}, absl::StatusCode::kInvalidArgument,
-                  "certificate_file", odd, "cannot be read");
+                  "certificate_file", odd, "does not parse");
   }
   ReplaceFile(odd, good);
   ExpectRefusal({.certificate_file = client_.certificate_file, .key_file = odd}, absl::StatusCode::kInvalidArgument,
@@ -100,14 +100,13 @@ TEST_F(ValidateTlsTest, NamesAFileThatDoesNotParse) {
 
 TEST_F(ValidateTlsTest, NamesAKeyThatIsNotTheCertificatesAndShowsNothingOfIt) {
   const auto other = certificates_.Make("other");
-  ExpectRefusal(
-      {.certificate_file = client_.certificate_file, .key_file = other.key_file}, absl::StatusCode::kInvalidArgument,
-      "key_file", other.key_file,
-      absl::StrCat("does not belong to the first certificate of certificate_file \"", client_.certificate_file, "\""));
+  ExpectRefusal({.certificate_file = client_.certificate_file, .key_file = other.key_file},
+                absl::StatusCode::kInvalidArgument, "key_file", other.key_file,
+                absl::StrCat("is not the key of the first certificate in \"", client_.certificate_file, "\""));
   TestCertificates rsa(TestCertificates::Key::kRsa2048);
   const auto of_another_kind = rsa.Make("rsa");
   ExpectRefusal({.certificate_file = client_.certificate_file, .key_file = of_another_kind.key_file},
-                absl::StatusCode::kInvalidArgument, "key_file", of_another_kind.key_file, "does not belong");
+                absl::StatusCode::kInvalidArgument, "key_file", of_another_kind.key_file, "is not the key");
 }
 
 TEST_F(ValidateTlsTest, DoesNotAskForAPassPhrase) {
@@ -192,7 +191,7 @@ TEST_F(TlsContextTest, KeepsTheLastGoodFilesUntilThereAreOthersAndSaysWhy) {
   EXPECT_EQ(Serial(), before);
   EXPECT_EQ(context_->reload_status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(context_->reload_status().message()),
-              AllOf(HasSubstr("key_file"), HasSubstr("does not belong"), Not(HasSubstr(new_key.substr(30, 20)))));
+              AllOf(HasSubstr("key_file"), HasSubstr("is not the key"), Not(HasSubstr(new_key.substr(30, 20)))));
   ReplaceFile(certificates_.Path("client.key"), new_key);
   now_ += seconds(1);
   EXPECT_NE(Serial(), before);

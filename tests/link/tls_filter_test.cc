@@ -21,8 +21,10 @@ namespace sluice {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using testing::TestCertificates;
 using testing::TlsServerEnd;
 
@@ -196,7 +198,7 @@ TEST_F(TlsFilterTest, NamesAnAuthorityThatIsUnknown) {
   TestCertificates others;
   Connect({.files = others.Make("server")}, certificates_.ClientOptions());
   EXPECT_THAT(Message(), AllOf(HasSubstr("the certificate of 127.0.0.1:7001 is signed by an unknown authority"),
-                               HasSubstr("\"Test Root\""), HasSubstr("ca_file")));
+                               HasSubstr("\"Test Root\""), HasSubstr("not among the trusted ones")));
 }
 
 TEST_F(TlsFilterTest, DoesNotTrustTheAuthoritiesOfTheSystemWhereAFileIsGivenNorOthersWhereNot) {
@@ -216,8 +218,7 @@ TEST_F(TlsFilterTest, ShowsItsCertificateToAServerThatAsks) {
 TEST_F(TlsFilterTest, SaysThatAServerAsksForACertificate) {
   Connect({.files = certificates_.Make("server"), .client_ca_file = certificates_.ca_file()},
           certificates_.ClientOptions());
-  EXPECT_EQ(status_, absl::UnavailableError("127.0.0.1:7001 asks for a certificate of this client; give it a "
-                                            "certificate_file and a key_file"));
+  EXPECT_EQ(status_, absl::UnavailableError("127.0.0.1:7001 asks for a certificate of this client, which has none"));
 }
 
 TEST_F(TlsFilterTest, SaysThatAServerRefusesItsCertificate) {
@@ -226,6 +227,38 @@ TEST_F(TlsFilterTest, SaysThatAServerRefusesItsCertificate) {
           certificates_.ClientOptions(others.Make("client")));
   EXPECT_EQ(status_,
             absl::UnavailableError("127.0.0.1:7001 refuses the certificate of this client: TLS alert \"unknown CA\""));
+}
+
+// As gRPC's servers do, which send no alert.
+TEST_F(TlsFilterTest, AnEndAfterTheServerAskedForACertificateTellsWhatThisSideShowed) {
+  const TestCertificates::Options expired{.valid_from = -absl::Hours(2), .valid_until = -absl::Hours(1)};
+  const struct {
+    TlsOptions client;
+    std::string shown;
+  } cases[] = {
+      {certificates_.ClientOptions(), "this client has none"},
+      {certificates_.ClientOptions(certificates_.Make("client")),
+       "this client showed \"client\" of the authority \"Test Root\", valid until 20"},
+      {certificates_.ClientOptions(certificates_.Make("old", expired)),
+       "this client showed \"old\" of the authority \"Test Root\", which expired at 20"},
+  };
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    for (const auto& [client, shown] : cases) {
+      const auto context = TlsContext::Create(client);
+      ASSERT_TRUE(context.ok()) << context.status();
+      const auto filter = TlsFilter::Create(*(*context)->Current(), "localhost", kPeer);
+      TlsServerEnd server(
+          {.files = certificates_.Make("server"), .client_ca_file = certificates_.ca_file(), .max_version = version});
+      std::string hello;
+      ASSERT_TRUE(server.Receive((*filter)->TakeCiphertext(), hello));
+      ASSERT_TRUE((*filter)->Receive(hello, received_).ok());
+      EXPECT_THAT(std::string((*filter)->ReceiveEnd("Connection reset by peer").message()),
+                  AllOf(StartsWith("127.0.0.1:7001 ended the connection after it asked for a certificate of this "
+                                   "client; " +
+                                   shown),
+                        EndsWith(": Connection reset by peer")));
+    }
+  }
 }
 
 TEST_F(TlsFilterTest, SaysThatAServerDoesNotOfferHttp2) {

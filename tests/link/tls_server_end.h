@@ -8,7 +8,7 @@
 #include <openssl/ossl_typ.h>
 
 #include "absl/strings/string_view.h"
-#include "lib/link/openssl_types.h"
+#include "lib/tls/openssl_types.h"
 #include "tests/link/test_certificates.h"
 
 namespace sluice::testing {

@@ -230,6 +230,14 @@ def loopback_fans_out(build):
     _check_ratio(json.loads(finish(start("fan-out", *_BRIEF, "--build", build, script=_LOOPBACK))))
 
 
+def loopback_compares_tls(build):
+    result = json.loads(finish(start("tls", *_BRIEF, "--build", build, script=_LOOPBACK)))
+    _check_ratio(result)
+    for variant in result["variants"].values():
+        parts = [variant[f"{part}_cpu_ms_per_mb"] for part in ("workers", "aggregator", "load")]
+        check(all(part >= 0 for part in parts), f"not the processor time of all: {result}")
+
+
 def _check_ratio(result):
     # How large it is depends on who else uses the machine; the claims are for a quiet one.
     check(result["turns"] == 2, f"not two turns: {result}")
@@ -324,8 +332,8 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out, calibrates,
-          ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out,
+          loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

@@ -6,6 +6,7 @@
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -33,13 +34,18 @@ class PemFileTest : public ::testing::Test {
   }
 
   static absl::Status Check(const TestIdentity& identity) {
-    return CheckIdentity({.field = "certificate", .path = identity.certificate_file},
-                         {.field = "key", .path = identity.key_file});
+    return ReadIdentity({.field = "certificate", .path = identity.certificate_file},
+                        {.field = "key", .path = identity.key_file})
+        .status();
+  }
+
+  static absl::Status ReadCa(const std::string& path) {
+    return ReadCertificates({.field = "ca", .path = path}).status();
   }
 
   void ExpectRefused(const absl::Status& status, const std::string& field, const std::string& path,
-                     const std::string& why) {
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+                     const std::string& why, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+    EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), AllOf(StartsWith(field + ": \"" + path + "\" "), HasSubstr(why)));
   }
 
@@ -52,7 +58,11 @@ TEST_F(PemFileTest, AnIdentityIsAChainAndTheKeyOfItsFirstCertificate) {
   EXPECT_TRUE(Check(identity).ok()) << Check(identity);
   const std::string chain =
       Write("chain", ReadFile(identity.certificate_file) + "between the two\n" + ReadFile(authority_.file()));
-  EXPECT_TRUE(Check({.certificate_file = chain, .key_file = identity.key_file}).ok());
+  const auto read = ReadIdentity({.field = "certificate", .path = chain}, {.field = "key", .path = identity.key_file});
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->chain.size(), 2u);
+  EXPECT_EQ(X509_check_private_key(read->chain[0].get(), read->key.get()), 1);
+  EXPECT_EQ(X509_check_issued(read->chain[1].get(), read->chain[0].get()), X509_V_OK);
   const std::string turned = Write("turned", ReadFile(authority_.file()) + ReadFile(identity.certificate_file));
   ExpectRefused(Check({.certificate_file = turned, .key_file = identity.key_file}), "key", identity.key_file, turned);
 }
@@ -66,19 +76,19 @@ TEST_F(PemFileTest, TheKeyOfAnotherCertificateIsRefused) {
 
 TEST_F(PemFileTest, AFileThatCannotBeReadIsNamed) {
   const TestIdentity identity = authority_.Issue("server");
-  ExpectRefused(CheckAuthorities({.field = "ca", .path = Path("none")}), "ca", Path("none"), "No such file");
-  ExpectRefused(CheckAuthorities({.field = "ca", .path = folder_.path()}), "ca", folder_.path(), "Is a directory");
+  ExpectRefused(ReadCa(Path("none")), "ca", Path("none"), "No such file", absl::StatusCode::kNotFound);
+  ExpectRefused(ReadCa(folder_.path()), "ca", folder_.path(), "Is a directory");
   ExpectRefused(Check({.certificate_file = Path("none"), .key_file = identity.key_file}), "certificate", Path("none"),
-                "No such file");
+                "No such file", absl::StatusCode::kNotFound);
   ExpectRefused(Check({.certificate_file = identity.certificate_file, .key_file = Path("none")}), "key", Path("none"),
-                "No such file");
+                "No such file", absl::StatusCode::kNotFound);
 }
 
 TEST_F(PemFileTest, AFileWithoutWhatItIsForIsRefused) {
   const TestIdentity identity = authority_.Issue("server");
   for (const std::string& text : {std::string(), std::string("no PEM"), ReadFile(identity.key_file)}) {
     const std::string path = Write("file", text);
-    ExpectRefused(CheckAuthorities({.field = "ca", .path = path}), "ca", path, "has no certificate in PEM");
+    ExpectRefused(ReadCa(path), "ca", path, "has no certificate in PEM");
   }
   ExpectRefused(Check({.certificate_file = identity.certificate_file, .key_file = identity.certificate_file}), "key",
                 identity.certificate_file, "has no private key in PEM");
@@ -88,17 +98,17 @@ TEST_F(PemFileTest, EveryCertificateOfAFileHasToParse) {
   std::string spoilt = ReadFile(authority_.file());
   spoilt[spoilt.size() / 2] = '!';
   const std::string path = Write("spoilt", ReadFile(authority_.file()) + spoilt);
-  ExpectRefused(CheckAuthorities({.field = "ca", .path = path}), "ca", path, "does not parse, number 2");
-  EXPECT_TRUE(CheckAuthorities({.field = "ca", .path = authority_.file()}).ok()) << "no error is left behind";
+  ExpectRefused(ReadCa(path), "ca", path, "does not parse, number 2");
+  EXPECT_TRUE(ReadCa(authority_.file()).ok()) << "no error is left behind";
 }
 
 TEST_F(PemFileTest, AFileBeyondTheBoundIsRefused) {
   const std::string path = Write("large", std::string((1 << 20) + 1, '\n'));
-  ExpectRefused(CheckAuthorities({.field = "ca", .path = path}), "ca", path, "more than 1048576 bytes");
+  ExpectRefused(ReadCa(path), "ca", path, "more than 1048576 bytes");
 }
 
 // And is not asked for on the terminal.
-TEST_F(PemFileTest, AKeyThatNeedsAPasswordIsRefused) {
+TEST_F(PemFileTest, AKeyWithAPassPhraseIsRefused) {
   const TestIdentity identity = authority_.Issue("server");
   std::FILE* file = std::fopen(Path("locked").c_str(), "w");
   ASSERT_NE(file, nullptr);
@@ -108,7 +118,7 @@ TEST_F(PemFileTest, AKeyThatNeedsAPasswordIsRefused) {
   EVP_PKEY_free(key);
   std::fclose(file);
   ExpectRefused(Check({.certificate_file = identity.certificate_file, .key_file = Path("locked")}), "key",
-                Path("locked"), "without a password");
+                Path("locked"), "encrypted with a pass phrase");
 }
 
 }  // namespace

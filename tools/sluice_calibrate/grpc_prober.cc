@@ -10,6 +10,7 @@
 #include "tools/sluice_calibrate/processor_use.h"
 #include "tools/sluice_calibrate/timer_lateness.h"
 #include "tools/sluice_calibrate/wire_counters.h"
+#include "tools/unreachable.h"
 
 namespace sluice {
 namespace {
@@ -21,6 +22,7 @@ constexpr size_t kRoundTripConnections = 64;
 constexpr int kRoundTripLoops = 4;
 constexpr absl::Duration kRoundTripLoopTime = absl::Milliseconds(150);
 constexpr size_t kUsualConnections = 16;
+constexpr absl::Duration kPatience = absl::Seconds(5);  // to find out why there is no connection
 
 void SetPackets(const TcpSocket& socket, PathFacts& path) {
   path.mtu_bytes = socket.info.path_mtu_bytes;
@@ -83,7 +85,10 @@ absl::StatusOr<GrpcProber::Found> GrpcProber::FindWorkers(PathFacts& path) {
     const bool local = counters.ok() && counters->connections_size() > 0 && IsLocal(counters->connections(0));
     (local ? found.local : found.remote).push_back(connections.worker(i));
   }
-  if (found.local.empty() && found.remote.empty()) return first_error;
+  if (found.local.empty() && found.remote.empty()) {
+    if (!absl::IsUnavailable(first_error)) return first_error;
+    return ExplainUnreachable(first_error, connections.worker(0), security_.tls(), kPatience);
+  }
   return found;
 }
 

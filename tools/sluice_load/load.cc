@@ -46,7 +46,7 @@ class Client {
     const auto begun = Clock::now();
     for (int i = 0; i < blocks; ++i) {
       const auto started = Clock::now();
-      if (absl::FromChrono(started - begun) >= duration) return;
+      if (absl::FromChrono(started - begun) >= duration || stopped()) return;
       const absl::Status status = ReadBlock();
       if (status.ok()) {
         result_.block_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - started).count());
@@ -60,6 +60,8 @@ class Client {
   const LoadResult& result() const { return result_; }
 
  private:
+  bool stopped() const { return !options_.stop_file.empty() && std::filesystem::exists(options_.stop_file); }
+
   absl::Status ReadBlock() {
     v1::ReadRequest request;
     request.set_file(options_.file);

@@ -20,6 +20,7 @@ struct LoadOptions {
   int warmup_blocks = 0;
   std::string compare_with;  // empty: nothing is compared
   std::string start_file;    // empty: starts after the warm-up
+  std::string stop_file;     // no block is begun once it exists; empty: none
   absl::Duration timeout = absl::Seconds(600);
 };
 

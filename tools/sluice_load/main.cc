@@ -32,6 +32,7 @@ class LoadProgram {
     app.add_option("--compare", options_.compare_with, "Compare every byte with this file, the one that was striped");
     app.add_option("--start_file", options_.start_file,
                    "After the warm-up say \"warm\" on stderr, and wait until this file exists");
+    app.add_option("--stop_file", options_.stop_file, "Begin no more blocks once this file exists");
     app.add_option("--timeout", timeout_text_, "For each block. Default 600s");
     app.add_option("--json", json_, "Where the report goes. Default -: stdout");
     tls_.AddFlags(app);

@@ -70,9 +70,13 @@ class BlockReader {
   absl::StatusOr<std::unique_ptr<BlockReader>> Successor(Options options) const;
   ~BlockReader();
 
-  // Connects to the workers, a few at a time, for at most connect_timeout. Returns the addresses that did not answer;
+  struct UnconnectedWorker {
+    std::string address;
+    absl::Status why;  // Unavailable
+  };
+  // Connects to the workers, a few at a time, for at most connect_timeout. Returns those that are not connected then;
   // they are tried again, and so is each that is lost later. Optional: without it the first read connects.
-  std::vector<std::string> Connect();
+  std::vector<UnconnectedWorker> Connect();
   // The same, without waiting.
   void ConnectInBackground();
 

@@ -10,25 +10,25 @@
 
 namespace sluice {
 
-// Where callbacks of the application run. One a link.
+// Runs the callbacks of the application. There is one for each link.
 class Callbacks {
  public:
   virtual ~Callbacks() = default;
-  // One after the other, in the order of these calls. For the link's thread only.
+  // Runs callbacks one after the other, in the order of these calls. Called on the link's thread only.
   virtual void Run(std::function<void()> callback) = 0;
 };
 
-// On the link's thread, at once: no hop, but a slow callback delays the link.
+// Runs callbacks on the link's thread, at once: there is no hop, but a slow callback delays the link.
 class InlineCallbacks final : public Callbacks {
  public:
   void Run(std::function<void()> callback) override { callback(); }
 };
 
-// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. The destructor runs
-// those that are left; not on that thread.
+// Runs callbacks on a thread of their own, which gets all callbacks of a turn of the link's thread in one go. The
+// destructor runs those that are left; do not call it on that thread.
 class CallbackThread final : public Callbacks {
  public:
-  explicit CallbackThread(LinkCore& core);  // the core outlives the last Run
+  explicit CallbackThread(LinkCore& core);  // the core must outlive the last Run
   ~CallbackThread() override;
 
   void Run(std::function<void()> callback) override;
@@ -39,7 +39,7 @@ class CallbackThread final : public Callbacks {
   void Loop();
 
   LinkCore& core_;
-  std::vector<std::function<void()>> collected_;  // in this turn; for the link's thread only
+  std::vector<std::function<void()>> collected_;  // in this turn; used on the link's thread only
 
   std::mutex mutex_;
   std::condition_variable wake_;

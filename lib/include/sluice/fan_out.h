@@ -106,8 +106,7 @@ struct ResponseMetadata {
 // asked = answered + failures.size() + cancelled.
 struct FanOutResult {
   // OK, or: InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
-  // Cancelled, or the status of the worker whose failure was one too many, with its address. A worker that has not
-  // answered at the deadline fails with DeadlineExceeded.
+  // DeadlineExceeded, Cancelled, or the status of the worker whose failure was one too many, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that `map` did not skip
   size_t answered = 0;   // answers that were merged

@@ -22,41 +22,44 @@ namespace {
 // What the command line and the config file say.
 struct AggregatorFlags {
   void AddTo(CLI::App& app) {
-    AddTextFlag(app, "--listen", "host:port or unix:PATH to serve on",
+    AddTextFlag(app, "--listen", "Address to serve on, host:port or unix:PATH",
                 [this](const auto& value) { config.set_listen(value); });
     AddListFlag(
-        app, "--workers", "host:port of every worker, in the order of the stripe; worker-{0..31}:7000 stands for many",
+        app, "--workers", "Address of every worker, in the order of the stripe; worker-{0..31}:7000 stands for 32",
         [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--policy", "unscheduled, batches, rolling or grants. Default grants",
+    AddTextFlag(app, "--policy", "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants",
                 [this](const auto& value) { config.mutable_schedule()->set_policy(value); });
-    AddTextFlag(app, "--budget", "Bytes that may be in flight, fixed. Default: adaptive, from the buffer of the link",
+    AddTextFlag(app, "--budget",
+                "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",
                 [this](const auto& value) { config.mutable_schedule()->set_budget(value); });
-    AddTextFlag(app, "--budget_floor", "The adaptive budget is never smaller. Default: 8 full frames",
+    AddTextFlag(app, "--budget_floor", "Lower bound of the adaptive budget. Default: 8 full frames",
                 [this](const auto& value) { config.mutable_schedule()->set_budget_floor(value); });
-    AddTextFlag(app, "--budget_limit", "Nor larger. Default: the buffer of the link, or 4mb where that is not given",
+    AddTextFlag(app, "--budget_limit",
+                "Upper bound of the adaptive budget. Default: --buffer, or 4mb if that is not given",
                 [this](const auto& value) { config.mutable_schedule()->set_budget_limit(value); });
     app.add_option_function<int64_t>(
         "--queue_limit", [this](int64_t value) { config.mutable_schedule()->set_queue_limit(value); },
-        "SRU calls that may wait; a block that finds no room is refused. Default 65536");
-    AddTextFlag(app, "--sru_timeout", "For one answer of one worker. Default 10s",
+        "Maximum number of SRU calls that wait; a block that finds no room is refused. Default 65536");
+    AddTextFlag(app, "--sru_timeout", "Time for one answer of one worker. Default 10s",
                 [this](const auto& value) { config.set_sru_timeout(value); });
-    AddTextFlag(app, "--block_timeout", "For one block, with waiting and retries. Default 60s",
+    AddTextFlag(app, "--block_timeout", "Time for one block, with waiting and retries. Default 60s",
                 [this](const auto& value) { config.set_block_timeout(value); });
-    AddTextFlag(app, "--connect_timeout", "How long a start waits for workers that do not answer. Default 5s",
+    AddTextFlag(app, "--connect_timeout", "How long the start waits for workers that do not answer. Default 5s",
                 [this](const auto& value) { config.set_connect_timeout(value); });
     app.add_option_function<int64_t>(
         "--attempts", [this](int64_t value) { config.set_attempts(value); },
-        "For one SRU; the next one asks the next replica. Default 2");
-    AddTextFlag(app, "--segment_bytes", "A read holds two segments of about this size at most. Default 16mb",
+        "Maximum number of requests for one SRU; each asks the next replica. Default 2");
+    AddTextFlag(app, "--segment_bytes", "Size of a segment; a read holds at most two in memory. Default 16mb",
                 [this](const auto& value) { config.set_segment_bytes(value); });
-    AddTextFlag(app, "--read_memory", "Bytes that all reads may hold for clients; more is refused. Default 1gb",
+    AddTextFlag(app, "--read_memory",
+                "Bytes that all reads together may hold for clients; further reads are refused. Default 1gb",
                 [this](const auto& value) { config.set_read_memory(value); });
     app.add_option_function<bool>(
         "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
-        "Look at TCP to infer losses, and adapt the budget. Default true");
+        "Look at the TCP connections to infer losses and adapt the budget. Default true");
     AddTreeFlags(app);
     AddSharedLinkFlags(app);
-    AddTextFlag(app, "--reload_interval", "How often the config file is looked at for changes; 0: never. Default 2s",
+    AddTextFlag(app, "--reload_interval", "How often to look for changes of the config file; 0 means never. Default 2s",
                 [this](const auto& value) { config.set_reload_interval(value); });
     AddServerFlags(app, config, ready_file);
     AddTlsFlags(
@@ -65,26 +68,28 @@ struct AggregatorFlags {
   }
 
   void AddTreeFlags(CLI::App& app) {
-    AddTextFlag(app, "--level", "Of an aggregation tree, such as hla: a label of all metrics, and in the log",
+    AddTextFlag(app, "--level",
+                "Name of this level of an aggregation tree, such as hla; shown in all metrics and in the log",
                 [this](const auto& value) { config.set_level(value); });
     app.add_flag_callback(
         "--mid_level", [this] { config.mutable_mid_level(); },
-        "Serve the aggregator above, too, as one of its workers");
-    AddTextFlag(app, "--mid_level_cache", "Bytes of data blocks kept for the aggregator above. Default 64mb",
+        "Also serve the aggregator of the level above, as one of its workers");
+    AddTextFlag(app, "--mid_level_cache", "Bytes of data blocks to keep for the level above. Default 64mb",
                 [this](const auto& value) { config.mutable_mid_level()->set_cache(value); });
     AddTextFlag(app, "--mid_level_deadline_reserve",
-                "Of its deadline, for the answer's way up and for a replica. Default 5ms",
+                "Part of the caller's deadline that is kept for the way of the answer to the caller. Default 5ms",
                 [this](const auto& value) { config.mutable_mid_level()->set_deadline_reserve(value); });
   }
 
   void AddSharedLinkFlags(CLI::App& app) {
-    AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, where other processes share the link",
+    AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, if other processes of this host share the link",
                 [this](const auto& value) { config.mutable_shared_link()->set_socket(value); });
-    AddTextFlag(app, "--shared_link_application", "Name in its metrics. Default sluice-aggregator",
+    AddTextFlag(app, "--shared_link_application",
+                "Name of this process in the metrics of sluice-link. Default sluice-aggregator",
                 [this](const auto& value) { config.mutable_shared_link()->set_application(value); });
     app.add_option_function<double>(
         "--shared_link_weight", [this](double value) { config.mutable_shared_link()->set_weight(value); },
-        "Shares are in proportion while all want more. Default 1");
+        "While all processes want more, their shares are proportional to this. Default 1");
   }
 
   v1::AggregatorConfig config;

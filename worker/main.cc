@@ -28,20 +28,21 @@ class Worker {
 
   void AddFlags(CLI::App& app) {
     AddListFlag(
-        app, "--listen", "host:port to serve on, one or more; port 0 is a free one",
+        app, "--listen", "Addresses to serve on, host:port; port 0 takes a free one",
         [this](const std::vector<std::string>& list) { config_.mutable_listen()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--data", "Folder that holds worker-NNNN folders",
+    AddTextFlag(app, "--data", "Folder that contains the worker-NNNN folders",
                 [this](const auto& value) { config_.set_data(value); });
-    AddTextFlag(app, "--think_time", "Answer this much later, to test slow workers. Default 0",
+    AddTextFlag(app, "--think_time", "Delay of every answer, to test slow workers. Default 0",
                 [this](const auto& value) { config_.set_think_time(value); });
-    AddTextFlag(app, "--think_tail_time", "Instead of think_time for a share of the answers, to test stragglers",
+    AddTextFlag(app, "--think_tail_time",
+                "Delay of a share of the answers in place of --think_time, to test stragglers",
                 [this](const auto& value) { config_.mutable_think_tail()->set_time(value); });
     app.add_option_function<double>(
         "--think_tail_share", [this](double share) { config_.mutable_think_tail()->set_share(share); },
-        "That share, above 0 and at most 1");
+        "Share of the answers that --think_tail_time delays, above 0 and at most 1");
     app.add_flag_function(
         "--probe,!--no_probe", [this](int64_t count) { config_.set_probe(count > 0); },
-        "Answer sluice-calibrate, which measures the link. The default");
+        "Answer sluice-calibrate, which measures the link. Default: answer");
     AddServerFlags(app, config_, ready_file_);
     AddTlsFlags(
         app, [this] { return config_.mutable_tls(); }, TlsRole::kServer);

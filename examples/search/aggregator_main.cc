@@ -44,17 +44,20 @@ absl::StatusOr<IndexPart> ParsePart(const std::string& text) {
 class Aggregator {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--listen", listen_, "host:port to serve on; port 0 is a free one")->required();
-    app.add_option("--workers", options_.workers, "host:port of each search-worker of this part, with commas")
+    app.add_option("--listen", listen_, "Address to serve on, host:port; port 0 takes a free one")->required();
+    app.add_option("--workers", options_.workers,
+                   "Address of each search-worker of this part, host:port, separated by commas")
         ->required()
         ->delimiter(',')
         ->allow_extra_args(false);
     app.add_option("--part", part_text_,
-                   "Which part of the index this is, of how many: 0/2. Its shards are every second")
+                   "Which part of the index to serve, and the number of parts: 0/2 serves every second shard")
         ->required();
-    app.add_option("--timeout", timeout_text_, "For a query, where the caller has more time. Default 10s");
-    app.add_option("--deadline_reserve", reserve_text_, "Of the caller's time, for the answer's way up. Default 5ms");
-    app.add_option("--ready_file", ready_file_, "Write the bound address here once serving");
+    app.add_option("--timeout", timeout_text_,
+                   "Time for a query, unless the caller's deadline is earlier. Default 10s");
+    app.add_option("--deadline_reserve", reserve_text_,
+                   "Part of the caller's deadline that is kept for the way of the answer to the caller. Default 5ms");
+    app.add_option("--ready_file", ready_file_, "File to write the bound address to when the server serves");
     schedule_flags_.Add(app, options_.fan_out);
     AddTlsFlags(
         app, [this] { return &tls_config_; }, TlsRole::kServerAndClient);

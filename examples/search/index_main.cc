@@ -21,12 +21,13 @@ namespace {
 class Indexer {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--out", options_.folder, "Folder of the index; appears when it is complete")->required();
-    app.add_option("--shards", options_.shards, "Shards to split the index into. Default 1");
+    app.add_option("--out", options_.folder, "Folder of the index; it appears when it is complete")->required();
+    app.add_option("--shards", options_.shards, "Number of shards of the index. Default 1");
     app.add_option("--skew", options_.skew,
-                   "Shard s is as large as 1/(s+1)^SKEW of the largest; 0: all of one size. Default 0");
-    app.add_flag("--force", options_.replace, "Replace an index that is there already");
-    app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
+                   "Size of shard s relative to the largest is 1/(s+1)^SKEW; 0 makes all equal. Default 0");
+    app.add_flag("--force", options_.replace, "Replace an existing index");
+    app.add_option("--progress", progress_text_,
+                   "When to show progress: auto (on a terminal), always or never. Default auto");
     app.add_option("CORPUS", corpus_, "Folders of .html, .htm and .txt files")->required();
   }
 

@@ -11,12 +11,14 @@
 namespace sluice::examples::search {
 
 void ScheduleFlags::Add(CLI::App& app, FanOutOptions& fan_out) {
-  app.add_option("--policy", policy_, "unscheduled, batches, rolling or grants. Default grants");
+  app.add_option("--policy", policy_,
+                 "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants");
   app.add_option("--budget", budget_text_, "Bytes that may be in flight. Default: the buffer of the link");
-  app.add_option("--hedge_after", hedge_text_, "Ask a replica too when a shard is not ready after this time");
+  app.add_option("--hedge_after", hedge_text_,
+                 "Also ask a replica when a worker's answer is not ready after this time");
   app.add_option("--hedge_quantile", fan_out.hedge_after_quantile,
-                 "The same, after this quantile of the times before, such as 0.95");
-  app.add_option("--hedge_ratio", fan_out.hedge_ratio, "Hedges are at most this share of the requests. Default 0.1");
+                 "Also ask a replica after this quantile of the times of earlier answers, such as 0.95");
+  app.add_option("--hedge_ratio", fan_out.hedge_ratio, "Maximum share of the requests that are hedges. Default 0.1");
   AddLinkProfileFlags(app, link_);
 }
 

@@ -42,23 +42,24 @@ std::string PlainText(const std::string& snippet_html, bool terminal) {
 class Search {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--workers", options_.workers, "host:port of each search-worker or search-aggregator, with commas")
+    app.add_option("--workers", options_.workers,
+                   "Address of each search-worker or search-aggregator, host:port, separated by commas")
         ->required()
         ->delimiter(',')
         ->allow_extra_args(false);
-    app.add_option("--top_k", options_.top_k, "Hits to print, 1 to 1000. Default 10");
-    app.add_option("--snippet", snippet_text_, "Bytes of text with each hit, up to 4096; 0: none. Default 200");
+    app.add_option("--top_k", options_.top_k, "Number of hits to print, 1 to 1000. Default 10");
+    app.add_option("--snippet", snippet_text_, "Bytes of text to print with each hit, 0 to 4096. Default 200");
     app.add_option("--fail_limit", options_.fan_out.fail_limit,
-                   "Go on without as many shards, and exit with 3. Default 0")
+                   "Maximum number of workers that may fail; if some do, the exit code is 3. Default 0")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--timeout", timeout_text_, "For each query. Default 10s");
-    app.add_option("--repeat", repeat_, "Ask each query so often and tell the percentiles. Default 1")
+    app.add_option("--timeout", timeout_text_, "Time for each query. Default 10s");
+    app.add_option("--repeat", repeat_, "How many times to ask each query; more than 1 prints percentiles. Default 1")
         ->check(CLI::PositiveNumber);
     app.add_flag("--json", json_, "Print an object for each query instead of text");
     schedule_flags_.Add(app, options_.fan_out);
     AddTlsFlags(
         app, [this] { return &tls_config_; }, TlsRole::kClient);
-    app.add_option("QUERY", words_, "Words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
+    app.add_option("QUERY", words_, "Query of words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
   }
 
   absl::Status Configure() {

@@ -23,10 +23,10 @@ namespace {
 class Worker {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--listen", listen_, "host:port to serve on; port 0 is a free one")->required();
+    app.add_option("--listen", listen_, "Address to serve on, host:port; port 0 takes a free one")->required();
     app.add_option("--index", index_, "Folder of an index that search-index made")->required();
     app.add_option("--shards", shards_, "Serve these shards only: 0,4,8. Default: all")->delimiter(',');
-    app.add_option("--ready_file", ready_file_, "Write the bound address here once serving");
+    app.add_option("--ready_file", ready_file_, "File to write the bound address to when the server serves");
     AddTlsFlags(
         app, [this] { return &tls_config_; }, TlsRole::kServer);
   }

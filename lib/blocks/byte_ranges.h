@@ -13,10 +13,10 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-// In order, none empty, none overlapping another.
+// Ranges in order, without empty and without overlapping ones.
 using ByteRanges = std::vector<ByteRange>;
 
-// The bytes that are in both.
+// Returns the bytes that are in both.
 inline ByteRanges Intersect(const ByteRanges& a, const ByteRanges& b) {
   ByteRanges both;
   for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
@@ -31,7 +31,7 @@ inline ByteRanges Intersect(const ByteRanges& a, const ByteRanges& b) {
   return both;
 }
 
-// The bytes of `range` that are in none of `holes`, which lie within it.
+// Returns the bytes of `range` that are in none of `holes`, which must lie within it.
 inline ByteRanges Without(const ByteRange& range, const ByteRanges& holes) {
   ByteRanges rest;
   uint64_t begin = range.begin;

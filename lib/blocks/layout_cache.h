@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// How the files that were read lately are striped, bounded by bytes: those used least recently go first. The last one
-// stays however large it is. One a BlockReader; not thread-safe.
+// Remembers how the files that were read lately are striped, bounded by bytes. The least recently used ones go first;
+// the last one stays however large it is. There is one for each BlockReader. Not thread-safe.
 class LayoutCache {
  public:
   explicit LayoutCache(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Null: not here. Counts as a use.
+  // Returns null if the file is not here. Counts as a use.
   std::shared_ptr<const StripeLayout> Find(const std::string& file);
   void Keep(const std::string& file, std::shared_ptr<const StripeLayout> layout);
   void Forget(const std::string& file);

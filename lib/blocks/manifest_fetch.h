@@ -17,16 +17,16 @@ namespace sluice {
 class ReaderCore;
 
 // Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
-// time. Its size is not known beforehand: the first answer tells, and most manifests are no larger. One a fetch; it
-// lives until it has ended; for the link's thread only.
+// time. The first answer has the first MiB and the size, which is all of most manifests; the rest of a larger one is
+// asked for after that. It lives until it has ended. Used on the link's thread only.
 class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
   using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;
 
   class Waiter {
    public:
-    // Once. NotFound: no worker asked knows the file. FailedPrecondition: it is striped over more workers than the
-    // reader has.
+    // Called once. NotFound if no worker that was asked knows the file, FailedPrecondition if the file is striped over
+    // more workers than the reader has.
     virtual void OnLayout(const Found& found) = 0;
 
    protected:
@@ -37,8 +37,8 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
 
   const std::string& file() const { return file_; }
   void Join(Waiter& waiter) { waiters_.push_back(&waiter); }
-  void Leave(Waiter& waiter);  // with the last one it is cancelled
-  void Start();                // once
+  void Leave(Waiter& waiter);  // the last one to leave cancels the fetch
+  void Start();                // call it once
 
  private:
   // FanOutRun::Sink.
@@ -67,16 +67,16 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   TimePoint deadline_;
   std::vector<Waiter*> waiters_;
 
-  std::vector<size_t> candidates_;  // in the order in which they are asked
+  std::vector<size_t> candidates_;  // workers, in the order in which they are asked
   size_t next_candidate_ = 0;
-  std::weak_ptr<FanOutRun> run_;             // the one under way
-  std::vector<Range> ranges_;                // of its asks
-  std::map<size_t, absl::Status> verdicts_;  // of its attempts that were refused
-  bool begun_ = false;                       // the beginning is here, from `source_`, and the size
+  std::weak_ptr<FanOutRun> run_;             // the run under way
+  std::vector<Range> ranges_;                // of the run's asks
+  std::map<size_t, absl::Status> verdicts_;  // of the run's attempts that were refused
+  bool begun_ = false;                       // the beginning and the size are here, from `source_`
   size_t source_ = 0;
   std::string stored_;
   std::shared_ptr<const StripeLayout> layout_;
-  absl::Status failure_;  // the first of a worker, other than NotFound
+  absl::Status failure_;  // the first error of a worker other than NotFound
   std::string not_found_;
 };
 

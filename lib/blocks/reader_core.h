@@ -20,17 +20,17 @@ namespace sluice {
 
 class StripeRead;
 
-// What a worker's error means to the reader of a file: a worker's NOT_FOUND is about its part of the file, its
-// RESOURCE_EXHAUSTED is not our full queue.
+// Returns what a worker's error means to the reader of a file: a worker's NOT_FOUND is about its part of the file, and
+// its RESOURCE_EXHAUSTED is not that of the link's queue.
 absl::StatusCode ReaderCode(absl::StatusCode worker_code);
 
 // What all reads of one BlockReader share: its workers, the options, how files are striped, and the reads themselves.
-// One a BlockReader; for the link's thread only.
+// There is one for each BlockReader, used on the link's thread only.
 class ReaderCore {
  public:
-  // The link and the callbacks outlive it.
+  // The link and the callbacks must outlive it.
   ReaderCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls, BlockReader::Options options);
-  ~ReaderCore();  // closed, and idle
+  ~ReaderCore();  // must be closed and idle
   ReaderCore(const ReaderCore&) = delete;
   ReaderCore& operator=(const ReaderCore&) = delete;
 
@@ -42,27 +42,28 @@ class ReaderCore {
 
   const WorkerSet& workers() const { return *workers_; }
   const std::string& address(size_t worker) const { return (*workers_->addresses)[worker]; }
-  // A run without asks yet, with the reader's options.
+  // Returns the spec of a run without asks, with the reader's options.
   FanOutRun::Spec SpecFor(std::string path, TimePoint deadline) const;
 
   // Connects to all workers, and stays connected.
   void ConnectAll();
   bool connects_all() const { return connects_all_; }
 
-  // How a file is striped is kept until a read of it fails: it may have been striped anew. Null: not known.
+  // How a file is striped; null if that is not known. It is remembered until a read of the file fails, since the file
+  // may have been striped anew.
   std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) { return layouts_.Find(file); }
   void ForgetLayout(const std::string& file);
-  // Asks the workers, once for all that want to know at the same time. `waiter` may hear of it within this call.
+  // Asks the workers, once for all that want to know at the same time. `waiter` may be called within this call.
   std::shared_ptr<ManifestFetch> FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter);
-  // Of the fetch itself: nobody joins it any more. Null: it has found nothing.
+  // Called by the fetch when it has ended; no other waiter joins it then. `layout` is null if it has found nothing.
   void OnFetched(const ManifestFetch& fetch, std::shared_ptr<const StripeLayout> layout);
 
   void Enter(std::shared_ptr<StripeRead> read);
   void Leave(StripeRead& read);
-  // Its next step, at the end of this turn: most that comes in one turn makes one step.
+  // Pumps the read at the end of this turn, so that everything that comes in one turn takes one step.
   void PumpLater(StripeRead& read);
 
-  // Cancels all reads, and calls back once when their last call has ended. No read enters after that.
+  // Cancels all reads, and calls back once when their last call has ended. No read may enter from then on.
   void Close(std::function<void()> on_idle);
 
  private:
@@ -73,7 +74,7 @@ class ReaderCore {
   const std::shared_ptr<const WorkerSet> workers_;
   bool connects_all_ = false;
   LayoutCache layouts_;
-  std::map<std::string, std::shared_ptr<ManifestFetch>> fetches_;  // that can be joined
+  std::map<std::string, std::shared_ptr<ManifestFetch>> fetches_;  // those that can be joined
   std::map<StripeRead*, std::shared_ptr<StripeRead>> reads_;
   std::vector<std::shared_ptr<StripeRead>> to_pump_;
 };

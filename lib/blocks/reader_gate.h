@@ -6,16 +6,17 @@
 
 namespace sluice {
 
-// The way from any thread to the link's thread for those who may outlive their reader: consumers may hold a stream for
-// longer than the reader, and for longer than the link. One a BlockReader; thread-safe.
+// Posts to the link's thread for objects that may outlive their reader: consumers may hold a stream for longer than the
+// reader, and for longer than the link. There is one for each BlockReader. Thread-safe.
 //
-// A weak reference to the link would not do: whoever locks it may be left with the last one, and a link must not be
-// destroyed on a thread of its own.
+// A weak reference to the link would not do: the thread that locks it may be left with the last reference, and a link
+// must not be destroyed on a thread of its own.
 class ReaderGate {
  public:
   explicit ReaderGate(Link& link) : link_(&link) {}
 
-  // Posts what was moved out of `task`, a function of LinkCore&. False: the reader is gone, and `task` is as it was.
+  // Moves `task`, a function of LinkCore&, out and posts it. Returns false, with `task` as it was, if the reader is
+  // gone.
   template <class Task>
   bool Post(Task& task) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -24,7 +25,7 @@ class ReaderGate {
     return true;
   }
 
-  // For good. What was posted before still runs.
+  // Closes the gate for good. Tasks that were posted before still run.
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     link_ = nullptr;
@@ -32,7 +33,7 @@ class ReaderGate {
 
  private:
   std::mutex mutex_;
-  Link* link_;  // guarded by mutex_; null: closed
+  Link* link_;  // guarded by mutex_; null after Close
 };
 
 }  // namespace sluice

@@ -8,16 +8,16 @@
 
 namespace sluice {
 
-// The reader of the moment: it is another one when the workers are others, or are to be read in another way. Null until
-// there is a first one, and never again after that. Thread-safe.
+// Returns the current reader, which is another one after a change of the workers or of the reader's options. It is null
+// until there is a first one, and never again after that. Thread-safe.
 using ReaderSource = std::function<std::shared_ptr<BlockReader>()>;
 
-// Always the same reader, which outlives whoever asks for it.
+// A source that always returns the same reader, which must outlive its users.
 inline ReaderSource SourceOf(BlockReader& reader) {
   return [&reader] { return std::shared_ptr<BlockReader>(std::shared_ptr<void>(), &reader); };
 }
 
-// The stream, and with it the reader that it was opened on, which would cancel it at its end.
+// Returns the stream with its reader kept alive; the reader would cancel the stream at its end.
 inline std::shared_ptr<ReadStream> KeepReader(std::shared_ptr<BlockReader> reader, std::shared_ptr<ReadStream> stream) {
   using Both = std::pair<std::shared_ptr<BlockReader>, std::shared_ptr<ReadStream>>;
   ReadStream* const raw = stream.get();

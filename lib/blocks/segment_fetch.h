@@ -25,14 +25,14 @@ namespace sluice {
 
 struct SruMessage;
 
-// Consecutive SRUs of one file, fetched as one block of the schedule: a data block, or a part of one that is too large
-// to be held at once. Each SRU is an ask of a fan-out, which its replicas can answer. What comes is checked against the
-// manifest, and handed out in order while later SRUs still arrive. One consumer. It lives until its last call has
-// ended; for the link's thread only.
+// Fetches consecutive SRUs of one file as one block of the schedule: a data block, or a part of one that is too large
+// to be held at once. Each SRU is an ask of a fan-out, which its replicas can answer. The bytes are checked against the
+// manifest, and handed out in order while later SRUs still arrive. There is one for each segment. It lives until its
+// last call has ended. Used on the link's thread only.
 //
-// A worker that is an aggregator itself may answer in part, where partial results are allowed: then the other replicas
-// are asked for what is missing, and what they do not have either is a gap. Such an SRU cannot be checked as a whole;
-// the worker has checked what it sent.
+// If partial results are allowed, a worker that is an aggregator itself may answer in part. The other replicas are then
+// asked for the missing bytes, and bytes that they do not have either are a gap. Such an SRU cannot be checked as a
+// whole; the worker has checked the bytes that it sent.
 class SegmentFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<SegmentFetch> {
  public:
   struct Spec {
@@ -44,29 +44,29 @@ class SegmentFetch final : public FanOutRun::Sink, public std::enable_shared_fro
     TimePoint deadline;
   };
 
-  // ResourceExhausted: the queue is full. InvalidArgument: it can never hold that many calls. `on_progress`: Take may
-  // have something new; called not after Cancel.
+  // Returns ResourceExhausted if the queue is full, InvalidArgument if it can never hold that many calls. `on_progress`
+  // is called when Take may have something new, and not after Cancel.
   static absl::StatusOr<std::shared_ptr<SegmentFetch>> Start(ReaderCore& core, Spec spec,
                                                              std::function<void()> on_progress);
 
-  // The next bytes or gap, nothing where they are still on their way, or the error that ended the fetch.
+  // Takes the next bytes or gap. Returns nothing while they are still on their way, or the error that ended the fetch.
   absl::StatusOr<std::optional<ReadPart>> Take();
-  bool Drained() const { return buffer_.drained(); }  // everything has been taken
+  bool Drained() const { return buffer_.drained(); }  // everything was taken
 
   void Cancel();
 
  private:
   struct Sru {
     uint32_t attempts = 1;
-    uint32_t last_attempt = 0;       // that was made
+    uint32_t last_attempt = 0;       // the last one that was made
     std::optional<uint32_t> writer;  // the attempt whose bytes come, or came last
-    uint32_t received_bytes = 0;     // of those
+    uint32_t received_bytes = 0;     // of the writer
   };
-  // Of an SRU that some worker has answered in part.
+  // The state of an SRU that some worker has answered in part.
   struct Partial {
-    ByteRanges missing;              // from the answer that comes
-    absl::Status why;                // the first of them is missing
-    std::optional<ByteRanges> gaps;  // in all answers that have ended; none: none has
+    ByteRanges missing;              // in the answer that is coming
+    absl::Status why;                // why the first of them is missing
+    std::optional<ByteRanges> gaps;  // missing in all answers that have ended; empty if none has
     WorkerKind from = WorkerKind::kPrimary;
   };
 
@@ -92,14 +92,14 @@ class SegmentFetch final : public FanOutRun::Sink, public std::enable_shared_fro
 
   ReaderCore& core_;
   const Spec spec_;
-  std::function<void()> on_progress_;  // null: cancelled
+  std::function<void()> on_progress_;  // null after Cancel
   SegmentBuffer buffer_;
-  v1::ReadSruRequest request_;  // filled in anew for each
+  v1::ReadSruRequest request_;  // filled in again for each SRU
   std::vector<Sru> srus_;
   std::map<uint64_t, Partial> partial_;
-  std::weak_ptr<FanOutRun> run_;  // until it has ended
+  std::weak_ptr<FanOutRun> run_;  // null after its end
   absl::Status status_;
-  absl::Status refused_;  // it never began
+  absl::Status refused_;  // not OK if the fetch never began
 };
 
 }  // namespace sluice

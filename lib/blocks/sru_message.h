@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// One ReadSruResponse, parsed in place: the generated parser would copy the bytes, which are copied to their place in
-// the segment anyway.
+// One ReadSruResponse, parsed in place. The generated parser would copy the bytes, and they are copied to the segment
+// anyway.
 struct SruMessage {
-  absl::string_view data;  // of the message that was parsed
+  absl::string_view data;  // points into the parsed message
   std::vector<v1::MissingSruRange> missing;
 };
 
-// False: `message` is no ReadSruResponse.
+// Returns false if `message` is not a ReadSruResponse.
 bool ParseSruMessage(absl::string_view message, SruMessage& parsed);
 
 }  // namespace sluice

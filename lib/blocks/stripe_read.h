@@ -18,35 +18,36 @@
 
 namespace sluice {
 
-// A read of a data block or of a whole file: fetches the manifest, then segment after segment with one ahead of the one
-// that is handed out, so that the link never waits for the consumer's round trip, and memory is bounded by two of them.
-// One a read. Made on any thread, then for the link's thread only; once the reader is gone it holds nothing of the
-// link.
+// A read of a data block or of a whole file. It fetches the manifest, and then segment after segment. While one segment
+// is handed out it fetches the next, so the link never waits for the consumer, and memory is bounded by two segments.
+// There is one for each read. It is made on any thread, and then used on the link's thread only. Once the reader is
+// gone it holds nothing of the link.
 //
-// Where it goes by a manifest from memory, nothing is handed out before the first bytes are here: the file may have
-// been striped anew, and then the read begins again by the new manifest.
+// If the read uses a manifest from memory, it hands nothing out before the first bytes are here: the file may have been
+// striped anew, and then the read begins again with the new manifest.
 class StripeRead final : public std::enable_shared_from_this<StripeRead>, private ManifestFetch::Waiter {
  public:
-  // What of the file: a data block by its number, or the one that holds a byte; neither: all of it.
+  // The part of the file to read: a data block by its number, or the block that holds a byte. If neither is set, all of
+  // it.
   struct Target {
     std::optional<uint64_t> block;
     std::optional<uint64_t> block_at;  // a byte of the file
   };
   enum class CallOn {
     kCallbackThread,
-    kLinkThread,  // for our own callbacks, which are quick: no hop
+    kLinkThread,  // for internal callbacks, which are quick: it saves a hop
   };
 
-  // The core outlives its use.
+  // The core must outlive its use.
   StripeRead(ReaderCore& core, std::string file, const Target& target, const ReadOptions& options);
 
-  // What the consumer hears in place of a part once the reader is gone. On any thread.
+  // Returns what the consumer gets in place of a part once the reader is gone. Called on any thread.
   absl::Status TellGone();
 
   void Next(ReadStream::Callback callback, CallOn call_on);
   void Cancel(const absl::Status& why);
   void Drop();  // the consumer is gone
-  void Pump();  // hands out what is there, and fetches what there is room for
+  void Pump();  // hands out what is here, and fetches as much as there is room for
 
  private:
   using Part = absl::StatusOr<ReadPart>;
@@ -75,7 +76,7 @@ class StripeRead final : public std::enable_shared_from_this<StripeRead>, privat
   const Target target_;
   const ReadOptions options_;
   const TimePoint deadline_;
-  std::atomic<bool> ended_ = false;  // and the consumer knows
+  std::atomic<bool> ended_ = false;  // the read has ended, and the consumer knows
 
   bool entered_ = false;
   ReadStream::Callback waiter_;
@@ -84,14 +85,14 @@ class StripeRead final : public std::enable_shared_from_this<StripeRead>, privat
   bool pumping_ = false;
   bool again_ = false;
 
-  std::shared_ptr<ManifestFetch> manifest_;  // that is waited for
-  TimerQueue::Id timer_;                     // of that
+  std::shared_ptr<ManifestFetch> manifest_;  // the one that the read waits for
+  TimerQueue::Id timer_;                     // of the wait
   std::optional<ManifestFetch::Found> found_;
-  bool from_memory_ = false;  // the layout
+  bool from_memory_ = false;  // layout_ comes from memory
   std::shared_ptr<const StripeLayout> layout_;
   std::optional<ReadHeader> header_;  // not handed out yet
-  std::optional<Part> suspect_;       // what came first by a layout from memory, and looks as if that were stale
-  std::optional<ReadPart> held_;      // it follows the header
+  std::optional<Part> suspect_;       // the first part, if it makes the layout from memory look stale
+  std::optional<ReadPart> held_;      // the part that follows the header
   uint64_t next_sru_ = 0;
   uint64_t end_sru_ = 0;
   std::deque<std::shared_ptr<SegmentFetch>> fetches_;  // in the order of the file

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// A consumer's handle of a StripeRead, which is on the link's thread. It may outlive the reader. Thread-safe.
+// A consumer's handle of a StripeRead, which lives on the link's thread. It may outlive the reader. Thread-safe.
 class StripeStream final : public ReadStream {
  public:
   StripeStream(std::shared_ptr<ReaderGate> gate, std::shared_ptr<StripeRead> read);

@@ -101,20 +101,19 @@ void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config) {
            "Rate of the last hop into the aggregator: 100mbit, 1gbit, or bits/s. Default 1gbit");
   add_text("--buffer", &v1::LinkProfile::set_buffer<const std::string&>,
            "Buffer of the switch port that feeds it: 32kb, or packets as in 100p. Default 32kb");
-  add_text("--rtt", &v1::LinkProfile::set_rtt<const std::string&>,
-           "Propagation round trip without queueing. Default 100us");
-  add_number("--mtu", set, "Sets --packet_payload, --frame and --ack where they are not given. Default 1500");
-  add_number("--packet_payload", &v1::LinkProfile::set_packet_payload, "Application bytes of a full packet");
-  add_number("--frame", &v1::LinkProfile::set_frame, "Bytes of a full packet in the buffer");
-  add_number("--ack", &v1::LinkProfile::set_ack, "Bytes of an acknowledgement in the buffer");
+  add_text("--rtt", &v1::LinkProfile::set_rtt<const std::string&>, "Round trip without queueing. Default 100us");
+  add_number("--mtu", set, "Sets --packet_payload, --frame and --ack if they are not given. Default 1500");
+  add_number("--packet_payload", &v1::LinkProfile::set_packet_payload, "Application bytes in a full packet");
+  add_number("--frame", &v1::LinkProfile::set_frame, "Bytes that a full packet takes in the buffer");
+  add_number("--ack", &v1::LinkProfile::set_ack, "Bytes that an acknowledgement takes in the buffer");
   add_text("--timer_granularity", &v1::LinkProfile::set_timer_granularity<const std::string&>,
            "Step of the aggregator's timers. Default 50us");
   add_text("--jitter", &v1::LinkProfile::set_jitter<const std::string&>,
-           "The latest that a timer fires after its time. Default 200us");
+           "How late a timer fires at most. Default 200us");
   add_number("--initial_window", &v1::LinkProfile::set_initial_window,
              "Initial congestion window of fresh connections, in packets. Default 10");
   add_text("--connections", &v1::LinkProfile::set_connections<const std::string&>,
-           "persistent (as gRPC's) or fresh. Default persistent");
+           "State of the connections to workers when a request arrives: persistent or fresh. Default persistent");
 }
 
 }  // namespace sluice

@@ -41,10 +41,11 @@ void AddConfigFlags(CLI::App& app, google::protobuf::Message& config, std::strin
            if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
            if (config_file != nullptr) *config_file = path;
          },
-         "Config file in protobuf's JSON; a flag of the same name wins over it")
+         "Config file in protobuf's JSON; flags override it")
       ->type_name("FILE")
       ->trigger_on_parse();  // before the callbacks of all the other flags, which run when everything is parsed
-  app.add_flag("--check_config", check_only, "Check flags and config, say \"config ok\" and exit; start nothing");
+  app.add_flag("--check_config", check_only,
+               "Check the flags and the config, print \"config ok\" and exit; start nothing");
 }
 
 int Fail(const Program& program, absl::string_view message, int code) {

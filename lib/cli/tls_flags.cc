@@ -92,18 +92,18 @@ void AddTlsFlags(CLI::App& app, const std::function<v1::TlsConfig*()>& config, T
         ->group("TLS");
   };
   add("--tls_certificate", &v1::TlsConfig::set_certificate<const std::string&>,
-      role == TlsRole::kClient ? "Own certificate chain, for servers that ask for one (mTLS). PEM"
-                               : "Own certificate chain; with it the server speaks TLS. PEM");
+      role == TlsRole::kClient ? "Certificate chain of this program, for servers that ask for one (mTLS). PEM"
+                               : "Certificate chain of this program; if given, the server speaks TLS. PEM");
   add("--tls_key", &v1::TlsConfig::set_key<const std::string&>, "Private key of the certificate. PEM");
   if (role != TlsRole::kClient) {
     add("--tls_client_ca", &v1::TlsConfig::set_client_ca<const std::string&>,
-        "Authorities of clients' certificates; with them a client has to show one (mTLS). PEM");
+        "Authorities of the clients' certificates; if given, every client must show a certificate (mTLS). PEM");
   }
   if (role != TlsRole::kServer) {
     add("--tls_ca", &v1::TlsConfig::set_ca<const std::string&>,
-        "Authorities of the servers that are called, or \"system\"; with them calls are made by TLS. PEM");
+        "Authorities of the called servers' certificates, or \"system\"; if given, calls use TLS. PEM");
     add("--tls_server_name", &v1::TlsConfig::set_server_name<const std::string&>,
-        "Name that a server's certificate has to bear. Default: the host that is called");
+        "Name that the called server's certificate must have. Default: the host that is called");
   }
 }
 

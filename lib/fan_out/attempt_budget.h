@@ -4,19 +4,19 @@
 
 namespace sluice {
 
-// Tokens for the requests beyond the first ones, so that trouble does not multiply the load: each ask earns a part of a
-// token, and each retry (or hedge) spends a whole one. One for the retries and one for the hedges of a FanOut, shared
-// by its fan-outs. Not thread-safe.
+// Tokens for retries or hedges, so that trouble does not multiply the load: each ask earns a part of a token, and each
+// retry or hedge spends a whole one. A FanOut has one for its retries and one for its hedges, shared by all its
+// fan-outs. Not thread-safe.
 //
-// The caller earns, before it starts a fan-out: only it knows the ratio and how many asks there are. FanOutLogic
-// spends.
+// The caller of FanOutLogic earns tokens before it starts a fan-out, since it knows the ratio and the number of asks.
+// FanOutLogic spends them.
 class AttemptBudget {
  public:
-  static constexpr int64_t kFirst = 8;   // tokens before there is anything to take a share of
-  static constexpr int64_t kMost = 256;  // tokens that a long quiet time can save up
+  static constexpr int64_t kFirst = 8;   // tokens at the start
+  static constexpr int64_t kMost = 256;  // maximum number of tokens that a long quiet time can save up
 
-  void Earn(double tokens);  // at least 0; what exceeds kMost is lost
-  bool Spend();              // false: less than a whole token is left
+  void Earn(double tokens);  // at least 0; tokens above kMost are lost
+  bool Spend();              // returns false if less than a whole token is left
 
  private:
   // Whole millionths of a token: as a double, ten tenths add up to less than one.

@@ -21,50 +21,48 @@ namespace sluice {
 
 class FanOutRun;
 
-// The workers of a FanOut or BlockReader at one moment. A plain value that does not change; for the link's thread only,
-// since it holds workers.
+// The workers of a FanOut or BlockReader at one moment. An immutable value, used on the link's thread only, since it
+// holds workers.
 struct WorkerSet {
   std::shared_ptr<const std::vector<std::string>> addresses;
   std::vector<std::shared_ptr<Worker>> workers;  // in the same order
 };
 
-// What all fan-outs of one FanOut or BlockReader share on the link's thread: their workers, what was learned of these,
-// the tokens for retries and hedges, and the runs that are under way. One a FanOut or BlockReader; for the link's
-// thread only.
+// What all fan-outs of one FanOut or BlockReader share: the workers and their history, the tokens for retries and
+// hedges, and the runs that are under way. There is one for each FanOut or BlockReader, used on the link's thread only.
 class FanOutCore {
  public:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;
 
-  // The link and the callbacks outlive it.
+  // The link and the callbacks must outlive it.
   FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls);
-  ~FanOutCore();  // idle
+  ~FanOutCore();  // must be idle
   FanOutCore(const FanOutCore&) = delete;
   FanOutCore& operator=(const FanOutCore&) = delete;
 
-  // The workers from now on. Those that were there before keep their connections and what is known of them; runs under
-  // way go on with those that they began with.
+  // Replaces the workers. Workers that stay keep their connections and their history. Runs under way go on with the
+  // workers that they began with.
   void SetWorkers(const Addresses& addresses);
-  // The set of these addresses, which may be one before the current one.
+  // Returns the set of workers with these addresses, which may be older than the current one.
   std::shared_ptr<const WorkerSet> SetOf(const Addresses& addresses);
-  // Connects to all workers, and calls back once: when they all are connected, or after the timeout with those that are
-  // not.
+  // Connects to all workers. Calls back once, when all are connected, or after the timeout with those that are not.
   void Connect(absl::Duration timeout, std::function<void(std::vector<size_t> unconnected)> on_done);
 
-  // Runs under way end with `why`, and those that start from now on. Calls back when the last one has ended.
+  // Ends the runs under way, and those that start later, with `why`. Calls back when the last one has ended.
   void Close(absl::Status why, std::function<void()> on_idle);
   bool closing() const { return on_idle_.has_value(); }
   const absl::Status& why_closing() const { return why_closing_; }
 
   void Enter(std::shared_ptr<FanOutRun> run);
   void Leave(FanOutRun& run);
-  // Callbacks of a run that has ended are still under way: not idle yet.
+  // Callbacks of a run that has ended are still under way, so the core is not idle yet.
   void Hold() { ++held_; }
   void Release();
 
   MethodHistory& History(const std::string& path) { return histories_[path]; }
-  // The worker that is asked first and its replicas, in the order in which they are to be tried.
+  // Returns the primary and the replicas in the order in which they are tried.
   std::vector<size_t> OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas);
-  // By Worker::row.
+  // Workers are numbered by Worker::row.
   WorkerHistory& worker_history() { return worker_history_; }
   AttemptBudget& retries() { return retries_; }
   AttemptBudget& hedges() { return hedges_; }
@@ -90,7 +88,7 @@ class FanOutCore {
   size_t held_ = 0;
   ConnectingList connecting_;
   absl::Status why_closing_;
-  std::optional<std::function<void()>> on_idle_;  // set: closing
+  std::optional<std::function<void()>> on_idle_;  // set while closing
 };
 
 }  // namespace sluice

@@ -13,9 +13,9 @@
 
 namespace sluice {
 
-// The decisions of one fan-out: who is asked, who is asked next when one fails or is late, whose answer counts, and
-// when it is over. Used by fan-outs, block reads and manifests alike. A state machine: events with a time in, actions
-// out, as docs/fan_out.md explains. One for each fan-out. Not thread-safe.
+// The decisions of one fan-out: which workers are asked, which one is asked next when one fails or is late, whose
+// answer counts, and when it is over. Fan-outs, block reads and manifests use it. It is a state machine: events with a
+// time go in, actions come out, as docs/fan_out.md explains. There is one for each fan-out. Not thread-safe.
 //
 // An ask is one request with the workers that can answer it; an attempt is that request sent to one of them. The first
 // attempt of an ask that has a message accepted claims the ask, and its rivals are cancelled.
@@ -24,32 +24,32 @@ class FanOutLogic {
   struct Options {
     TimePoint deadline = TimePoint::max();
     size_t fail_limit = 0;                 // maximum number of asks that may fail; one more fails the fan-out
-    std::optional<size_t> success_quorum;  // finish after this many answers; none: wait for every ask. At most the
-                                           // number of asks
-    // An attempt may bring any number of messages, and they are accepted as they come. Else its message is accepted
-    // once the attempt has ended OK, and never more answers are accepted than the quorum.
+    std::optional<size_t> success_quorum;  // finish after this many answers; at most the number of asks. Default: wait
+                                           // for every ask
+    // If true, an attempt may bring any number of messages, and they are accepted as they come. Otherwise its message
+    // is accepted once the attempt has ended OK, and never more answers are accepted than the quorum.
     bool server_streaming = false;
     absl::Duration attempt_timeout = absl::InfiniteDuration();  // of one attempt, from OnSent to OnEnded
-    std::optional<absl::Duration> hedge_after;                  // from OnSent; none: no hedges
-    size_t max_attempts = 0;  // of one ask, hedges included; 0: one for each of its workers. Retries beyond the number
-                              // of workers begin anew with the first one
+    std::optional<absl::Duration> hedge_after;                  // from OnSent; default: no hedges
+    size_t max_attempts = 0;  // maximum of one ask, with hedges; 0: one for each of its workers. Retries beyond the
+                              // number of workers begin again with the first one
     std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable};
-    // Messages may be delivered again by another attempt. Else an ask has failed when its attempt fails after a message
-    // of it was accepted.
+    // If true, another attempt may deliver messages again. Otherwise an ask fails if its attempt fails after one of its
+    // messages was accepted.
     bool replaceable = false;
-    // The caller earns their tokens before Start. They outlive the logic.
-    AttemptBudget* retries = nullptr;  // null: not bounded
-    AttemptBudget* hedges = nullptr;   // null: not bounded
+    // The caller earns tokens before Start. The budgets must outlive the logic.
+    AttemptBudget* retries = nullptr;  // null: no bound
+    AttemptBudget* hedges = nullptr;   // null: no bound
   };
   struct Action {
     enum class Kind {
-      kSend,    // make `attempt`: the request of its ask to its worker. OnEnded follows, and before it OnSent where it
-                // is sent. Attempts are numbered from 0 in the order of these actions
-      kAccept,  // give the first `messages` of those that the attempt has brought and that were neither accepted nor
-                // dropped to whoever asked; OnAccepted with the verdict follows for each
-      kDrop,    // the same messages are not wanted; forget them
-      kCancel,  // cancel the attempt; OnEnded follows all the same
-      kEnd,     // the fan-out is over: result(). Comes once, after the last OnEnded and OnAccepted
+      kSend,    // Send the request of the attempt's ask to its worker. OnSent follows if it is sent, and then OnEnded.
+                // Attempts are numbered from 0 in the order of these actions.
+      kAccept,  // Hand over the first `messages` of those that the attempt has brought and that were neither accepted
+                // nor dropped. OnAccepted with the verdict follows for each.
+      kDrop,    // Forget the first `messages` of them.
+      kCancel,  // Cancel the attempt; OnEnded still follows.
+      kEnd,     // The fan-out is over, and result() is valid. Comes once, after the last OnEnded and OnAccepted.
     };
     Kind kind;
     size_t attempt = 0;
@@ -57,27 +57,27 @@ class FanOutLogic {
     friend bool operator==(const Action&, const Action&) = default;
   };
   using Actions = std::vector<Action>;
-  // kFailed: by its status, by attempt_timeout, or at the deadline where it had been sent. kRefused: a message of it
-  // was not accepted. kNotNeeded: a rival was faster, the fan-out was decided, or it was not sent by the deadline.
+  // kFailed: by its status, by attempt_timeout, or at the deadline after it was sent. kRefused: one of its messages was
+  // not accepted. kNotNeeded: a rival was faster, the fan-out was decided, or it was not sent by the deadline.
   enum class AttemptOutcome { kAnswered, kFailed, kRefused, kNotNeeded };
   struct Attempt {
     size_t ask = 0;
     size_t worker = 0;
     bool hedge = false;
     bool retry = false;
-    // After OnEnded and the last OnAccepted.
+    // Set after OnEnded and the last OnAccepted.
     std::optional<AttemptOutcome> outcome;
   };
   struct Failure {
     size_t ask = 0;
-    size_t worker = 0;  // that failed last
+    size_t worker = 0;  // the one that failed last
     absl::Status status;
   };
   struct Result {
-    // OK; what was given to Cancel; or the status of the failure that was one too many. DeadlineExceeded is one of the
-    // latter.
+    // OK, the status that Cancel was called with, or the status of the failure that was one too many. The deadline
+    // makes asks fail with DeadlineExceeded.
     absl::Status status;
-    std::optional<Failure> decisive;  // that failure
+    std::optional<Failure> decisive;  // the failure that was one too many
     size_t asked = 0;                 // = answered + failures.size() + cancelled
     size_t answered = 0;
     size_t cancelled = 0;
@@ -85,40 +85,43 @@ class FanOutLogic {
     size_t retries = 0;
     size_t hedges = 0;
     size_t hedges_won = 0;
-    size_t retries_refused = 0;  // for want of tokens
+    size_t retries_refused = 0;  // because no token was left
     size_t hedges_refused = 0;
   };
 
-  // `workers_by_ask`: for each ask the workers that can answer it, in the order in which they are tried; none is empty.
+  // `workers_by_ask` has for each ask the workers that can answer it, at least one, in the order in which they are
+  // tried.
   FanOutLogic(Options options, std::vector<std::vector<size_t>> workers_by_ask);
 
-  // All events append to `actions`. Times never decrease.
+  // All events append to `actions`. Times must never decrease.
 
-  // First of all, once. Nothing is sent where the deadline has passed.
+  // The first event, once. Nothing is sent if the deadline has passed.
   void Start(TimePoint now, Actions& actions);
 
   void OnSent(TimePoint now, size_t attempt, Actions& actions);
-  // The length prefix of its first message is here: its answer only waits to be let in, so no hedge can help any more.
+  // The length prefix of the first message is here: the answer only waits for a grant, so no hedge can help any more.
   void OnReady(TimePoint now, size_t attempt, Actions& actions);
-  // A whole message. Not after OnEnded.
+  // A whole message has come. Must not follow OnEnded.
   void OnMessage(TimePoint now, size_t attempt, Actions& actions);
-  // The verdict on the oldest message under kAccept: OK, or why it is worth nothing. After a verdict that is not OK the
-  // attempt's later messages under kAccept must not reach whoever asked; their verdicts still come, and do not matter.
-  // The same holds for all messages once decided(): those that have not reached anyone may get Cancelled for a verdict.
+  // The verdict on the oldest message under kAccept: OK, or why it is refused. After another verdict than OK, the
+  // attempt's later messages under kAccept must not reach the application; their verdicts still come, and do not
+  // matter. The same holds for all messages once decided(): those that have not reached it may get the verdict
+  // Cancelled.
   void OnAccepted(TimePoint now, size_t attempt, const absl::Status& verdict, Actions& actions);
-  // The attempt is over, once for each. OK: all its messages have come before. Also for what never left.
+  // The attempt is over; once for each attempt, also for those that were never sent. If OK, all its messages have come.
   void OnEnded(TimePoint now, size_t attempt, const absl::Status& status, Actions& actions);
 
-  // Ends it with `why`, which is not OK, unless it is decided already. Before Start: then Start sends nothing.
+  // Ends the fan-out with `why`, which must not be OK, unless it is decided already. If it comes before Start, Start
+  // sends nothing.
   void Cancel(TimePoint now, const absl::Status& why, Actions& actions);
 
   void OnTimer(TimePoint now, Actions& actions);
-  TimePoint NextTimer() const;  // TimePoint::max(): none
+  TimePoint NextTimer() const;  // TimePoint::max() if there is none
 
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
-  bool decided() const { return decided_; }         // nothing that is under way is needed any more
-  // Verdicts alone may end it: no other answer has to come first.
+  bool decided() const { return decided_; }         // nothing under way is needed any more
+  // Returns true if verdicts alone may end it: no other answer has to come first.
   bool AwaitsVerdicts() const;
   const Result& result() const { return result_; }  // after kEnd
 
@@ -130,11 +133,11 @@ class FanOutLogic {
     bool ready = false;
     bool ended = false;
     bool cancelled = false;  // kCancel was an action
-    bool live = true;        // may still answer its ask; else `concluded` says why not
+    bool live = true;        // may still answer its ask; if not, `concluded` says why
     AttemptOutcome concluded = AttemptOutcome::kNotNeeded;
     size_t kept = 0;       // messages neither accepted nor dropped
     size_t unsettled = 0;  // messages under kAccept
-    // Why it has failed, while what that means depends on the verdict on its first message.
+    // Why it has failed, while the consequence depends on the verdict on its first message.
     Status failure;
 
     bool MayTimeOut() const { return live && !ended && failure.ok(); }
@@ -146,9 +149,9 @@ class FanOutLogic {
     AskOutcome outcome = AskOutcome::kPending;
     absl::InlinedVector<size_t, 2> live;  // attempts, oldest first
     size_t ready = 0;                     // of those
-    std::optional<size_t> accepting;      // the attempt with messages under kAccept, or that has claimed the ask
+    std::optional<size_t> accepting;      // the attempt that has messages under kAccept, or has claimed the ask
     bool claimed = false;
-    bool waits_for_quorum = false;  // stands in waiting_
+    bool waits_for_quorum = false;  // is in waiting_
   };
   struct Due {
     TimePoint at;
@@ -158,7 +161,7 @@ class FanOutLogic {
 
   AskState& AskOf(size_t attempt) { return asks_[attempts_[attempt].made.ask]; }
   void MarkReady(size_t attempt);
-  bool Whole(size_t attempt) const;  // all of its answer is here
+  bool Whole(size_t attempt) const;  // the whole answer is here
   bool VerdictDecides(size_t attempt);
 
   void Send(size_t ask, Reason reason, Actions& actions);
@@ -166,7 +169,7 @@ class FanOutLogic {
   bool HasUnaskedWorker(const AskState& ask) const;
   void Hedge(size_t attempt, Actions& actions);
 
-  // The way of an answer.
+  // What becomes of an answer.
   void LetIn(size_t ask, Actions& actions);
   void LetInWaiting(Actions& actions);
   bool QuorumIsTaken() const;
@@ -175,7 +178,7 @@ class FanOutLogic {
   void Answer(size_t attempt, Actions& actions);
   void Release(size_t attempt, Actions& actions);
 
-  // The way of a failure.
+  // What becomes of a failure.
   void Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
   void Refuse(TimePoint now, size_t attempt, const Status& verdict, Actions& actions);
   void Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
@@ -183,7 +186,7 @@ class FanOutLogic {
   void Expire(Actions& actions);
   void ExpireAsk(size_t ask, Actions& actions);
 
-  // The end of attempts, asks, and all.
+  // The end of attempts, of asks, and of the fan-out.
   void CancelAttempt(size_t attempt, Actions& actions);
   void Conclude(size_t attempt, AttemptOutcome outcome, Actions& actions);
   void Publish(size_t attempt);
@@ -202,8 +205,8 @@ class FanOutLogic {
   bool expired_ = false;  // the deadline has passed
   bool decided_ = false;
   bool ended_ = false;
-  // Queues that only grow, by at most one entry for each attempt (or refusal), with the index of their first entry: a
-  // std::deque would allocate and free as they move on. The times are in order, since all wait equally long.
+  // Queues that only grow, by at most one entry for each attempt (or refusal), with the index of their first entry. A
+  // std::deque would allocate and free as they advance. Times are in order, since all entries wait equally long.
   std::vector<Due> hedge_times_;
   size_t next_hedge_ = 0;
   std::vector<Due> timeouts_;

@@ -15,36 +15,36 @@
 
 namespace sluice {
 
-// Carries out what FanOutLogic decides for one fan-out: makes the calls over the link, and tells the logic what has
-// come of them. Used by fan-outs, block reads and manifests alike. It lives until it has ended, whoever holds it; for
+// Carries out what FanOutLogic decides for one fan-out: it makes the calls over the link, and tells the logic what has
+// become of them. Fan-outs, block reads and manifests use it. It lives until it has ended, whoever holds it. Used on
 // the link's thread only.
 class FanOutRun final : private CallOwner, public std::enable_shared_from_this<FanOutRun> {
  public:
   // One request, and the workers that can answer it, in the order in which they are tried.
   struct Ask {
     std::shared_ptr<const std::string> request;  // framed
-    std::vector<size_t> workers;                 // of the WorkerSet
-    size_t primary = 0;                          // whose ask it is, first among them or not
-    std::optional<int64_t> response_bytes;       // of its messages; none: what the method answered before
-    std::shared_ptr<const Metadata> metadata;    // null: none
+    std::vector<size_t> workers;                 // in the WorkerSet
+    size_t primary = 0;                          // the worker whose ask it is, first among them or not
+    std::optional<int64_t> response_bytes;       // of its messages; default: from the history of the method
+    std::shared_ptr<const Metadata> metadata;    // may be null
   };
 
-  // What becomes of what the workers answer. Called on the link's thread.
+  // Receives the answers of the workers. Called on the link's thread.
   class Sink {
    public:
     virtual ~Sink() = default;
 
     virtual void OnSent(size_t /*attempt*/) {}
-    // Messages of an attempt, in order, that count as long as the verdict is OK. The sink calls FanOutRun::Accepted
-    // once for each, within this call or later, in their order.
+    // Takes messages of an attempt, in order. The sink calls FanOutRun::Accepted once for each, within this call or
+    // later, in their order. A message counts if the verdict is OK.
     virtual void Accept(size_t attempt, std::vector<std::string> messages) = 0;
-    // The attempt has ended OK and its messages were accepted. Not OK: it is worth nothing after all.
+    // The attempt has ended OK, and its messages were accepted. A status other than OK refuses the attempt after all.
     virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }
-    // The request of an attempt that is made now, in place of its ask's. Null: that of the ask.
+    // Returns the request of an attempt that is made now. Null means the request of its ask.
     virtual std::shared_ptr<const std::string> RequestOf(size_t /*attempt*/) { return nullptr; }
     // The ask has failed for good.
     virtual void OnAskFailed(const FanOutLogic::Failure& /*failure*/) {}
-    // Last of all.
+    // The run has ended. No call follows.
     virtual void OnEnd(FanOutRun& run) = 0;
   };
 
@@ -53,14 +53,14 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     bool server_streaming = false;
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
-    std::shared_ptr<const Metadata> metadata;  // of every request; null: none
+    std::shared_ptr<const Metadata> metadata;  // of every request; may be null
     int64_t max_message_bytes = 64 << 20;
     FanOutLogic::Options limits;
-    std::optional<double> hedge_after_quantile;  // of the method's times to ready, in place of limits.hedge_after
-    bool keep_metadata = false;                  // of answers, for `ends`
+    std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after
+    bool keep_metadata = false;                  // keeps the metadata of answers in `end`
   };
 
-  // The core outlives it; `sink` is held until OnEnd.
+  // The core must outlive the run. The run holds `sink` until OnEnd.
   static std::shared_ptr<FanOutRun> Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
   ~FanOutRun() override;
 
@@ -75,7 +75,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   size_t attempts() const { return logic_.attempts(); }
   bool AwaitsVerdicts() const { return logic_.AwaitsVerdicts(); }
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
-  const FanOutLogic::Result& result() const { return logic_.result(); }  // at its end
+  const FanOutLogic::Result& result() const { return logic_.result(); }  // valid at the end
   bool refused() const { return refused_; }                              // the queue of the link had no room
   int64_t accepted_bytes() const { return accepted_bytes_; }
   TimePoint started() const { return started_; }
@@ -86,12 +86,12 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
  private:
   struct AttemptState {
-    WireCall* call = nullptr;            // until it has ended
+    WireCall* call = nullptr;            // null after its end
     std::deque<std::string> messages;    // neither accepted nor dropped
-    std::deque<int64_t> accepted_bytes;  // of messages whose verdict is to come
+    std::deque<int64_t> accepted_bytes;  // sizes of messages that wait for their verdict
     int64_t bytes = 0;                   // accepted
     bool sent = false;
-    bool corrupt = false;  // its sink found so at its end
+    bool corrupt = false;  // the sink refused it at its end
     bool counted = false;
     RpcEnd end;
   };
@@ -111,7 +111,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void ArmTimer();
   void End();
 
-  // CallOwner; the tag is the attempt.
+  // CallOwner. The tag is the attempt.
   void OnSent(size_t attempt) override;
   void OnReady(size_t attempt, std::chrono::nanoseconds ready_after) override;
   void OnMessage(size_t attempt, std::string message) override;
@@ -119,7 +119,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
   FanOutCore& core_;
   const Spec spec_;
-  std::shared_ptr<Sink> sink_;  // null: it has ended
+  std::shared_ptr<Sink> sink_;  // null after the end
   MethodHistory& history_;
   const TimePoint started_;
   FanOutLogic logic_;
@@ -128,8 +128,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   std::vector<AttemptState> attempts_;
   std::optional<BlockId> block_;
   TimerQueue::Id timer_;
-  size_t failures_told_ = 0;   // to the sink
-  size_t hedges_refused_ = 0;  // that were counted
+  size_t failures_told_ = 0;   // failures that the sink was told of
+  size_t hedges_refused_ = 0;  // refused hedges that were counted
   bool refused_ = false;
   int64_t accepted_bytes_ = 0;
 };

@@ -11,14 +11,15 @@
 
 namespace sluice {
 
-// Of a FanOut or BlockReader: 1 to 65536 addresses.
+// Checks the workers of a FanOut or BlockReader: 1 to 65536 addresses.
 absl::Status ValidateWorkers(const std::vector<std::string>& workers);
 
-// Of FanOutOptions or BlockReader::Options.
+// Checks the hedging options of FanOutOptions or BlockReader::Options.
 absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
                              const std::optional<double>& hedge_after_quantile, double hedge_ratio);
 
-// InvalidArgument that names the field, the value and the bound. `asks`: by worker; nothing where it is skipped.
+// Returns InvalidArgument that names the field, the value and the bound. `asks` is by worker, and empty for those that
+// are skipped.
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
                             const FanOutOptions& options);
 

@@ -17,14 +17,13 @@
 namespace sluice {
 
 // Hands the answers of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back to
-// the run. All answers of a turn go over in one go, or those of several turns. One a fan-out; what is not said to be the callbacks' is for the
-// link's thread only.
+// the run. All answers of a turn, or of several, go over together. There is one for each fan-out. It is used on the link's
+// thread, except for the members that belong to the callbacks.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:
   using Merge = std::function<absl::Status(size_t worker, std::string response)>;
 
-  // `stop_merging` is set, on any thread, when nothing more is to be merged: at once, and not after a hop to the link's
-  // thread and back.
+  // Any thread sets `stop_merging` to end the merging at once, without a hop to the link's thread and back.
   MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
             std::shared_ptr<const std::atomic<bool>> stop_merging);
 
@@ -53,10 +52,10 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
   std::weak_ptr<FanOutRun> run_;
   std::vector<Item> collected_;  // in this turn
 
-  // The callbacks'.
+  // Used where callbacks run.
   Merge merge_;
   FanOut::Done done_;
-  std::set<size_t> refused_;  // attempts of which a message was refused: what follows it is worth nothing
+  std::set<size_t> refused_;  // attempts with a refused message; their later messages are skipped
 };
 
 }  // namespace sluice

@@ -9,17 +9,17 @@
 
 namespace sluice {
 
-// What earlier answers of one method teach about the next one. One for each method of a FanOut. Not thread-safe.
+// What earlier answers of one method say about the next one. There is one for each method of a FanOut. Not thread-safe.
 class MethodHistory {
  public:
   MethodHistory();
 
-  // Bytes that most answers do not exceed. Nothing before the first few.
+  // A size in bytes that most answers do not exceed. Empty before the first few.
   std::optional<int64_t> ResponseBytes() const;
   void ObserveResponse(int64_t bytes);
 
-  // A quantile of the times that workers took until their answer was ready (where nothing waits for grants: was here).
-  // Times are kept from the first question on, for each quantile that was asked for.
+  // A quantile of the times that workers took until their answer was ready. The first call for a quantile begins to
+  // keep times for it.
   std::optional<absl::Duration> Latency(double quantile);
   void ObserveLatency(absl::Duration latency);
 

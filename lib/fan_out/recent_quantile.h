@@ -6,14 +6,14 @@
 
 namespace sluice {
 
-// A quantile of the last few hundred values. Old ones go as new ones come, so it follows a change. Computed anew only
-// once in a while. Not thread-safe.
+// A quantile of the last few hundred values. New values replace old ones, so it follows a change. It is computed only
+// now and then. Not thread-safe.
 class RecentQuantile {
  public:
   explicit RecentQuantile(double quantile) : quantile_(quantile) {}  // between 0 and 1
 
   void Observe(double value);
-  std::optional<double> value() const { return value_; }  // nothing before the first few values
+  std::optional<double> value() const { return value_; }  // empty before the first few values
 
  private:
   const double quantile_;

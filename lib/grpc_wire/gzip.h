@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Decompresses gzip (RFC 1952), one member or several. Takes memory as bytes come out, about twice as
-// much. ResourceExhausted: more than `max_bytes` come out; Internal: `compressed` is not gzip, is cut off, or has
-// bytes behind its end.
+// Decompresses gzip (RFC 1952), one member or several. It takes about twice the memory of the bytes that have come out.
+// Returns ResourceExhausted if more than `max_bytes` come out; Internal if `compressed` is not gzip, is cut off, or has
+// bytes after its end.
 absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_bytes);
 
 }  // namespace sluice

@@ -12,33 +12,33 @@
 namespace sluice {
 
 // Cuts the DATA of one direction of a stream into messages (gRPC's PROTOCOL-HTTP2: Length-Prefixed-Message), and
-// decompresses those that are (identity and gzip). Memory grows with what came, never with what a prefix claims. One a
-// direction of a stream. Not thread-safe.
+// decompresses them (identity and gzip). Memory grows with the bytes that came, never with what a prefix claims. There
+// is one for each direction of a stream. Not thread-safe.
 class MessageReader {
  public:
   static constexpr size_t kPrefixBytes = 5;
 
-  // `max_message_bytes` is 0 or more and bounds a message both as it comes and decompressed. `max_messages` is 1 where
+  // `max_message_bytes` is 0 or more, and bounds a message both as it comes and decompressed. `max_messages` is 1 if
   // the call has one message in this direction.
   explicit MessageReader(int64_t max_message_bytes, int64_t max_messages = std::numeric_limits<int64_t>::max());
 
-  // The value of grpc-encoding; without one it is identity. Unimplemented for one that is not known.
+  // Sets the value of grpc-encoding; the default is identity. Returns Unimplemented for an unknown one.
   absl::Status SetEncoding(absl::string_view encoding);
 
-  // ResourceExhausted: a message is too large, which shows with its prefix where it is not compressed; Internal: it is
-  // compressed and should not be, or does not decompress; Unimplemented: more than `max_messages` come (gRPC's
-  // statuscodes: cardinality violation). After an error nothing more is read, and the same error returned. Messages
-  // that were whole before it can still be taken.
+  // Takes bytes of DATA. Returns ResourceExhausted if a message is too large (one that is not compressed fails at its
+  // prefix), Internal if it is compressed and should not be, or does not decompress, Unimplemented for more than
+  // `max_messages` (gRPC's statuscodes: cardinality violation). After an error it reads nothing more and returns the
+  // same error. Messages that were whole before can still be taken.
   absl::Status Read(absl::string_view bytes);
 
-  // As ResponseReader's.
+  // As in ResponseReader.
   int64_t pending_message_bytes() const;
   bool TakeMessage(std::string& message);
-  // Bytes of the prefix or the message that came without the rest: at the end of a stream there must be none.
+  // True if part of a prefix or message came without the rest. At the end of a stream it must be false.
   bool in_message() const;
-  // Bytes of length prefixes that came.
+  // Bytes of length prefixes that have come.
   int64_t prefix_bytes() const { return messages_ * int64_t{kPrefixBytes} + static_cast<int64_t>(prefix_bytes_); }
-  // Messages that came whole, taken or not.
+  // Number of messages that have come whole, taken or not.
   int64_t messages() const { return messages_; }
 
  private:
@@ -55,12 +55,12 @@ class MessageReader {
 
   // The message under way.
   std::array<char, kPrefixBytes> prefix_ = {};
-  size_t prefix_bytes_ = 0;  // that came
+  size_t prefix_bytes_ = 0;  // that have come
   bool compressed_ = false;
-  size_t body_size_ = 0;  // that the prefix says
+  size_t body_size_ = 0;  // as the prefix says
   std::string body_;
 
-  // Whole messages. A list, since it takes no memory while it is empty, which std::deque does.
+  // Whole messages. A list takes no memory while it is empty; a std::deque does.
   std::list<std::string> ready_;
 };
 

@@ -6,11 +6,11 @@
 
 namespace sluice {
 
-// The value of grpc-message: all but space and printable ASCII without "%" becomes "%XX" (gRPC's PROTOCOL-HTTP2:
-// Percent-Encoded).
+// Encodes the value of grpc-message (gRPC's PROTOCOL-HTTP2: Percent-Encoded): "%" and every byte other than space and
+// printable ASCII becomes "%XX".
 std::string PercentEncode(absl::string_view bytes);
 
-// Never fails: a "%" that two hexadecimal digits do not follow stays as it is.
+// Never fails: a "%" without two hexadecimal digits after it stays as it is.
 std::string PercentDecode(absl::string_view text);
 
 }  // namespace sluice

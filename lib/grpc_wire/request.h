@@ -15,15 +15,15 @@ struct RequestHead {
   std::string path;       // "/package.Service/Method"
   std::string authority;  // host:port of the worker
   bool tls = false;       // :scheme is https
-  // Time that the call has left; infinite: none is sent. Rounded up to what eight digits can say, so that the worker
-  // never gives up before the client.
+  // Time that the call has left. It is rounded up to what eight digits can say, so that the worker never gives up
+  // before the client. An infinite one is not sent.
   absl::Duration timeout = absl::InfiniteDuration();
-  const Metadata* metadata = nullptr;       // valid; null: none
-  const Metadata* more_metadata = nullptr;  // valid, sent behind the other; null: none
+  const Metadata* metadata = nullptr;       // valid, or null
+  const Metadata* more_metadata = nullptr;  // valid, sent after the other; or null
 };
 HeaderList ToHeaders(const RequestHead& head);
 
-// The length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
+// Returns the length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
 std::string FrameMessage(absl::string_view message);
 
 }  // namespace sluice

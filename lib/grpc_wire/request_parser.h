@@ -18,16 +18,16 @@ struct ReceivedRequestHead {
   std::string encoding;         // grpc-encoding; empty: none
   std::string accept_encoding;  // grpc-accept-encoding, as it came; empty: none
   std::string user_agent;
-  // Without the fields of HTTP/2 and of gRPC's protocol. Unknown keys of gRPC's ("grpc-trace-bin") are kept, so that a
-  // proxy can send them on; ValidateMetadata refuses them from others.
+  // Has no fields of HTTP/2 and of gRPC's protocol. Unknown keys that begin with "grpc-" ("grpc-trace-bin") are kept,
+  // so that a proxy can send them on; ValidateMetadata refuses them from applications.
   Metadata metadata;
 };
 
-// Not OK: this is no call of gRPC; ToRefusal makes the answer. InvalidArgument: the content type; Unimplemented: the
-// method of HTTP is not POST; Internal: :path or grpc-timeout.
+// Returns an error if this is not a call of gRPC: InvalidArgument for the content type, Unimplemented for an HTTP
+// method other than POST, Internal for :path or grpc-timeout. ToRefusal makes the answer to it.
 absl::StatusOr<ReceivedRequestHead> ParseRequestHead(HeaderList headers);
 
-// What answers a request that ParseRequestHead refuses: trailers alone, with the HTTP status 415, 405 or 400.
+// The answer to a request that ParseRequestHead refuses: trailers alone, with the HTTP status 415, 405 or 400.
 HeaderList ToRefusal(const absl::Status& refusal);
 
 }  // namespace sluice

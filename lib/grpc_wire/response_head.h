@@ -11,16 +11,17 @@ namespace sluice {
 
 // The head of an answer, as a server sends it (gRPC's PROTOCOL-HTTP2, "Responses").
 struct ResponseHead {
-  std::string encoding;                // grpc-encoding of the messages that are compressed; empty: none is
-  const Metadata* metadata = nullptr;  // valid; null: none
+  std::string encoding;                // grpc-encoding of compressed messages; empty if there are none
+  const Metadata* metadata = nullptr;  // valid, or null
 };
 HeaderList ToHeaders(const ResponseHead& head);
 
-// What ends an answer, with END_STREAM. `details` is a serialised google.rpc.Status; empty: none. `metadata` is valid.
+// The trailers of an answer, sent with END_STREAM. `details` is a serialised google.rpc.Status or empty. `metadata` is
+// valid.
 HeaderList ToTrailers(const absl::Status& status, absl::string_view details, const Metadata& metadata);
 
-// An answer that is nothing but its end: head and trailers in one, with END_STREAM. The HTTP status is 200 except where
-// the request is none of gRPC's.
+// An answer without messages: head and trailers in one, sent with END_STREAM. The HTTP status is 200 unless the request
+// is not one of gRPC.
 HeaderList ToTrailersOnly(const absl::Status& status, absl::string_view details, const Metadata& metadata,
                           int http_status = 200);
 

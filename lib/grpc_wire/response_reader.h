@@ -15,45 +15,46 @@ namespace sluice {
 
 // How a call ended.
 struct RpcEnd {
-  absl::Status status;         // grpc-status and grpc-message; or what stands for them where they did not come
-  std::string status_details;  // grpc-status-details-bin, decoded: a google.rpc.Status; empty: none
-  Metadata initial_metadata;   // without the fields of HTTP/2 and of gRPC's protocol; empty where trailers came alone
+  absl::Status status;         // from grpc-status and grpc-message, or mapped if they did not come
+  std::string status_details;  // grpc-status-details-bin, decoded: a google.rpc.Status, or empty
+  Metadata initial_metadata;   // without fields of HTTP/2 and gRPC's protocol; empty if trailers came alone
   Metadata trailing_metadata;  // likewise
-  // The worker never looked at the request (StreamEnd::Kind::kUnhandled): it may be sent again, whatever it does.
+  // True if the worker never looked at the request (StreamEnd::Kind::kUnhandled), so any request may be sent again.
   bool unhandled = false;
 };
 
-// The client side of one call: makes messages and a status out of what its stream brings (gRPC's PROTOCOL-HTTP2,
-// "Responses"). One a call. Not thread-safe. Pure: whoever owns the stream feeds it, and asks after each feed.
+// The client side of one call: turns the events of its stream into messages and a status (gRPC's PROTOCOL-HTTP2,
+// "Responses"). There is one for each call. Not thread-safe. It does no I/O: the owner of the stream feeds it, and
+// looks at it after each event.
 class ResponseReader {
  public:
   struct Options {
-    // A larger message, also once it is decompressed, ends the call with ResourceExhausted. 0 or more.
+    // A larger message, compressed or decompressed, ends the call with ResourceExhausted. 0 or more.
     int64_t max_message_bytes = 64 << 20;
-    // False: a second message, or OK without one, ends the call with Unimplemented. So say gRPC's statuscodes
+    // If false, a second message, or OK without one, ends the call with Unimplemented. That follows gRPC's statuscodes
     // ("Response cardinality violation") and its clients in C++ and Node; those in Go and Java say Internal.
     bool server_streaming = false;
   };
   explicit ResponseReader(const Options& options);
 
-  // As StreamEvents. What they find wrong with the other side's bytes shows as `failed()`: the owner then resets the
-  // stream, and what End() says stays. A response that is not gRPC's fails with its headers: its body would need
-  // grants, and says no more than the HTTP status does.
+  // As StreamEvents. If the other side's bytes are wrong, failed() becomes true: the owner then resets the stream, and
+  // End() reports the first failure. A response that is not gRPC's fails at its headers, since its body would need
+  // grants and says no more than the HTTP status does.
   void OnHeaders(HeaderList headers, bool end_stream);
   void OnData(absl::string_view bytes, bool end_stream);
   bool failed() const { return !failure_.ok(); }
 
-  // The length prefix of a message is here whose rest is not: so many bytes of it are still to come, at least 1. 0: no
-  // message is under way, or its rest will not come.
+  // Bytes of the current message that are still to come, once its length prefix is here. 0 if no message is under way,
+  // or if the rest will not come.
   int64_t pending_message_bytes() const { return failed() || ended_ ? 0 : messages_.pending_message_bytes(); }
-  // Bytes of length prefixes that came.
+  // Bytes of length prefixes that have come.
   int64_t prefix_bytes() const { return messages_.prefix_bytes(); }
-  // The next whole message, decompressed; false where there is none yet.
+  // Takes the next whole message, decompressed. Returns false if there is none yet.
   bool TakeMessage(std::string& message) { return messages_.TakeMessage(message); }
 
-  // Once the stream is closed, and once: how the call ended. HTTP status, RST_STREAM codes and a missing grpc-status
-  // are mapped as gRPC's documents say (http-grpc-status-mapping, "Errors"). A message that was cut off is Internal,
-  // except where grpc-status tells an error. A grpc-status that came with END_STREAM holds however the stream closed.
+  // Returns how the call ended. Call it once, after the stream has closed. HTTP status, RST_STREAM codes and a missing
+  // grpc-status are mapped as gRPC's documents say (http-grpc-status-mapping, "Errors"). A message that was cut off is
+  // Internal, unless grpc-status has an error. A grpc-status that came with END_STREAM holds however the stream closed.
   RpcEnd End(StreamEnd end);
 
  private:
@@ -71,11 +72,11 @@ class ResponseReader {
   absl::Status failure_;
   bool headers_came_ = false;
   bool ended_ = false;  // by END_STREAM of the worker
-  // Of the first header block.
+  // From the first header block.
   std::string http_status_;
   std::string content_type_;
   std::string encoding_;
-  // Of the trailers; or of the first header block, as long as nothing follows it.
+  // From the trailers; or from the first header block, until something follows it.
   std::optional<std::string> grpc_status_;
   std::string grpc_message_;
   std::string status_details_;

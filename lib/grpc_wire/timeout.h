@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// "grpc-timeout" (gRPC's PROTOCOL-HTTP2): at most eight digits and a unit, in the finest unit that can say it and
-// rounded up. No time left is "1n", since zero is not allowed; more than 99999999 hours is that.
+// The value of grpc-timeout (gRPC's PROTOCOL-HTTP2): at most eight digits and a unit, rounded up in the finest unit
+// that fits. No time left is "1n", since zero is not allowed; more than 99999999 hours becomes 99999999 hours.
 std::string FormatTimeout(absl::Duration timeout);
 
-// Nothing: `text` is no timeout.
+// Returns nothing if `text` is not a timeout.
 std::optional<absl::Duration> ParseTimeout(absl::string_view text);
 
 }  // namespace sluice

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// One field of an HTTP/2 header block, pseudo-header fields such as ":path" included. Names are lower-case.
+// One field of an HTTP/2 header block. Pseudo-header fields such as ":path" are fields, too. Names are lower-case.
 struct HeaderField {
   std::string name;
   std::string value;

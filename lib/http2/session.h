@@ -36,42 +36,43 @@ struct StreamEnd {
   Http2Error error = Http2Error::kNoError;
 };
 
-// What happens on one stream. Implemented by the owner of a stream; called from Http2Session::Receive (or from the
-// call that closes the stream), so it may open, grant and reset streams of the session, and must not destroy the
-// session. An object outlives its stream.
+// The events of one stream. The owner of a stream implements it. Http2Session::Receive calls it, or the call that
+// closes the stream. It may open, grant and reset streams of the session, and must not destroy the session. It must
+// outlive its stream.
 class StreamEvents {
  public:
   virtual ~StreamEvents() = default;
 
-  // A header block: the request's or the response's, then at most once the trailers, with `end_stream`. Interim
-  // responses (1xx) are left out.
+  // A header block has come: that of the request or the response, and then at most once the trailers, with
+  // `end_stream`. Interim responses (1xx) are left out.
   virtual void OnHeaders(HeaderList headers, bool end_stream) = 0;
-  // `bytes` of DATA, valid during the call. `window_bytes` is what they took of the stream's window: their size and any
-  // padding. Padding and END_STREAM may come by themselves, with no bytes.
+  // DATA has come; `bytes` is valid during the call. `window_bytes` is what it took of the stream's window: its size
+  // and any padding. Padding and END_STREAM may come without bytes.
   virtual void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) = 0;
-  // Everything that SendData said it keeps has left, and the stream is not at its end.
+  // All bytes that SendData has kept have left, and the stream is not at its end.
   virtual void OnWritable() {}
-  // The stream is gone; nothing follows.
+  // The stream is gone. No other event follows.
   virtual void OnClosed(StreamEnd end) = 0;
 };
 
-// What happens on a session beside its streams. The same rules as for StreamEvents.
+// The events of a session, other than those of its streams. The rules of StreamEvents apply.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
 
-  // Server side: a request has begun; its headers follow. Returns who hears of it; null refuses it (REFUSED_STREAM).
+  // Server side: a request has begun, and its headers follow. Returns the receiver of its events; null refuses the
+  // request (REFUSED_STREAM).
   virtual StreamEvents* OnStream(int32_t stream) = 0;
-  // Client side: more streams may be opened than before (see open_slots), by a SETTINGS or since one has closed; or a
-  // GOAWAY has come and fewer may.
+  // Client side: the number of streams that may be opened (see open_slots) has grown, by a SETTINGS or because a stream
+  // has closed; or a GOAWAY has come.
   virtual void OnSlots() {}
 };
 
-// One HTTP/2 connection (RFC 9113), either side, over nghttp2: bytes in, bytes out, no I/O and no clock. One a
-// connection. Not thread-safe.
+// One HTTP/2 connection (RFC 9113), either side, over nghttp2: bytes in, bytes out, no I/O and no clock. There is one
+// for each connection. Not thread-safe.
 //
-// Flow control is the owner's: a stream begins with Options::stream_window_bytes, and the other side sends no more DATA
-// than that until Grant. The window of the connection is wide and refilled before it is used up.
+// The owner does the flow control of streams: a stream begins with Options::stream_window_bytes, and the other side
+// sends no more DATA than that until Grant. The window of the connection is wide, and refilled before it is used up.
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
@@ -81,53 +82,54 @@ class Http2Session {
     uint32_t connection_window_bytes = 16u << 20;  // at least 65535
     uint32_t max_frame_bytes = 16384;              // SETTINGS_MAX_FRAME_SIZE; 16384 to 2^24 - 1
     uint32_t max_header_list_bytes = 64u << 10;    // of one header block, as RFC 9113 counts; above it the stream fails
-    uint32_t max_concurrent_streams = 1u << 16;    // server side: that the client may have open
-    uint32_t max_unsent_bytes_per_stream = 1u << 20;  // a bound on what SendData keeps for a window to open
+    uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
+    uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
   };
 
-  // `events` outlives the session. Output() begins with the preface and SETTINGS.
+  // `events` must outlive the session. Output() begins with the preface and SETTINGS.
   static absl::StatusOr<std::unique_ptr<Http2Session>> Create(const Options& options, SessionEvents& events);
-  ~Http2Session();  // calls nobody
+  ~Http2Session();  // calls no events
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;
 
-  // Bytes from the connection, cut anywhere. Not OK: the connection is to be closed once Output() is written (it holds
-  // a GOAWAY); streams then are told kLost by Lose.
+  // Takes bytes from the connection, cut anywhere. After an error the owner writes Output(), which has a GOAWAY, closes
+  // the connection, and calls Lose to tell the streams.
   absl::Status Receive(absl::string_view bytes);
 
-  // Appends all frames that can be written now to `out`. Frames of one event end up in one write. From within a
-  // callback nothing is appended: there is more to come.
+  // Appends all frames that can be written now to `out`. Within an event it appends nothing, so that all frames of that
+  // event go into one write.
   void Output(std::string& out);
   bool wants_write() const;
 
-  // Client side. Streams that may be opened now: the server's MAX_CONCURRENT_STREAMS less those that are open; 0 after
-  // a GOAWAY, and when stream numbers are used up. Before the server's SETTINGS: at most 100.
+  // Client side: the number of streams that may be opened now, which is the server's MAX_CONCURRENT_STREAMS less those
+  // that are open. It is 0 after a GOAWAY and when stream numbers are used up, and at most 100 before the server's
+  // SETTINGS.
   size_t open_slots() const;
-  // A GOAWAY came or was sent, or the connection failed: no stream may be opened any more. Once streams() is 0 too,
-  // nothing more comes of the connection, and Receive may ignore bytes.
+  // True if no stream may be opened any more: a GOAWAY came or was sent, or the connection failed. Once streams() is 0
+  // as well, the connection is of no more use, and Receive may ignore bytes.
   bool going_away() const;
-  size_t streams() const;  // that have not closed
-  // Client side. Sends a request, with `body` and END_STREAM where `end_stream`; `granted_bytes` are added to the
-  // stream's first window in the same write. `events` hears of the stream until its OnClosed. ResourceExhausted: no
-  // slot. InvalidArgument: the headers are larger than the server, or 64 KB, lets them be.
+  size_t streams() const;  // number of streams that have not closed
+  // Client side: sends a request with `body`, and with END_STREAM if `end_stream`. The same write adds `granted_bytes`
+  // to the stream's first window. `events` gets the events of the stream until its OnClosed. Returns ResourceExhausted
+  // if there is no slot, InvalidArgument if the headers are larger than the server allows, or larger than 64 KB.
   absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
                                StreamEvents& events);
 
-  // Any open stream; streams that closed meanwhile are ignored. Header lists are sent as they are; one that is larger
-  // than the other side lets it be resets the stream with kInternalError.
+  // The functions below are for open streams and ignore streams that have closed. Header lists are sent as they are;
+  // one that is larger than the other side allows resets the stream with kInternalError.
   void SendHeaders(int32_t stream, const HeaderList& headers, bool end_stream);  // server: response, or trailers
-  // DATA leaves as far as the other side's window lets it; the rest is kept and leaves by itself. Returns the bytes of
-  // the stream that are kept. ResourceExhausted where they would be more than max_unsent_bytes_per_stream,
-  // FailedPrecondition after END_STREAM; then nothing is taken.
+  // Sends as much DATA as the other side's window allows, and keeps the rest until the window opens. Returns the bytes
+  // of the stream that are kept. Returns ResourceExhausted if they would be more than max_unsent_bytes_per_stream, and
+  // FailedPrecondition after END_STREAM; then no byte is taken.
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
-  // The other side may send so many more bytes of DATA on this stream; 0 does nothing. Together less than 2^31, or the
-  // stream is reset with kFlowControlError.
+  // Lets the other side send `bytes` more of DATA on this stream; 0 does nothing. If the window grows to 2^31 or more,
+  // the stream is reset with kFlowControlError.
   void Grant(int32_t stream, uint32_t bytes);
   void Reset(int32_t stream, Http2Error error);  // OnClosed follows, within this call or Output
 
   void Ping();
-  void GoAway(Http2Error error);  // streams that are open go on; no new ones
-  // The connection is gone: every open stream hears OnClosed(kLost).
+  void GoAway(Http2Error error);  // open streams go on; no new ones are opened
+  // Tells the session that the connection is gone: every open stream gets OnClosed(kLost).
   void Lose();
 
  private:

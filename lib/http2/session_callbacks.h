@@ -6,14 +6,14 @@
 
 namespace sluice {
 
-// What nghttp2 calls while it parses and serialises. After a call of StreamEvents or SessionEvents nothing of a stream
-// is touched: Lose may have been called in it.
+// The functions that nghttp2 calls while it parses and serialises. After a call of StreamEvents or SessionEvents they
+// touch nothing of a stream, since that call may have called Lose.
 struct Http2Session::Impl::Callbacks {
   static void Register(nghttp2_session_callbacks* callbacks);
 
-  // Where Lose was called from an event, the rest of the input is given up.
+  // If an event has called Lose, nghttp2 gives up the rest of the input.
   static int Done(const Impl& session) { return session.lost_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0; }
-  // Null: nobody hears of the stream.
+  // Returns null if nobody gets the events of the stream.
   static Http2Stream* StreamOf(const Impl& session, int32_t id);
 
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data);

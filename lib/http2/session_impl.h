@@ -17,31 +17,31 @@
 
 namespace sluice {
 
-// What a session knows of one of its streams beside what nghttp2 does. nghttp2 carries a pointer to it as the stream's
-// user data, so that no callback looks anything up.
+// The state of one stream that nghttp2 does not keep. nghttp2 has a pointer to it as the stream's user data, so that no
+// callback looks anything up.
 struct Http2Stream {
   explicit Http2Stream(StreamEvents& stream_events) : events(stream_events) {}
 
   StreamEvents& events;
 
-  bool opened = false;  // nghttp2 has it: its HEADERS were serialised, or came
+  bool opened = false;  // nghttp2 knows the stream: its HEADERS were serialised, or came
   UnsentData unsent;
-  HeaderList trailers;          // that wait for the end of `unsent`
-  bool sends_trailers = false;  // `trailers` are to be sent
+  HeaderList trailers;          // they wait for the end of `unsent`
+  bool sends_trailers = false;  // there are trailers to send
   bool sends_end = false;       // the last of `unsent`, or of the trailers, carries END_STREAM
-  bool sends_data = false;      // a DATA frame is submitted, or is to be once the stream is opened
+  bool sends_data = false;      // a DATA frame is submitted, or will be once the stream is opened
   bool was_kept = false;        // SendData told its caller that bytes are kept
 
-  uint64_t grant_bytes = 0;     // not handed to nghttp2 yet
+  uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
   bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
-  bool received_any = false;    // any header block of the response: the request was looked at
+  bool received_any = false;    // a header block of the response came: the server has looked at the request
   bool received_end = false;    // END_STREAM
   bool received_reset = false;  // RST_STREAM
-  bool was_reset = false;       // by Reset: nothing but OnClosed follows
+  bool was_reset = false;       // Reset was called: only OnClosed follows
 };
 
-// The implementation of Http2Session. nghttp2 must not be asked for output from one of its callbacks, so what
-// StreamEvents and SessionEvents do to the session is queued, and serialised once the outermost call has left nghttp2.
+// The implementation of Http2Session. nghttp2 must not be asked for output from one of its callbacks. So the session
+// queues what StreamEvents and SessionEvents do to it, and serialises that once the outermost call has left nghttp2.
 class Http2Session::Impl {
  public:
   Impl(const Options& options, SessionEvents& events);
@@ -87,21 +87,21 @@ class Http2Session::Impl {
   nghttp2_session* nghttp2_ = nullptr;
   absl::flat_hash_map<int32_t, std::unique_ptr<Http2Stream>> streams_;
 
-  // The header block that comes now: blocks of two streams never interleave (RFC 9113, section 4.3).
+  // The header block that is coming in. Blocks of two streams never interleave (RFC 9113, section 4.3).
   HeaderList headers_;
   size_t header_list_bytes_ = 0;
 
-  std::string output_;                    // serialised by Receive, not fetched by Output yet
-  std::string* serialised_to_ = nullptr;  // while Serialise runs
-  bool in_nghttp2_ = false;               // one of its functions that call back is on the stack
-  std::vector<int32_t> opened_;           // by Open, HEADERS not serialised yet
-  std::vector<int32_t> granted_;          // with grant_bytes
-  std::vector<int32_t> writable_;         // whose kept bytes have left
+  std::string output_;                    // serialised by Receive, and not fetched by Output yet
+  std::string* serialised_to_ = nullptr;  // not null while Serialise runs
+  bool in_nghttp2_ = false;               // a function of nghttp2 that calls back is on the stack
+  std::vector<int32_t> opened_;           // streams from Open whose HEADERS are not serialised yet
+  std::vector<int32_t> granted_;          // streams with grant_bytes
+  std::vector<int32_t> writable_;         // streams whose kept bytes have left
 
   uint32_t max_streams_ = 0;  // the other side's MAX_CONCURRENT_STREAMS
   bool going_away_ = false;
   bool lost_ = false;
-  absl::Status error_;       // of the connection; not OK: nothing more is received
+  absl::Status error_;       // of the connection; after an error nothing more is received
   std::string goaway_text_;  // why nghttp2 sent a GOAWAY
 };
 

@@ -25,13 +25,12 @@
 
 namespace sluice {
 
-// The real executor: a thread that runs an event loop. One a link. Streams and questions are dropped on its thread, or
-// after Stop, and always before the executor is destroyed.
+// The real executor: a thread that runs an event loop. There is one for each link. Its users drop streams and look-ups
+// on its thread, or after Stop, and always before they destroy the executor.
 class AsioExecutor final : public Executor {
  public:
   struct Options {
-    // Called on the link's thread with the lateness of each timer, 0 or more, before the timer's task runs. May be
-    // null.
+    // Called on the link's thread with the lateness of each timer, 0 or more, before the timer's task. May be null.
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
     // Threads that carry the streams. 0: the link's thread does.
     size_t stream_threads = 0;
@@ -43,14 +42,14 @@ class AsioExecutor final : public Executor {
   AsioExecutor(const AsioExecutor&) = delete;
   AsioExecutor& operator=(const AsioExecutor&) = delete;
 
-  // Ends the thread after the tasks that it runs now. Nothing is called any more; tasks that have not run are
-  // destroyed. Not on the link's thread. Twice is harmless.
+  // Ends the thread after the tasks that it runs now. Nothing is called from then on, and tasks that have not run are
+  // destroyed. Do not call it on the link's thread. A second call does nothing.
   void Stop();
 
-  // Runs `task` on the link's thread and waits for it; at once where this is that thread. Not after Stop.
+  // Runs `task` on the link's thread and waits for it; on that thread it runs it at once. Not after Stop.
   void Await(absl::FunctionRef<void()> task);
 
-  // For more that runs on the link's thread. Its handlers are part of turns, too.
+  // For other work on the link's thread. Its handlers are part of turns, too.
   boost::asio::io_context& context() { return context_; }
 
   TimePoint Now() const override { return std::chrono::steady_clock::now(); }
@@ -58,16 +57,16 @@ class AsioExecutor final : public Executor {
   void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return std::uniform_real_distribution<double>()(random_); }
-  // Names are looked up one after the other, on a thread of Asio's, by getaddrinfo. The destructor waits for the one
+  // Looks names up one after the other, on a thread of Asio's, by getaddrinfo. The destructor waits for the look-up
   // that is under way, since getaddrinfo cannot be cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
                                         const std::string& server_name, StreamSocketEvents& events) override;
 
-  // For streams, on the link's thread. All of them read into one buffer, since most are idle at any moment.
+  // Buffers for streams, used on the link's thread. All streams share them, since most are idle at any moment.
   absl::Span<char> read_buffer() { return {read_buffer_.get(), kReadBufferBytes}; }
   std::string& plaintext_buffer() { return plaintext_buffer_; }
-  // Counts turns.
+  // The number of the current turn.
   uint64_t turn() const { return turn_; }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
@@ -89,15 +88,15 @@ class AsioExecutor final : public Executor {
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
   bool stopped_ = false;                       // guarded by mutex_
 
-  // All that follows is for the link's thread.
+  // The members below are used on the link's thread only.
   std::vector<std::function<void()>> running_;
   std::vector<std::function<void()>> next_turn_;
   std::function<void()> end_of_turn_;
   uint64_t turn_ = 0;
 
   boost::asio::steady_timer timer_;
-  TimePoint armed_for_ = TimePoint::max();  // max: not armed. May be before timer_time_
-  uint64_t arming_ = 0;                     // tells the handler of the last arming from those before
+  TimePoint armed_for_ = TimePoint::max();  // may be before timer_time_; max: not armed
+  uint64_t arming_ = 0;                     // distinguishes the handler of the last arming from those before
   TimePoint timer_time_ = TimePoint::max();
   std::function<void()> timer_task_;
 

@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// As Executor::Resolve. InvalidArgument for what is no address, Unavailable that names the host for one that has none.
+// As Executor::Resolve. The result is InvalidArgument if `target` is not an address, and Unavailable with the host's
+// name if the host has no address.
 std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string& target,
                                       Executor::OnResolved on_resolved);
 

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// As Executor::Connect: a socket of the kernel in the loop of `executor`.
+// As Executor::Connect, with a kernel's socket in the loop of `executor`.
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
                                             std::shared_ptr<const TlsContext> tls, const std::string& server_name,
                                             StreamSocketEvents& events);

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Where callbacks of the application run. One a link.
+// Runs the callbacks of the application. There is one for each link.
 class Callbacks {
  public:
   enum class When {
@@ -22,25 +22,25 @@ class Callbacks {
   };
 
   virtual ~Callbacks() = default;
-  // One after the other, in the order of these calls. For the link's thread only.
+  // Runs callbacks one after the other, in the order of these calls. Called on the link's thread only.
   virtual void Run(std::function<void()> callback, When when = When::kThisTurn) = 0;
 };
 
-// On the link's thread, at once: no hop, but a slow callback delays the link.
+// Runs callbacks on the link's thread, at once: there is no hop, but a slow callback delays the link.
 class InlineCallbacks final : public Callbacks {
  public:
   void Run(std::function<void()> callback, When /*when*/) override { callback(); }
 };
 
-// On a thread of their own, which gets the callbacks of a turn of the link's thread in one go. Where answers come one
-// by one, to wake the thread for each would cost as much as all the rest of a call, so what nobody waits for is
-// collected for longer. The destructor runs those that are left; not on that thread.
+// Runs callbacks on a thread of their own, which gets all callbacks of a turn of the link's thread in one go. Where
+// answers come one by one, to wake the thread for each would cost as much as all the rest of a call, so it collects what
+// nobody waits for over several turns. The destructor runs those that are left; do not call it on that thread.
 class CallbackThread final : public Callbacks {
  public:
   static constexpr std::chrono::microseconds kCollectTime{500};
   static constexpr size_t kCollectAtMost = 16;  // callbacks
 
-  explicit CallbackThread(LinkCore& core);  // the core outlives the last Run
+  explicit CallbackThread(LinkCore& core);  // the core must outlive the last Run
   ~CallbackThread() override;
 
   void Run(std::function<void()> callback, When when) override;
@@ -51,7 +51,7 @@ class CallbackThread final : public Callbacks {
   void Loop();
 
   LinkCore& core_;
-  // For the link's thread only.
+  // Used on the link's thread only.
   std::vector<std::function<void()>> collected_;
   bool ends_turn_ = false;  // HandOver runs at the end of this turn
   TimerQueue::Id timer_;    // HandOver runs at this time

@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// The one clock of this layer: monotonic, and that of the schedule's times. The layers below read none.
+// The clock of this layer: it is monotonic, and the schedule's times are on it. The layers below read no clock.
 inline TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// The point `timeout` from `now`; for an infinite one it is a year away.
+// The point in time that is `timeout` after `now`; an infinite timeout is a year.
 inline TimePoint DeadlineAfter(TimePoint now, absl::Duration timeout) {
   constexpr absl::Duration kForever = absl::Hours(24 * 365);
   return now + absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kForever));

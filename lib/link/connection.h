@@ -14,29 +14,29 @@ namespace sluice {
 
 class Connection;
 
-// What becomes of a connection; for its owner, which may not destroy it from within a call (see LinkCore::Bury).
+// The events of a connection, for its owner. The owner must not destroy it within an event (see LinkCore::Bury).
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
 
-  // The other side speaks HTTP/2: requests may be sent.
+  // The other side speaks HTTP/2, so requests may be sent.
   virtual void OnUp(Connection& connection) = 0;
-  // Its session has more streams free than before, or goes away.
+  // The session has more free streams than before, or it goes away.
   virtual void OnSlots(Connection& connection) = 0;
-  // It is over, or never came to be; every stream has been told. Last of all.
+  // The connection is over, or could not be made. Every stream has been told. No event follows.
   virtual void OnDown(Connection& connection, absl::Status why) = 0;
 };
 
-// Writes of all connections leave once a turn of the link's thread.
+// Collects the connections that have something to write, once per turn of the link's thread.
 class FlushQueue {
  public:
   virtual ~FlushQueue() = default;
   virtual void FlushLater(Connection& connection) = 0;
-  virtual void Forget(Connection& connection) = 0;  // which is queued, and about to go
+  virtual void Forget(Connection& connection) = 0;  // for a queued connection that is about to be destroyed
 };
 
-// One byte stream to a worker and the HTTP/2 session on it, the client's side. At most one of a Worker takes new calls;
-// others that go away finish theirs. For the link's thread only.
+// One byte stream to a worker, with the client's side of an HTTP/2 session on it. At most one connection of a Worker
+// takes new calls; others that go away finish their calls. Used on the link's thread only.
 class Connection final : public StreamSocketEvents, public SessionEvents {
  public:
   struct Options {
@@ -45,16 +45,16 @@ class Connection final : public StreamSocketEvents, public SessionEvents {
     std::string server_name;
     uint32_t stream_window_bytes = 6;
   };
-  // Begins to connect. `executor`, `flushes` and `events` outlive it.
+  // Begins to connect. `executor`, `flushes` and `events` must outlive the connection.
   Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events);
   ~Connection() override;
 
   bool up() const { return up_; }
-  // Null before the byte stream is connected and after it is over. Whoever makes it write calls FlushLater.
+  // Null before the byte stream is connected and after it is over. Call FlushLater after anything that makes it write.
   Http2Session* session() { return session_.get(); }
   void FlushLater();
-  void Flush();  // by the FlushQueue
-  // Tells the worker that no more requests come, and the streams that there are that it is over; no event follows.
+  void Flush();  // called by the FlushQueue
+  // Tells the worker that no more requests come, and the open streams that the connection is over. No event follows.
   void Close();
 
   std::optional<TcpSocket> Tcp() const;
@@ -75,7 +75,7 @@ class Connection final : public StreamSocketEvents, public SessionEvents {
   bool flush_queued_ = false;
   std::unique_ptr<Http2Session> session_;
   std::string output_;
-  std::unique_ptr<StreamSocket> socket_;  // the last: it calls what is above
+  std::unique_ptr<StreamSocket> socket_;  // last, since it calls into the members above
 };
 
 }  // namespace sluice

@@ -18,59 +18,60 @@ namespace sluice {
 
 class TlsContext;
 
-// What happens on one byte stream. Called on the link's thread, never from within a call of the stream's own methods.
+// The events of one byte stream. Called on the link's thread, and never within a call of the stream's own methods.
 class StreamSocketEvents {
  public:
   virtual ~StreamSocketEvents() = default;
 
   virtual void OnConnected() = 0;
   virtual void OnBytes(absl::string_view bytes) = 0;
-  // The stream ended or was never made; why. Last of all. OK: the other side closed it in good order.
+  // The stream has ended, or could not be made. `why` is OK if the other side closed it properly. No event follows.
   virtual void OnDisconnected(absl::Status why) = 0;
 };
 
-// One byte stream to a worker, over TCP or a Unix socket, with TLS where that was asked for. Dropping it closes it, and
-// its events are called no more. Used on the link's thread only.
+// One byte stream to a worker, over TCP or a Unix socket, with or without TLS. Dropping it closes it, and its events
+// are called no more. Used on the link's thread only.
 class StreamSocket {
  public:
   virtual ~StreamSocket() = default;
 
-  // After OnConnected. Bytes that the kernel does not take now are kept and follow.
+  // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
   virtual void Write(std::string bytes) = 0;
-  // Of a TCP connection that stands; none elsewhere.
+  // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
 };
 
-// One address that a name stands for, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".
+// One address of a worker, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".
 struct WorkerAddress {
   std::string text;
   friend bool operator==(const WorkerAddress&, const WorkerAddress&) = default;
 };
 
-// The world as the link's thread sees it: time, timers, names and byte streams. There are two: the real one
-// (AsioExecutor), and one of virtual time for tests. One a link. Everything but Post is for the link's thread, on which
-// all callbacks run; none runs from within the call that asks for it.
+// The world as the link's thread sees it: time, timers, names and byte streams. There are two implementations: the real
+// one (AsioExecutor), and one in virtual time for tests. There is one executor for each link. All functions except Post
+// are for the link's thread. All callbacks run on that thread, and never within the call that asks for them.
 class Executor {
  public:
   virtual ~Executor() = default;
 
   virtual TimePoint Now() const = 0;
-  // Runs on the link's thread, after what was posted before. Thread-safe.
+  // Runs `task` on the link's thread, after the tasks that were posted before. Thread-safe.
   virtual void Post(std::function<void()> task) = 0;
-  // Runs once per turn of the loop, when everything that was ready in it has been handled: the place for writes, so
-  // that one turn costs a connection one write. Set once.
+  // Sets a task that runs once per turn of the loop, when everything that was ready in it has been handled. Writes
+  // belong there, so that one turn costs a connection one write. Set once.
   virtual void SetEndOfTurn(std::function<void()> task) = 0;
-  // Calls `task` at or after `time`; takes the place of what was set before. TimePoint::max(): never.
+  // Runs `task` at or after `time`, in place of the task that was set before. TimePoint::max() means never.
   virtual void SetTimer(TimePoint time, std::function<void()> task) = 0;
-  // From 0 to 1, uniform: back-off jitter.
+  // A uniform number from 0 to 1, for the jitter of back-off.
   virtual double Random() = 0;
 
-  // All addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. Dropping the result forgets the
-  // question.
+  // Looks up all addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. Dropping the result cancels
+  // the look-up.
   using OnResolved = std::function<void(absl::StatusOr<std::vector<WorkerAddress>>)>;
   virtual std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) = 0;
 
-  // `tls` null: plaintext; `server_name` is what the certificate has to name. `events` outlives the stream.
+  // Connects. A null `tls` means plaintext; `server_name` is the name that the certificate must have. `events` must
+  // outlive the stream.
   virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
                                                 const std::string& server_name, StreamSocketEvents& events) = 0;
 };

@@ -26,64 +26,64 @@
 
 namespace sluice {
 
-// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections.
-// Carries the actions of the schedule out, and tells it what has come of them. Runs by whatever Executor it is given,
-// so the same code runs in virtual time. One a Link; for the link's thread only.
+// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections. It
+// carries out the actions of the schedule, and tells the schedule what has become of them. It uses the Executor that it
+// is given, so the same code runs in virtual time. There is one for each Link, used on the link's thread only.
 class LinkCore final : private FlushQueue {
  public:
-  // The executor and the metrics outlive it.
+  // The executor and the metrics must outlive the core.
   LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics);
   ~LinkCore() override;
   LinkCore(const LinkCore&) = delete;
   LinkCore& operator=(const LinkCore&) = delete;
 
-  // The worker at this target; the same one for the same TLS context, for as long as anybody holds it.
+  // Returns the worker at this target. It is the same one for the same TLS context, for as long as somebody holds it.
   std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls);
-  // The same context for the same options. As TlsContext::Create.
+  // Returns the TLS context for these options, the same one for the same options. Errors as TlsContext::Create.
   absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
 
-  // A call that is not submitted yet; the owner hears nothing of it before. Submit or Add follows at once.
+  // Creates a call. Submit or Add must follow at once; the owner gets no event before.
   WireCall& NewCall(CallSpec spec, CallOwner& owner);
-  // As LinkSchedule's. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
+  // As in LinkSchedule. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
   absl::Status Submit(absl::Span<WireCall* const> calls, TimePoint deadline, BlockId& block);
   absl::Status Add(BlockId block, WireCall& call);
-  // The owner still hears OnEnded, with `why`, within this call or later.
+  // The owner still gets OnEnded, with `why`, within this call or later.
   void CancelCall(WireCall& call, absl::Status why);
 
-  // What one turn has done is written, and what it left is freed, at its end. Runs before that.
+  // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
 
   // For the calls, the workers and their connections.
-  void Park(WireCall& call);  // it could not be sent; its worker resumes it
+  void Park(WireCall& call);  // the call could not be sent; its worker resumes it
   void Unpark(WireCall& call);
   void Ready(CallId id, int64_t remaining_bytes);
   void Received(WireCall& call, int64_t bytes);
-  void Finish(WireCall& call, CallEnd end);  // destroys it at the end of the turn
-  void Forget(WireCall& call);               // the same, of a call that the schedule knows no more
+  void Finish(WireCall& call, CallEnd end);  // destroys the call at the end of the turn
+  void Forget(WireCall& call);               // the same for a call that the schedule does not know any more
 
-  // What is no WireCall: the handshake of a connection, ahead of all that waits, or a call that somebody else makes. A
-  // block of one. As LinkSchedule's; `block` is set before the first event.
+  // Submits something that is not a WireCall, as a block of its own: the handshake of a connection, ahead of all that
+  // waits, or a call that other code makes. As in LinkSchedule; `block` is set before the first event.
   enum class Place { kQueued, kAhead };
   absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
-  void Cancel(BlockId block);  // what waits hears EndUnsent at once, what was sent hears Abort
+  void Cancel(BlockId block);  // what waits gets EndUnsent at once, what was sent gets Abort
   void Finish(CallId id, CallEnd end);
 
-  void Bury(std::unique_ptr<Connection> connection);  // destroyed at the end of the turn
+  void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
   uint32_t stream_window_bytes() const;
 
-  // The schedule, for those who set its budget or look at it.
+  // The budget and the state of the schedule.
   absl::Status SetBudget(int64_t budget_bytes);
   absl::Status Reconfigure(const LinkSchedule::Options& options);
   absl::Status SetLease(const BudgetLease& lease);
   const LinkSchedule& schedule() const { return schedule_; }
-  // Hears of the demand once a turn in which it may have changed. Null: nobody does.
+  // Sets a function that gets the demand once in each turn in which it may have changed. May be null.
   void SetDemandWatcher(std::function<void(const LinkDemand&)> watcher) { demand_watcher_ = std::move(watcher); }
   LinkDemand Demand() const { return schedule_.Demand(now()); }
-  // Of the block that was submitted last, for the plan that gauges show.
+  // The size of the block that was submitted last, for the plan that the gauges show.
   int64_t last_block_calls() const { return last_block_calls_; }
   int64_t last_block_response_bytes() const { return last_block_response_bytes_; }
 
-  std::vector<WorkerTable::Socket> TcpSockets() const;  // of the connections that stand
+  std::vector<WorkerTable::Socket> TcpSockets() const;  // of the open connections
   TimePoint now() const { return executor_.Now(); }
   Executor& executor() { return executor_; }
   FlushQueue& flushes() { return *this; }
@@ -104,14 +104,14 @@ class LinkCore final : private FlushQueue {
   TimerQueue timers_;
   WorkerTable workers_;
   LinkSchedule schedule_;
-  std::vector<Action> actions_;  // of events that were not carried out yet
+  std::vector<Action> actions_;  // not carried out yet
   bool applying_ = false;
   bool schedule_changed_ = false;
 
   std::vector<std::unique_ptr<WireCall>> calls_;
   std::vector<Connection*> to_flush_;
   std::vector<std::function<void()>> at_end_;
-  // What is destroyed at the end of the turn: those who call may still be in it.
+  // Destroyed at the end of the turn, since their functions may still be on the stack.
   std::vector<std::unique_ptr<WireCall>> ended_calls_;
   std::vector<std::unique_ptr<Connection>> buried_;
 

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// What the gauges show of the schedule and the workers, and the plan for a block like the last one that was submitted.
+// Fills the gauges from the schedule and the workers, with the plan for a block like the last one that was submitted.
 AggregatorGauges GaugesOf(LinkCore& core);
 
 }  // namespace sluice

@@ -11,21 +11,21 @@
 
 namespace sluice {
 
-// Looks at the connections of one link while calls are made over it: counts what was lost, and keeps the budget where
-// nothing is. One a Link; for the link's thread only.
+// Looks at the connections of one link while calls are made over it, counts losses, and keeps the budget so small that
+// nothing is lost. There is one for each Link, used on the link's thread only.
 class LinkMonitor {
  public:
   using OnBudgetChange = std::function<void(int64_t before_bytes, const BudgetStep& step)>;
 
-  // `on_change` is called on the link's thread and may be null. The core outlives the monitor.
+  // `on_change` is called on the link's thread and may be null. The core must outlive the monitor.
   LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change);
   ~LinkMonitor();
   LinkMonitor(const LinkMonitor&) = delete;
   LinkMonitor& operator=(const LinkMonitor&) = delete;
 
-  // The budget is this one from now on.
+  // Fixes the budget.
   absl::Status FixBudget(int64_t budget_bytes);
-  // The budget stays within these from now on: it starts anew where their start is another one, else it stays.
+  // Sets other bounds. The budget starts anew if their start differs; else it stays, within the new bounds.
   void Reconfigure(const BudgetBounds& bounds);
   void FillGauges(AggregatorGauges& gauges) const;
 
@@ -41,7 +41,7 @@ class LinkMonitor {
   const OnBudgetChange on_change_;
   TimerQueue::Id timer_;
   int64_t ended_before_look_ = 0;
-  int64_t ended_calls_ = 0;  // that were counted as answers
+  int64_t ended_calls_ = 0;  // calls that were counted as answers
   BudgetBounds bounds_;
   BudgetState budget_;
   LinkSight sight_;

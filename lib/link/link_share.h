@@ -12,15 +12,16 @@
 
 namespace sluice {
 
-// A link that this process shares with others of its host: the schedule goes by leases, and the daemon that divides the
-// link hears what the schedule wants. One a Link at most; made and destroyed by the owner of the link, off its thread.
+// Connects the schedule of a link that several processes share with the daemon that divides the link: the daemon is
+// told what the schedule wants, and the schedule follows its leases. At most one for each Link. The owner of the link
+// creates and destroys it, not on the link's thread.
 class LinkShare {
  public:
-  // InvalidArgument that names the field; for options whose schedule is valid.
+  // Returns InvalidArgument that names the field. The schedule of the options must be valid.
   static absl::Status Validate(const Link::Options& options);
 
-  // Nothing leaves without a lease from now on. `link_bytes` is the budget of the whole link, `executor` that of
-  // the core. Both outlive it.
+  // From now on nothing leaves without a lease. `link_bytes` is the budget of the whole link, `executor` that of the
+  // core. The core and the executor must outlive the share.
   LinkShare(LinkCore& core, AsioExecutor& executor, const SharedLink& options, int64_t link_bytes);
   ~LinkShare();
   LinkShare(const LinkShare&) = delete;

@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// How many streams of one connection may be reset: 5 a second, with a burst of 100. Servers that defend themselves
-// against rapid resets (CVE-2023-44487) end connections above 33 a second (nghttp2) or 200 in 30 s (Netty). One a
-// Worker. Reads no clock.
+// Limits how many streams of a worker are reset: 5 a second, with a burst of 100. Servers that defend themselves
+// against rapid resets (CVE-2023-44487) end connections above 33 a second (nghttp2) or 200 in 30 s (Netty). There is
+// one for each Worker. It reads no clock.
 class ResetAllowance {
  public:
-  // False: let the answer come instead, within the budget.
+  // Returns false if no stream may be reset now; its answer then comes within the budget.
   bool Take(TimePoint now) {
     const std::chrono::duration<double> elapsed = now - std::exchange(since_, std::max(now, since_));
     resets_ = std::min(kBurst, resets_ + kPerSecond * std::max(elapsed.count(), 0.0));

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// What the schedule of a link lets go: a call, or the handshake of a connection. Its address is the tag of its
-// CallRequest, so it lives until it has ended: by EndUnsent, or by LinkCore::Finish. For the link's thread only.
+// Something that the schedule of a link admits: a call, or the handshake of a connection. Its address is the tag of its
+// CallRequest, so it lives until it has ended by EndUnsent or LinkCore::Finish. Used on the link's thread only.
 class Scheduled {
  public:
   virtual ~Scheduled() = default;

@@ -6,20 +6,20 @@
 
 namespace sluice {
 
-// The flow-control window of one stream, as this side has opened it (RFC 9113, section 6.9), and what of it the
-// schedule has granted. A stream begins with room for the length prefix of a message and one spare byte: some servers
-// never send their trailers while a window is exactly 0. That room costs nothing of the budget, and is made good again
-// when it was used for something else. One a call. Plain arithmetic.
+// The flow-control window of one stream, as this side has opened it (RFC 9113, section 6.9), and the part of it that
+// the schedule has granted. A stream begins with room for the length prefix of a message and one spare byte, since some
+// servers never send their trailers while a window is exactly 0. That room costs nothing of the budget; if other bytes
+// have used it, the next widening restores it. There is one for each call. Plain arithmetic.
 class StreamWindow {
  public:
   static constexpr int64_t kFirstBytes = 6;
-  // What HTTP/2 allows, less the window that streams have until the other side has acknowledged our settings: nghttp2
-  // adds to that one.
+  // The largest window that HTTP/2 allows, less the window that streams have until the other side has acknowledged our
+  // settings, since nghttp2 adds to that one.
   static constexpr int64_t kLargestBytes = (int64_t{1} << 31) - 1 - 65535;
 
   explicit StreamWindow(bool server_streaming) : server_streaming_(server_streaming) {}
 
-  // The schedule lets so many more bytes of messages come.
+  // The schedule lets `bytes` more of messages come.
   void Grant(int64_t bytes) { granted_bytes_ += bytes; }
 
   // DATA has come: bytes of messages, of their length prefixes, and of padding.
@@ -29,8 +29,9 @@ class StreamWindow {
     prefix_bytes_ += prefix_bytes;
   }
 
-  // Bytes by which the window has to be widened now, so that all that is granted may come, the next length prefix where
-  // one may follow, and the spare byte. At most what HTTP/2 allows; the rest comes as the window is used.
+  // Returns the bytes by which the window must be widened now. It then has room for all granted bytes, for the next
+  // length prefix if one may follow, and for the spare byte. It is at most what HTTP/2 allows; the rest follows as the
+  // window is used.
   int64_t TakeWidening() {
     const int64_t room = prefix_bytes_ >= kFirstBytes - 1 && !server_streaming_ ? 1 : kFirstBytes;
     const int64_t wanted = std::min(granted_bytes_ + room, kLargestBytes);
@@ -39,12 +40,12 @@ class StreamWindow {
     return widening;
   }
 
-  // So much is granted that HTTP/2 could not open the window for it at once, and half of what it could is used.
+  // True if more is granted than HTTP/2 could open at once, and half of the largest window is used.
   bool low() const { return granted_bytes_ > open_bytes_ && open_bytes_ < kLargestBytes / 2; }
 
  private:
   bool server_streaming_;
-  int64_t prefix_bytes_ = 0;  // of all messages, that came
+  int64_t prefix_bytes_ = 0;  // of all messages, that have come
   int64_t open_bytes_ = kFirstBytes;
   int64_t granted_bytes_ = 0;
 };

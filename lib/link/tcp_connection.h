@@ -6,15 +6,15 @@
 
 namespace sluice {
 
-// What a link does to the TCP sockets of its connections.
+// Functions on the TCP sockets of a link's connections.
 
-// Before it connects: small frames leave at once, and a peer that goes without a word is found within 10 s. `random`:
-// from 0 to 1. A kernel that refuses an option is no reason to do without the connection.
+// Sets the options of a socket before it connects: small frames leave at once, and a peer that disappears is noticed
+// within 10 s. `random` is from 0 to 1. If the kernel refuses an option, the connection goes without it.
 void SetUpTcp(int fd, double random);
 
-// Names a connected socket. None: it is not TCP, or is gone.
+// Describes a connected socket; nothing if it is not TCP or is gone.
 std::optional<TcpSocket> DescribeTcp(int fd);
-// What the kernel says of it now. False: it is gone.
+// Reads what the kernel says of a socket. Returns false if the socket is gone.
 bool ReadTcpInfo(int fd, TcpInfo& info);
 
 }  // namespace sluice

@@ -14,9 +14,9 @@
 
 namespace sluice {
 
-// What a worker of ours tells an aggregator about the connection between them, in the trailing metadata of an answer:
-// only the sender of the answers knows what TCP had to repeat. Counts are since the connection was made, so that a
-// report that is lost with its answer is made good by the next one.
+// What a sluice-worker tells an aggregator about the connection between them, in the trailing metadata of an answer:
+// only the sender of the answers knows what TCP had to repeat. Counts begin when the connection was made, so the next
+// report makes good for one that is lost with its answer.
 struct TcpReport {
   uint16_t port = 0;  // the aggregator's end, which names the connection to both
   uint64_t retransmits = 0;
@@ -26,16 +26,17 @@ struct TcpReport {
 
 inline constexpr char kTcpReportKey[] = "sluice-tcp";
 std::string FormatTcpReport(const TcpReport& report);            // "51234 7 1"
-std::optional<TcpReport> ParseTcpReport(std::string_view text);  // none for anything else
+std::optional<TcpReport> ParseTcpReport(std::string_view text);  // nothing if `text` is not a report
 
-// The reports that a worker has to make. One a process; thread-safe. A connection's is due when its counts have changed
-// since the last one, so while nothing is lost no answer carries any, and asking costs one atomic load.
+// The reports that a worker has to make. There is one for each process. Thread-safe. The report of a connection is due
+// when its counts have changed since the last one. So while nothing is lost no answer carries a report, and asking for
+// one costs one atomic load.
 class TcpReports {
  public:
-  // Of all connections of the process, now and then.
+  // Takes the counts of all connections of the process. Called now and then.
   void Update(absl::Span<const TcpSocket> sockets);
-  // What the next answer to a peer carries. gRPC makes the name of the peer anew each time, so it is asked for only
-  // when there is something to report.
+  // Returns the report that the next answer to a peer carries, if one is due. gRPC makes the name of the peer anew each
+  // time, so `peer` is called only when there is something to report.
   std::optional<TcpReport> Take(absl::FunctionRef<std::string()> peer);
 
  private:

@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// The timers of one link beside those of its schedule: back-off, hedges, deadlines, looks at connections. One a link;
-// for the link's thread only. Reads no clock.
+// The timers of one link, other than those of its schedule: back-off, hedges, deadlines, looks at connections. There is
+// one for each link, used on the link's thread only. It reads no clock.
 class TimerQueue {
  public:
-  // A timer that is set; default: none.
+  // Names a timer that is set. The default names none.
   using Id = std::pair<TimePoint, uint64_t>;
 
   Id Set(TimePoint due, std::function<void()> task) {
@@ -21,12 +21,12 @@ class TimerQueue {
     tasks_.emplace(id, std::move(task));
     return id;
   }
-  // Ignores a timer that has run or was never set. Leaves none in `id`.
+  // Removes the timer and clears `id`. Does nothing for a timer that has run or was never set.
   void Clear(Id& id) { tasks_.erase(std::exchange(id, Id())); }
 
   TimePoint next() const { return tasks_.empty() ? TimePoint::max() : tasks_.begin()->first.first; }
 
-  // Runs what is due at `now`; not what the tasks themselves set for `now`, so that it ends.
+  // Runs the tasks that are due at `now`, but not those that they set for `now` themselves, so that it ends.
   void RunDue(TimePoint now) {
     const uint64_t last = last_;
     for (auto next = tasks_.begin(); next != tasks_.end() && next->first.first <= now; next = tasks_.begin()) {

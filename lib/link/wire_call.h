@@ -24,31 +24,31 @@ class Connection;
 class LinkCore;
 class Worker;
 
-// One call to one worker, as those above the link want it made.
+// Describes one call to one worker.
 struct CallSpec {
   std::shared_ptr<Worker> worker;
   std::string path;  // "/package.Service/Method"
   bool server_streaming = false;
   std::shared_ptr<const std::string> request;  // framed: see FrameMessage
-  int64_t response_bytes = 0;                  // of its messages, as expected
+  int64_t response_bytes = 0;                  // expected bytes of its messages
   bool estimated = false;                      // response_bytes is a guess
   int64_t max_message_bytes = 64 << 20;
-  std::shared_ptr<const Metadata> metadata;       // null: none
-  std::shared_ptr<const Metadata> more_metadata;  // null: none
-  TimePoint deadline = TimePoint::max();          // the worker is told
+  std::shared_ptr<const Metadata> metadata;       // may be null
+  std::shared_ptr<const Metadata> more_metadata;  // may be null
+  TimePoint deadline = TimePoint::max();          // the worker is told of it
   size_t tag = 0;                                 // comes back with every event
 };
 
-// Who made a call. Called on the link's thread; may call anything of the LinkCore.
+// The owner of a call. Called on the link's thread; it may call any function of the LinkCore.
 class CallOwner {
  public:
   virtual ~CallOwner() = default;
 
-  virtual void OnSent(size_t tag) = 0;  // again where the worker never looked at it the first time
-  // The length prefix of its first message is here, so long after it was sent.
+  virtual void OnSent(size_t tag) = 0;  // again if the worker never looked at the request the first time
+  // The length prefix of the first message is here, `ready_after` the request was sent.
   virtual void OnReady(size_t tag, std::chrono::nanoseconds ready_after) = 0;
   virtual void OnMessage(size_t tag, std::string message) = 0;
-  // Last of all: the call is gone.
+  // The call is gone. No event follows.
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
 };
 
@@ -56,29 +56,29 @@ struct WaitTag;
 using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-// One call: scheduled, sent, granted part by part, answered. Owned by its LinkCore until it has ended; for the link's
-// thread only.
+// One call: it is scheduled, sent, granted part by part, and answered. Its LinkCore owns it until it has ended. Used on
+// the link's thread only.
 class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
  public:
   WireCall(LinkCore& core, CallSpec spec, CallOwner& owner);
   ~WireCall() override;
 
-  CallRequest Request();  // as the schedule gets it
+  CallRequest Request();  // for the schedule
   CallId id() const { return id_; }
   void set_id(CallId id) { id_ = id; }
   size_t position() const { return position_; }
   void set_position(size_t position) { position_ = position; }
   Worker& worker() { return *spec_.worker; }
 
-  // It has ended, or its owner has heard so.
+  // True if the call has ended, or its owner was told that it has.
   bool over() const { return owner_ == nullptr; }
-  // True where its stream must not be reset, since the worker's server would take that for an attack: the owner hears
-  // that it ended, and what still comes is let in within the budget, and dropped.
+  // Returns true if the stream must not be reset now, since the server would take that for an attack. The owner is then
+  // told that the call has ended; the answer still comes, within the budget, and is dropped.
   bool Abandon(const absl::Status& why);
 
-  // What the owner hears where the schedule ends the call before it has a status of its own.
+  // The status that the owner gets if the schedule ends the call before it has a status of its own.
   void set_end_status(absl::Status why) { end_status_ = std::move(why); }
-  // The worker can be sent to again.
+  // The worker can take calls again.
   void Resume();
 
   // Scheduled.
@@ -103,25 +103,25 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
 
   LinkCore& core_;
   const CallSpec spec_;
-  CallOwner* owner_;  // null: nobody wants what still comes
+  CallOwner* owner_;  // null: the rest of the answer is dropped
   CallId id_;
-  size_t position_ = 0;  // in the core
+  size_t position_ = 0;  // in the core's list of calls
 
   const TimePoint submitted_;
   TimePoint sent_;
-  TimePoint granted_;  // the first time
+  TimePoint granted_;  // the first grant
   std::chrono::nanoseconds ready_after_{0};
   Connection* connection_ = nullptr;  // while its stream is open
   int32_t stream_ = 0;
   StreamWindow window_;
-  std::optional<ResponseReader> reader_;  // anew where the request is sent again
+  std::optional<ResponseReader> reader_;  // a new one if the request is sent again
   bool ready_ = false;
-  bool asked_ = false;  // bytes of the answer were let in
-  bool reset_ = false;  // by this side, or about to be
+  bool asked_ = false;  // bytes of the answer were granted
+  bool reset_ = false;  // this side has reset the stream, or is about to
   TimerQueue::Id reset_timer_;
   bool ended_ = false;
-  int unhandled_ = 0;          // times that the worker said that it never looked at it
-  int64_t message_bytes_ = 0;  // that came
+  int unhandled_ = 0;          // how often the worker said that it never looked at the request
+  int64_t message_bytes_ = 0;  // that have come
   absl::Status end_status_;
 };
 

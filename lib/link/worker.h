@@ -21,16 +21,16 @@ namespace sluice {
 
 class LinkCore;
 
-// One worker as the link knows it: how it is reached, its connection, and the calls that wait for that. From its first
-// use on it is connected whenever it can be: after a loss at once, after a failure with a back-off that doubles, by
-// all the addresses of its name in turn, which is looked up anew after each failure. One for each target and TLS
-// options of a link, shared by all that call it; for the link's thread only.
+// One worker of the link: its addresses, its connection, and the calls that wait for the connection. From its first use
+// on the worker stays connected. It reconnects at once after a loss, and after a failure with a back-off that grows
+// from 0.2 s to 5 s. It tries all addresses of its name in turn, and looks the name up again after each failure. There
+// is one for each target and TLS options of a link, shared by all that call the worker. Used on the link's thread only.
 //
-// Calls wait while a connection is made for the first time, or again after a loss. While the last attempt has failed
-// they end at once with Unavailable and its reason, and not late on one that is tried.
+// Calls wait while a connection is made for the first time, or again after a loss. After a failed attempt, until one
+// succeeds, calls end at once with Unavailable and the reason, instead of late.
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
-  // The core outlives it.
+  // The core must outlive the worker.
   Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls);
   ~Worker() override;
   Worker(const Worker&) = delete;
@@ -39,23 +39,23 @@ class Worker final : public ConnectionEvents, private Scheduled {
   const std::string& target() const { return target_; }
   const std::shared_ptr<TlsContext>& tls() const { return tls_; }
   std::string authority() const;
-  size_t row() const { return row_; }  // of the link's WorkerTable
+  size_t row() const { return row_; }  // in the link's WorkerTable
 
-  void Connect();  // unless it is, or tries
+  void Connect();  // does nothing if the worker is connected or tries to be
   void Close();    // for good: all calls that wait or are out end
   bool connected() const { return connection_ != nullptr && connection_->up(); }
-  // Not OK: it could not be reached the last time, and why.
+  // Why the last attempt to connect failed; OK if it did not.
   const absl::Status& failure() const { return failure_; }
-  // Null: a call cannot be sent now.
+  // The connection that a call can be sent on now; null if there is none.
   Connection* Sendable() const;
 
-  // The call waits until it can be sent; it is told by Resume, or ended when the worker cannot be reached.
+  // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect.
   void Wait(WireCall& call);
 
-  // One more stream may be reset: servers end the connection of a client that resets too often.
+  // Returns whether one more stream may be reset: servers end the connection of a client that resets too often.
   bool TakeReset(TimePoint now) { return resets_.Take(now); }
 
-  // The connections that stand.
+  // Appends the open connections.
   void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
 
  private:
@@ -86,7 +86,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   const std::shared_ptr<TlsContext> tls_;
   const size_t row_;
 
-  bool trying_ = false;  // a look-up, a handshake, or a back-off is under way
+  bool trying_ = false;  // a look-up, a handshake or a back-off is under way
   std::shared_ptr<void> look_up_;
   std::vector<WorkerAddress> addresses_;
   size_t next_address_ = 0;
@@ -99,7 +99,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   TimePoint up_since_;
   absl::Status failure_;
 
-  std::unique_ptr<Connection> connection_;            // null: there is none, nor is one tried
+  std::unique_ptr<Connection> connection_;            // open or connecting; may be null
   std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
   boost::intrusive::list<WireCall, boost::intrusive::base_hook<WaitHook>, boost::intrusive::constant_time_size<false>>
       waiting_;

@@ -10,18 +10,18 @@
 
 namespace sluice {
 
-// What the address of a worker asks for, in one of the forms of a gRPC target that Sluice takes: "host:port",
+// The parsed address of a worker. Sluice takes these forms of a gRPC target: "host:port",
 // "10.0.0.1:7000", "[::1]:7000", "dns:host:port", "dns:///host:port", "ipv4:10.0.0.1:7000", "ipv6:[::1]:7000" (both
 // also several, separated by commas), "unix:PATH", "unix:///PATH", "unix-abstract:NAME".
 struct WorkerTarget {
-  // A name or the first IP address, without brackets. "localhost" for a Unix socket, where gRPC has the same name.
+  // A name or the first IP address, without brackets. "localhost" for a Unix socket, as in gRPC.
   std::string host;
   int port = 0;  // 1 to 65535; 0 for a Unix socket
-  // Where the worker is, if that is known without a look-up. Empty: `host` is a name.
+  // The addresses, if they are known without a look-up. Empty if `host` is a name.
   std::vector<WorkerAddress> addresses;
 };
 
-// InvalidArgument that quotes the address.
+// Return InvalidArgument that quotes the address.
 absl::StatusOr<WorkerTarget> ParseWorkerTarget(absl::string_view address);
 absl::Status ValidateWorkerAddress(absl::string_view address);
 

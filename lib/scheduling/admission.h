@@ -9,29 +9,30 @@
 
 namespace sluice {
 
-// Whether a request may leave and an answer may be granted now, and with how many bytes. Decides and changes nothing;
-// what it refers to outlives it. One a schedule, not thread-safe.
+// Decides whether a request may leave and an answer may be granted now, and with how many bytes. It changes nothing.
+// The objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
 class Admission {
  public:
   Admission(const LinkSchedule::Options& options, const LiveCalls& calls);
 
-  void SetPlan();  // after a change of the profile or of the budget that answers are planned for
+  void SetPlan();  // call it after a change of the profile, or of the budget that parts are sized for
 
-  // For a waiting call whose turn it is: the bytes of its answer that come with the request, 0 or more; nothing when it
-  // has to wait.
+  // For a waiting call whose turn it is: the bytes of its answer that come with the request, 0 or more. Nothing if the
+  // call has to wait.
   std::optional<int64_t> BytesWithRequest(const Call& call) const;
 
-  // What is granted at once of so many bytes: all of them where their cost fits a third of the budget, else a part in
+  // The part of `bytes` that is granted at once: all of them if their cost fits a third of the budget, else a part in
   // full packets.
   int64_t PartOf(int64_t bytes) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
 
-  // Room for the headers that may come at any moment: one of each call that is out and not ready. Those of stragglers
-  // and silent calls, and the early bytes, together take no more than a third of the budget: a rack of dead workers
-  // would leave nothing for the others else.
+  // Room for the headers that may come at any moment: one for each call that is out and not ready. The headers of
+  // stragglers and silent calls take no more, together with the early bytes, than a third of the budget. Otherwise a
+  // rack of dead workers would leave nothing for the others.
   int64_t HeaderBytes() const { return YoungHeaderBytes() + SilentHeaderBytes(0, 0); }
 
-  // A lease that lets the next grant and the next request come, where nothing is in flight that drains; 0: none waits.
+  // A lease that is enough for the next grant and the next request when everything that drains has drained. 0 if none
+  // waits.
   int64_t NeedBytes(const Call* ready, const Call* waiting) const;
 
  private:
@@ -50,8 +51,8 @@ class Admission {
   const LiveCalls& calls_;
   const Budget& budget_;
   const bool granting_;
-  int64_t part_cost_ = 0;   // the most that one grant costs, but for a packet
-  int64_t part_bytes_ = 0;  // of an answer that costs more: k full packets without their framing
+  int64_t part_cost_ = 0;   // maximum cost of one grant, unless a single packet costs more
+  int64_t part_bytes_ = 0;  // size of a part of a larger answer: k full packets without their framing
 };
 
 }  // namespace sluice

@@ -7,14 +7,14 @@
 
 namespace sluice {
 
-// How `batches` paces one block: k batches, one a slot of T~.
+// How `batches` paces one block: k batches, one in each slot of T~.
 struct BatchPlan {
   int64_t batches = 1;
   std::chrono::nanoseconds slot{0};
 };
 
-// The plan for `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since
-// the owner may keep a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
+// Plans `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since the
+// owner may reserve a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
 BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
                       int64_t calls);
 

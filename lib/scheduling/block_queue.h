@@ -24,17 +24,17 @@ using TurnList =
     boost::intrusive::list<Call, boost::intrusive::base_hook<TurnHook>, boost::intrusive::constant_time_size<false>>;
 using AgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgeTag>>;
 
-// One block that has not ended, and its calls by phase. Not called Block: that is what readers get, in block_reader.h.
+// One block that has not ended, with its calls by phase. It is not called Block, since block_reader.h has one.
 struct QueuedBlock : ListHook, DeadlineHook, GrantHook, AgeHook {
   BlockId id = 0;
-  TimePoint since;  // its submission
+  TimePoint since;  // when it was submitted
   TimePoint deadline;
-  bool ahead = false;  // before all that are not
+  bool ahead = false;  // comes before all blocks that are not ahead
   bool cancelled = false;
   CallList parked;
   CallList waiting;    // in the order in which they leave
   CallList sent;       // grants: not ready yet
-  CallList ready;      // grants: nothing of them is granted yet
+  CallList ready;      // grants: nothing is granted yet
   CallList in_flight;  // in the order in which they left, or were granted
   TurnList new_turns;  // kept by GrantQueue
 
@@ -47,21 +47,23 @@ struct QueuedBlock : ListHook, DeadlineHook, GrantHook, AgeHook {
   bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
-// The blocks that have not ended, in the order of their ids, which is that of their submission. One a schedule, not
-// thread-safe. Addresses hold until Remove.
+// The blocks that have not ended, in the order of their ids, which is that of their submission. There is one for each
+// schedule. Not thread-safe. Addresses are valid until Remove.
 class BlockQueue {
  public:
   QueuedBlock& Add(TimePoint now, TimePoint deadline, bool ahead);
-  void Remove(QueuedBlock& block);  // has ended
-  QueuedBlock* Find(BlockId id);    // null when the block has ended
+  void Remove(QueuedBlock& block);  // the block must have ended
+  QueuedBlock* Find(BlockId id);    // null if the block has ended
 
-  // Puts a call behind those of its block that are in this phase, or takes it out of its phase; then it is in none.
+  // Push puts a call after those of its block that are in this phase. Take takes it out of its phase; then it is in
+  // none.
   void Push(QueuedBlock& block, Call& call, Call::Phase phase);
   void Take(Call& call);
-  void Move(Call& call, Call::Phase phase);  // both
+  void Move(Call& call, Call::Phase phase);  // takes and pushes it
 
-  // The block whose waiting calls come first: one that goes ahead, else the oldest. Of those with calls that are not
-  // granted, the one with the earliest deadline. Null when there is none.
+  // first_waiting: the block whose waiting calls come first, which is one that goes ahead, or else the oldest.
+  // first_to_expire: the block with the earliest deadline among those with calls that are not granted. Null if there is
+  // none.
   QueuedBlock* first_waiting() { return waiting_.empty() ? nullptr : &waiting_.front(); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
   const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
@@ -88,7 +90,7 @@ class BlockQueue {
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<AgeHook>, boost::intrusive::constant_time_size<false>>
       by_age_;
 
-  // Linked here is what can leave, or expire: blocks with waiting, and with any ungranted calls.
+  // Blocks with waiting calls, and blocks with calls that are not granted, which can expire.
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<ListHook>,
                          boost::intrusive::constant_time_size<false>>
       waiting_;

@@ -15,7 +15,7 @@ struct QueuedBlock;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// Of the calls that may straggle (grants), of those that may stall, and of the ready ones: by turn, and by age.
+// Hooks for lists of the calls that may straggle (grants), that may stall, and that are ready: by turn, and by age.
 struct SentTag;
 struct StallTag;
 struct TurnTag;
@@ -25,30 +25,31 @@ using StallHook = boost::intrusive::set_base_hook<boost::intrusive::tag<StallTag
 using TurnHook = boost::intrusive::list_base_hook<boost::intrusive::tag<TurnTag>>;
 using HeldHook = boost::intrusive::list_base_hook<boost::intrusive::tag<HeldTag>>;
 
-// What has become of a request, and of its answer byte by byte.
+// The progress of a request, and of its answer byte by byte.
 struct CallProgress {
-  bool straggles = false;         // sent: for too long to count in the window of grants
-  bool aborted = false;           // the caller was told; its OnFinished is all that is missing
+  bool straggles = false;         // sent for too long to count in the window of grants
+  bool aborted = false;           // the caller was told; only its OnFinished is missing
   bool was_ready = false;         // the prefix of its first message is here
-  bool silent = false;            // in flight, and nothing is known to come: counted by SentCalls
-  bool stalled = false;           // what is outstanding beyond the early bytes is not charged any more
+  bool silent = false;            // in flight, and nothing is known to come; counted by SentCalls
+  bool stalled = false;           // outstanding bytes, except early ones, are not charged any more
   int64_t received_bytes = 0;     // of DATA
   int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
-  int64_t early_bytes = 0;        // of those outstanding: granted with the request, before anything was ready
-  int64_t remaining_bytes = 0;    // of messages whose prefix is here: still to come, granted or not
+  int64_t early_bytes = 0;        // part of the outstanding bytes: granted with the request
+  int64_t remaining_bytes = 0;    // still to come of messages whose prefix is here, granted or not
   TimePoint sent_at;
 };
 
-// One call that has not ended. It is in exactly one list: of its block, by its phase, or the free ones of the table.
+// One call that has not ended. It is in exactly one list: that of its phase in its block, or the free list of the
+// table.
 struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
-  // In flight is a call of whose answer something was granted, or nothing is to be granted. Only grants know the two
-  // phases before it.
+  // A call is in flight if part of its answer was granted, or nothing is to be granted. Only grants have the phases
+  // sent and ready.
   enum class Phase : uint8_t { kFree, kParked, kWaiting, kSent, kReady, kInFlight };
   static constexpr size_t kPhases = 6;
   enum class Turn : uint8_t { kNone, kNew, kRest };
 
-  // What is ready and not granted. Bytes that came without a grant are granted now, so that the window is again what it
-  // was before them.
+  // Bytes that are ready and not granted. Bytes that came without a grant are added, so that the window is again what
+  // it was before them.
   int64_t rest() const {
     const int64_t bytes = progress.remaining_bytes - progress.outstanding_bytes;
     return progress.was_ready && bytes > 0 ? bytes : 0;
@@ -59,15 +60,15 @@ struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
   Phase phase = Phase::kFree;
   Turn turn = Turn::kNone;     // in GrantQueue
   bool opens_slot = false;     // batches: the first call of its batch
-  int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty one costs a packet
+  int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty answer costs a packet
   CallProgress progress;
 
-  // Units of the budget; kept by Outstanding.
-  int64_t header_bytes = 0;         // aborted before it was ready: its headers may still come
-  int64_t outstanding_cost = 0;     // of what is outstanding
-  int64_t charged_bytes = 0;        // what is to be released
-  int64_t early_charged_bytes = 0;  // of that, early
-  int64_t asked_bytes = 0;          // what is still to come
+  // In units of the budget; Outstanding keeps these.
+  int64_t header_bytes = 0;         // for a call that was aborted before it was ready: its headers may still come
+  int64_t outstanding_cost = 0;     // cost of the outstanding bytes
+  int64_t charged_bytes = 0;        // charge to release
+  int64_t early_charged_bytes = 0;  // the early part of the charge
+  int64_t asked_bytes = 0;          // cost of what is still to come
 
   TimePoint stalls_at;
   TimePoint held_since;
@@ -77,13 +78,13 @@ struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
 
 using CallList = boost::intrusive::list<Call, boost::intrusive::constant_time_size<false>>;
 
-// The calls that have not ended. One a schedule, not thread-safe. Addresses hold until Release. A slot is used again,
-// so a steady state allocates nothing; the table never shrinks.
+// The calls that have not ended. There is one for each schedule. Not thread-safe. Addresses are valid until Release.
+// Slots are used again, so a steady state allocates nothing; the table never shrinks.
 class CallTable {
  public:
   Call& Acquire();
-  void Release(Call& call);  // not in a list
-  Call* Find(CallId id);     // null when the call has ended
+  void Release(Call& call);  // must not be in a list
+  Call* Find(CallId id);     // null if the call has ended
 
  private:
   std::deque<Call> calls_;

@@ -14,33 +14,34 @@
 
 namespace sluice {
 
-// The answers that are ready and wait for a grant, in the order of their turns. One a schedule, not thread-safe.
+// The answers that are ready and wait for a grant, in the order of their turns. There is one for each schedule. Not
+// thread-safe.
 //
-// An answer of which nothing was granted since it became ready is new: those of the oldest block come first, and of a
-// block the one that was ready first. What is left of an answer that was granted in part is a rest, and comes behind
-// the new ones, so that small answers need not wait for a large one; rests take turns. Between the turns of one rest,
-// new answers get at most one budget, and each other rest one part. What was held for kHoldLimit comes before all
-// others.
+// An answer is new if nothing of it was granted since it became ready. New answers of the oldest block come first, and
+// in a block the one that was ready first. A rest is what is left of an answer that was granted in part. Rests come
+// after the new answers, so that small answers need not wait for a large one, and take turns. Between two turns of a
+// rest, new answers get at most one budget, and each other rest one part. An answer that was held for kHoldLimit comes
+// first.
 class GrantQueue {
  public:
   // Servers on Kestrel abort the connection of a write that was blocked for 5 s.
   static constexpr std::chrono::seconds kHoldLimit{3};
 
-  // The call is not in the queue.
+  // The call must not be in the queue.
   void AddNew(Call& call, TimePoint now);
   void AddRest(Call& call, TimePoint now);
-  void Remove(Call& call);  // in the queue or not
+  void Remove(Call& call);  // may be in the queue or not
 
-  // The call whose turn it is; null when the queue is empty.
+  // The call whose turn it is; null if the queue is empty.
   const Call* Next(TimePoint now, int64_t budget_bytes) const;
   Call* Next(TimePoint now, int64_t budget_bytes) {
     return const_cast<Call*>(std::as_const(*this).Next(now, budget_bytes));
   }
 
-  // It had its turn, and was granted what costs so much: takes it out of the queue.
+  // Takes a call out of the queue that had its turn and was granted bytes of this cost.
   void Take(Call& call, int64_t cost_bytes);
 
-  // Whether something that is not in the queue may leave with a grant now: it is new, too, and comes behind those here.
+  // Whether a call that is not in the queue may leave with a grant now. It counts as new, after those in the queue.
   bool MayOvertake(int64_t budget_bytes) const { return blocks_.empty() && !RestIsDue(budget_bytes); }
   void Overtook(int64_t cost_bytes);
 
@@ -63,7 +64,7 @@ class GrantQueue {
   int64_t rest_calls_ = 0;
   int64_t overtook_bytes_ = 0;  // since the last turn of a rest
 
-  // All of them, first held first.
+  // All calls in the queue; the one that is held for longest comes first.
   boost::intrusive::list<Call, boost::intrusive::base_hook<HeldHook>, boost::intrusive::constant_time_size<false>>
       held_;
 };

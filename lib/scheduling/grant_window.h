@@ -7,42 +7,42 @@
 
 namespace sluice {
 
-// What the headers of one answer take of a port buffer that counts bytes when the answer becomes ready: a packet of
-// their own. Measured with gRPC 1.51: about 150 bytes.
+// The bytes that the headers of one answer take of the port buffer when the answer becomes ready: they come in a packet
+// of their own, which has about 150 bytes from gRPC 1.51. Where the buffer counts packets, it is a full frame.
 inline constexpr int64_t kReadyHeaderBytes = 192;
 
-// Grants: how many requests may be out without a grant, stragglers apart. Enough to hide the time that workers think:
-// by Little's law, the rate at which the link takes answers times the time from request to ready. Never so many that
-// their headers, all at once, would take more than a third of the budget; the link needs the rest for two answers. One
-// a schedule, not thread-safe.
+// Grants: how many requests may be out without a grant, without stragglers. They are enough to hide the time that
+// workers think: by Little's law, the rate at which the link takes answers times the time from request to ready. Their
+// headers together never take more than a third of the budget; the link needs the rest for two answers. There is one
+// for each schedule. Not thread-safe.
 class GrantWindow {
  public:
   explicit GrantWindow(const LinkSchedule::Options& options);
 
-  // What is known of the workers stays.
+  // Keeps what is known of the workers.
   void SetProfile(const LinkProfile& profile);
 
   int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
 
-  // While nothing is ready and nothing granted: those in stock would only be in the way of the first answer, at the
-  // aggregator and at hosts with many workers. They leave with the first grant.
+  // The window while nothing is ready and nothing granted, without the requests in stock: at the aggregator and at
+  // hosts with many workers they would be in the way of the first answer. They leave with the first grant.
   int64_t FirstRequests(int64_t budget_bytes) const { return Window(budget_bytes, 0); }
 
-  // What is out for so long is a straggler: twice the mean, and never less than what a full buffer makes anyone wait.
+  // A call that is out for this long is a straggler: twice the mean, and at least the delay of a full buffer.
   std::chrono::nanoseconds StraggleAfter() const { return straggle_after_; }
 
-  // Whether answers are ready about a round trip after their requests: two, or the time in which the link drains the
-  // budget. Not before the first.
+  // Whether answers are ready soon after their requests: within two round trips, or the time in which the link drains
+  // the budget. False before the first answer.
   bool ReadyAtOnce(int64_t budget_bytes) const;
 
-  // Of the port buffer, should so many answers become ready at once.
+  // The bytes of the port buffer that the headers of this many answers take.
   int64_t HeaderBytes(int64_t requests) const { return requests * header_bytes_; }
 
-  // An answer that takes so much of the link was ready so long after its request.
+  // Takes note of an answer: the time from its request until it was ready, and its cost on the link.
   void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes);
 
  private:
-  // Ready answers in stock, so that the link does not wait for one when the times of workers vary.
+  // Number of ready answers in stock, so that the link does not wait for one when the times of workers vary.
   static constexpr double kStock = 4;
 
   int64_t Window(int64_t budget_bytes, double stock) const;
@@ -52,7 +52,7 @@ class GrantWindow {
   std::chrono::nanoseconds drain_time_{0};
   double rtt_ns_ = 0;
 
-  // Means over the last hundred or so; nothing is known before the first.
+  // Means over about the last hundred answers; known_ is false before the first.
   bool known_ = false;
   double ready_latency_ns_ = 0;
   double answer_bytes_ = 0;

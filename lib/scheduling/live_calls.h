@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// The calls that have not ended, and each step that one of them can take: what follows from it for its phase, its
-// charge, its turn, and all that counts calls. Asks nobody whether a step may be taken. One a schedule, not
+// The calls that have not ended, and each step that a call can take, with the consequences for its phase, its charge,
+// its turn and all counts. It does not decide whether a step may be taken. There is one for each schedule. Not
 // thread-safe.
 class LiveCalls {
  public:
@@ -23,23 +23,24 @@ class LiveCalls {
 
   void SetProfile(const LinkProfile& profile);
 
-  // Parked, or behind the waiting calls of its block.
+  // Adds a call, parked or after the waiting calls of its block.
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
-  void Park(Call& call, TimePoint now);    // it waits
-  void Unpark(Call& call, TimePoint now);  // it is parked
+  void Park(Call& call, TimePoint now);    // the call must be waiting
+  void Unpark(Call& call, TimePoint now);  // the call must be parked
 
-  // It waits, and leaves with so many bytes of its answer.
+  // A waiting call leaves, with `bytes` of its answer.
   void Send(Call& call, int64_t bytes, TimePoint now);
 
-  // It is out.
+  // For calls that are out.
   void TakeReady(Call& call, int64_t remaining_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
-  void Grant(Call& call, int64_t bytes, TimePoint now);  // it has its turn, and so much of a rest
-  void Abort(Call& call, TimePoint now);                 // nothing more is granted to it; it waits for its end
-  void Unsend(Call& call, TimePoint now);                // parked, and aborted ones wait for their end
-  Call* TakeStalled(TimePoint now);                      // the first that has; null when there is none
+  void Grant(Call& call, int64_t bytes, TimePoint now);  // it must be its turn, with at least `bytes` left
+  void Abort(Call& call, TimePoint now);                 // nothing more is granted; the call waits for its end
+  void Unsend(Call& call, TimePoint now);                // parks the call; an aborted one waits for its end
+  Call* TakeStalled(TimePoint now);                      // the first that has stalled; null if there is none
 
-  // It waits or is parked, or it is out. The block stays, with or without calls.
+  // EndUnsent is for calls that wait or are parked, Finish for calls that are out. The block stays, with or without
+  // calls.
   void EndUnsent(Call& call, TimePoint now);
   void Finish(Call& call, CallEnd end, TimePoint now);
 
@@ -73,7 +74,7 @@ class LiveCalls {
   BlockQueue blocks_;
   Outstanding outstanding_;
   GrantQueue queue_;
-  GrantWindow window_;  // used by grants only, like the next
+  GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
   int64_t submitted_ = 0;
   int64_t ended_ = 0;

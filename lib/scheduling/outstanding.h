@@ -10,37 +10,37 @@
 
 namespace sluice {
 
-// What may come of each call, byte by byte, and what the call is charged for it: BufferCostBytes of what was granted
-// and has not been received. Early bytes are those that left with a request, before anything was ready; they have no
-// stall timer, since nobody knows when they come. One a schedule, not thread-safe.
+// Knows, byte by byte, what may come of each call, and charges the call for it: BufferCostBytes of what was granted and
+// not received. Early bytes are granted with the request, before the answer is ready. They have no stall timer, since
+// nobody knows when they come. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:
   explicit Outstanding(const LinkSchedule::Options& options);
 
-  void SetProfile(const LinkProfile& profile);  // calls keep their charges until something of them changes
+  void SetProfile(const LinkProfile& profile);  // a call keeps its charge until something of it changes
 
-  // What so many bytes take of the budget, and by how much the charge of the call would rise with them.
+  // What `bytes` take of the budget, and by how much the charge of the call would rise with them.
   int64_t Cost(int64_t bytes) const;
   int64_t CostOfGrant(const Call& call, int64_t bytes) const;
 
-  // The fields of the call say what was granted, received or asked for: its charge, its claim on the link and its stall
-  // timer follow. The timer starts when it does not run; after progress it starts again.
+  // Take note of bytes that were granted or received, or of other changes in the call's fields. The charge of the call,
+  // its claim on the link and its stall timer follow: the timer starts if it does not run, and again after progress.
   void Grant(Call& call, int64_t bytes, TimePoint now);
   void GrantEarly(Call& call, int64_t bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Update(Call& call, TimePoint now);
 
-  // The call has ended, or its request was not sent: of what was outstanding nothing may come any more (kArrived), or
-  // some of it within the time to drain.
+  // Releases the charge of a call that has ended, or whose request was not sent. With kArrived nothing may come any
+  // more; otherwise outstanding bytes may come within the time to drain.
   void Release(Call& call, CallEnd end, TimePoint now);
 
-  // The first call that has stalled, charged for its early bytes alone from now on; null when there is none.
+  // Returns the first call that has stalled, or null. From now on it is only charged for its early bytes.
   Call* TakeStalled(TimePoint now);
   TimePoint next_stall() const { return stall_timers_.next(); }
 
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
-  int64_t asked_bytes() const { return asked_bytes_; }        // what is still to come of all calls that are not parked
+  int64_t asked_bytes() const { return asked_bytes_; }        // cost of what is still to come, except for parked calls
   int64_t received_bytes() const { return received_bytes_; }  // since the start, in units of the budget
 
  private:

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// `duration` is not negative. A link of a few bytes per second makes times that no clock reaches.
+// `duration` must not be negative. The sum may exceed every clock on a link of a few bytes per second.
 inline TimePoint SaturatingAdd(TimePoint time, std::chrono::nanoseconds duration) {
   return time > TimePoint::max() - duration ? TimePoint::max() : time + duration;
 }

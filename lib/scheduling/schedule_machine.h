@@ -14,11 +14,11 @@
 
 namespace sluice {
 
-// The state machine behind LinkSchedule, with its contract. The order of an event: Enter does what was due, then the
-// event itself, then Admit lets through what fits now.
+// The state machine behind LinkSchedule, with the same contract. In each event, Enter first does what was due, then the
+// event itself happens, and then Admit lets through what fits now. There is one for each schedule.
 class ScheduleMachine {
  public:
-  explicit ScheduleMachine(const LinkSchedule::Options& options);  // within their bounds
+  explicit ScheduleMachine(const LinkSchedule::Options& options);  // must be within their bounds
   ScheduleMachine(const ScheduleMachine&) = delete;                // its parts refer to each other
   ScheduleMachine& operator=(const ScheduleMachine&) = delete;
 
@@ -62,7 +62,7 @@ class ScheduleMachine {
   void AbortAll(CallList& calls, std::vector<Action>& actions);
   void Abort(Call& call, std::vector<Action>& actions);
   void OnCallGone(QueuedBlock& block);
-  Call* FindOut(CallId id);  // null when it waits or has ended
+  Call* FindOut(CallId id);  // null if the call waits or has ended
 
   LinkSchedule::Options options_;
   const bool batched_;

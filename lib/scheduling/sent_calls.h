@@ -11,28 +11,28 @@
 
 namespace sluice {
 
-// Grants: the calls whose requests are out and whose answers are not ready, told apart by age. A straggler is out for
-// so long that nobody can tell when it will be ready. One a schedule, not thread-safe.
+// Grants: the calls whose requests are out and whose answers are not ready, by age. A straggler is out for longer than
+// straggle_after. There is one for each schedule. Not thread-safe.
 class SentCalls {
  public:
-  void Add(Call& call, TimePoint now);  // its request leaves now
-  void Remove(Call& call);              // ready, or over
+  void Add(Call& call, TimePoint now);  // the request leaves now
+  void Remove(Call& call);              // the answer is ready, or the call is over
 
-  // In flight, and nothing is known to come: one that left with its grant and is not ready, or a stream between two
-  // messages, or one that waits for its trailers. Like a straggler it may send a header at any moment.
+  // Marks a call in flight of which nothing is known to come: it left with its grant and is not ready, it is a stream
+  // between two messages, or it waits for its trailers. Like a straggler it may send a header at any moment.
   void SetSilent(Call& call, bool silent);
 
-  // Those that are out for so long, or longer, straggle from now on.
+  // Makes stragglers of the calls that are out for straggle_after or longer.
   void MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after);
-  TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() when there is none
+  TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() if there is none
 
-  int64_t size() const { return size_; }  // stragglers included
+  int64_t size() const { return size_; }  // with stragglers
   int64_t stragglers() const { return stragglers_; }
   int64_t young() const { return size_ - stragglers_; }
   int64_t silent() const { return silent_; }
 
  private:
-  // Not stragglers; first sent, first.
+  // Without stragglers; the one that was sent first comes first.
   boost::intrusive::list<Call, boost::intrusive::base_hook<SentHook>, boost::intrusive::constant_time_size<false>>
       young_;
   int64_t size_ = 0;

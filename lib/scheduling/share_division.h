@@ -5,16 +5,17 @@
 
 namespace sluice {
 
-// What one of several wants of something that is divided. All in bytes; 0 <= floor <= cap.
+// One claim on something that is divided. In bytes; 0 <= floor <= cap.
 struct ShareClaim {
   double weight = 1;  // above 0
   int64_t floor_bytes = 0;
   int64_t cap_bytes = 0;
 };
 
-// Weighted max-min fairness (water filling): everybody gets his weight times the same level, but no less than his floor
-// and no more than his cap; what one does not want goes to the others. In the order of the claims; together at most
-// `bytes`, and all of it but a byte for each claim where the caps allow. The floors together are at most `bytes`.
+// Weighted max-min fairness (water filling): each claim gets its weight times the same level, but no less than its
+// floor and no more than its cap; what one does not want goes to the others. Returns the shares in the order of the
+// claims. Together they are at most `bytes`, and if the caps allow all of it but for a byte per claim. The floors
+// together must be at most `bytes`.
 std::vector<int64_t> DivideByWeight(int64_t bytes, const std::vector<ShareClaim>& claims);
 
 }  // namespace sluice

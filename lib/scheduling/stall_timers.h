@@ -11,19 +11,19 @@
 
 namespace sluice {
 
-// When the calls that have granted bytes outstanding count as stalled. One a schedule, not thread-safe.
+// Knows when calls with outstanding bytes count as stalled. There is one for each schedule. Not thread-safe.
 class StallTimers {
  public:
   explicit StallTimers(const LinkSchedule::Options& options);
 
   void SetProfile(const LinkProfile& profile);  // for calls that start from now on
 
-  // The call is charged; `budget_bytes` may be in flight with it. Starts again when it runs.
+  // Starts the timer of a call that is charged, or starts it again. `budget_bytes` may be in flight with the call.
   void Start(Call& call, TimePoint now, int64_t budget_bytes);
-  void Stop(Call& call);  // runs or not
+  void Stop(Call& call);  // may run or not
   static bool Runs(const Call& call) { return call.StallHook::is_linked(); }
 
-  Call* FirstStalled(TimePoint now);  // null when there is none
+  Call* FirstStalled(TimePoint now);  // null if there is none
   TimePoint next() const { return calls_.empty() ? TimePoint::max() : calls_.begin()->stalls_at; }
 
  private:

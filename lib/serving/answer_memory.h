@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-// The memory that a service may hold answers in, those of clients that do not read them included: gRPC's own quota does
-// not count them. One a service; thread-safe.
+// Bounds the memory of the answers that a service holds, also for clients that do not read them: gRPC's own quota does
+// not count these. There is one for each service. Thread-safe.
 class AnswerMemory {
  public:
-  // What one answer takes of it, from its request until its last byte has left: for an answer in pieces, one piece. Not
-  // thread-safe.
+  // The memory of one answer, or of one piece of it if it comes in pieces, from the request until the last byte has
+  // left. Not thread-safe.
   class Share {
    public:
     explicit Share(AnswerMemory& memory) : memory_(memory) {}
@@ -20,7 +20,7 @@ class AnswerMemory {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
-    // Once. ResourceExhausted: there is not so much left.
+    // Takes memory; call it once. Returns ResourceExhausted if there is not enough left.
     absl::Status Take(uint64_t bytes);
 
    private:

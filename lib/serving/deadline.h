@@ -6,11 +6,11 @@
 
 namespace sluice {
 
-// The time until the deadline of a call that is served: gRPC gives it on the wall clock. Infinite: it has none.
+// The time until the deadline of a call that is served, which gRPC gives on the wall clock. Infinite if it has none.
 absl::Duration TimeLeft(const grpc::ServerContextBase& context);
 
-// How long the level below may take for a call of the level above, which ends in `left`: less the reserve, in which the
-// answer travels up and a replica may be asked. 0: nothing is left.
+// The time that the level below may take for a call of the level above that ends in `left`. The reserve is taken off;
+// in it the answer travels up, and the level above may ask a replica. 0 if nothing is left.
 absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve);
 
 }  // namespace sluice

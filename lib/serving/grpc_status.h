@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// The numbers of absl's codes are those of gRPC's.
+// Converts a status; the codes of absl and gRPC have the same numbers.
 inline grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }

@@ -12,19 +12,19 @@
 namespace sluice {
 
 // grpc.health.v1.Health of one server, Check and Watch, for the services "", "readiness" and "liveness" (see
-// RpcServer). Takes every method that no other service has; what is not its own is UNIMPLEMENTED. Thread-safe; outlives
-// the server.
+// RpcServer). It gets every method that no other service has, and answers UNIMPLEMENTED to those that are not its own.
+// Thread-safe. It must outlive the server.
 //
 // gRPC has a health service of its own, but never ends a Watch: one client that watches would make every drain last for
-// its whole timeout. Generated code for health.proto is none of the library's business, since an application may have
-// its own; the two messages have one field each, and so have the well-known wrappers that are used here.
+// its whole timeout. The library has no generated code of health.proto, since an application may have its own; the two
+// messages have one field each, and so do the well-known wrappers that are used here.
 class HealthService final : public grpc::CallbackGenericService {
  public:
   explicit HealthService(bool ready) : ready_(ready) {}
 
   void SetReady(bool ready);
 
-  // Ends all watches, once they have been told the last status, and those that are begun later.
+  // Ends all watches after they have got the last status, and those that begin later.
   void EndWatches();
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;

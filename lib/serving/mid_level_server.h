@@ -13,18 +13,18 @@
 
 namespace sluice {
 
-// The SruService of a mid-level aggregator, which to the level above is a worker. What that level keeps here, the
-// stripes of a file and its manifest, are files of the level below (see lib/stripe/stripe_name.h), and are read through
-// the block cache; no thread waits for them. A piece of an SRU leaves when its bytes have come from below, and the next
-// one is wanted when gRPC has taken it; so a slow client costs the piece that it has not taken. One a process;
-// thread-safe. What it is given outlives the grpc::Server that it is registered with.
+// The SruService of a mid-level aggregator, which is a worker to the level above. The stripes and the manifest that
+// this level keeps of a file are files of the level below (see lib/stripe/stripe_name.h). They are read through the
+// block cache, and no thread waits for them. A piece of an SRU leaves when its bytes have come from below, and the next
+// one is read when gRPC has taken it, so a slow client costs one piece. There is one for each process. Thread-safe. Its
+// arguments must outlive the grpc::Server that it is registered with.
 class MidLevelServer final : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // Of the time until the caller's deadline, for the answer's way up and for a replica. The reader has a limit of its
-    // own for each block.
+    // Part of the time until the caller's deadline that is kept for the answer's way up and for a replica. The reader
+    // has a limit of its own for each block.
     absl::Duration deadline_reserve = absl::Milliseconds(5);
-    // What comes on top is refused as RESOURCE_EXHAUSTED.
+    // Answers beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)

@@ -19,13 +19,13 @@ namespace sluice {
 
 inline constexpr uint32_t kMaxProbePayloadBytes = 1 << 20;
 
-// The ProbeService of a worker, for sluice-calibrate. Gives away no more than a read of an SRU does: sizes, memory and
-// waiting calls are bounded, and the kernel is asked by one thread. One a process; thread-safe. The context outlives
-// the grpc::Server that it is registered with, and runs until then, on one thread.
+// The ProbeService of a worker, for sluice-calibrate. It costs a worker no more than reads of SRUs do: sizes, memory
+// and waiting calls are bounded, and one thread asks the kernel. There is one for each process. Thread-safe. The
+// context must outlive the grpc::Server that it is registered with, and run until then, on one thread.
 class ProbeServer : public v1::ProbeService::CallbackService {
  public:
   struct Options {
-    uint64_t max_answer_bytes = 64 << 20;  // what comes on top is refused as RESOURCE_EXHAUSTED
+    uint64_t max_answer_bytes = 64 << 20;  // answers beyond this are refused with RESOURCE_EXHAUSTED
     int max_counter_calls = 256;           // GetTcpCounters that wait for the kernel; likewise
   };
   ProbeServer(boost::asio::io_context& context, const Options& options)
@@ -41,14 +41,14 @@ class ProbeServer : public v1::ProbeService::CallbackService {
   class ProbeCall;
   class CountersCall;
 
-  // On the context's thread.
+  // Called on the context's thread.
   absl::StatusOr<std::vector<TcpSocket>> ConnectionsFrom(const TcpEndpoint& peer);
 
   boost::asio::io_context& context_;
   const Options options_;
   AnswerMemory answers_;
   std::atomic<int> counter_calls_ = 0;
-  std::optional<SocketDiag> socket_diag_;  // opened when it is first asked for; of the context's thread
+  std::optional<SocketDiag> socket_diag_;  // opened at its first use; used on the context's thread only
 };
 
 }  // namespace sluice

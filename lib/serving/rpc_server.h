@@ -17,39 +17,39 @@
 
 namespace sluice {
 
-// A gRPC server as every program of ours runs one: health service, optional reflection, bounded memory, no port shared
-// with another process, a drain that lets calls finish. Owned and drained by one thread.
+// The gRPC server of every program: it has a health service, optional reflection, bounded memory, a port of its own,
+// and a drain that lets calls finish. One thread owns and drains it.
 //
-// Health knows three services: "" and "readiness" say whether new calls are wanted here, "liveness" that the process
-// runs: while it drains, too, or whoever watches over it would end it halfway.
+// Health knows three services. "" and "readiness" say whether the server wants new calls. "liveness" says that the
+// process runs, also while it drains, since a supervisor would end it halfway otherwise.
 class RpcServer {
  public:
   struct Options {
     std::vector<std::string> listen;  // host:port or unix:PATH; port 0 takes a free one
-    std::optional<ServerTls> tls;     // of all addresses, Unix sockets included; absent: none
+    std::optional<ServerTls> tls;     // for all addresses, Unix sockets included; absent: no TLS
     bool reflection = false;
     size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
     absl::Duration drain_timeout = absl::Seconds(10);
-    // A drain says NOT_SERVING for so long before it turns calls away, so that clients hear of it, and load balancers.
+    // How long a drain says NOT_SERVING before it turns calls away, so that clients and load balancers notice.
     absl::Duration drain_delay;
-    bool ready = true;  // from the start
+    bool ready = true;  // what health says at the start
   };
 
-  // Serves when it returns. Unavailable: an address is taken, or not one of this machine; the errors of
-  // ValidateServerTls. The services outlive the server.
+  // Starts a server, which serves when this returns. Returns Unavailable if an address is taken or is not one of this
+  // machine, and the errors of ValidateServerTls. The services must outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options,
                                                           const std::vector<grpc::Service*>& services);
   ~RpcServer();
 
-  // As they were given, with the port that was found for port 0.
+  // The addresses as they were given, with the real port in place of port 0.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // What health says from now on, until the drain. Thread-safe.
+  // Sets what health says until the drain. Thread-safe.
   void SetReady(bool ready);
 
   // Says NOT_SERVING, waits for the drain delay, takes no more calls, lets those under way finish for at most the drain
-  // timeout, and cancels what is left. Returns when nothing is. Once is enough; twice is harmless.
+  // timeout, and cancels the rest. Returns when no call is left. A second call does nothing.
   void Drain();
 
  private:

@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// What gRPC needs to serve with TLS 1.2 or newer, or without TLS where there is none. The files are looked at each
-// second; connections that are made after a change have what is in them then, and those that stand keep what they were
-// made with. The errors of ValidateServerTls.
+// Makes the credentials with which gRPC serves by TLS 1.2 or newer, or in the clear if there is no `tls`. gRPC looks at
+// the files each second. Connections that are made after a change use the new files; existing ones keep what they were
+// made with. Returns the errors of ValidateServerTls.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls);
 
 }  // namespace sluice

@@ -12,17 +12,17 @@
 
 namespace sluice {
 
-// How long each answer of a process is held back, to test slow workers: most of them for `usual`, a share of them, the
-// tail, for `tail`. The draws of a worker depend on nothing but its number and how many it made before, so runs replay.
-// One a process; thread-safe.
+// Decides how long each answer of a process is held back, to test slow workers: most of them for `usual`, and a share
+// of them, the tail, for `tail`. The draws of a worker depend only on its number and on how many it has made before, so
+// runs replay. There is one for each process. Thread-safe.
 class ThinkTime {
  public:
   struct Options {
     absl::Duration usual;
-    absl::Duration tail;    // of the answers in the tail; above 0 where there is one
+    absl::Duration tail;    // for the answers in the tail; above 0 if there is a tail
     double tail_share = 0;  // 0: there is no tail; at most 1
   };
-  // InvalidArgument for a share outside of 0 to 1, and for a share without a time or the other way round.
+  // Returns InvalidArgument for a share outside of 0 to 1, for a share without a time, and for a time without a share.
   static absl::Status Validate(const Options& options);
 
   explicit ThinkTime(const Options& options) : options_(options) {}

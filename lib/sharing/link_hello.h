@@ -4,13 +4,13 @@
 
 #include "absl/status/status.h"
 
-// What a process says of itself when it joins a shared link; both sides check it.
+// Checks of what a process tells of itself when it joins a shared link; both sides make them.
 namespace sluice {
 
-// 1 to 64 of [A-Za-z0-9._-]: it is a label of metrics.
+// The name must have 1 to 64 characters of [A-Za-z0-9._-], since it is a label of metrics.
 absl::Status CheckApplication(const std::string& application);
 
-// 0.001 to 1000.
+// The weight must be 0.001 to 1000.
 absl::Status CheckWeight(double weight);
 
 }  // namespace sluice

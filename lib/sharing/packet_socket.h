@@ -12,19 +12,19 @@ namespace google::protobuf {
 class MessageLite;
 }
 
-// Messages over Unix sockets of the type SOCK_SEQPACKET, which keep their boundaries and tell of the end of a peer at
-// once. Nothing here blocks.
+// Messages over Unix sockets of the type SOCK_SEQPACKET, which keep message boundaries and report the end of a peer at
+// once. No function blocks.
 namespace sluice {
 
-// InvalidArgument for a path that is empty or too long for a Unix socket; `field` is named.
+// Returns InvalidArgument that names `field` if the path is empty or too long for a Unix socket.
 absl::Status CheckSocketPath(const std::string& field, const std::string& path);
 
-// A socket file that is listened on. Whoever holds PATH.lock owns PATH: a file that a process left that was killed is
-// taken over, one that is in use is not. Unlinked at the end.
+// A socket file with a listening socket. The process that holds PATH.lock owns PATH, so it takes over a file that a
+// killed process has left, and not one that is in use. The destructor removes the file.
 class ListeningSocket {
  public:
-  // FailedPrecondition: another process serves there. PermissionDenied, Unavailable: the file cannot be made, or not be
-  // given to the group. It is made with the mode, so nobody can connect before it is protected.
+  // Returns FailedPrecondition if another process serves there; PermissionDenied or Unavailable if the file cannot be
+  // made, or cannot be given to the group. The file has its mode from the beginning, so it is never unprotected.
   static absl::StatusOr<ListeningSocket> Open(const std::string& path, mode_t mode, std::optional<gid_t> group);
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&&) = delete;
@@ -48,18 +48,19 @@ struct PeerCredentials {
   uid_t uid = 0;
 };
 
-// The caller owns the descriptors. Accept: NotFound when nobody waits. Connect: Unavailable when nobody serves there;
-// another error leaves that open.
+// The caller owns the descriptors. Accept returns NotFound if nobody waits. Connect returns Unavailable if nobody
+// serves there; after another error that is not known.
 absl::StatusOr<int> AcceptPacketSocket(int listening_fd);
 absl::StatusOr<int> ConnectPacketSocket(const std::string& path);
 
-// As the kernel knows it: who connected.
+// The process that connected, as the kernel reports it.
 absl::StatusOr<PeerCredentials> PeerOf(int fd);
 
-// ResourceExhausted: the peer has not taken what it was sent before; nothing was sent. Unavailable: it is gone.
+// Returns ResourceExhausted, and sends nothing, if the peer has not taken earlier messages; Unavailable if it is gone.
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message);
 
-// False: nothing is there now. Unavailable: the peer is gone. InvalidArgument: not a message of this kind.
+// Returns false if there is no message now, Unavailable if the peer is gone, InvalidArgument if the message is of
+// another kind.
 absl::StatusOr<bool> ReceivePacket(int fd, google::protobuf::MessageLite& message);
 
 }  // namespace sluice

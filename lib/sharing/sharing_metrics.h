@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Why a process got no lease; label values are in sharing_metrics.cc, in this order.
+// Why a process was refused; label values are in sharing_metrics.cc, in this order.
 enum class SharingRefusal { kUid, kProtocol, kFull };
 
 // The counters of one application.
@@ -21,12 +21,13 @@ struct ApplicationCounters {
   prometheus::Counter* expirations = nullptr;
 };
 
-// The counters of whoever divides a link. One a LeaseServer; counting is thread-safe, the rest is for its thread.
+// The counters of a LeaseServer. There is one for each. Counting is thread-safe; the other functions are for its
+// thread.
 class SharingMetrics {
  public:
   explicit SharingMetrics(prometheus::Registry& registry);
 
-  // The name under which an application is shown: its own, or "other" where there would be too many labels.
+  // The label of an application: its own name, or "other" if there would be too many labels.
   std::string LabelOf(const std::string& application);
   ApplicationCounters CountersOf(const std::string& label);
   void CountRefusal(SharingRefusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }

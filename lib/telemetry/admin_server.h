@@ -19,11 +19,12 @@ class Collectable;
 
 namespace sluice {
 
-// The HTTP server for operators: /metrics in Prometheus' text format, /healthz, / that links to both, and the pages
-// that its owner adds. One a process, on the process' IO thread, so that it needs no lock and no thread of its own.
+// The HTTP server for operators. It has /metrics in Prometheus' text format, /healthz, / with links to both, and the
+// pages that its owner adds. There is one for each process, on the process's IO thread, so it needs no lock and no
+// thread.
 //
-// Slow clients cannot hold it up: every connection has time and size limits (see HttpSession), and the one that would
-// be one too many (64) takes the place of the oldest.
+// Slow clients cannot hold it up: every connection has time and size limits (see HttpSession), and of more than 64
+// connections the oldest is closed.
 class AdminServer {
  public:
   struct Page {
@@ -33,27 +34,28 @@ class AdminServer {
 
   struct Options {
     std::string listen;  // host:port; port 0 takes a free one
-    std::string name;    // of the program, for the page at /
-    // What /metrics shows, in this order. They outlive the server and are called on the IO thread.
+    std::string name;    // name of the program, for the page at /
+    // The metrics of /metrics, in this order. They must outlive the server, and are called on the IO thread.
     std::vector<const prometheus::Collectable*> collectables;
-    // OK: 200. Any error: 503 with its message. Default: always OK. Called on the IO thread.
+    // The state at /healthz: 200 if OK, else 503 with the message. Default: always OK. Called on the IO thread.
     std::function<absl::Status()> health;
-    // By path. A page at / takes the place of the links; /metrics and /healthz are no pages.
+    // Pages by path. A page at / replaces the links; /metrics and /healthz cannot be replaced.
     std::map<std::string, Page> pages;
-    // For a client to send a request, and again to take the answer.
+    // Time for a client to send a request, and again to take the answer.
     absl::Duration request_timeout = absl::Seconds(10);
   };
 
-  // InvalidArgument: `listen` is no host:port. Unavailable: the address is in use, or not one of this machine.
+  // Returns InvalidArgument if `listen` is not a host:port, Unavailable if the address is in use or is not one of this
+  // machine.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(boost::asio::io_context& context, Options options);
 
-  // Closes every connection and waits for it: after this nothing of Options is called. Not on the IO thread, which has
-  // to run still.
+  // Closes every connection and waits for it. Nothing of Options is called from then on. Do not call it on the IO
+  // thread, which must still run.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
-  // Where it listens, with the port that it got: "127.0.0.1:40123", "[::1]:9100".
+  // The address that it listens on, with its real port: "127.0.0.1:40123", "[::1]:9100".
   const std::string& address() const { return address_; }
 
  private:

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// Label values, in the order of the enumerators: see aggregator_metrics.cc and docs/metrics.md.
+// Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
 enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
@@ -28,7 +28,7 @@ enum class BudgetChangeKind { kGrow, kProbe, kBackOff, kGiveBack };
 enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
-// What the gauges of an aggregator show: the state of its schedule and the plan in force.
+// The values of an aggregator's gauges: the state of its schedule and the plan in force.
 struct AggregatorGauges {
   int64_t queued_calls = 0;
   int64_t queued_blocks = 0;
@@ -45,32 +45,32 @@ struct AggregatorGauges {
 
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
-  int64_t budget_ceiling_bytes = 0;  // 0: none is remembered
-  std::optional<bool> leased;        // whether the budget is a lease now; none: the link is not shared
+  int64_t budget_ceiling_bytes = 0;  // 0 if none is remembered
+  std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
 
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;
 
-  // Of the connections to workers; infinite where there is none.
+  // Of the connections to workers; times are infinite if there is none.
   int64_t connections = 0;
   absl::Duration min_rtt = absl::InfiniteDuration();
   absl::Duration smoothed_rtt = absl::InfiniteDuration();
 };
 
-// The metrics of the reading side. One for each link, kept beside it. Thread-safe.
+// The metrics of the asking side. There is one for each link. Thread-safe.
 //
-// Counters and histograms live in `registry`, with every handle resolved here: counting is one atomic addition;
-// observing takes the mutex of the histogram, so it is done once a call and not under another lock. A
-// second instance on the same registry adds to the same counters.
+// Counters and histograms live in `registry`, and every handle is resolved once. Counting is one atomic addition;
+// observing takes the mutex of the histogram, so it happens once per call and not under another lock. A second instance
+// on the same registry adds to the same counters.
 //
-// Gauges mirror the schedule, so they are read from it when somebody looks (Collect) and not pushed at each event:
-// nothing is paid on the hot path, and the values of one scrape are of one moment. They are therefore not in the
-// registry: scrape both, { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
+// Gauges mirror the schedule. They are read from it at each scrape (Collect) and not pushed at each event, so they cost
+// calls nothing, and the values of one scrape are of one moment. They are not in the registry, so scrape both,
+// { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
 class AggregatorMetrics : public prometheus::Collectable {
  public:
   explicit AggregatorMetrics(prometheus::Registry& registry);
 
-  // Bytes of payload handed to the application, by the worker that they came from.
+  // Counts bytes of payload handed to the application, by the kind of worker that they came from.
   void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
   void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
@@ -81,7 +81,7 @@ class AggregatorMetrics : public prometheus::Collectable {
     Get(inferred_losses_, evidence).Increment(static_cast<double>(losses));
   }
   void CountOutOfOrderPackets(uint64_t packets) { out_of_order_packets_.Increment(static_cast<double>(packets)); }
-  // What workers of ours said of their connections to this aggregator.
+  // Counts what sluice-workers reported of their connections to this aggregator.
   void CountWorkerReport(WorkerReport event, uint64_t events) {
     Get(worker_reports_, event).Increment(static_cast<double>(events));
   }
@@ -92,7 +92,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
-  // A block that has ended: from its submission, and the share of it that arrived, 0 to 1.
+  // Takes the time of a block from its submission to its end, and the share of it that arrived, 0 to 1.
   void ObserveBlock(absl::Duration elapsed, double coverage) {
     block_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
     block_coverage_.Observe(coverage);
@@ -105,8 +105,8 @@ class AggregatorMetrics : public prometheus::Collectable {
   // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
-  // Where the gauges come from; null: there are none. When it returns, the source before has been called for the last
-  // time, so an owner that goes first sets null. The source must not call back into this object.
+  // Sets the source of the gauges; null means that there are none. After it returns, the source before is not called
+  // any more, so an owner of a source that goes first sets null. The source must not call this object.
   void SetGaugeSource(std::function<AggregatorGauges()> source);
 
   std::vector<prometheus::MetricFamily> Collect() const override;

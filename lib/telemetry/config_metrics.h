@@ -10,17 +10,17 @@
 
 namespace sluice {
 
-// What became of a config file that has changed; label values are in config_metrics.cc, in this order.
+// The outcome of a change of the config file; label values are in config_metrics.cc, in this order.
 enum class ReloadOutcome { kApplied, kInvalid, kRefused };
 
-// Which config a process runs with. One a process; thread-safe.
+// Tells which config a process runs with. There is one for each process. Thread-safe.
 class ConfigMetrics {
  public:
   explicit ConfigMetrics(prometheus::Registry& registry);
 
   void CountReload(ReloadOutcome outcome) { reloads_[static_cast<size_t>(outcome)]->Increment(); }
 
-  // The config with this hash is in force since then, or was found to be right still.
+  // The config with this hash is in force since `since`, or was found to be unchanged then.
   void SetInForce(uint32_t hash, absl::Time since);
 
  private:

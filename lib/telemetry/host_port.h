@@ -7,13 +7,14 @@
 
 namespace sluice {
 
-// "10.0.0.7:9100", "localhost:9100", "[::1]:9100"; ":9100" and "*:9100" are all addresses. Port 0: any free one.
+// A parsed "10.0.0.7:9100", "localhost:9100" or "[::1]:9100"; ":9100" and "*:9100" mean all addresses, port 0 a free
+// port.
 struct HostPort {
   std::string host;  // without brackets; empty: all addresses
   int port = 0;      // 0 to 65535
 };
 
-// InvalidArgument quotes the text and says what is wrong with it.
+// Returns InvalidArgument that quotes the text and says what is wrong with it.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 
 }  // namespace sluice

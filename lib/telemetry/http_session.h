@@ -23,20 +23,20 @@ struct HttpReply {
   std::string body;
 };
 
-// One connection of the admin server: answers GET and HEAD, one request after the other (RFC 9110, 9112), and refuses
-// everything else. A client gets `timeout` to send the header of its first request, as long again to take an answer,
-// and a header at most 8 KiB; request bodies are not read. Not thread-safe: the thread of its io_context only. Keeps
+// One connection of the admin server. It answers GET and HEAD, one request after the other (RFC 9110, 9112), and
+// refuses everything else. A client has `timeout` to send the header of its first request, and again to take an answer.
+// A header has at most 8 KiB, and request bodies are not read. Used on the thread of its io_context only. It keeps
 // itself alive until it has ended.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  // The path of the request target, without its query.
+  // Answers a request; `path` is that of the request target, without its query.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
   HttpSession(boost::asio::ip::tcp::socket socket, std::chrono::milliseconds timeout, Handler handler,
               std::function<void()> on_end);
 
   void Start() { ReadHeader(timeout_); }
-  // At once. Neither the handler nor on_end is called after it.
+  // Closes at once. Neither the handler nor on_end is called from then on.
   void Close();
 
  private:
@@ -54,7 +54,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::beast::tcp_stream stream_;
   const std::chrono::milliseconds timeout_;
   const Handler handler_;
-  std::function<void()> on_end_;  // null once the session has ended
+  std::function<void()> on_end_;  // null after the session has ended
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::empty_body>> parser_;
   Response response_;

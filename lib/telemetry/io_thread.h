@@ -8,18 +8,18 @@
 
 namespace sluice {
 
-// The one thread for everything that is not an RPC: timers, signals, the admin server. One a process is enough. The
-// context may be used from every thread; its handlers run on this thread alone, so that they need no lock.
+// The thread for everything that is not an RPC: timers, signals, the admin server. One for each process is enough. Any
+// thread may use the context; its handlers run on this thread alone, so they need no lock.
 class IoThread {
  public:
   IoThread();
-  ~IoThread();  // stops at once and joins; handlers that have not run are destroyed unrun
+  ~IoThread();  // stops at once and joins; handlers that have not run are destroyed
   IoThread(const IoThread&) = delete;
   IoThread& operator=(const IoThread&) = delete;
 
   boost::asio::io_context& context() { return context_; }
 
-  // Stops and joins, for an owner whose timers have to go before the context does. Once is enough; twice is harmless.
+  // Stops and joins, for an owner whose timers must be destroyed before the context. A second call does nothing.
   void Stop();
 
  private:

@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// Metrics with one label more, the same for all of them: which level of an aggregation tree a process is. Thread-safe
-// as what it shows. Rejected: constant labels at the registration of each family, which would have to reach every class
-// that makes one, and would leave out those that are not in a registry.
+// Adds one label to all metrics: the level of the process in an aggregation tree. Thread-safe if the metrics are.
+// Rejected: constant labels at the registration of each family, which would have to reach every class that makes one,
+// and would leave out metrics that are not in a registry.
 class LabelledMetrics : public prometheus::Collectable {
  public:
-  // The metrics outlive it.
+  // The metrics must outlive it.
   LabelledMetrics(const prometheus::Collectable& metrics, std::string label, std::string value)
       : metrics_(metrics), label_(std::move(label)), value_(std::move(value)) {}
 

@@ -10,11 +10,12 @@
 
 namespace sluice {
 
-// What a mid-level aggregator counts of its block cache; label values are in mid_level_metrics.cc, in this order.
+// Events of the block cache of a mid-level aggregator; label values are in mid_level_metrics.cc, in this order.
 enum class CacheLookup { kHit, kJoined, kMiss };
 enum class ReadAhead { kUsed, kWasted };
 
-// The metrics of a mid-level aggregator that neither an aggregator nor a worker has. One a process; thread-safe.
+// The metrics of a mid-level aggregator that neither an aggregator nor a worker has. There is one for each process.
+// Thread-safe.
 class MidLevelMetrics {
  public:
   explicit MidLevelMetrics(prometheus::Registry& registry);

@@ -10,11 +10,11 @@
 namespace sluice {
 
 // The process metrics that Prometheus' own clients export (process_cpu_seconds_total, process_resident_memory_bytes,
-// process_open_fds, process_start_time_seconds), read from /proc when scraped; prometheus-cpp has none. What cannot be
-// read is left out. Stateless; thread-safe.
+// process_open_fds, process_start_time_seconds). They are read from /proc at each scrape; prometheus-cpp has none.
+// Values that cannot be read are left out. Stateless and thread-safe.
 class ProcessMetrics : public prometheus::Collectable {
  public:
-  // Another folder than /proc: for tests.
+  // Tests give another folder than /proc.
   explicit ProcessMetrics(std::string proc = "/proc") : proc_(std::move(proc)) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;

@@ -12,20 +12,20 @@ struct mnl_socket;
 
 namespace sluice {
 
-// Asks the kernel for the TCP connections of this process, all in one go, through NETLINK_SOCK_DIAG (see sock_diag(7)).
-// Needs no privileges. One for each thread that asks; not thread-safe.
+// Asks the kernel for all TCP connections of this process in one go, through NETLINK_SOCK_DIAG (see sock_diag(7)). It
+// needs no privileges. There is one for each thread that asks. Not thread-safe.
 //
-// The kernel answers for the whole network namespace; whose a socket is, is told by its inode, which is that of a file
-// descriptor of its process. The descriptors are looked through only when there is an inode that was not seen before.
+// The kernel answers for the whole network namespace. A socket belongs to this process if one of its file descriptors
+// has the socket's inode. The descriptors are searched only when there is an inode that was not seen before.
 class SocketDiag {
  public:
-  // Unavailable: this kernel has no NETLINK_SOCK_DIAG, or a sandbox forbids it.
+  // Returns Unavailable if this kernel has no NETLINK_SOCK_DIAG, or a sandbox forbids it.
   static absl::StatusOr<SocketDiag> Open();
   SocketDiag(SocketDiag&&) noexcept;
   SocketDiag& operator=(SocketDiag&&) noexcept;
   ~SocketDiag();
 
-  // Those that are connected, in no order. Unavailable: the kernel did not answer.
+  // Returns the connected sockets, in no order; Unavailable if the kernel did not answer.
   absl::StatusOr<std::vector<TcpSocket>> OwnConnections();
 
  private:

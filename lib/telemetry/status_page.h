@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// status_page.html: the live page of an aggregator. It asks the server that it came from for `metrics`, `healthz` and
-// `workers.json` each second, and nobody for anything else.
+// status_page.html, the live page of an aggregator. Each second it asks the server that it came from for `metrics`,
+// `healthz` and `workers.json`, and it asks for nothing else.
 AdminServer::Page StatusPage();
 
 }  // namespace sluice

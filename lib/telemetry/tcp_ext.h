@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-// What TCP counted in the network namespace of this process, since that was made: of all its processes together. In a
-// Kubernetes pod that is the pod. From /proc/self/net/netstat (TcpExt, names in include/uapi/linux/snmp.h) and
-// /proc/self/net/snmp. A counter that this kernel does not have is 0.
+// What TCP has counted in the network namespace of this process, for all processes in it; in Kubernetes that is the
+// pod. Read from /proc/self/net/netstat (TcpExt, names in include/uapi/linux/snmp.h) and /proc/self/net/snmp. A counter
+// that this kernel does not have is 0.
 struct TcpExt {
   uint64_t retransmitted_packets = 0;  // RetransSegs
-  uint64_t rtos = 0;                   // TCPTimeouts: retransmission timers that ran out, repetitions included
-  // Of those, timers that ran out although something later had been acknowledged, or during another recovery:
+  uint64_t rtos = 0;                   // TCPTimeouts: retransmission timers that ran out, with repetitions
+  // The part of rtos that ran out although something later had been acknowledged, or during another recovery:
   // TCPSackFailures, TCPRenoFailures, TCPSackRecoveryFail, TCPRenoRecoveryFail, TCPLossFailures.
   uint64_t rtos_after_feedback = 0;
   uint64_t fast_recoveries = 0;       // TCPSackRecovery, TCPRenoRecovery: losses that the receiver told of
@@ -23,7 +23,7 @@ struct TcpExt {
   uint64_t tail_loss_recoveries = 0;  // TCPLossProbeRecovery: losses that a probe repaired
 };
 
-// Unavailable: the files are not there, or not in the kernel's format. `net`: the folder, for tests.
+// Returns Unavailable if the files are missing, or not in the kernel's format. Tests give another folder as `net`.
 absl::StatusOr<TcpExt> ReadTcpExt(const std::string& net = "/proc/self/net");
 
 }  // namespace sluice

@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// What the kernel says of one TCP connection at one moment: the fields of struct tcp_info (linux/tcp.h) that we use.
-// Counts are since the connection was made. A plain value.
+// What the kernel says of one TCP connection at one moment: the fields of struct tcp_info (linux/tcp.h) that are used
+// here. Counts begin when the connection was made. A plain value.
 struct TcpInfo {
   // As a sender.
   uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
-  uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: what the other end had already
+  uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: the other end had them already
   std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
   uint32_t unacknowledged_packets = 0;     // tcpi_unacked
   uint32_t congestion_window_packets = 0;  // tcpi_snd_cwnd
@@ -21,17 +21,17 @@ struct TcpInfo {
   std::optional<absl::Duration> min_rtt;   // tcpi_min_rtt; none before the first
   absl::Duration since_data_sent;          // tcpi_last_data_sent, in the kernel's ticks of 1 to 10 ms
   // As a receiver.
-  uint32_t out_of_order_packets = 0;   // tcpi_rcv_ooopack, from Linux 5.4: what came before them was lost, or overtaken
+  uint32_t out_of_order_packets = 0;   // tcpi_rcv_ooopack, from Linux 5.4: an earlier packet was lost, or overtaken
   uint64_t received_bytes = 0;         // tcpi_bytes_received
-  uint32_t received_packets = 0;       // tcpi_segs_in, acknowledgements included
+  uint32_t received_packets = 0;       // tcpi_segs_in, with acknowledgements
   absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
   // Of the path.
-  uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, TCP's options not counted
+  uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, without TCP's options
   bool timestamps = false;            // an option of 12 bytes in every packet (RFC 7323)
   uint32_t path_mtu_bytes = 0;        // tcpi_pmtu
 };
 
-// From the kernel's own struct, of which older kernels give less: what is not there stays as it is above.
+// Parses the kernel's struct. Older kernels give less of it; the fields that are missing keep the defaults above.
 TcpInfo ParseTcpInfo(const void* data, size_t bytes);
 
 }  // namespace sluice

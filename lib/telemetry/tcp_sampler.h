@@ -15,23 +15,22 @@ class io_context;
 
 namespace sluice {
 
-// Looks at the TCP connections of this process again and again, on the thread of an io_context. One for whoever wants
-// to know. However many connections there are, looking takes at most 3 % of one processor: the more a look costs,
-// the rarer it is.
+// Looks at the TCP connections of this process again and again, on the thread of an io_context. However many
+// connections there are, it takes at most 3 % of one processor: the more a look costs, the rarer it is.
 class TcpSampler {
  public:
   struct Options {
-    absl::Duration period = absl::Milliseconds(100);  // between two looks, at least; above 0
-    // Before each look: false skips it. Default: always.
+    absl::Duration period = absl::Milliseconds(100);  // minimum time between two looks; above 0
+    // Called before each look; false skips it. Default: always look.
     std::function<bool()> wanted;
-    // After each look, at `now`.
+    // Called after each look, which was at `now`.
     std::function<void(std::chrono::steady_clock::time_point now, absl::Span<const TcpSocket> sockets)> on_sample;
   };
 
-  // Unavailable: see SocketDiag. The context outlives the sampler, and runs until it is gone.
+  // Returns Unavailable as SocketDiag does. The context must outlive the sampler, and run until it is gone.
   static absl::StatusOr<std::unique_ptr<TcpSampler>> Start(boost::asio::io_context& context, Options options);
 
-  // After it nothing of Options is called. Not on the context's thread.
+  // Nothing of Options is called from then on. Do not call it on the context's thread.
   ~TcpSampler();
   TcpSampler(const TcpSampler&) = delete;
   TcpSampler& operator=(const TcpSampler&) = delete;

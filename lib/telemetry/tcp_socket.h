@@ -13,8 +13,8 @@ using TcpEndpoint = boost::asio::ip::tcp::endpoint;
 
 // One TCP connection of this process. A plain value.
 struct TcpSocket {
-  uint64_t inode = 0;  // names the socket for as long as it is open
-  // An IPv4 address that an IPv6 socket stands for is given as IPv4.
+  uint64_t inode = 0;  // identifies the socket while it is open
+  // IPv4-mapped IPv6 addresses are given as IPv4.
   TcpEndpoint local;
   TcpEndpoint remote;
   TcpInfo info;

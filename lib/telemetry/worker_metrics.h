@@ -12,21 +12,21 @@
 
 namespace sluice {
 
-// How a worker answered; label values are in worker_metrics.cc, in this order.
+// How a worker has answered; label values are in worker_metrics.cc, in this order.
 enum class WorkerOutcome { kOk, kNotFound, kOutOfRange, kInvalid, kCancelled, kError };
 WorkerOutcome OutcomeOf(const absl::Status& status);
 
-// The metrics of a worker. One a process; thread-safe. Counting is one atomic addition; ObserveRead takes the
-// mutex of its histogram. All handles are resolved here, once.
+// The metrics of a worker. There is one for each process. Thread-safe. Counting is one atomic addition; ObserveRead
+// takes the mutex of its histogram. All handles are resolved once, in the constructor.
 class WorkerMetrics {
  public:
   explicit WorkerMetrics(prometheus::Registry& registry);
 
   void CountSruRequest(WorkerOutcome outcome) { sru_requests_[static_cast<size_t>(outcome)]->Increment(); }
   void CountManifestRequest(WorkerOutcome outcome) { manifest_requests_[static_cast<size_t>(outcome)]->Increment(); }
-  // Bytes of SRU payload answered.
+  // Counts bytes of SRU payload that were sent.
   void AddSentBytes(uint64_t bytes) { sent_bytes_.Increment(static_cast<double>(bytes)); }
-  // The time that reading a range from the disk took.
+  // Takes the time that a read of a range from the disk took.
   void ObserveRead(absl::Duration elapsed) { read_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
 
  private:

@@ -15,66 +15,66 @@
 
 namespace sluice {
 
-// What a look at the link's connections has shown since the look before.
+// What a look at the link's connections has shown since the last look.
 struct LinkSight {
   int64_t connections = 0;
-  std::optional<absl::Duration> min_rtt;       // of all of them
-  std::optional<absl::Duration> smoothed_rtt;  // mean
+  std::optional<absl::Duration> min_rtt;       // smallest of all connections
+  std::optional<absl::Duration> smoothed_rtt;  // mean of all connections
   uint64_t received_bytes = 0;                 // TCP payload
   uint64_t out_of_order_packets = 0;
-  // Loss episodes: at most one for each answer, by what told of it first.
+  // Loss episodes: at most one for each answer, by the first evidence of it.
   int64_t losses_out_of_order = 0;
   int64_t losses_silent = 0;
   int64_t rto_waits = 0;  // answers that wait, or waited, for a retransmission timeout of their worker
 };
 
-// What the aggregator sees of each worker of one link: how long answers take, and which of them were lost on the way,
-// with nothing but the aggregator's own sockets to go by, so that it works with workers of any make. One a link; for
-// the link's thread only. docs/losses.md says why each rule is as it is.
+// What the aggregator sees of each worker of one link: how long answers take, and which of them lost packets on the
+// way. It infers losses from the aggregator's own sockets alone, so it works with any workers. There is one for each
+// link, used on the link's thread only. docs/losses.md has the reason for each rule.
 //
-// A loss shows in one of two ways. Where something behind it still arrives, packets are out of order. Where nothing
-// does, the connection is silent although an answer should come, and the silence is the network's and not the worker's
-// when a part of the answer has come, or when what we sent last is not acknowledged: a worker that is only slow
-// sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put
-// the acknowledgement into the packets that were lost. Silence only counts once the worker is heard again: a host that
-// is dead looks the same, and is no congestion.
+// A loss shows in one of two ways. If later packets arrive, they are out of order. If nothing arrives, the connection
+// is silent although an answer should come. The silence is due to the network, and not to the worker, if a part of the
+// answer has come, or if what we sent last is not acknowledged. A worker that is only slow sends nothing but a ping,
+// and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put the acknowledgement into
+// the packets that were lost. Silence counts only once the worker is heard again: a dead host looks the same, and is no
+// congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A place for the worker; the same one for the same address. The worker is wanted until it was removed as often; its
-  // place stays.
+  // Returns the row of a worker, the same one for the same address. The worker is wanted until Remove was called as
+  // often as Add; its row stays.
   size_t Add(const std::string& address);
   void Remove(size_t worker);
 
-  // A connection to the worker stands, was lost, or is of no interest any more, as each of those that keep one sees it.
-  // Returns how long there had been none, where one was lost before.
+  // A connection to the worker was made, was lost, or is of no interest any more. OnConnected returns how long there
+  // was no connection, if one was lost before.
   std::optional<absl::Duration> OnConnected(size_t worker, TimePoint now);
   void OnLost(size_t worker, TimePoint now);
   void OnForgotten(size_t worker);
-  // Of the workers that are wanted.
+  // Counts of the workers that are wanted.
   struct Reach {
     int64_t wanted = 0;
     int64_t connected = 0;
   };
   Reach CountReached() const;
 
-  // An answer may come from now on: it was granted, or its request has left and nothing holds it back. `in_parts`: it
-  // is a stream, which may pause without anything being lost.
+  // An answer may come from now on: bytes of it were granted. `in_parts` means that it is a stream, which may pause
+  // without a loss.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // Of a call that OnAsked has told of: the bytes of its answer that have come.
+  // A call that OnAsked was called for has ended; `answer_bytes` of its answer have come.
   void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes);
-  // Times of an answer that has come.
+  // Takes the times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
-  // What the worker itself says of one of its connections to us, named by our port: counts since it was made. Returns
-  // what is new in them.
+  // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
+  // was made. Returns what is new in them.
   struct Reported {
     uint64_t retransmits = 0;
     uint64_t rtos = 0;
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // The connection to a worker, as it was at `now` or a little later.
+  // The connection to a worker, at `now` or a little later.
   struct Socket {
     size_t worker = 0;
     TcpSocket tcp;
@@ -89,16 +89,16 @@ class WorkerTable {
     int users = 0;  // 0: not wanted
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
-    TimePoint waiting_since;  // the last time that an answer was asked for or ended; means something while in flight
+    TimePoint waiting_since;  // when an answer was last asked for or ended; only valid while calls are in flight
     bool in_parts = false;
     int64_t ended = 0;
-    // What has come of answers that have not ended, at the last look; and what has ended since then.
+    // Bytes that had come of answers that had not ended, at the last look; and bytes of answers that have ended since.
     int64_t pending_bytes = 0;
     int64_t ended_bytes = 0;
-    // The answer that was last found to be lost, or to wait, by its number. Answers are numbered as they end.
+    // The numbers of the last answer with a loss, and of the last one that waits. Answers are numbered as they end.
     int64_t lost_answer = 0;
     int64_t waiting_answer = 0;
-    bool silent = false;  // the answer that waits has not been heard of since
+    bool silent = false;  // nothing has come of the answer that waits
     absl::flat_hash_map<uint16_t, Reported> reported;
 
     int64_t CurrentAnswer() const { return ended + (summary.in_flight > 0 ? 1 : 0); }

@@ -15,12 +15,12 @@
 
 namespace sluice {
 
-// What TCP did with the answers of this worker. One a process; thread-safe. Two sources, told apart in the help texts:
-// the connections of this process, and the counters of its network namespace. Families that the kernel cannot fill are
-// left out: all of them where it does not answer, the timeouts before Linux 6.7.
+// What TCP did with the answers of this worker. There is one for each process. Thread-safe. There are two sources,
+// which the help texts distinguish: the connections of this process, and the counters of its network namespace.
+// Families that the kernel cannot fill are left out: all of them if it does not answer, the timeouts before Linux 6.7.
 //
-// The kernel is asked at each Collect, so that a scrape shows what is true at that moment. What a connection counted
-// after it was last looked at is lost when it closes; Update, called now and then, keeps that small.
+// Each Collect asks the kernel, so a scrape shows what is true at that moment. When a connection closes, what it
+// counted since the last look is lost; calling Update now and then keeps that small.
 class WorkerTcpMetrics : public prometheus::Collectable {
  public:
   WorkerTcpMetrics();

@@ -48,14 +48,15 @@ absl::Status WriteFile(const char* field, const std::string& path, const std::st
 class CalibrateProgram {
  public:
   void AddFlags(CLI::App& app) {
-    AddListFlag(app, "--workers", "host:port of sluice-worker, several; best on different hosts",
+    AddListFlag(app, "--workers", "Addresses of sluice-workers, host:port; best on different hosts",
                 [this](const std::vector<std::string>& list) { workers_ = list; });
     app.add_option("--max_in_flight", max_in_flight_text_,
-                   "Never more bytes than that on their way: the largest buffer that can be found. Default 2mb");
-    app.add_option("--json", json_, "Write all figures and every run to this file");
-    app.add_option("--profile", profile_, "Write the link to this file, as a config of the aggregator");
-    app.add_option("--plot", plot_, "Draw the losses over what was in flight to this file, an SVG; needs gnuplot");
-    app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
+                   "Maximum number of bytes in flight, and so the largest buffer that can be found. Default 2mb");
+    app.add_option("--json", json_, "File to write all figures and every run to");
+    app.add_option("--profile", profile_, "File to write the link to, as a config of the aggregator");
+    app.add_option("--plot", plot_, "SVG file to draw the losses over the bytes in flight to; needs gnuplot");
+    app.add_option("--progress", progress_text_,
+                   "When to show progress: auto (on a terminal), always or never. Default auto");
     tls_.AddFlags(app);
   }
 

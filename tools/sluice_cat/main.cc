@@ -67,15 +67,15 @@ class BlockTimes {
 class Cat {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--aggregator", aggregator_, "host:port or unix:PATH of the aggregator")->required();
-    app.add_option("--block", block_, "Read this data block only, counted from 0. Default: the whole file")
+    app.add_option("--aggregator", aggregator_, "Address of the aggregator, host:port or unix:PATH")->required();
+    app.add_option("--block", block_, "Read only this data block, counted from 0. Default: the whole file")
         ->check(CLI::NonNegativeNumber);  // CLI11 takes -1 for the largest number
-    app.add_option("--output", output_, "Write to this file, which appears when it is complete. Default: stdout");
-    app.add_flag("--partial", partial_, "Go on without the SRUs that cannot be had: zeros in their place, exit code 3");
-    app.add_option("--timeout", timeout_text_, "For the whole read. Default: none");
-    app.add_option("--progress", progress_text_, "auto, always or never. Default auto: on a terminal");
-    app.add_option("--json_stats", json_stats_,
-                   "Write bytes, seconds, goodput and the time of each block to this file");
+    app.add_option("--output", output_, "File to write to; it appears when it is complete. Default: stdout");
+    app.add_flag("--partial", partial_, "Write zeros for SRUs that cannot be read, and exit with code 3");
+    app.add_option("--timeout", timeout_text_, "Time for the whole read. Default: no limit");
+    app.add_option("--progress", progress_text_,
+                   "When to show progress: auto (on a terminal), always or never. Default auto");
+    app.add_option("--json_stats", json_stats_, "File to write bytes, seconds, goodput and the time of each block to");
     tls_.AddFlags(app);
     app.add_option("FILE", file_, "Name of the striped file")->required();
   }

@@ -42,26 +42,27 @@ class LinkDaemon {
   void AddFlags(CLI::App& app) {
     AddTextFlag(app, "--socket", "Path of the Unix socket to serve on",
                 [this](const auto& value) { config_.set_socket(value); });
-    AddTextFlag(app, "--socket_mode", "Of its file, octal. Default 0600",
+    AddTextFlag(app, "--socket_mode", "Mode of the socket's file, octal. Default 0600",
                 [this](const auto& value) { config_.set_socket_mode(value); });
-    AddTextFlag(app, "--socket_group", "Of its file, a name or a number. Default: that of this process",
+    AddTextFlag(app, "--socket_group", "Group of the socket's file, a name or a number. Default: that of this process",
                 [this](const auto& value) { config_.set_socket_group(value); });
     app.add_option_function<std::vector<uint32_t>>(
            "--allowed_uids",
            [this](const auto& uids) { config_.mutable_allowed_uids()->Assign(uids.begin(), uids.end()); },
-           "Whose processes may join. Default: those of this user")
+           "Users whose processes may join. Default: the user of this process")
         ->delimiter(',');
     AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
                 [this](const auto& value) { config_.set_budget(value); });
-    AddTextFlag(app, "--mode", "weighted, or fifo: one block of one process at a time. Default weighted",
+    AddTextFlag(app, "--mode", "weighted, or fifo: serve one block of one process at a time. Default weighted",
                 [this](const auto& value) { config_.set_mode(value); });
-    AddTextFlag(app, "--lease_time", "A process that is not heard of for so long loses its lease. Default 250ms",
+    AddTextFlag(app, "--lease_time", "A process that is silent for this long loses its lease. Default 250ms",
                 [this](const auto& value) { config_.set_lease_time(value); });
-    AddTextFlag(app, "--admin", "host:port of /metrics; default: none",
+    AddTextFlag(app, "--admin", "Address of /metrics, host:port. Default: none",
                 [this](const auto& value) { config_.set_admin(value); });
-    AddTextFlag(app, "--log_level", "debug, info, warning or error. Default info",
+    AddTextFlag(app, "--log_level", "Lowest level to log: debug, info, warning or error. Default info",
                 [this](const auto& value) { config_.set_log_level(value); });
-    app.add_option("--ready_file", ready_file_, "Write the socket and the admin address here once serving, one a line");
+    app.add_option("--ready_file", ready_file_,
+                   "File to write the socket and the admin address to when the daemon serves, one per line");
     AddLinkProfileFlags(app, *config_.mutable_link());
   }
 

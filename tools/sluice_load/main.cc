@@ -17,24 +17,25 @@ namespace {
 class LoadProgram {
  public:
   void AddFlags(CLI::App& app) {
-    app.add_option("--aggregator", options_.aggregator, "host:port or unix:PATH of the aggregator")->required();
+    app.add_option("--aggregator", options_.aggregator, "Address of the aggregator, host:port or unix:PATH")
+        ->required();
     app.add_option("--file", options_.file, "Name of the striped file")->required();
     CLI::Option* const blocks =
-        app.add_option("--blocks", options_.blocks, "Data blocks that each client reads. Default 10")
+        app.add_option("--blocks", options_.blocks, "Number of data blocks that each client reads. Default 10")
             ->check(CLI::Range(1, 1000000));
-    app.add_option("--duration", duration_text_, "Read for so long instead, as in 30s")->excludes(blocks);
+    app.add_option("--duration", duration_text_, "Read for this long instead, as in 30s")->excludes(blocks);
     app.add_option("--clients", options_.clients,
-                   "Readers at the same time; each asks for its next block when it has the last one")
+                   "Number of readers at the same time; each asks for its next block when it has the last one")
         ->check(CLI::Range(1, 1000));
     app.add_option("--warmup", options_.warmup_blocks,
-                   "Data blocks that each client reads first, not counted. Default 0")
+                   "Number of data blocks that each client reads before the measurement. Default 0")
         ->check(CLI::Range(0, 1000000));
-    app.add_option("--compare", options_.compare_with, "Compare every byte with this file, the one that was striped");
+    app.add_option("--compare", options_.compare_with, "File to compare every byte with: the one that was striped");
     app.add_option("--start_file", options_.start_file,
-                   "After the warm-up say \"warm\" on stderr, and wait until this file exists");
+                   "After the warm-up print \"warm\" to stderr, and wait until this file exists");
     app.add_option("--stop_file", options_.stop_file, "Begin no more blocks once this file exists");
-    app.add_option("--timeout", timeout_text_, "For each block. Default 600s");
-    app.add_option("--json", json_, "Where the report goes. Default -: stdout");
+    app.add_option("--timeout", timeout_text_, "Time for each block. Default 600s");
+    app.add_option("--json", json_, "File to write the report to. Default -, which is stdout");
     tls_.AddFlags(app);
   }
 

@@ -35,13 +35,14 @@ struct Request {
 
 void AddFlags(CLI::App& app, Flags& flags) {
   AddLinkProfileFlags(app, flags.link);
-  app.add_option("--workers", flags.workers, "N, the workers of one read; the table goes from 1 to N")->required();
-  auto* size = app.add_option_group("Size of a read", "Exactly one of the two");
+  app.add_option("--workers", flags.workers, "N, the number of workers of one read; the table has rows from 1 to N")
+      ->required();
+  auto* size = app.add_option_group("Size of a read", "Give exactly one of the two");
   size->add_option("--sru", flags.sru, "Bytes that each worker answers with");
-  size->add_option("--block", flags.block, "Bytes of the data block that is striped over the workers");
+  size->add_option("--block", flags.block, "Bytes of the data block, which is striped over the workers");
   size->require_option(1);
-  app.add_flag("--json", flags.json, "One JSON object for N instead of the table");
-  app.add_flag("--all", flags.all, "Every row of the table, not just its teeth");
+  app.add_flag("--json", flags.json, "Print one JSON object for N instead of the table");
+  app.add_flag("--all", flags.all, "Print every row of the table, not only peaks and troughs");
 }
 
 absl::Status Configure(const Flags& flags, Request& request) {

@@ -46,22 +46,23 @@ struct Flags {
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
-  app.add_option("file", flags.input, "The file to stripe, or - for stdin, which takes a --name");
+  app.add_option("file", flags.input, "File to stripe, or - for stdin, which needs a --name");
   app.add_option("--out", flags.out, "Folder for the worker-NNNN folders")->type_name("DIR");
-  app.add_option("--workers", flags.workers,
-                 "Workers to stripe over; of an aggregation tree, those of every level, the top first, as in 4x32")
+  app.add_option(
+         "--workers", flags.workers,
+         "Number of workers to stripe over; in an aggregation tree that of every level, the top first, as in 4x32")
       ->type_name("N[xN...]");
-  app.add_option("--sru", flags.sru, "Bytes of one SRU of the lowest level, as in 10kb. Default 10kb")
-      ->type_name("SIZE");
-  app.add_option("--replicas", flags.replicas,
-                 "Copies of every SRU, each at another worker. In a tree one number is that of the top level, and the "
-                 "levels below have 1. Default 1")
+  app.add_option("--sru", flags.sru, "Bytes of one SRU of the lowest level. Default 10kb")->type_name("SIZE");
+  app.add_option(
+         "--replicas", flags.replicas,
+         "Number of copies of every SRU, each at another worker. In a tree a single number is that of the top level, "
+         "and the levels below have 1. Default 1")
       ->type_name("R[xR...]");
-  app.add_option("--name", flags.name, "The name that readers ask for. Default: that of the file")->type_name("NAME");
-  app.add_flag("--force", flags.force, "Replace an older file of this name");
+  app.add_option("--name", flags.name, "Name that readers ask for. Default: that of the file")->type_name("NAME");
+  app.add_flag("--force", flags.force, "Replace an existing file of this name");
   app.add_option("--show", flags.show, "Print a manifest as JSON")->type_name("MANIFEST");
   app.add_option("--verify", flags.verify, "Read all stripes in a folder and check every checksum")->type_name("DIR");
-  app.add_flag("--partial", flags.partial, "With --verify: folders of some workers are not on this machine");
+  app.add_flag("--partial", flags.partial, "With --verify: allow that folders of some workers are not on this machine");
 }
 
 // A number that came as int64, so that -1 and 2^40 are told as they were written.

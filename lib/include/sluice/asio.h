@@ -16,8 +16,7 @@ namespace sluice {
 
 namespace internal {
 
-// Runs a handler once the call has ended and its start is through, on the handler's executor, which has work until
-// then.
+// Runs a handler on its executor once the call has ended and its start has returned. The executor has work until then.
 template <class Handler>
 class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>> {
  public:
@@ -28,7 +27,7 @@ class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>
     result_ = std::move(result);
     Advance();
   }
-  // The handler of a coroutine destroys what started it, so it must not run on another thread before.
+  // The handler of a coroutine destroys what started it, so it must not run before the start has returned.
   void OnStarted() { Advance(); }
 
  private:
@@ -50,13 +49,12 @@ class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>
 }  // namespace internal
 
 // FanOut::CallAsync with a completion token of Boost.Asio: a handler, boost::asio::use_future, or
-// boost::asio::use_awaitable in a C++20 coroutine. The token's handler takes a FanOutResult, and runs on its own
-// executor (the coroutine's), which has work until then; never inside this call. The FanOut outlives the call.
-// `merge` runs on a thread of the link all the same. Where `call` is given, it is set when the call starts, to cancel
-// it: at once, or for a token that is lazy, such as use_awaitable, when it is awaited.
+// boost::asio::use_awaitable in a C++20 coroutine. The token's handler takes a FanOutResult. It runs on its own
+// executor (that of the coroutine), which has work until then, and never inside this call. `merge` still runs where the
+// link's callbacks run. The FanOut must outlive the call. `call`, if given, receives the handle to cancel with when the
+// call starts: at once, or for a lazy token such as use_awaitable when it is awaited.
 //
-// In a coroutine, give `options` a name first: GCC 12 destroys what stands in braces within a co_await expression
-// twice.
+// In a coroutine, give `options` a name first: GCC 12 destroys a braced temporary in a co_await expression twice.
 template <class Request, class Response, class CompletionToken>
 auto AsyncCall(FanOut& fan_out, const Method<Request, Response>& method,
                const std::type_identity_t<FanOut::Map<Request>>& map,

@@ -25,15 +25,15 @@ namespace sluice {
 
 class FanOutCore;
 
-// A unary or server-streaming method of any gRPC service, by its path: "/package.Service/Method". Request and Response
-// are its protobuf messages, or std::string for their bytes as they are on the wire.
+// A unary or server-streaming method of any gRPC service, named by its path: "/package.Service/Method". Request and
+// Response are its protobuf messages, or std::string for the serialized bytes.
 template <class Request, class Response>
 struct Method {
   std::string path;
   bool server_streaming = false;
 };
 
-// What one worker is asked. Converts from a Request.
+// The request to one worker. Converts from a Request.
 template <class Request>
 struct Ask {
   Ask(Request message) : request(std::move(message)) {}  // NOLINT(google-explicit-constructor): a map returns either
@@ -41,58 +41,60 @@ struct Ask {
       : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)), metadata(std::move(sent)) {}
 
   Request request;
-  // Bytes of the answer's message (of all messages of a stream), where they are known: the schedule relies on them.
-  // Default: an upper quantile of what the method answered before.
+  // Size of the answer's message in bytes, or of all messages of a stream, where the caller knows it; 0 to
+  // kMaxResponseBytes of sluice/plan.h. A wrong size costs time and nothing else: a worker tells the true one when its
+  // answer is ready. Default: an upper quantile of what the method answered before.
   std::optional<int64_t> response_bytes;
-  // Workers that can answer the same request. They are tried when one fails or is late: the quickest of them first, by
-  // what they took lately.
+  // Other workers that can answer the same request, as indices. One of them is tried when a worker fails or is late,
+  // the one that was quickest lately first.
   std::vector<size_t> replicas;
-  // Sent with this request, behind FanOutOptions::metadata.
+  // Sent with this request, after FanOutOptions::metadata.
   Metadata metadata;
 };
 
 struct FanOutOptions {
-  // For the whole fan-out, waiting included. Passed on to the workers as the deadline of their calls. Above 0.
+  // Time for the whole fan-out, waiting included. The workers receive it as the deadline of their calls. Above 0.
   absl::Duration timeout = absl::Seconds(10);
 
   // Maximum number of worker failures tolerated; one more fails the fan-out. A worker that has not answered at the
   // deadline has failed. At least 0.
   int fail_limit = 0;
-  // Finish successfully after this many answers, and cancel the rest. The fan-out fails as soon as that many cannot
-  // come any more. At least 1. Default: wait for every worker to answer or fail.
+  // Finish successfully after this many answers, and cancel the rest. The fan-out fails as soon as it cannot reach
+  // this number any more. At least 1. Default: wait for every worker to answer or fail.
   std::optional<int> success_quorum;
 
   // Time for one attempt, from when its request is sent. An attempt that takes longer has failed, and a replica is
-  // tried. Above 0. Default: as long as the fan-out.
+  // tried. Above 0. Default: no limit but the fan-out's.
   absl::Duration attempt_timeout = absl::InfiniteDuration();
-  // Statuses after which a replica is tried. A connection that failed counts as kUnavailable. A replica is also tried
+  // Statuses after which a replica is tried. A connection that fails counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer.
   std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable};
-  // Retries of this FanOut are at most this share of its requests, with a few to begin with. 0 to 1.
+  // Maximum share of this FanOut's requests that are retries, 0 to 1. A few are allowed at the start.
   double retry_ratio = 0.2;
 
-  // When a worker's answer is not ready this long after its request, a replica is asked, too; the first of the two to
-  // answer counts, the other is cancelled. Either a duration above 0, or a quantile between 0 and 1 (both excluded) of
-  // the times that the method took before; a quantile hedges nothing until it has seen some. Not both.
+  // When a worker's answer is not ready this long after its request was sent, a replica is asked as well. The first
+  // answer counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and 1 (both
+  // excluded) of the times that the method took before; a quantile hedges nothing until it has seen a few calls. Giving
+  // both is an error. Default: no hedges.
   std::optional<absl::Duration> hedge_after;
   std::optional<double> hedge_after_quantile;
-  // Hedges of this FanOut are at most this share of its requests, with a few to begin with. 0 to 1.
+  // Maximum share of this FanOut's requests that are hedges, 0 to 1. A few are allowed at the start.
   double hedge_ratio = 0.1;
 
   // Sent to every worker.
   Metadata metadata;
-  // Fill FanOutResult::responses.
+  // Whether FanOutResult::responses is filled.
   bool keep_response_metadata = false;
 };
 
 struct WorkerFailure {
-  size_t primary = 0;  // the worker that `map` asked
-  size_t worker = 0;   // the one that failed last: that one, or a replica
+  size_t primary = 0;  // the worker that `map` was called for
+  size_t worker = 0;   // the worker that failed last: the primary, or a replica
   absl::Status status;
-  std::string status_details;  // its grpc-status-details-bin: a serialized google.rpc.Status; empty: none
+  std::string status_details;  // grpc-status-details-bin: a serialized google.rpc.Status, or empty
 };
 
-// What a worker sent beside its answer.
+// The metadata that a worker sent with its answer.
 struct ResponseMetadata {
   size_t primary = 0;
   size_t worker = 0;
@@ -100,58 +102,62 @@ struct ResponseMetadata {
   Metadata trailing;
 };
 
-// How a fan-out ended. Its counts are of what was asked of workers: a request to a worker and its replicas is one.
-// asked = answered + failures + cancelled.
+// How a fan-out ended. A request counts once, however many replicas were tried:
+// asked = answered + failures.size() + cancelled.
 struct FanOutResult {
-  // OK, or: InvalidArgument (an option, an ask), ResourceExhausted (the queue is full), DeadlineExceeded, Cancelled, or
-  // the status of the worker whose failure was one too many, with its address.
+  // OK, or: InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
+  // DeadlineExceeded, Cancelled, or the status of the worker whose failure was one too many, with its address.
   absl::Status status;
-  size_t asked = 0;      // workers that were not skipped
-  size_t answered = 0;   // and merged
-  size_t cancelled = 0;  // not needed any more, or ended with the fan-out
+  size_t asked = 0;      // workers that `map` did not skip
+  size_t answered = 0;   // answers that were merged
+  size_t cancelled = 0;  // requests that were not needed any more, or ended with the fan-out
   std::vector<WorkerFailure> failures;
-  std::vector<ResponseMetadata> responses;  // of the answers, where FanOutOptions asks for them
+  std::vector<ResponseMetadata> responses;  // of the answers, if keep_response_metadata
   size_t retries = 0;                       // requests to replicas after a failure
   size_t hedges = 0;                        // requests to replicas after hedge_after
-  size_t hedges_won = 0;                    // whose answer came first
-  int64_t response_bytes = 0;               // of the answers that were merged
+  size_t hedges_won = 0;                    // hedges whose answer counted
+  int64_t response_bytes = 0;               // bytes of the messages that were merged
 
+  // The share of the requests that were answered, 0 to 1.
   double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
 };
 
 template <class Response>
 struct Collected {
   FanOutResult result;
-  // By worker of the map: one for a unary method, none where there is none. A stream that failed leaves what came.
+  // By worker: one message for a unary method, none where the worker did not answer. A stream that failed leaves the
+  // messages that came before.
   std::vector<std::vector<Response>> answers;
 };
 
-// A fan-out under way, from CallAsync. Thread-safe; dropping it cancels nothing.
+// A handle of a fan-out that CallAsync has started. Thread-safe. Dropping it cancels nothing.
 class FanOutCall {
  public:
   virtual ~FanOutCall() = default;
-  // Ends it with Cancelled, unless it has ended before. The workers are told.
+  // Ends the fan-out with Cancelled, unless it has ended already, and cancels its calls at the workers.
   virtual void Cancel() = 0;
 };
 
-// Asks many workers at once, over one link, by its schedule: what is on its way always fits the buffer. The workers may
-// be any gRPC servers. One for each set of workers; any number may share a link. Thread-safe. The destructor cancels
-// what is under way and waits for it; do not call it from a callback.
+// Asks many workers at once over one link. The schedule of the link keeps the bytes that are on their way within the
+// buffer. The workers may be any gRPC servers. There is one FanOut for each set of workers; any number may share a
+// link. Thread-safe. The destructor cancels the calls that are under way and waits for them; do not call it from a
+// callback.
 //
-// Callbacks (merge, done) run on the link's callback thread, or on the link's own thread with inline_callbacks: return
-// soon, do not wait in them, and do not throw: an exception ends the process. `merge` is never called twice at a time
-// for one fan-out, and never after `done`. `map` runs on the caller's thread, before the call returns.
+// The callbacks `merge` and `done` run on the link's callback thread, or with Link::Options::inline_callbacks on the
+// link's own thread. They return soon, do not wait, and do not throw: an exception ends the process. For one fan-out,
+// no two calls of `merge` overlap, and none follows `done`. `map` runs on the caller's thread, before the call returns.
 class FanOut {
  public:
   struct Options {
-    // host:port, unix:PATH or unix-abstract:NAME. 1 to 65536.
+    // Addresses, 1 to 65536 of them: host:port, unix:PATH, unix-abstract:NAME, or gRPC's forms with dns:, ipv4: or
+    // ipv6: before the rest.
     std::vector<std::string> workers;
     std::optional<TlsOptions> tls;                      // default: plaintext
-    int max_response_bytes = 64 << 20;                  // a larger message is an error of its call; above 0
-    absl::Duration connect_timeout = absl::Seconds(5);  // for Connect; above 0
+    int max_response_bytes = 64 << 20;                  // a call fails at a larger message; above 0
+    absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect waits; above 0
   };
 
-  // InvalidArgument that names the option, the value and the bound.
+  // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
   static absl::Status Validate(const Options& options);
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
@@ -159,36 +165,37 @@ class FanOut {
   size_t workers() const;
   std::string address(size_t worker) const;
 
-  // Takes other workers from now on. Those that were there before keep their connections and what is known of them;
-  // fan-outs that have begun end with the workers that they began with. InvalidArgument as Create.
+  // Replaces the workers. Workers that stay keep their connections and their history. Fan-outs that have begun end with
+  // the workers that they began with. Returns InvalidArgument as Create does.
   absl::Status UpdateWorkers(std::vector<std::string> workers);
 
-  // Connects to the workers, for at most connect_timeout. Returns those that did not answer; they are tried again, and
-  // so is each that is lost later. Optional: without it the first fan-out connects.
+  // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach; the
+  // link goes on trying them, and reconnects to those that it loses later. Optional: otherwise the first fan-out
+  // connects. Do not call it from a callback.
   std::vector<size_t> Connect();
 
-  // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.
+  // Returns the request for a worker: a Request or an Ask<Request>. std::nullopt skips the worker.
   template <class Request>
   using Map = std::function<std::optional<Ask<Request>>(size_t worker)>;
-  // Takes an answer, or one message of a stream. `worker` is that of `map`, also where a replica has answered for it.
-  // Not OK: it is worth nothing, and who sent it has failed.
+  // Takes an answer, or one message of a stream. `worker` is the one that `map` was called for, even if a replica has
+  // answered. A status other than OK refuses the answer, and the worker that sent it has failed.
   template <class Response>
   using Merge = std::function<absl::Status(size_t worker, Response response)>;
   using Done = std::function<void(FanOutResult)>;
 
-  // Calls `done` once, from another thread or before it returns. A worker of a stream that fails after its first
-  // message was merged is not replaced by a replica.
+  // Starts a fan-out. Calls `done` once: before it returns when the options or asks are invalid, otherwise where
+  // callbacks run. Once a message of a stream is merged, no replica takes the place of the worker that sent it.
   template <class Request, class Response>
   std::shared_ptr<FanOutCall> CallAsync(const Method<Request, Response>& method,
                                         const std::type_identity_t<Map<Request>>& map,
                                         std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options,
                                         Done done);
 
-  // The same, and waits. Not from a callback: it would wait for its own thread.
+  // Runs a fan-out and waits for its end. Do not call it from a callback: it would wait for its own thread.
   template <class Request, class Response>
   FanOutResult Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                     std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options = {});
-  // The same, and keeps every answer.
+  // As Call, and keeps every answer.
   template <class Request, class Response>
   Collected<Response> Collect(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                               const FanOutOptions& options = {});
@@ -196,7 +203,7 @@ class FanOut {
  private:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;
   struct Asks {
-    Addresses workers;                                  // that were asked
+    Addresses workers;                                  // the addresses when the fan-out began
     std::vector<std::optional<Ask<std::string>>> asks;  // by worker
   };
   using MergeBytes = std::function<absl::Status(size_t worker, std::string response)>;
@@ -213,10 +220,10 @@ class FanOut {
   static MergeBytes Parse(Merge<Response> merge);
 
   const std::shared_ptr<Link> link_;
-  const Options options_;  // but for the workers, which are those of addresses_
+  const Options options_;  // except for the workers: addresses_ has them
   mutable std::mutex mutex_;
   Addresses addresses_;               // guarded by mutex_
-  std::unique_ptr<FanOutCore> core_;  // for the link's thread only
+  std::unique_ptr<FanOutCore> core_;  // used on the link's thread only
 };
 
 namespace internal {
@@ -226,7 +233,7 @@ inline std::string ToBytes(std::string bytes) {
   return bytes;
 }
 
-// DataLoss when they are not such a message.
+// Returns DataLoss if the bytes are not such a message.
 absl::Status FromBytes(std::string bytes, google::protobuf::MessageLite& message);
 inline absl::Status FromBytes(std::string bytes, std::string& message) {
   message = std::move(bytes);

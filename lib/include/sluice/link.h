@@ -27,61 +27,62 @@ class LinkMonitor;
 class LinkShare;
 struct WorkerSummary;
 
-// The budget of a link that several processes of a host share is leased from sluice-link. See docs/sharing.md.
+// How this process takes part in a link that several processes of a host share: it leases its budget from the daemon
+// sluice-link. See docs/sharing.md.
 struct SharedLink {
   std::string socket;       // path of the daemon's Unix socket
-  std::string application;  // name in the daemon's metrics: 1 to 64 of [A-Za-z0-9._-]
-  double weight = 1;        // 0.001 to 1000; shares are in proportion while all want more
-  // Bytes allowed in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
+  std::string application;  // name in the daemon's metrics: 1 to 64 characters of [A-Za-z0-9._-]
+  double weight = 1;        // 0.001 to 1000; while all processes want more, shares are proportional to it
+  // Bytes that may be in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
   std::optional<int64_t> start_bytes;
-  // Called after each change, on a thread of the link; for logs. OK: a lease is in force. Otherwise why none is, and
-  // the link goes by its safe share. May be null.
+  // Called after each change, on the link's thread; for logs. OK means that a lease is in force. Otherwise the status
+  // says why there is none, and the link uses its safe share. May be null.
   std::function<void(const absl::Status&)> on_state;
 };
 
-// One bottleneck link as this process uses it: the schedule, the connections to workers, the one thread that everything
-// of the link runs on, and its metrics. Create one for each link and share it among everything that reads over that
-// link; two of them on one link would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
+// One bottleneck link as this process uses it: the schedule, the connections to the workers, the thread that both run
+// on, and the metrics. Create one for each link, and share it among everything that reads over that link; two of them
+// would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
 class Link {
  public:
-  // The budget follows what the network can take, as the aggregator's connections show it. With schedule.budget_bytes
-  // and neither bound it is fixed, and so it is where unscheduled.
+  // The budget adapts to what the network can take, as the connections to the workers show it. It is fixed when
+  // schedule.budget_bytes is set and neither bound is, and when the discipline is unscheduled.
   struct BudgetOptions {
-    // False: the buffer of the profile is not the truth, only a default. Then the budget starts at 16 KiB, which the
-    // shallowest ports hold, and grows as long as that makes the link busier.
+    // False means that the buffer in the profile is only a default and not that of the port. The budget then starts at
+    // 16 KiB, which the shallowest ports hold, and grows for as long as that makes the link busier.
     bool buffer_known = true;
-    // At least 1. Defaults: 8 full frames, or the budget at the start where that is less; and the buffer of the
-    // profile, or 4 MiB where it is not known.
+    // Bounds of the budget, at least 1. Defaults: for the lower one 8 full frames, or the budget at the start where
+    // that is less; for the upper one the buffer of the profile, or 4 MiB where it is not known.
     std::optional<int64_t> floor_bytes;
     std::optional<int64_t> limit_bytes;
-    // Called after each change, on a thread of the link; for logs. May be null.
+    // Called after each change, on the link's thread; for logs. May be null.
     std::function<void(int64_t before_bytes, const BudgetStep& step)> on_change;
   };
 
   struct Options {
     LinkSchedule::Options schedule;
-    // Run the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
-    // between threads, but a slow callback then delays the link. Default: they run on a thread of their own.
+    // True runs the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
+    // between threads, but a slow callback then delays the link. By default they run on a thread of their own.
     bool inline_callbacks = false;
     // Threads that carry the link, 1 to 64. Above 1 the sockets of the workers, and TLS, are spread over all but the
     // first; the one schedule, HTTP/2 and gRPC stay on that one. Bytes then change threads twice a call, so that it
     // pays where TLS or the system calls fill a processor.
     int threads = 1;
     BudgetOptions budget;
-    // Then the budget of the schedule (its default: the buffer of the profile) is that of the whole link, of which this
-    // process gets leases; it does not adapt. Not where unscheduled.
+    // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
+    // of the profile) is then that of the whole link, and does not adapt. An error with the discipline unscheduled.
     std::optional<SharedLink> share;
-    // Look at the TCP connections to workers while calls are out, to infer losses. Without it nothing is inferred, and
-    // the budget stays.
+    // Whether the link looks at its TCP connections while calls are out, to infer losses. If false, it infers nothing,
+    // and the budget stays.
     bool watch_connections = true;
-    // Where the metrics go; its own registry when there is none.
+    // The registry for the metrics. Null: the link makes one.
     std::shared_ptr<prometheus::Registry> registry;
   };
 
-  // What Create would say of these, without creating anything.
+  // Returns what Create would return, and creates nothing.
   static absl::Status Validate(const Options& options);
 
-  // InvalidArgument that names the field, the value and the bound.
+  // Return InvalidArgument that names the field, the value and the bound.
   static absl::StatusOr<std::shared_ptr<Link>> Create(const LinkProfile& profile);
   static absl::StatusOr<std::shared_ptr<Link>> Create(Options options);
   ~Link();
@@ -89,28 +90,28 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Bytes that may be in flight from now on, at least 1; from then on it is fixed. A smaller budget takes nothing back;
-  // it only drains. FailedPrecondition where the budget is leased.
+  // Sets the bytes that may be in flight, at least 1. The budget is fixed from then on. A smaller budget takes nothing
+  // back; what is in flight drains. Returns FailedPrecondition if the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link while calls go on: its profile, the queue, the budget and its bounds. A smaller budget takes
-  // nothing back; it only drains. InvalidArgument as Create, and where anything else differs (discipline,
-  // inline_callbacks, threads, watch_connections, registry, stall_timeout, share); then nothing has changed. The
-  // functions on_change and on_state stay. One call at a time.
+  // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds. A smaller budget takes
+  // nothing back; what is in flight drains. Returns InvalidArgument as Create does, and if any other option differs
+  // (discipline, inline_callbacks, threads, watch_connections, registry, stall_timeout, share); then nothing changes.
+  // The functions on_change and on_state stay as they are. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;
   LinkSchedule::Options schedule_options() const;
 
-  // The metrics of docs/metrics.md, for whatever exports them: counters and histograms are in the registry, the gauges
-  // are read from the schedule when they are collected. Both live as long as the link.
+  // The metrics of docs/metrics.md, for export. Counters and histograms are in the registry; gauges are read from the
+  // schedule when they are collected. Both live as long as the link.
   prometheus::Registry& registry();
   const prometheus::Collectable& gauges() const;
 
   std::vector<WorkerSummary> WorkerSummaries() const;
 
-  // For the layers that make calls over the link; not part of the public interface. `task` runs on the link's thread:
-  // later, or before Await returns.
+  // For the layers that make calls over the link; not part of the public interface. Post runs `task` on the link's
+  // thread later, Await before it returns.
   void Post(std::function<void(LinkCore&)> task) const;
   void Await(absl::FunctionRef<void(LinkCore&)> task) const;
   Callbacks& callbacks() { return *callbacks_; }
@@ -118,16 +119,16 @@ class Link {
  private:
   Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule);
 
-  Options options_;  // read and changed by Create and Reconfigure alone
+  Options options_;  // only Create and Reconfigure use it
   const std::shared_ptr<prometheus::Registry> registry_;
   const std::unique_ptr<AggregatorMetrics> metrics_;
   const std::unique_ptr<AsioExecutor> executor_;
-  // For the link's thread only.
+  // Used on the link's thread only.
   std::unique_ptr<LinkCore> core_;
   std::unique_ptr<LinkMonitor> monitor_;
 
   std::unique_ptr<Callbacks> callbacks_;
-  std::unique_ptr<LinkShare> share_;  // null: the budget is our own
+  std::unique_ptr<LinkShare> share_;  // null: the budget is not leased
 };
 
 }  // namespace sluice

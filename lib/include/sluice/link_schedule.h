@@ -19,208 +19,213 @@ namespace sluice {
 
 class ScheduleMachine;
 
-// Who may send when. The names are those of flags, configs and metrics.
-//   unscheduled  everything at once, whatever the budget: the baseline, and the right choice where the buffer is ample
-//   batches      the source paper's slots: n workers at T~ * i, the next block when the last one has ended
-//   rolling      the next request leaves as soon as its response fits the budget
-//   grants       requests leave early, so that workers think at the same time; an answer that is ready waits at its
-//                worker until it is granted, in parts where it is large, as the budget has room
+// Who may send when. The names below are those of flags and configs.
+//   unscheduled  Everything is sent at once, whatever the budget is: the baseline, and the right choice for ample
+//                buffers.
+//   batches      The slots of the source paper: n workers are asked at T~ * i, and a block begins when the one before
+//                has ended.
+//   rolling      The next request leaves as soon as its response fits the budget.
+//   grants       Requests leave early, so that workers think at the same time. An answer that is ready waits at its
+//                worker until the budget has room for it; a large one is granted in parts.
 enum class Discipline { kUnscheduled, kBatches, kRolling, kGrants };
 
 std::string_view DisciplineName(Discipline discipline);
 absl::StatusOr<Discipline> ParseDiscipline(std::string_view name);
 
-// Time as the schedule sees it: a point on the caller's monotonic clock. Nothing here reads a clock.
+// A point on the caller's monotonic clock. The schedule itself reads no clock.
 using TimePoint = std::chrono::steady_clock::time_point;
 
 using BlockId = uint64_t;  // never reused
 struct CallId {
   uint32_t slot = 0;
-  uint32_t generation = 0;  // tells a call from the one that had its slot before
+  uint32_t generation = 0;  // distinguishes a call from the one that had the same slot before
   friend bool operator==(CallId, CallId) = default;
 };
 
-// One call that the caller wants made.
+// One call that the caller wants to make.
 struct CallRequest {
-  int64_t response_bytes = 0;  // expected of the answer, all messages of a stream together: 0 to kMaxResponseBytes (of
-                               // sluice/plan.h). An empty answer still costs a packet
-  uint64_t tag = 0;            // the caller's own; comes back with every action
-  bool estimated = false;  // response_bytes is a guess. OnReady tells the size of any answer, so a guess may be wrong
-  bool parked = false;     // its worker cannot be sent to now; the call blocks nobody until Unpark
+  int64_t response_bytes = 0;  // expected size of the answer, or of all messages of a stream: 0 to kMaxResponseBytes
+                               // (of sluice/plan.h). An empty answer still costs a packet
+  uint64_t tag = 0;            // the caller's own value; comes back with every action
+  bool estimated = false;      // response_bytes is a guess, which may be wrong: OnReady tells the true size
+  bool parked = false;         // the worker cannot take it now; the call blocks no other until Unpark
 };
 
-// What the caller has to do now. Each call ends exactly once: by kExpire or kDrop, or by the caller's OnFinished.
+// An action that the caller carries out. Each call ends exactly once: by kExpire, by kDrop, or by the caller's
+// OnFinished.
 struct Action {
   enum class Kind {
-    kSend,   // send the request, and let `bytes` of the answer come with it. 0: only what says that it is ready. Report
-             // OnReady, OnReceived, and OnFinished when the call has ended, however it ended; or OnUnsent
-    kGrant,  // let `bytes` more of the answer come
-    kStall,  // counted, nothing to do: granted bytes did not come in time, and their budget goes to the others. May
-             // come again after progress
-    kExpire,  // ended: the block's deadline passed while the call waited; nothing was sent
-    kDrop,    // ended: cancelled while it waited; nothing was sent
-    kAbort,  // the block was cancelled while the call was out, or its deadline passed before anything of the answer was
-             // granted: cancel the RPC; OnFinished still follows
+    kSend,   // Send the request, and let the worker send `bytes` of the answer; 0 lets only the length prefix come. The
+             // caller then reports OnReady, OnReceived, and OnFinished when the call has ended in any way; or OnUnsent.
+    kGrant,  // Let the worker send `bytes` more of the answer.
+    kStall,  // For counting; nothing is to be done. Granted bytes did not come in time, and other calls get their
+             // budget. May come again after progress.
+    kExpire,  // The call has ended: the block's deadline passed while it waited. Nothing was sent.
+    kDrop,    // The call has ended: it was cancelled while it waited. Nothing was sent.
+    kAbort,   // Cancel the RPC; OnFinished still follows. The block was cancelled while the call was out, or its
+              // deadline passed before anything of the answer was granted.
   };
   Kind kind;
   CallId call;
   uint64_t tag;
-  int64_t bytes = 0;  // kSend: 0 or more, kMaxResponseBytes for unscheduled. kGrant: 1 or more. A WINDOW_UPDATE (RFC
-                      // 9113, section 6.9) of so many bytes beyond the window that streams begin with
+  int64_t bytes = 0;  // kSend: 0 or more, kMaxResponseBytes for unscheduled. kGrant: 1 or more. The caller opens the
+                      // window of the stream by this much more (WINDOW_UPDATE: RFC 9113, section 6.9)
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// How a call in flight ended: its whole answer is here (or an error that says that there is none), or anything else: an
-// abort, a deadline, a lost connection. What an aborted call was granted and has not received may still arrive, so its
-// charge comes back only after a round trip and the time that a full buffer takes to drain (at once where there is no
-// budget).
+// How a call in flight ended. kArrived: the whole answer is here, or an error instead of one. kAborted: anything else,
+// such as an abort, a deadline or a lost connection. Bytes that were granted to an aborted call may still arrive, so
+// its charge is released only after a round trip and the time that a full buffer takes to drain (at once where there is
+// no budget).
 enum class CallEnd { kArrived, kAborted };
 
-// A part of the link's budget, lent by whoever divides it among several processes. See docs/sharing.md.
+// A part of the link's budget that this process may use for some time, where several processes share the link. See
+// docs/sharing.md.
 struct BudgetLease {
-  int64_t bytes = 0;                   // that may be in flight, 0 or more; 0: nothing leaves
-  TimePoint until = TimePoint::max();  // from then on 0
+  int64_t bytes = 0;                   // may be in flight; 0 or more. At 0 nothing leaves
+  TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on
   int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
-  int64_t plan_bytes = 0;              // that answers are planned for, while `bytes` comes and goes; 0 to link_bytes
-  // What costs more than `bytes` goes alone, as with a budget. Otherwise it waits for a larger lease: what others hold
-  // is in flight, too.
+  int64_t plan_bytes = 0;              // the budget that parts of answers are sized for; 0 to link_bytes
+  // Whether a call that costs more than `bytes` may go alone, as it may with a budget. Otherwise it waits for a larger
+  // lease, since what other processes hold is in flight, too.
   bool may_exceed = false;
 };
 
-// What the schedule wants of the link and what it takes of it at one moment.
+// What the schedule wants of the link, and what it uses, at one moment.
 struct LinkDemand {
-  int64_t limit_bytes = 0;      // that may be in flight now
-  int64_t demand_bytes = 0;     // what is still to come of all calls that have not ended, parked ones apart
-  int64_t in_flight_bytes = 0;  // what may be in the network, headers included that may come at any moment
-  int64_t need_bytes = 0;       // a lease that lets the next call come, headers of stragglers included; 0: none waits
+  int64_t limit_bytes = 0;      // may be in flight now
+  int64_t demand_bytes = 0;     // cost of what is still to come of all calls that have not ended, except parked ones
+  int64_t in_flight_bytes = 0;  // may be in the network now, with the headers that may come at any moment
+  int64_t need_bytes = 0;       // a lease that is enough for the next call, with the headers of stragglers; 0 if
+                                // no call waits
   int64_t received_bytes = 0;   // of answers, since the start, in units of the budget
-  BlockId oldest_block = 0;     // of those that have not ended; 0: there is none
-  TimePoint oldest_since;       // when it was submitted
+  BlockId oldest_block = 0;     // the oldest block that has not ended; 0 if there is none
+  TimePoint oldest_since;       // when that block was submitted
 };
 
-// What the schedule holds at one moment; submitted = waiting + ungranted + in_flight + ended.
+// The state of the schedule at one moment. submitted = waiting + ungranted + in_flight + ended.
 struct ScheduleState {
   int64_t budget_bytes = 0;      // the largest int64_t for unscheduled
-  int64_t plan_bytes = 0;        // a grant costs a third of this at most; the budget, where no lease says otherwise
-  int64_t in_flight_bytes = 0;   // charged, in units of the budget; aborted calls that still drain included
-  int64_t in_flight_calls = 0;   // sent, and something of the answer was granted, or there is nothing to grant
-  int64_t ungranted_calls = 0;   // grants: sent without a grant, and ready or not
-  int64_t straggling_calls = 0;  // grants: of those, not ready for so long that they no longer count in the window
-  int64_t grant_window = 0;      // grants: the most that may be out without a grant, stragglers apart
-  int64_t waiting_calls = 0;     // parked ones included
+  int64_t plan_bytes = 0;        // a grant costs at most a third of this; equal to the budget unless a lease differs
+  int64_t in_flight_bytes = 0;   // charged, in units of the budget, with aborted calls that still drain
+  int64_t in_flight_calls = 0;   // sent, and part of the answer was granted, or there is nothing to grant
+  int64_t ungranted_calls = 0;   // grants: sent without a grant, whether ready or not
+  int64_t straggling_calls = 0;  // grants: those of the ungranted that are too late to count in the window
+  int64_t grant_window = 0;      // grants: maximum of ungranted calls, without stragglers
+  int64_t waiting_calls = 0;     // with parked ones
   int64_t parked_calls = 0;
-  int64_t blocks = 0;  // not ended
+  int64_t blocks = 0;  // that have not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
 };
 
 // The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that
-// follow. One a link, for all fan-outs that come in over it. Not thread-safe: the owner locks.
+// follow. There is one for each link, for all fan-outs that come in over it. Not thread-safe.
 //
 // Every event first does what was due by its `now`, so a late timer never lets a call leave after its deadline. A `now`
-// before that of the last event counts as that one: threads that read the clock before they take the lock may be
-// overtaken. Only actions of an event that returned OK (or returns nothing) are appended.
+// before that of the last event counts as that one. An event that returns an error appends no actions.
 //
-// What is granted and has not been received may be in the port buffer: this is what a call is charged for, byte by
-// byte. At every admission all charges fit the budget, or one call is alone. Nothing is revoked, since a granted byte
-// cannot be taken back; a smaller budget only drains. Charges exceed the budget only after a stall, which is counted.
+// Bytes that are granted and not received may be in the port buffer, and a call is charged for exactly these. At every
+// admission all charges fit the budget, or one call is alone. A granted byte cannot be taken back; with a smaller
+// budget charges only drain. Charges exceed the budget only after a stall, which is counted.
 //
-// Every discipline is the same admission, first block first, and in a block first call first (batches deal it into its
-// slots): a request leaves when its time has come (slots: batches only) and the bytes that come with it fit what is
-// left of the budget. It is not overtaken. In rolling and batches all that is expected of the answer comes with the
-// request; rolling sends an answer that costs more than the budget in parts.
+// All disciplines admit in the same order: first block first, and in a block first call first (batches deal a block
+// into slots). A request leaves when its time has come (batches only) and the bytes that come with it fit what is left
+// of the budget; no other overtakes it. In rolling and batches the whole expected answer comes with the request;
+// rolling sends an answer that costs more than the budget in parts.
 //
-// Grants admit twice: a request leaves while the window is open, in the same order; its answer is granted when it is
-// ready and fits, those of the oldest block first, then first ready first. A call that is not ready holds up nobody. An
-// answer that costs more than a third of the budget is granted in parts, and smaller ones overtake it. An answer that
-// was held for 3 s goes first. Every answer that is not ready may send its headers at any moment, so room for them is
-// kept beside what is granted. While answers are ready within about a round trip, or all that is asked for fits a third
-// of the budget, requests leave early, with their grants; early bytes together take a third of the budget at most,
-// since nothing but DATA or the end of the call frees them. In the other disciplines what an answer has beyond the
-// bytes that came with its request is granted by the same rules, except in unscheduled. See docs/scheduling.md.
+// Grants admit twice. A request leaves, in the same order, while the window is open. Its answer is granted when it is
+// ready and fits: the oldest block first, then the answer that was ready first. A call that is not ready blocks no
+// other. An answer that costs more than a third of the budget is granted in parts, and smaller ones overtake it. An
+// answer that was held for 3 s goes first. Headers of an answer may come at any moment until it is ready, so room for
+// them is kept beside the granted bytes. While answers are ready within about a round trip, or everything that is asked
+// for fits a third of the budget, requests leave early, with their grants. Early bytes take at most a third of the
+// budget together, since only DATA or the end of the call frees them. In the other disciplines, except unscheduled, the
+// same rules grant what an answer has beyond the bytes that came with its request. See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {
     LinkProfile profile;
     Discipline discipline = Discipline::kGrants;
     std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
-    int64_t queue_limit = 65536;          // calls that may wait; at least 1
-    // Granted bytes of which none have come so long after they could have are stalled. Above 0.
+    int64_t queue_limit = 65536;          // maximum number of calls that wait; at least 1
+    // Granted bytes count as stalled when none of them has come for this long, plus a round trip and the time in which
+    // the budget drains. Above 0.
     absl::Duration stall_timeout = absl::Milliseconds(300);
-    // What framing takes of a part of an answer, so that the part fills whole packets; at least 0. An HTTP/2 frame
-    // header is 9 bytes (RFC 9113, section 4.1); TLS adds 22 a record: 31.
+    // Bytes of framing in a part of an answer, so that the part fills whole packets; at least 0. An HTTP/2 frame header
+    // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31.
     int64_t record_overhead_bytes = 9;
   };
-  // InvalidArgument for a profile or option outside of its bounds.
+  // Returns InvalidArgument for a profile or option that is out of bounds.
   static absl::StatusOr<LinkSchedule> Create(const Options& options);
 
   LinkSchedule(LinkSchedule&&) noexcept;
   LinkSchedule& operator=(LinkSchedule&&) noexcept;
   ~LinkSchedule();
 
-  // Queues a block of calls. ResourceExhausted when the queue has no room for all of them now, InvalidArgument when it
-  // never will have, or a size is out of bounds, or there is no call; DeadlineExceeded when the deadline is not after
-  // `now`. After an error nothing has changed. TimePoint::max() is no deadline. `ids`, where given, takes the calls'
-  // ids, in the order of `calls`, so that those that wait can be named.
+  // Queues a block of calls. TimePoint::max() means no deadline. `ids`, if given, receives the ids of the calls in the
+  // order of `calls`. Returns ResourceExhausted if the queue has no room for all of them now; InvalidArgument if it
+  // never will have, if a size is out of bounds, or if there is no call; DeadlineExceeded if the deadline is not after
+  // `now`. After an error nothing has changed.
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                  std::vector<Action>& actions, std::vector<CallId>* ids = nullptr);
 
-  // Adds one call (a retry, a hedge) to a block that has not ended, at that block's place in the queue, behind its own
-  // waiting calls; in batches it gets one more slot. A block ends with its last call, so add a retry before OnFinished
-  // of the call that it replaces. Not held to the queue limit: its block was let in already. NotFound when the block
-  // has ended, Cancelled or DeadlineExceeded when it only waits for its calls in flight, InvalidArgument for a size out
-  // of bounds. After an error nothing has changed.
+  // Adds one call (a retry, a hedge) to a block that has not ended. It takes the block's place in the queue, behind the
+  // block's own waiting calls; in batches it gets one more slot. A block ends with its last call, so add a retry before
+  // OnFinished of the call that it replaces. The queue limit does not apply. Returns NotFound if the block has ended,
+  // Cancelled or DeadlineExceeded if the block only waits for its calls in flight, InvalidArgument for a size out of
+  // bounds. After an error nothing has changed.
   absl::StatusOr<CallId> Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
 
-  // A block of one call that leaves ahead of all that waits as soon as all of its bytes fit, and is charged for them
-  // from then on: what a connection receives before its first answer, such as TCP and TLS handshakes (192 bytes to 6
-  // KB). Not held to the queue limit, and by no slots. Otherwise as Submit.
+  // Queues a block of one call that leaves before all other waiting calls as soon as all of its bytes fit, and is
+  // charged for all of them. It is for what a connection receives before its first answer: TCP and TLS handshakes (192
+  // bytes to 6 KB). The queue limit and slots do not apply. Otherwise as Submit.
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline, std::vector<Action>& actions,
                                       CallId* id = nullptr);
 
-  // The worker of a waiting call cannot be sent to for now (no connection, no stream free), or can be again. A parked
-  // call counts as waiting, expires and is dropped like one, and blocks nobody. Unparked, it goes to the end of its
-  // block's waiting calls; in batches it gets one more slot. Ignored in any other state.
+  // Park: the worker of a waiting call cannot take it now (there is no connection, or no stream is free). Unpark: it
+  // can again. A parked call counts as waiting, expires and is dropped like one, and blocks no other. An unparked call
+  // goes to the end of its block's waiting calls; in batches it gets one more slot. Ignored in any other state.
   void Park(TimePoint now, CallId call, std::vector<Action>& actions);
   void Unpark(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // kSend could not be carried out, or the worker has said that it never looked at the request (REFUSED_STREAM,
-  // GOAWAY): all of the call's charge is released at once, and the call is parked; it expires at once where its block's
-  // deadline has passed. After kAbort the charge is released, and OnFinished still has to follow.
+  // kSend could not be carried out, or the worker never looked at the request (REFUSED_STREAM, GOAWAY). All of the
+  // call's charge is released at once, and the call is parked, or expires if its block's deadline has passed. After
+  // kAbort only the charge is released, and OnFinished still has to follow.
   void OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // The length prefix of a message is here, so exactly so many bytes have still to come, beyond those that have come;
-  // for a stream the caller adds the next prefix. What of them is granted already needs no grant. May come several
-  // times for a stream, and after kSend with bytes. Ignored for calls that are not out; out of bounds: the nearest
-  // bound of 0 to kMaxResponseBytes.
+  // The length prefix of a message is here, so exactly `remaining_bytes` have still to come; for a stream the caller
+  // adds the next prefix. Bytes that are granted already need no other grant. For a stream it may come several times,
+  // and it may come after kSend with bytes. Ignored for calls that are not out. Values outside of 0 to
+  // kMaxResponseBytes count as the nearest bound.
   void OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions);
 
-  // So many bytes of DATA have come, beyond the first prefix: the charge falls at once, and while granted bytes are
-  // outstanding their time to stall starts again. Bytes that came without a grant (the spare byte of a stream's window)
-  // are made up for by the next grant, which then is larger by them. Ignored for calls that are not out, and below 1.
+  // `bytes` of DATA have come, without the first prefix. The charge falls at once, and the stall time of granted bytes
+  // that are still outstanding starts again. Bytes that came without a grant (the spare byte of a stream's window) make
+  // the next grant larger. Ignored for calls that are not out, and below 1.
   void OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions);
 
-  // A block ends by itself when all of its calls have. Unknown calls and blocks are ignored: they ended before. Cancel
-  // and CancelCall may come twice; each call that was sent gets one kAbort, each that waits one kDrop. A block of which
-  // calls were cancelled one by one goes on.
+  // The end of a call, and the cancellation of a block or of one call. A block ends when all of its calls have ended.
+  // Unknown calls and blocks have ended before, and are ignored. Cancel and CancelCall may come twice: each call that
+  // was sent gets one kAbort, each that waits one kDrop. CancelCall leaves the other calls of the block alone.
   void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
   void CancelCall(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // At or after NextTimer(): slots that have come, deadlines that have passed, aborted calls that have drained, granted
-  // bytes that have stalled, stragglers that leave their places in the window.
+  // Call it at or after NextTimer(). It does what is due: slots, deadlines, aborted calls that have drained, granted
+  // bytes that have stalled, stragglers that leave the window.
   void OnTimer(TimePoint now, std::vector<Action>& actions);
-  TimePoint NextTimer() const;  // TimePoint::max() when there is nothing to wait for
+  TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for
 
-  // InvalidArgument below 1 byte. Admits at once what a larger budget lets through. Blocks that batches has dealt keep
-  // their slots. Unscheduled takes note of nothing.
+  // Sets the budget, and admits at once what a larger one lets through. Blocks that batches has dealt keep their slots.
+  // Unscheduled ignores it. Returns InvalidArgument below 1 byte.
   absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
 
-  // The same for a part of the budget that is lent. InvalidArgument for a field out of bounds.
+  // As SetBudget, for a lease. Returns InvalidArgument for a field that is out of bounds.
   absl::Status SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
-  // The link has another profile; budget_bytes changes nothing, SetBudget does. Calls that are queued or out keep the
-  // charge that they have until something of them is granted or received. InvalidArgument as Create, and for another
-  // discipline or stall_timeout; then nothing has changed.
+  // Takes over other options; budget_bytes is ignored (see SetBudget). Calls that are queued or out keep their charge
+  // until something of them is granted or received. Returns InvalidArgument as Create does, and for another discipline
+  // or stall_timeout; then nothing has changed.
   absl::Status Reconfigure(TimePoint now, const Options& options, std::vector<Action>& actions);
 
   ScheduleState State() const;

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Metadata of a call, in order; a key may come several times. Keys are lower-case; the values of keys that end in
-// "-bin" are bytes (base64 on the wire), those of others printable ASCII.
+// The metadata of a call, in order; a key may occur several times. Keys are lower-case. Values of keys that end in
+// "-bin" are any bytes (base64 on the wire); other values are printable ASCII.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace sluice

@@ -9,28 +9,28 @@
 
 // The lossless-scheduling model: pure functions of a LinkProfile that has passed Validate(). Symbols and equation
 // numbers are those of Podlesny and Williamson's application-level scheduling paper; docs/model.md derives the rest.
-// Nothing here overflows: PlanSlots refuses sizes beyond the two bounds below, the other functions count what is
-// outside as the nearest size inside.
+// Nothing overflows: PlanSlots refuses sizes beyond the two bounds below, and the other functions replace such a size
+// by the nearest bound.
 namespace sluice {
 
-inline constexpr int64_t kMaxResponseBytes = int64_t{1} << 32;  // of one response, so also of one SRU
-inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;        // that one data block is striped over
+inline constexpr int64_t kMaxResponseBytes = int64_t{1} << 32;  // maximum size of one response, and so of one SRU
+inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;        // maximum number of workers of one data block
 
-// Packets that carry `payload_bytes`, and what they take in the buffer and on the link, frames included.
+// The packets that carry `payload_bytes`, and the bytes that these take in the buffer and on the link, with frames.
 int64_t Packets(const LinkProfile& profile, int64_t payload_bytes);
 int64_t WireBytes(const LinkProfile& profile, int64_t payload_bytes);
 
-// wnd_max: the most packets that one worker can have in the buffer while it answers with `sru_packets` packets.
-// Persistent connections: all of them. Fresh ones: the slow-start bound (eq. 9 to 11), generalised to an initial
-// window.
+// wnd_max: the maximum number of packets that one worker can have in the buffer while it answers with `sru_packets`
+// packets. For persistent connections that is all of them; for fresh ones it is the slow-start bound (eq. 9 to 11),
+// generalised to any initial window.
 int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets);
 
-// The buffer as a budget, and what a response takes of it: min(wire bytes, wnd_max full frames). Where the buffer
-// counts packets, both count every packet as a full frame, which is the same sum.
+// The buffer as a budget in bytes, and the share of it that a response takes: min(wire bytes, wnd_max full frames). If
+// the buffer counts packets, both functions count every packet as a full frame, which gives the same sum.
 int64_t BufferBudgetBytes(const LinkProfile& profile);
 int64_t BufferCostBytes(const LinkProfile& profile, int64_t payload_bytes);
 
-// The largest payload whose cost is at most `cost_bytes`; 0 where not even one byte fits.
+// The largest payload whose cost is at most `cost_bytes`; 0 if not even one byte fits.
 int64_t LargestPayloadWithin(const LinkProfile& profile, int64_t cost_bytes);
 
 // The paper's schedule for one data block: batches of n workers, one batch a slot.
@@ -45,20 +45,20 @@ struct SlotPlan {
   double goodput_bps = 0;       // (1), payload bits per second
 };
 
-// Where not even one worker fits the buffer (n = 0) the paper's schedule is not applicable: FailedPrecondition that
-// names the bytes wanted and the bytes there are. InvalidArgument for sizes below 1 or above their bound.
+// Computes the paper's schedule. Returns FailedPrecondition if not even one worker fits the buffer (n = 0), with the
+// bytes that are needed and the bytes that there are; InvalidArgument for sizes below 1 or above their bound.
 absl::StatusOr<SlotPlan> PlanSlots(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// The same with n taken as 1 where it would be 0: a response larger than the buffer goes alone.
+// As PlanSlots, but n is at least 1: a response larger than the buffer goes alone.
 SlotPlan PlanSlotsAtLeastOne(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// Goodput of the closed loop that lets the next response through as one has arrived, payload bits per second. The share
-// of the wire that is payload, the block's first round trip included; less where the buffer holds too few responses to
-// cover the round trips.
+// Goodput, in payload bits per second, of the closed loop that admits the next response when one has arrived. It is the
+// payload's share of the wire, with the first round trip of the block; it is less if the buffer holds too few responses
+// to cover the round trips.
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// What happens without scheduling, by the model of "A Comprehensive Understanding of TCP Incast". Qualitative (its
-// authors say so): for telling whether a service has the problem, not how large it is.
+// What happens without scheduling, by the model of "A Comprehensive Understanding of TCP Incast". The model is
+// qualitative, as its authors say: it tells whether a service has the problem, not how large the problem is.
 struct CollapseEstimate {
   double loss_probability = 0;     // of a packet (18 there)
   double timeout_probability = 0;  // P_TO (17 there): of a full-window loss in a transmission

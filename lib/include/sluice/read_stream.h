@@ -12,23 +12,24 @@
 namespace sluice {
 
 struct ReadOptions {
-  // Go on without the SRUs that cannot be had; they are reported as MissingBytes.
+  // If true, the read goes on without SRUs that it cannot get, and reports them as MissingBytes.
   bool allow_partial = false;
-  // For the whole read, on top of the reader's block_timeout for each block.
+  // Time for the whole read; the reader's block_timeout applies to each block as well.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// The parts of a read, in this order: one ReadHeader; then ReadChunk and MissingBytes, which follow each other without
-// gaps from the header's offset; then one ReadSummary. The header may come as late as the first bytes.
+// The parts of a read, in this order: one ReadHeader; then ReadChunk and MissingBytes, which together cover the bytes
+// from the header's offset without a hole; then one ReadSummary. The header may come as late as the first bytes.
 struct ReadHeader {
   uint64_t file_bytes = 0;
-  uint64_t offset = 0;       // in the file, of this read
-  uint64_t length = 0;       // of this read
-  uint64_t block_bytes = 0;  // of a full data block
+  uint64_t offset = 0;       // where this read begins in the file
+  uint64_t length = 0;       // bytes of this read
+  uint64_t block_bytes = 0;  // bytes of a full data block
   uint32_t sru_bytes = 0;
   uint32_t workers = 0;
   uint32_t file_crc32c = 0;  // of the whole file
-  // Where the file is a part of one of the level above: of the manifest of that. 0: it is not, or that is not known.
+  // Checksum of the manifest of the level above, if the file is a part of a file of that level. 0: it is not, or that
+  // is not known.
   uint32_t upper_manifest_crc32c = 0;
 };
 struct ReadChunk {
@@ -39,7 +40,7 @@ struct MissingBytes {
   uint64_t offset = 0;
   uint64_t length = 0;
   std::string reason;
-  // What a read that has to be whole would end with.
+  // The status with which a read without allow_partial would end.
   absl::StatusCode code = absl::StatusCode::kUnavailable;
 };
 struct ReadSummary {
@@ -52,23 +53,23 @@ struct ReadSummary {
 };
 using ReadPart = std::variant<ReadHeader, ReadChunk, MissingBytes, ReadSummary>;
 
-// One read under way, from BlockReader::Open. The consumer pulls: what it does not ask for is not fetched, apart from
-// two goes ahead. Thread-safe, but one Next at a time. Dropping the last reference cancels the read.
+// A read that BlockReader::Open has started. The consumer pulls: the reader fetches at most two segments at a time (see
+// BlockReader::Options). Thread-safe, but calls of Next must not overlap. Dropping the last reference cancels the read.
 class ReadStream {
  public:
   using Callback = std::function<void(absl::StatusOr<ReadPart>)>;
 
   virtual ~ReadStream() = default;
 
-  // Calls back once with the next part or the error that ended the read, where the link calls back (see Link::Options):
-  // return soon, and do not wait in the callback. Once the reader is gone it calls back on this thread. After the
-  // summary or an error: FailedPrecondition.
+  // Calls back once with the next part, or with the error that ended the read. The callback runs where the link's
+  // callbacks run (see Link::Options), or on this thread once the reader is gone; it returns soon and does not wait.
+  // After the summary or an error the result is FailedPrecondition.
   virtual void Next(Callback callback) = 0;
 
-  // The same, and waits for it. Not from a callback.
+  // Waits for the next part. Do not call it from a callback.
   virtual absl::StatusOr<ReadPart> Next();
 
-  // Ends the read with Cancelled; what waits is not sent, what is in flight is cancelled.
+  // Ends the read with Cancelled. Waiting calls are not sent, calls in flight are cancelled.
   virtual void Cancel() = 0;
 };
 

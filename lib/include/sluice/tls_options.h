@@ -6,22 +6,23 @@
 
 namespace sluice {
 
-// TLS to the workers of a FanOut or BlockReader: TLS 1.2 or newer, ALPN "h2". All files are PEM and are read again when
-// they change; connections that stand keep what they were made with.
+// TLS to the workers of a FanOut or BlockReader: TLS 1.2 or newer, ALPN "h2". All files are PEM. They are read again
+// when they change; a connection that exists already keeps what it was made with.
 struct TlsOptions {
-  // Certificates of the authorities that sign the workers' certificates. Empty: those of the system.
+  // Certificates of the authorities that sign the workers' certificates. Empty: the authorities of the system.
   std::string ca_file;
-  // Own certificate chain and private key, for workers that ask for one (mTLS). Both or neither.
+  // The client's certificate chain and private key, for workers that ask for a certificate (mTLS). Give both or
+  // neither.
   std::string certificate_file;
   std::string key_file;
-  // Name that a worker's certificate has to bear. Empty: the host of the worker's address.
+  // The name that a worker's certificate must have. Empty: the host of the worker's address.
   std::string server_name;
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;
 };
 
-// InvalidArgument or NotFound that names the field and the file: a file cannot be read, does not parse, or does not fit
-// another one.
+// Returns InvalidArgument or NotFound that names the field and the file if a file cannot be read, does not parse, or
+// does not fit another one.
 absl::Status ValidateTls(const TlsOptions& options);
 
 }  // namespace sluice

@@ -32,7 +32,7 @@ class AsioExecutor final : public Executor {
   struct Options {
     // Called on the link's thread with the lateness of each timer, 0 or more, before the timer's task. May be null.
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
-    // Threads that carry the streams. 0: the link's thread does.
+    // Number of threads that carry the streams. 0: the link's thread carries them.
     size_t stream_threads = 0;
   };
 
@@ -104,7 +104,7 @@ class AsioExecutor final : public Executor {
   const std::unique_ptr<char[]> read_buffer_;
   std::string plaintext_buffer_;
 
-  const std::unique_ptr<StreamThreads> stream_threads_;  // null: none
+  const std::unique_ptr<StreamThreads> stream_threads_;  // may be null
 
   std::thread thread_;  // last: it uses all the others
 };

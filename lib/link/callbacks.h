@@ -18,7 +18,7 @@ class Callbacks {
  public:
   enum class When {
     kThisTurn,  // the application waits for it
-    kSoon,      // within CallbackThread::kCollectTime, so that it may go along with others
+    kSoon,      // within CallbackThread::kCollectTime, together with others
   };
 
   virtual ~Callbacks() = default;
@@ -33,8 +33,8 @@ class InlineCallbacks final : public Callbacks {
 };
 
 // Runs callbacks on a thread of their own, which gets all callbacks of a turn of the link's thread in one go. Where
-// answers come one by one, to wake the thread for each would cost as much as all the rest of a call, so it collects what
-// nobody waits for over several turns. The destructor runs those that are left; do not call it on that thread.
+// answers come one by one, to wake the thread for each would cost as much as all the rest of a call, so it collects
+// what nobody waits for over several turns. The destructor runs those that are left; do not call it on that thread.
 class CallbackThread final : public Callbacks {
  public:
   static constexpr std::chrono::microseconds kCollectTime{500};
@@ -60,7 +60,7 @@ class CallbackThread final : public Callbacks {
   std::condition_variable wake_;
   std::vector<std::function<void()>> handed_over_;  // guarded by mutex_
   bool stopping_ = false;                           // guarded by mutex_
-  std::thread thread_;                              // last: it uses all the others
+  std::thread thread_;                              // last, since it uses all the others
 };
 
 }  // namespace sluice

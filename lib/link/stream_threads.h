@@ -11,21 +11,21 @@ namespace sluice {
 
 class AsioExecutor;
 
-// More threads for one link: they read and write its sockets, and encrypt. What the bytes mean, and the one schedule of
-// all, stays on the link's thread; bytes go from thread to thread by copies, in their order. One a link, if any.
+// More threads for one link: they read and write its sockets, and encrypt. HTTP/2, the calls and the one schedule stay
+// on the link's thread. Bytes go from thread to thread as copies, in order. At most one for each link.
 class StreamThreads {
  public:
-  // `link` runs the link's thread and outlives this. At least one thread.
+  // `link` runs the link's thread and must outlive this. At least one thread.
   StreamThreads(AsioExecutor& link, size_t threads);
   ~StreamThreads();  // as Stop
   StreamThreads(const StreamThreads&) = delete;
   StreamThreads& operator=(const StreamThreads&) = delete;
 
-  // As Executor::Connect: on the link's thread. The threads take turns.
+  // As Executor::Connect, called on the link's thread. The threads get streams in turn.
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
                                         const std::string& server_name, StreamSocketEvents& events);
 
-  // Closes what was dropped and ends the threads. Not on any of them. Twice is harmless.
+  // Closes streams that were dropped and ends the threads. Do not call it on one of them. A second call does nothing.
   void Stop();
 
  private:

@@ -17,30 +17,30 @@ typedef struct ssl_ctx_st SSL_CTX;
 
 namespace sluice {
 
-// What TLS connections of one FanOut or BlockReader are made with. Looks for changed files when a connection is made,
-// at most once in a second; files that do not load then leave the last good ones in force. One for each set of options
-// of a link. Thread-safe: connections are made on several threads.
+// Certificates and settings for the TLS connections of one FanOut or BlockReader. It looks for changed files when a
+// connection is made, at most once a second. If new files do not load, the last good ones stay in force. There is one
+// for each set of options of a link. Thread-safe, since connections are made on several threads.
 class TlsContext {
  public:
   using Clock = std::function<TimePoint()>;
 
-  // As ValidateTls. `now`: for the time between two looks.
+  // Returns the errors of ValidateTls. `now` measures the time between two looks.
   static absl::StatusOr<std::shared_ptr<TlsContext>> Create(const TlsOptions& options,
                                                             Clock now = std::chrono::steady_clock::now);
 
   const TlsOptions& options() const { return options_; }
-  // For one connection that is made now.
+  // Returns the context for one connection that is made now.
   std::shared_ptr<SSL_CTX> Current() const;
-  // OK: Current gives what the files said when it last looked. Otherwise why they were not taken, as of ValidateTls;
+  // OK if the files of the last look are in force. Otherwise the error of ValidateTls for which they were not taken;
   // the last good ones are in force, and each look tries again.
   absl::Status reload_status() const;
 
  private:
-  // Which version of a file it is: another one has another inode, size or time of its last change.
+  // Identifies a version of a file: another version has another inode, size or time of its last change.
   struct FileVersion {
     uint64_t device = 0;
     uint64_t inode = 0;
-    int64_t bytes = -1;  // -1: there is no file
+    int64_t bytes = -1;  // -1 if there is no file
     int64_t changed_ns = 0;
     friend bool operator==(const FileVersion&, const FileVersion&) = default;
   };
@@ -54,9 +54,9 @@ class TlsContext {
 
   const TlsOptions options_;
   const Clock now_;
-  mutable std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::shared_ptr<SSL_CTX> current_;
-  mutable FileVersions versions_;  // that current_ was made of
+  mutable FileVersions versions_;  // of the files that current_ was made of
   mutable TimePoint looked_;
   mutable absl::Status reload_status_;
 };

@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// Why the check of a certificate failed, for who has to mend it. `peer` is whose certificate it is, `server_name` what
-// it has to bear.
+// Says why the check of a certificate failed, for the person who has to fix it. `peer` owns the certificate, which must
+// name `server_name`.
 std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl::string_view server_name);
 
-// What this side shows of itself to a server that asks for a certificate: none, or whose it is, who has signed it, and
-// until when it is valid.
+// Describes the certificate that this side shows to a server that asks for one: none, or its owner, the authority that
+// signed it, and the end of its validity.
 std::string OwnCertificate(const SSL* ssl);
 
-// What OpenSSL's last call on this thread failed of. Empties its queue of errors. `peer` is the other end.
+// Says why OpenSSL's last call on this thread failed, and empties its queue of errors. `peer` is the other end.
 std::string TlsError(absl::string_view peer);
 
 }  // namespace sluice

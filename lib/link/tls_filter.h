@@ -12,36 +12,37 @@
 
 namespace sluice {
 
-// The client's side of one TLS connection that carries HTTP/2, as a filter of bytes: it has no socket and no clock but
-// that of the certificate check. One for each TLS connection. Not thread-safe.
+// The client's side of one TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock but
+// that of the certificate check. There is one for each TLS connection. Not thread-safe.
 //
-// After each call, what TakeCiphertext gives goes to the other side. The first of it is there from the beginning.
+// After each call the owner sends the bytes of TakeCiphertext to the other side; the first are there from the
+// beginning.
 class TlsFilter {
  public:
-  // The certificate of the other side has to bear `server_name`, a DNS name or an IP address without brackets. Errors
-  // call the other side `peer`. InvalidArgument for a name that cannot be one.
+  // The certificate of the other side must name `server_name`, a DNS name or an IP address without brackets. Errors
+  // call the other side `peer`. Returns InvalidArgument if `server_name` cannot be a name.
   static absl::StatusOr<std::unique_ptr<TlsFilter>> Create(SSL_CTX& context, const std::string& server_name,
                                                            const std::string& peer);
   TlsFilter(const TlsFilter&) = delete;
   TlsFilter& operator=(const TlsFilter&) = delete;
 
-  // Takes bytes of the other side, cut anywhere, and appends their plaintext. Unavailable: the connection has failed,
-  // for good; what was appended is still true.
+  // Takes bytes of the other side, cut anywhere, and appends their plaintext. Returns Unavailable if the connection has
+  // failed for good; plaintext that was appended is still valid.
   absl::Status Receive(absl::string_view ciphertext, std::string& plaintext);
-  // Takes the end of the byte stream. OK after the other side's close_notify; otherwise somebody may have cut it
-  // (Unavailable). `broken`: how it broke, where it did not end in good order: "Connection reset by peer".
+  // Takes the end of the byte stream. Returns OK after the other side's close_notify, and otherwise Unavailable, since
+  // somebody may have cut the stream. `broken` says how it broke, such as "Connection reset by peer", if it did.
   absl::Status ReceiveEnd(absl::string_view broken = "") const;
 
-  // While established.
+  // Encrypts `plaintext`. Call it only while established.
   absl::Status Send(absl::string_view plaintext);
-  // Says that nothing follows (close_notify).
+  // Tells the other side that nothing follows (close_notify).
   void SendEnd();
   std::string TakeCiphertext();
 
-  // The handshake is complete on this side, and HTTP/2 is what both speak. With TLS 1.3 the other side may still refuse
-  // this side's certificate: Receive says so.
+  // True once the handshake is complete on this side and both sides speak HTTP/2. With TLS 1.3 the other side may still
+  // refuse this side's certificate; Receive reports that.
   bool established() const { return established_; }
-  // The other side sends nothing any more, in good order.
+  // True after the other side's close_notify.
   bool ended() const { return ended_; }
 
  private:
@@ -56,13 +57,13 @@ class TlsFilter {
   const SslPtr ssl_;
   const std::string server_name_;
   const std::string peer_;
-  bool heard_ = false;            // a byte of the other side
-  bool asked_ = false;            // for a certificate of this side
-  bool heard_plaintext_ = false;  // so the other side has taken what it asked for
+  bool heard_ = false;            // a byte of the other side has come
+  bool asked_ = false;            // the other side has asked for a certificate
+  bool heard_plaintext_ = false;  // plaintext has come, so the other side has accepted this side's certificate
   bool established_ = false;
   bool ended_ = false;
-  std::string certificate_error_;  // empty: none
-  absl::Status error_;             // that ended it
+  std::string certificate_error_;  // empty if there is none
+  absl::Status error_;             // the error that ended the connection
 };
 
 }  // namespace sluice

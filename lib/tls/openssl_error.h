@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// What OpenSSL's last call on this thread failed of, in its own words: "bad end line". Empties the thread's queue of
-// errors, so that nobody else finds it there.
+// Says why OpenSSL's last call on this thread failed, in OpenSSL's words: "bad end line". Empties the thread's queue of
+// errors, so that no later call finds it there.
 std::string OpensslReason();
 
 }  // namespace sluice

@@ -6,18 +6,18 @@
 
 namespace sluice {
 
-// TLS of the connections that a server takes: TLS 1.2 or newer. All files are PEM. A plain value.
+// TLS of the connections that a server accepts: TLS 1.2 or newer. All files are PEM. A plain value.
 struct ServerTls {
   std::string certificate_file;  // chain, the server's own certificate first
   std::string key_file;
-  // Certificates of the authorities that sign clients' certificates. A client without one is turned away in the
-  // handshake. Empty: clients need no certificate.
+  // Certificates of the authorities that sign clients' certificates. The handshake refuses a client without one. Empty:
+  // clients need no certificate.
   std::string client_ca_file;
 
   friend bool operator==(const ServerTls&, const ServerTls&) = default;
 };
 
-// The errors of ReadIdentity and ReadCertificates (lib/tls/pem_file.h), with the fields of TlsConfig
+// Returns the errors of ReadIdentity and ReadCertificates (lib/tls/pem_file.h), with the fields of TlsConfig
 // (proto/sluice/v1/config.proto).
 absl::Status ValidateServerTls(const ServerTls& tls);
 

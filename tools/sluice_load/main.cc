@@ -33,7 +33,7 @@ class LoadProgram {
     app.add_option("--compare", options_.compare_with, "File to compare every byte with: the one that was striped");
     app.add_option("--start_file", options_.start_file,
                    "After the warm-up print \"warm\" to stderr, and wait until this file exists");
-    app.add_option("--stop_file", options_.stop_file, "Begin no more blocks once this file exists");
+    app.add_option("--stop_file", options_.stop_file, "File whose existence ends the load: no further block begins");
     app.add_option("--timeout", timeout_text_, "Time for each block. Default 600s");
     app.add_option("--json", json_, "File to write the report to. Default -, which is stdout");
     tls_.AddFlags(app);

@@ -64,9 +64,9 @@ class Link {
     // True runs the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
     // between threads, but a slow callback then delays the link. By default they run on a thread of their own.
     bool inline_callbacks = false;
-    // Threads that carry the link, 1 to 64. Above 1 the sockets of the workers, and TLS, are spread over all but the
-    // first; the one schedule, HTTP/2 and gRPC stay on that one. Bytes then change threads twice a call, so that it
-    // pays where TLS or the system calls fill a processor.
+    // Number of threads that carry the link, 1 to 64. Above 1 the workers' sockets and TLS are spread over all but the
+    // first; the schedule, HTTP/2 and gRPC stay on the first. Bytes then change threads twice in a call, so more
+    // threads pay only if TLS or system calls fill a processor.
     int threads = 1;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer

@@ -23,7 +23,7 @@ grpc::ChannelArguments Arguments(const ChannelSecurity& security) {
   security.AddTo(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own for each channel
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // As the channels of an aggregator: no probes of gRPC's own between ours, and a window for the largest answer.
+  // No probes of gRPC's own between ours, and a window for the largest answer.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20);
   return arguments;

@@ -42,7 +42,7 @@ class FanOutCore {
   FanOutCore& operator=(const FanOutCore&) = delete;
 
   // The workers from now on. Those that were there before keep their connections and what is known of them; runs under
-  // way go on with those that they began with.
+  // way go on with those that they began with. After a Connect it connects to those that are new.
   void SetWorkers(const Addresses& addresses);
   // The set of these addresses, which may be one before the current one.
   std::shared_ptr<const WorkerSet> SetOf(const Addresses& addresses);
@@ -89,6 +89,7 @@ class FanOutCore {
   std::vector<std::shared_ptr<FanOutRun>> runs_;
   size_t held_ = 0;
   ConnectingList connecting_;
+  bool connects_all_ = false;
   absl::Status why_closing_;
   std::optional<std::function<void()>> on_idle_;  // set: closing
 };

@@ -66,8 +66,8 @@ class Executor {
   // From 0 to 1, uniform: back-off jitter.
   virtual double Random() = 0;
 
-  // All addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. Dropping the result forgets the
-  // question.
+  // All addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. NotFound: there is no such name, or
+  // it has no address. Dropping the result forgets the question.
   using OnResolved = std::function<void(absl::StatusOr<std::vector<WorkerAddress>>)>;
   virtual std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) = 0;
 

@@ -41,7 +41,9 @@ struct Block {
 class BlockReader {
  public:
   struct Options {
-    std::vector<std::string> workers;                  // host:port, in the order of the stripe
+    // host:port or a range "worker-{0..31}.workers:7000", in the order of the stripe. What has to be looked up first
+    // is not for a reader: files are striped over places in the list.
+    std::vector<std::string> workers;
     absl::Duration sru_timeout = absl::Seconds(10);    // for one answer of one worker, from when it is asked
     absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
     int attempts = 2;  // maximum number of workers asked for one SRU: its replicas, and then again the first of them

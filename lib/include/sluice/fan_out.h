@@ -24,6 +24,8 @@
 namespace sluice {
 
 class FanOutCore;
+class WorkerDiscovery;
+struct WorkerList;
 
 // A unary or server-streaming method of any gRPC service, by its path: "/package.Service/Method". Request and Response
 // are its protobuf messages, or std::string for their bytes as they are on the wire.
@@ -103,8 +105,8 @@ struct ResponseMetadata {
 // How a fan-out ended. Its counts are of what was asked of workers: a request to a worker and its replicas is one.
 // asked = answered + failures + cancelled.
 struct FanOutResult {
-  // OK, or: InvalidArgument (an option, an ask), ResourceExhausted (the queue is full), DeadlineExceeded, Cancelled, or
-  // the status of the worker whose failure was one too many, with its address.
+  // OK, or: InvalidArgument (an option, an ask), ResourceExhausted (the queue is full), DeadlineExceeded, Cancelled,
+  // Unavailable (no worker is known yet), or the status of the worker whose failure was one too many, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that were not skipped
   size_t answered = 0;   // and merged
@@ -115,6 +117,10 @@ struct FanOutResult {
   size_t hedges = 0;                        // requests to replicas after hedge_after
   size_t hedges_won = 0;                    // whose answer came first
   int64_t response_bytes = 0;               // of the answers that were merged
+
+  // The addresses of those that the numbers above count, which may be others than the FanOut has now. Null: nobody was
+  // asked.
+  std::shared_ptr<const std::vector<std::string>> workers = nullptr;
 
   double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
 };
@@ -144,27 +150,37 @@ class FanOutCall {
 class FanOut {
  public:
   struct Options {
-    // host:port, unix:PATH or unix-abstract:NAME. 1 to 65536.
+    // 1 to 65536 workers. Each entry is one of these:
+    //   host:port, unix:PATH, unix-abstract:NAME   one worker
+    //   shard-{0..31}.shards:7000                  one for each number, both ends included
+    //   shard-{0..}.shards:7000                    one for each number, up to the first that has no address; only as
+    //                                              the last entry
+    //   dns+shards:7000                            one for each address that the name has
+    // The last two are looked up every 2 s, and followed as UpdateWorkers does it. A range only grows. The addresses of
+    // a name come and go; they are behind all other workers, sorted. See docs/following.md.
     std::vector<std::string> workers;
     std::optional<TlsOptions> tls;                      // default: plaintext
     int max_response_bytes = 64 << 20;                  // a larger message is an error of its call; above 0
-    absl::Duration connect_timeout = absl::Seconds(5);  // for Connect; above 0
+    absl::Duration connect_timeout = absl::Seconds(5);  // for Connect, and for the look-ups of Create; above 0
   };
 
   // InvalidArgument that names the option, the value and the bound.
   static absl::Status Validate(const Options& options);
+  // Where there are names to look up it waits for that, for at most connect_timeout; then not from a callback. Without
+  // an answer there are no workers yet, and fan-outs are Unavailable.
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
 
   size_t workers() const;
-  std::string address(size_t worker) const;
+  std::string address(size_t worker) const;  // empty: there is no such worker any more
 
-  // Takes other workers from now on. Those that were there before keep their connections and what is known of them;
-  // fan-outs that have begun end with the workers that they began with. InvalidArgument as Create.
-  absl::Status UpdateWorkers(std::vector<std::string> workers);
+  // Takes other workers from now on, or once they are looked up. Those that were there before keep their connections
+  // and what is known of them; fan-outs that have begun end with the workers that they began with. InvalidArgument as
+  // Create.
+  absl::Status UpdateWorkers(const std::vector<std::string>& workers);
 
   // Connects to the workers, for at most connect_timeout. Returns those that did not answer; they are tried again, and
-  // so is each that is lost later. Optional: without it the first fan-out connects.
+  // so is each that is lost later, and each that comes later. Optional: without it the first fan-out connects.
   std::vector<size_t> Connect();
 
   // What to ask worker i: a Request or an Ask<Request>; std::nullopt (of an optional of either) skips it.
@@ -203,6 +219,9 @@ class FanOut {
 
   FanOut(std::shared_ptr<Link> link, Options options);
   Addresses addresses() const;
+  void SetWorkers(WorkerList list, std::function<void()> on_looked_up);
+  void OnFound(uint64_t update, std::vector<std::string> workers);
+  absl::Status NoWorkers() const;
   std::shared_ptr<FanOutCall> Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                     const FanOutOptions& options, Done done);
   FanOutResult Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
@@ -215,8 +234,14 @@ class FanOut {
   const std::shared_ptr<Link> link_;
   const Options options_;  // but for the workers, which are those of addresses_
   mutable std::mutex mutex_;
-  Addresses addresses_;               // guarded by mutex_
-  std::unique_ptr<FanOutCore> core_;  // for the link's thread only
+  // All guarded by mutex_.
+  std::unique_ptr<WorkerList> list_;  // what the workers follow from
+  uint64_t updates_ = 0;              // of the list
+  Addresses addresses_;
+  absl::Status look_ups_;  // why they fail
+  // For the link's thread only.
+  std::unique_ptr<FanOutCore> core_;
+  std::unique_ptr<WorkerDiscovery> discovery_;  // null: nothing is looked up
 };
 
 namespace internal {

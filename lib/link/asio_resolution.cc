@@ -63,7 +63,8 @@ std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string&
   question->resolver.async_resolve(
       parsed->host, absl::StrCat(parsed->port), tcp::resolver::numeric_service,
       [weak, host = parsed->host](const boost::system::error_code& error, const tcp::resolver::results_type& results) {
-        if (error == boost::asio::error::host_not_found || error == boost::asio::error::no_data || results.empty()) {
+        const bool unknown = error == boost::asio::error::host_not_found || error == boost::asio::error::no_data;
+        if (unknown || (!error && results.empty())) {
           Answer(weak,
                  absl::NotFoundError(absl::StrCat("look up ", host, ": there is no such name, or it has no address")));
         } else if (error) {

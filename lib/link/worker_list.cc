@@ -67,18 +67,6 @@ absl::Status CheckOpen(const OpenRange& open) {
   return Refuse("is open in the port; only a range of names may be, since they are looked up");
 }
 
-absl::Status CheckFixed(const std::string& address) {
-  if (absl::Status valid = ValidateWorkerAddress(address); !valid.ok()) {
-    return Refuse(absl::StrCat("stands for a worker that cannot be: ", valid.message()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckCount(size_t workers) {
-  if (workers <= kMaxListedWorkers) return absl::OkStatus();
-  return Refuse(absl::StrCat("makes more than ", kMaxListedWorkers, " workers"));
-}
-
 absl::Status AddRange(const OpenRange& pattern, const Range& range, bool last_entry, WorkerList& list) {
   if (!range.last.has_value()) {
     if (!last_entry) return Refuse("is open and not the last entry; only that one may be");
@@ -86,29 +74,18 @@ absl::Status AddRange(const OpenRange& pattern, const Range& range, bool last_en
     return CheckOpen(pattern);
   }
   const uint32_t last = *range.last - range.first;
-  if (absl::Status fits = CheckCount(list.fixed.size() + last + 1); !fits.ok()) return fits;
   // Those between differ from both by their number alone.
-  absl::Status valid = CheckFixed(pattern.Address(0));
-  valid.Update(CheckFixed(pattern.Address(last)));
-  for (uint32_t i = 0; valid.ok() && i <= last; ++i) list.fixed.push_back(pattern.Address(i));
-  return valid;
+  absl::Status valid = ValidateWorkerAddress(pattern.Address(0));
+  valid.Update(ValidateWorkerAddress(pattern.Address(last)));
+  if (!valid.ok()) return Refuse(absl::StrCat("stands for a worker that cannot be: ", valid.message()));
+  for (uint32_t i = 0; i <= last; ++i) list.fixed.push_back(pattern.Address(i));
+  return absl::OkStatus();
 }
 
-absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& list) {
-  absl::string_view name = entry;
-  if (absl::ConsumePrefix(&name, kEachAddress)) {
-    list.names.emplace_back(name);
-    if (!absl::StrContains(name, '{') && NameIn(list.names.back()).has_value()) return absl::OkStatus();
-    return Refuse("is not dns+NAME:PORT with a name to look up and a port between 1 and 65535");
-  }
+// What has braces.
+absl::Status AddPattern(const std::string& entry, bool last_entry, WorkerList& list) {
   const size_t open = entry.find('{');
   const size_t close = entry.find('}');
-  if (open == std::string::npos && close == std::string::npos) {
-    list.fixed.push_back(entry);
-    absl::Status valid = CheckCount(list.fixed.size());
-    // It quotes the entry.
-    return valid.ok() ? ValidateWorkerAddress(entry) : valid;
-  }
   if (open == std::string::npos || close == std::string::npos || close < open ||
       entry.find_first_of("{}", close + 1) != std::string::npos || entry.find('{', open + 1) < close) {
     return Refuse("has braces that are not one pair");
@@ -117,6 +94,24 @@ absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& lis
   if (!range.ok()) return range.status();
   const OpenRange pattern{.before = entry.substr(0, open), .first = range->first, .after = entry.substr(close + 1)};
   return AddRange(pattern, *range, last_entry, list);
+}
+
+absl::Status AddName(absl::string_view name, WorkerList& list) {
+  list.names.emplace_back(name);
+  if (!absl::StrContains(name, '{') && NameIn(list.names.back()).has_value()) return absl::OkStatus();
+  return Refuse("is not dns+NAME:PORT with a name to look up and a port between 1 and 65535");
+}
+
+absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& list) {
+  absl::string_view name = entry;
+  if (absl::ConsumePrefix(&name, kEachAddress)) return AddName(name, list);
+  if (entry.find_first_of("{}") != std::string::npos) return AddPattern(entry, last_entry, list);
+  list.fixed.push_back(entry);
+  const absl::Status valid = ValidateWorkerAddress(entry);
+  // Without the beginning, which says the same as that of all other errors here.
+  absl::string_view why = valid.message();
+  absl::ConsumePrefix(&why, absl::StrCat("worker address \"", entry, "\" "));
+  return valid.ok() ? valid : Refuse(why);
 }
 
 }  // namespace
@@ -139,7 +134,10 @@ absl::StatusOr<WorkerList> ParseWorkerList(const std::vector<std::string>& entri
   }
   WorkerList list;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const absl::Status added = AddEntry(entries[i], i + 1 == entries.size(), list);
+    absl::Status added = AddEntry(entries[i], i + 1 == entries.size(), list);
+    if (added.ok() && list.fixed.size() > kMaxListedWorkers) {
+      added = Refuse(absl::StrCat("makes more than ", kMaxListedWorkers, " workers"));
+    }
     if (added.ok()) continue;
     return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: \"", entries[i], "\" ", added.message()));
   }

@@ -81,6 +81,7 @@ HeaderList WireCall::Head(TimePoint now) const {
                     .authority = spec_.worker->authority(),
                     .tls = spec_.worker->tls() != nullptr,
                     .timeout = timeout,
+                    .gzip = spec_.gzip_request,
                     .metadata = spec_.metadata.get(),
                     .more_metadata = spec_.more_metadata.get()});
 }

@@ -81,6 +81,9 @@ struct FanOutOptions {
 
   // Sent to every worker.
   Metadata metadata;
+  // Compress requests with gzip where that makes them smaller, on the caller's thread. A worker that cannot decompress
+  // them fails with kUnimplemented. Answers may come compressed with gzip, whatever this says.
+  bool compress_requests = false;
   // Fill FanOutResult::responses.
   bool keep_response_metadata = false;
 };

@@ -51,6 +51,7 @@ Worker::~Worker() {
 }
 
 std::string Worker::authority() const {
+  if (tls_ != nullptr && !tls_->options().server_name.empty()) return tls_->options().server_name;
   return absl::StartsWith(target_, "unix") ? "localhost" : target_;
 }
 

@@ -14,7 +14,8 @@ struct TlsOptions {
   // Own certificate chain and private key, for workers that ask for one (mTLS). Both or neither.
   std::string certificate_file;
   std::string key_file;
-  // Name that a worker's certificate has to bear. Empty: the host of the worker's address.
+  // Name that a worker's certificate has to bear, and the :authority of requests to it. Empty: the host of the worker's
+  // address, and that address.
   std::string server_name;
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;

@@ -24,14 +24,21 @@ std::shared_ptr<const Metadata> Share(Metadata metadata) {
   return metadata.empty() ? nullptr : std::make_shared<const Metadata>(std::move(metadata));
 }
 
-// Of the asks that were not skipped; the replicas in the order of what is known of them.
+// The requests as they are on the wire. On the thread of whoever asks: it takes time to compress them.
+void Frame(std::vector<AskOfWorker>& asks, bool compress) {
+  for (AskOfWorker& ask : asks) {
+    if (ask.has_value()) ask->request = compress ? FrameCompressed(ask->request) : FrameMessage(ask->request);
+  }
+}
+
+// Of the asks that were not skipped, and are framed; the replicas in the order of what is known of them.
 std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
   std::vector<FanOutRun::Ask> made;
   made.reserve(asks.size());
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (!asks[worker].has_value()) continue;
     Ask<std::string>& ask = *asks[worker];
-    made.push_back({.request = std::make_shared<const std::string>(FrameMessage(ask.request)),
+    made.push_back({.request = std::make_shared<const std::string>(std::move(ask.request)),
                     .workers = core.OrderOf(workers, worker, ask.replicas),
                     .primary = worker,
                     .response_bytes = ask.response_bytes,
@@ -235,6 +242,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
     done({.status = std::move(valid)});
     return std::make_shared<EndedCall>();
   }
+  Frame(asks.asks, options.compress_requests);
   auto started = std::make_shared<Started>();
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
@@ -246,6 +254,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                          .workers = workers,
                          .asks = AsksFor(*core_, *workers, std::move(asks.asks)),
                          .metadata = Share(options.metadata),
+                         .gzip_requests = options.compress_requests,
                          .max_message_bytes = options_.max_response_bytes,
                          .limits = {},
                          .hedge_after_quantile = options.hedge_after_quantile};

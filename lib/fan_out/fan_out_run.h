@@ -54,6 +54,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
     std::shared_ptr<const Metadata> metadata;  // of every request; may be null
+    bool gzip_requests = false;                // they were framed by FrameCompressed
     int64_t max_message_bytes = 64 << 20;
     FanOutLogic::Options limits;
     std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after

@@ -85,6 +85,9 @@ struct FanOutOptions {
 
   // Sent to every worker.
   Metadata metadata;
+  // Whether the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
+  // decompress them fails with kUnimplemented. Answers may come compressed with gzip, whatever this says.
+  bool compress_requests = false;
   // Whether FanOutResult::responses is filled.
   bool keep_response_metadata = false;
 };

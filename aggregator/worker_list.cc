@@ -9,6 +9,9 @@
 namespace sluice {
 namespace {
 
+// Of a pattern: far more than a name has (RFC 1035: 255), and as many times as there are workers still little memory.
+constexpr size_t kMaxPatternBytes = 512;
+
 // What stands between the braces.
 struct Range {
   uint32_t first = 0;
@@ -54,6 +57,10 @@ absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& lis
   if (open == std::string::npos || close == std::string::npos || close < open ||
       entry.find_first_of("{}", close + 1) != std::string::npos || entry.find('{', open + 1) < close) {
     return Refuse(entry, "has braces that are not one pair");
+  }
+  if (entry.size() > kMaxPatternBytes) {
+    return Refuse(entry.substr(0, 32),
+                  absl::StrCat("... has ", entry.size(), " bytes; a pattern has at most ", kMaxPatternBytes));
   }
   const absl::StatusOr<Range> range = ParseRange(entry, std::string_view(entry).substr(open + 1, close - open - 1));
   if (!range.ok()) return range.status();

@@ -68,6 +68,15 @@ TEST(WorkerListTest, RefusesAnOpenRangeBeforeOthers) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"w-{0..}:1\" is open and not the last entry"));
 }
 
+// Each of 65536 addresses would have a megabyte.
+TEST(WorkerListTest, RefusesAPatternThatWouldTakeAllMemory) {
+  const std::string longest(512 - std::string("{0..65535}").size(), 'x');
+  EXPECT_THAT(Parsed({longest + "{0..65535}"}).fixed, SizeIs(65536));
+  const absl::Status status = ParseWorkerList({std::string(1 << 20, 'x') + "{0..65535}"}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 1048586 bytes; a pattern has at most 512"));
+}
+
 TEST(WorkerListTest, RefusesMoreWorkersThanAStripeCanHave) {
   const absl::Status status = ParseWorkerList({"a:1", "w-{0..65535}:1"}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));

@@ -42,8 +42,10 @@ constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 // goes on, for meanwhile somebody may divide the link again. Shorter than the time that a new daemon waits for us.
 constexpr nanoseconds kSafeTime = milliseconds(200);
 
-// Of a lease: far more than anybody means, and far from overflow.
+// Of a lease: far more than anybody means, and far from overflow. A shorter one would keep the thread busy with
+// reports.
 constexpr int64_t kMostLinkBytes = int64_t{1} << 60;
+constexpr nanoseconds kShortestLease = milliseconds(1);
 constexpr nanoseconds kLongestLease = std::chrono::hours(1);
 
 // Another process wrote it. `bytes` above `link_bytes` and any `safe_bytes` are taken as the nearest that is possible.
@@ -55,7 +57,7 @@ absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
   };
   absl::Status status = check("link_bytes", lease.link_bytes(), 1, kMostLinkBytes);
   status.Update(check("bytes", lease.bytes(), 0, kMostLinkBytes));
-  status.Update(check("valid_ns", lease.valid_ns(), 1, kLongestLease.count()));
+  status.Update(check("valid_ns", lease.valid_ns(), kShortestLease.count(), kLongestLease.count()));
   status.Update(check("report_sent_ns", lease.report_sent_ns(), 0, now.time_since_epoch().count()));
   return status;
 }

@@ -13,6 +13,7 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <google/protobuf/stubs/logging.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -156,6 +157,12 @@ class LeaseClientFuzz {
 
 }  // namespace
 }  // namespace sluice
+
+// Reasons that are not UTF-8 are told of on stderr.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::LeaseClientFuzz(sluice::FuzzInput(data, size)).Run();

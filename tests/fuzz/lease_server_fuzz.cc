@@ -13,6 +13,7 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <google/protobuf/stubs/logging.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ class LeaseServerFuzz {
       Step();
       Turn();
     }
+    CheckGauges();
   }
 
  private:
@@ -139,7 +141,6 @@ class LeaseServerFuzz {
         if (message.has_lease()) CheckLease(process, message.lease());
       }
     }
-    CheckGauges();
   }
 
   static void CheckLease(Process& process, const v1::LinkLease& lease) {
@@ -173,6 +174,12 @@ class LeaseServerFuzz {
 
 }  // namespace
 }  // namespace sluice
+
+// Names that are not UTF-8 are told of on stderr.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::LeaseServerFuzz(sluice::FuzzInput(data, size)).Run();

@@ -112,11 +112,13 @@ TEST_F(SharingTest, AProcessWhoseNameIsTooLongHearsWhy) {
   EXPECT_THAT(process.Refusal(), ::testing::HasSubstr("is not 1 to 64 of [A-Za-z0-9._-]"));
 }
 
-// A lease that lasts for ever would be gone by after the daemon had given it to others.
+// A process would go by one that lasts for ever after the daemon has given it to others, and would do nothing but
+// report for one that lasts a nanosecond.
 TEST_F(SharingTest, ALeaseThatMakesNoSenseIsRefused) {
   const std::vector<std::pair<std::string, std::function<void(v1::LinkLease&)>>> spoils{
       {"valid_ns is 9223372036854775807", [](auto& lease) { lease.set_valid_ns(INT64_MAX); }},
       {"valid_ns is 0", [](auto& lease) { lease.set_valid_ns(0); }},
+      {"valid_ns is 1;", [](auto& lease) { lease.set_valid_ns(1); }},
       {"report_sent_ns is 9223372036854775807", [](auto& lease) { lease.set_report_sent_ns(INT64_MAX); }},
       {"report_sent_ns is -1", [](auto& lease) { lease.set_report_sent_ns(-1); }},
       {"link_bytes is 9223372036854775807", [](auto& lease) { lease.set_link_bytes(INT64_MAX); }},

@@ -15,6 +15,9 @@ namespace sluice {
 namespace {
 
 constexpr absl::string_view kEachAddress = "dns+";
+// Far more than a name has (RFC 1035: 255), and little memory even as many times as there may be workers.
+constexpr size_t kMaxEntryBytes = 512;
+constexpr size_t kQuotedBytes = 64;
 
 // What stands between the braces.
 struct Range {
@@ -103,6 +106,9 @@ absl::Status AddName(absl::string_view name, WorkerList& list) {
 }
 
 absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& list) {
+  if (entry.size() > kMaxEntryBytes) {
+    return Refuse(absl::StrCat("... has ", entry.size(), " bytes; an entry has at most ", kMaxEntryBytes));
+  }
   absl::string_view name = entry;
   if (absl::ConsumePrefix(&name, kEachAddress)) return AddName(name, list);
   if (entry.find_first_of("{}") != std::string::npos) return AddPattern(entry, last_entry, list);
@@ -139,7 +145,10 @@ absl::StatusOr<WorkerList> ParseWorkerList(const std::vector<std::string>& entri
       added = Refuse(absl::StrCat("makes more than ", kMaxListedWorkers, " workers"));
     }
     if (added.ok()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: \"", entries[i], "\" ", added.message()));
+    const absl::string_view quoted = entries[i].size() > kMaxEntryBytes
+                                         ? absl::string_view(entries[i]).substr(0, kQuotedBytes)
+                                         : absl::string_view(entries[i]);
+    return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: \"", quoted, "\" ", added.message()));
   }
   return list;
 }

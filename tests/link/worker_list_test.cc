@@ -81,6 +81,14 @@ TEST(WorkerListTest, RefusesWhatIsNoRangeAndQuotesIt) {
   }
 }
 
+// Each of 65536 addresses would have a megabyte.
+TEST(WorkerListTest, RefusesAnEntryThatWouldTakeAllMemory) {
+  const std::string longest(512 - std::string("{0..65535}:1").size(), 'x');
+  EXPECT_THAT(Parsed({longest + "{0..65535}:1"}).fixed, SizeIs(65536));
+  EXPECT_EQ(Refusal({std::string(1 << 20, 'x') + "{0..65535}:1"}),
+            absl::StrCat("workers[0]: \"", std::string(64, 'x'), "\" ... has 1048588 bytes; an entry has at most 512"));
+}
+
 TEST(WorkerListTest, RefusesWhatIsNoAddressAndSaysWhich) {
   EXPECT_EQ(Refusal({"a:1", "nonsense"}), "workers[1]: \"nonsense\" is not host:port with a port between 1 and 65535");
   EXPECT_THAT(Refusal({"unix:"}), StartsWith("workers[0]: \"unix:\" names no socket"));

@@ -65,6 +65,11 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Optio
 absl::Status ParseWorkers(const v1::AggregatorConfig& config, AggregatorOptions& options) {
   absl::StatusOr<WorkerList> list = ParseWorkerList({config.workers().begin(), config.workers().end()});
   if (!list.ok()) return list.status();
+  if (!list->names.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "workers: \"dns+", list->names.front(),
+        "\" stands for workers in no order, and files are striped over an order; give addresses or a range"));
+  }
   options.workers = *std::move(list);
   options.reader.workers = options.workers.fixed;
   return absl::OkStatus();
@@ -98,11 +103,7 @@ absl::Status CheckAddress(absl::string_view field, const std::string& address) {
 absl::Status CheckReader(const AggregatorOptions& options) {
   BlockReader::Options reader = options.reader;
   reader.tls.reset();  // no file is read here
-  if (options.workers.open.has_value()) {
-    const std::string first = options.workers.open->Address(0);
-    if (absl::Status named = CheckAddress("workers", first); !named.ok()) return named;
-    reader.workers.push_back(first);
-  }
+  if (options.workers.open.has_value()) reader.workers.push_back(options.workers.open->Address(0));
   return BlockReader::Validate(reader);
 }
 

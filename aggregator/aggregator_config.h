@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "aggregator/mid_level.h"
-#include "aggregator/worker_list.h"
+#include "lib/link/worker_list.h"
 #include "lib/serving/block_server.h"
 #include "lib/serving/rpc_server.h"
 

@@ -3,10 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 
-#include "absl/synchronization/notification.h"
 #include "lib/cli/logging.h"
+#include "lib/link/link_core.h"
 #include "lib/telemetry/status_page.h"
 #include "lib/telemetry/worker_summary.h"
 
@@ -36,6 +37,11 @@ void LogBudget(int64_t before_bytes, const BudgetStep& step) {
 void LogShare(const absl::Status& state) {
   if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
   Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
+}
+
+void LogLookUps(const absl::Status& state) {
+  if (state.ok()) return Log(LogLevel::kInfo, "workers can be looked up again");
+  Log(LogLevel::kWarning, "workers cannot be looked up; what is known stays", {{"reason", state}});
 }
 
 AdminServer::Page WorkersPage(Link& link) {
@@ -73,11 +79,19 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
   }
 }
 
+AggregatorServer::~AggregatorServer() {
+  StopFollowing();
+  // What was told before may still be on its way to SetWorkers.
+  absl::Notification last;
+  boost::asio::dispatch(io_context_, [&last] { last.Notify(); });
+  last.WaitForNotification();
+}
+
 // For at most the connect timeout twice: workers are asked for by name, and then connected to.
 void AggregatorServer::FindWorkers(const AggregatorOptions& options) {
   if (options.workers.open.has_value()) {
     FollowWorkers();
-    discovery_->AwaitFirstLook(options.reader.connect_timeout);
+    looked_up_.WaitForNotificationWithTimeout(options.reader.connect_timeout);
   } else {
     MakeReader();
   }
@@ -107,8 +121,21 @@ absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
 }
 
 void AggregatorServer::FollowWorkers() {
-  discovery_ = std::make_unique<WorkerDiscovery>(io_context_, worker_list_,
-                                                 [this](const auto& workers) { SetWorkers(workers); });
+  const auto set_on_io_thread = [this, follow = ++follows_](std::vector<std::string> workers) {
+    boost::asio::post(io_context_, [this, follow, workers = std::move(workers)] {
+      if (follow == follows_) SetWorkers(workers);
+      if (!looked_up_.HasBeenNotified()) looked_up_.Notify();
+    });
+  };
+  link_->Await([&](LinkCore& core) {
+    discovery_ = std::make_unique<WorkerDiscovery>(
+        core.executor(), core.timers(), core.metrics(),
+        WorkerDiscovery::Options{.list = worker_list_, .on_workers = set_on_io_thread, .on_state = LogLookUps});
+  });
+}
+
+void AggregatorServer::StopFollowing() {
+  link_->Await([this](LinkCore&) { discovery_.reset(); });
 }
 
 void AggregatorServer::SetWorkers(const std::vector<std::string>& workers) {
@@ -144,7 +171,10 @@ absl::Status AggregatorServer::Reconfigure(const AggregatorOptions& options) {
   worker_list_ = options.workers;
   // Until the name server has answered those known before stay.
   if (same_workers || worker_list_.open.has_value()) reader_options_.workers = std::move(workers);
-  if (!same_workers) discovery_.reset();
+  if (!same_workers) {
+    StopFollowing();
+    ++follows_;
+  }
   if (!reader_options_.workers.empty()) MakeReader();
   if (!same_workers && worker_list_.open.has_value()) FollowWorkers();
   return absl::OkStatus();

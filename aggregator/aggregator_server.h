@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,10 +9,11 @@
 #include "sluice/block_reader.h"
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "aggregator/aggregator_config.h"
 #include "aggregator/current_reader.h"
 #include "aggregator/mid_level.h"
-#include "aggregator/worker_discovery.h"
+#include "lib/link/worker_discovery.h"
 #include "lib/serving/block_server.h"
 #include "lib/serving/rpc_server.h"
 #include "lib/telemetry/admin_server.h"
@@ -29,6 +31,7 @@ class AggregatorServer {
   // Connects to the workers first, and logs those that do not answer; serves when it returns, and is ready when there
   // is a worker. Unavailable: an address cannot be had.
   static absl::StatusOr<std::unique_ptr<AggregatorServer>> Start(const AggregatorOptions& options, IoThread& io_thread);
+  ~AggregatorServer();
 
   const std::string& address() const { return rpc_server_->addresses().front(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
@@ -50,6 +53,7 @@ class AggregatorServer {
   absl::Status StartServing(const AggregatorOptions& options);
   void FindWorkers(const AggregatorOptions& options);
   void FollowWorkers();
+  void StopFollowing();
   void SetWorkers(const std::vector<std::string>& workers);
   void MakeReader();
   absl::Status Health() const;
@@ -64,6 +68,8 @@ class AggregatorServer {
   WorkerList worker_list_;
   BlockReader::Options reader_options_;  // of the reader of the moment, but for an empty list: then there is none
   bool serving_ = false;
+  uint64_t follows_ = 0;          // of lists that were followed; what an earlier one still tells is old
+  absl::Notification looked_up_;  // the first look has ended
 
   BlockServer service_;
   std::unique_ptr<MidLevel> mid_level_;    // null: it is not one
@@ -71,7 +77,7 @@ class AggregatorServer {
   std::unique_ptr<RpcServer> rpc_server_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<AdminServer> admin_;          // answers until the reads have drained
-  std::unique_ptr<WorkerDiscovery> discovery_;  // the last: it calls SetWorkers
+  std::unique_ptr<WorkerDiscovery> discovery_;  // on the link's thread only; null: nothing is looked up
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "lib/blocks/stripe_read.h"
 #include "lib/blocks/stripe_stream.h"
 #include "lib/fan_out/fan_out_validate.h"
+#include "lib/link/worker_list.h"
 
 namespace sluice {
 namespace {
@@ -83,7 +84,7 @@ absl::Status BlockReader::Validate(const Options& options) {
   status.Update(CheckRange("attempts", options.attempts, kMaxAttempts));
   status.Update(CheckRange("segment_bytes", options.segment_bytes, kMaxSegmentBytes));
   status.Update(ValidateHedging(options.hedge_after, options.hedge_after_quantile, options.hedge_ratio));
-  status.Update(ValidateWorkers(options.workers));
+  status.Update(ParseFixedWorkers(options.workers).status());
   if (status.ok() && options.tls.has_value()) status = ValidateTls(*options.tls);
   return status;
 }
@@ -100,6 +101,7 @@ absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Successor(Options opti
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Make(std::shared_ptr<Link> link, Options options,
                                                                const ReaderCore* before) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  options.workers = *ParseFixedWorkers(options.workers);
   std::unique_ptr<BlockReader> reader(new BlockReader(std::move(link)));
   absl::Status status;
   reader->link_->Await([&](LinkCore& core) {

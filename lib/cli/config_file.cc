@@ -43,16 +43,20 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   return text;
 }
 
+absl::Status ParseConfig(const std::string& text, google::protobuf::Message& config) {
+  const std::unique_ptr<google::protobuf::Message> parsed(config.New());
+  const auto status = google::protobuf::util::JsonStringToMessage(text, parsed.get());
+  if (!status.ok()) return absl::InvalidArgumentError(std::string(status.message()));
+  config.MergeFrom(*parsed);
+  return absl::OkStatus();
+}
+
 absl::Status LoadConfigFile(const std::string& path, google::protobuf::Message& config) {
   absl::StatusOr<std::string> text = ReadConfigFile(path);
   if (!text.ok()) return text.status();
-  const std::unique_ptr<google::protobuf::Message> loaded(config.New());
-  const auto status = google::protobuf::util::JsonStringToMessage(*text, loaded.get());
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("config file ", path, ": ", std::string(status.message())));
-  }
-  config.MergeFrom(*loaded);
-  return absl::OkStatus();
+  const absl::Status parsed = ParseConfig(*text, config);
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat("config file ", path, ": ", parsed.message()));
 }
 
 }  // namespace sluice

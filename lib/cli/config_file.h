@@ -11,12 +11,14 @@ class Message;
 
 namespace sluice {
 
-// What is in a config file. NotFound, FailedPrecondition as LoadConfigFile.
+// What is in a config file. NotFound, FailedPrecondition (not readable, larger than 1 MiB).
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
 
-// Merges a config file in protobuf's JSON into `config`: a field that the file does not name keeps its value. Errors
-// say which file: NotFound, FailedPrecondition (not readable, larger than 1 MiB), InvalidArgument (not JSON, a key that
-// the config does not have, a value of another type); then `config` has not changed.
+// Merges protobuf's JSON into `config`: a field that the text does not name keeps its value. InvalidArgument (not JSON,
+// a key that the config does not have, a value of another type): `config` has not changed.
+absl::Status ParseConfig(const std::string& text, google::protobuf::Message& config);
+
+// The same with what is in a config file. Errors say which file: those of ReadConfigFile and ParseConfig.
 absl::Status LoadConfigFile(const std::string& path, google::protobuf::Message& config);
 
 }  // namespace sluice

@@ -12,6 +12,8 @@
 #include "lib/grpc_wire/request.h"
 #include "lib/link/clock.h"
 #include "lib/link/link_core.h"
+#include "lib/link/worker_discovery.h"
+#include "lib/link/worker_list.h"
 
 namespace sluice {
 namespace {
@@ -22,14 +24,21 @@ std::shared_ptr<const Metadata> Share(Metadata metadata) {
   return metadata.empty() ? nullptr : std::make_shared<const Metadata>(std::move(metadata));
 }
 
-// Of the asks that were not skipped; the replicas in the order of what is known of them.
+// The requests as they are on the wire. On the thread of whoever asks: it takes time to compress them.
+void Frame(std::vector<AskOfWorker>& asks, bool compress) {
+  for (AskOfWorker& ask : asks) {
+    if (ask.has_value()) ask->request = compress ? FrameCompressed(ask->request) : FrameMessage(ask->request);
+  }
+}
+
+// Of the asks that were not skipped, and are framed; the replicas in the order of what is known of them.
 std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
   std::vector<FanOutRun::Ask> made;
   made.reserve(asks.size());
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (!asks[worker].has_value()) continue;
     Ask<std::string>& ask = *asks[worker];
-    made.push_back({.request = std::make_shared<const std::string>(FrameMessage(ask.request)),
+    made.push_back({.request = std::make_shared<const std::string>(std::move(ask.request)),
                     .workers = core.OrderOf(workers, worker, ask.replicas),
                     .primary = worker,
                     .response_bytes = ask.response_bytes,
@@ -100,7 +109,7 @@ absl::Status FanOut::Validate(const Options& options) {
   if (options.tls.has_value()) {
     if (absl::Status valid = ValidateTls(*options.tls); !valid.ok()) return valid;
   }
-  return ValidateWorkers(options.workers);
+  return ParseWorkerList(options.workers).status();
 }
 
 absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> link, Options options) {
@@ -120,18 +129,24 @@ absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> lin
     fan_out->core_->SetWorkers(fan_out->addresses_);
   });
   if (!status.ok()) return status;
+  WorkerList list = *ParseWorkerList(fan_out->options_.workers);
+  const bool looks_up = list.NeedsLookUps();
+  const auto known = std::make_shared<std::promise<void>>();
+  fan_out->SetWorkers(std::move(list), [known] { known->set_value(); });
+  if (looks_up) known->get_future().wait_until(DeadlineAfter(fan_out->options_.connect_timeout));
   return fan_out;
 }
 
 FanOut::FanOut(std::shared_ptr<Link> link, Options options)
     : link_(std::move(link)),
       options_(std::move(options)),
-      addresses_(std::make_shared<const std::vector<std::string>>(options_.workers)) {}
+      addresses_(std::make_shared<const std::vector<std::string>>()) {}
 
 FanOut::~FanOut() {
   if (core_ == nullptr) return;
   const auto idle = std::make_shared<std::promise<void>>();
   link_->Post([this, idle](LinkCore&) {
+    discovery_.reset();
     core_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); });
   });
   idle->get_future().wait();
@@ -148,17 +163,64 @@ size_t FanOut::workers() const {
 }
 
 std::string FanOut::address(size_t worker) const {
-  return (*addresses())[worker];
+  const Addresses known = addresses();
+  return worker < known->size() ? (*known)[worker] : "";
 }
 
-absl::Status FanOut::UpdateWorkers(std::vector<std::string> workers) {
-  if (absl::Status valid = ValidateWorkers(workers); !valid.ok()) return valid;
-  const auto addresses = std::make_shared<const std::vector<std::string>>(std::move(workers));
-  // Posted under the lock, so that the last one to come is the one that stays.
-  const std::lock_guard<std::mutex> lock(mutex_);
-  addresses_ = addresses;
-  link_->Post([this, addresses](LinkCore&) { core_->SetWorkers(addresses); });
+absl::Status FanOut::UpdateWorkers(const std::vector<std::string>& workers) {
+  absl::StatusOr<WorkerList> list = ParseWorkerList(workers);
+  if (!list.ok()) return list.status();
+  SetWorkers(*std::move(list), nullptr);
   return absl::OkStatus();
+}
+
+// Posted under the lock, so that the last one to come is the one that stays.
+void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // What was found of it would be forgotten.
+  if (list_ != nullptr && *list_ == list) return;
+  list_ = std::make_unique<WorkerList>(list);
+  look_ups_ = absl::OkStatus();
+  const uint64_t update = ++updates_;
+  if (!list.NeedsLookUps()) {
+    addresses_ = std::make_shared<const std::vector<std::string>>(std::move(list.fixed));
+    link_->Post([this, addresses = addresses_](LinkCore&) {
+      discovery_.reset();
+      core_->SetWorkers(addresses);
+    });
+    return;
+  }
+  // The workers before stay until it is known what the names stand for.
+  link_->Post([this, update, list = std::move(list), on_looked_up = std::move(on_looked_up)](LinkCore& core) {
+    WorkerDiscovery::Options options{.list = list, .on_workers = {}, .on_state = {}};
+    options.on_workers = [this, update, on_looked_up](std::vector<std::string> workers) mutable {
+      OnFound(update, std::move(workers));
+      if (on_looked_up) std::exchange(on_looked_up, nullptr)();
+    };
+    options.on_state = [this](const absl::Status& state) {
+      const std::lock_guard<std::mutex> state_lock(mutex_);
+      look_ups_ = state;
+    };
+    discovery_ = std::make_unique<WorkerDiscovery>(core.executor(), core.timers(), core.metrics(), std::move(options));
+  });
+}
+
+// On the link's thread. A later update may be under way, and counts.
+void FanOut::OnFound(uint64_t update, std::vector<std::string> workers) {
+  if (workers.empty()) return;
+  const auto addresses = std::make_shared<const std::vector<std::string>>(std::move(workers));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (update != updates_) return;
+    addresses_ = addresses;
+  }
+  core_->SetWorkers(addresses);
+}
+
+absl::Status FanOut::NoWorkers() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (look_ups_.ok()) return absl::UnavailableError("no worker is known yet");
+  return absl::UnavailableError(absl::StrCat("no worker is known yet: ", look_ups_.message()));
 }
 
 std::vector<size_t> FanOut::Connect() {
@@ -172,10 +234,15 @@ std::vector<size_t> FanOut::Connect() {
 
 std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                           const FanOutOptions& options, Done done) {
+  if (asks.workers->empty()) {
+    done({.status = NoWorkers()});
+    return std::make_shared<EndedCall>();
+  }
   if (absl::Status valid = ValidateFanOut(method, asks.asks, options); !valid.ok()) {
     done({.status = std::move(valid)});
     return std::make_shared<EndedCall>();
   }
+  Frame(asks.asks, options.compress_requests);
   auto started = std::make_shared<Started>();
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
@@ -187,6 +254,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                          .workers = workers,
                          .asks = AsksFor(*core_, *workers, std::move(asks.asks)),
                          .metadata = Share(options.metadata),
+                         .gzip_requests = options.compress_requests,
                          .max_message_bytes = options_.max_response_bytes,
                          .limits = {},
                          .hedge_after_quantile = options.hedge_after_quantile};

@@ -44,6 +44,8 @@ std::shared_ptr<const WorkerSet> FanOutCore::SetOf(const Addresses& addresses) {
 
 void FanOutCore::SetWorkers(const Addresses& addresses) {
   workers_ = SetOf(addresses);
+  if (!connects_all_ || closing()) return;
+  for (const auto& worker : workers_->workers) worker->Connect();
 }
 
 std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary, const std::vector<size_t>& replicas) {
@@ -62,6 +64,7 @@ std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary
 }
 
 void FanOutCore::Connect(absl::Duration timeout, std::function<void(std::vector<size_t>)> on_done) {
+  connects_all_ = true;
   for (const auto& worker : workers_->workers) worker->Connect();
   connecting_.push_back(std::make_shared<Connecting>());
   Connecting& connecting = *connecting_.back();

@@ -41,7 +41,7 @@ class FanOutCore {
   FanOutCore& operator=(const FanOutCore&) = delete;
 
   // Replaces the workers. Workers that stay keep their connections and their history. Runs under way go on with the
-  // workers that they began with.
+  // workers that they began with. After a Connect it connects to those that are new.
   void SetWorkers(const Addresses& addresses);
   // Returns the set of workers with these addresses, which may be older than the current one.
   std::shared_ptr<const WorkerSet> SetOf(const Addresses& addresses);
@@ -87,6 +87,7 @@ class FanOutCore {
   std::vector<std::shared_ptr<FanOutRun>> runs_;
   size_t held_ = 0;
   ConnectingList connecting_;
+  bool connects_all_ = false;
   absl::Status why_closing_;
   std::optional<std::function<void()>> on_idle_;  // set while closing
 };

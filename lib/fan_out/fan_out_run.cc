@@ -119,6 +119,7 @@ WireCall& FanOutRun::Launch(size_t attempt) {
                                          .path = spec_.path,
                                          .server_streaming = spec_.server_streaming,
                                          .request = request != nullptr ? std::move(request) : ask.request,
+                                         .gzip_request = spec_.gzip_requests,
                                          .response_bytes = *bytes,
                                          .estimated = !ask.response_bytes.has_value(),
                                          .max_message_bytes = spec_.max_message_bytes,

@@ -54,6 +54,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
     std::shared_ptr<const Metadata> metadata;  // of every request; may be null
+    bool gzip_requests = false;                // they were framed by FrameCompressed
     int64_t max_message_bytes = 64 << 20;
     FanOutLogic::Options limits;
     std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after
@@ -75,6 +76,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   size_t attempts() const { return logic_.attempts(); }
   bool AwaitsVerdicts() const { return logic_.AwaitsVerdicts(); }
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
+  const WorkerSet& workers() const { return *spec_.workers; }
   const FanOutLogic::Result& result() const { return logic_.result(); }  // valid at the end
   bool refused() const { return refused_; }                              // the queue of the link had no room
   int64_t accepted_bytes() const { return accepted_bytes_; }

@@ -8,12 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata.h"
-#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
-
-constexpr size_t kMostWorkers = 65536;
 
 absl::Status CheckMethod(const std::string& method) {
   const size_t slash = method.rfind('/');
@@ -70,19 +67,6 @@ absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t worker
 }
 
 }  // namespace
-
-absl::Status ValidateWorkers(const std::vector<std::string>& workers) {
-  if (workers.empty() || workers.size() > kMostWorkers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("workers lists ", workers.size(), " addresses; it must list 1 to ", kMostWorkers));
-  }
-  for (size_t i = 0; i < workers.size(); ++i) {
-    if (absl::Status valid = ValidateWorkerAddress(workers[i]); !valid.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("workers[", i, "]: ", valid.message()));
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
                              const std::optional<double>& hedge_after_quantile, double hedge_ratio) {

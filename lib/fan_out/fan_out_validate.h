@@ -11,9 +11,6 @@
 
 namespace sluice {
 
-// Checks the workers of a FanOut or BlockReader: 1 to 65536 addresses.
-absl::Status ValidateWorkers(const std::vector<std::string>& workers);
-
 // Checks the hedging options of FanOutOptions or BlockReader::Options.
 absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
                              const std::optional<double>& hedge_after_quantile, double hedge_ratio);

@@ -98,7 +98,8 @@ FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
                       .retries = decided.retries,
                       .hedges = decided.hedges,
                       .hedges_won = decided.hedges_won,
-                      .response_bytes = run.accepted_bytes()};
+                      .response_bytes = run.accepted_bytes(),
+                      .workers = run.workers().addresses};
   result.failures.reserve(decided.failures.size());
   for (const FanOutLogic::Failure& failure : decided.failures) {
     result.failures.push_back({.primary = run.PrimaryOfAsk(failure.ask),

@@ -44,6 +44,38 @@ class Inflater {
   bool ok_ = false;
 };
 
+// The same for compressing.
+class Deflater {
+ public:
+  Deflater() {
+    constexpr int kGzip = 16;
+    constexpr int kDefaultMemory = 8;
+    ok_ = deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip + MAX_WBITS, kDefaultMemory,
+                       Z_DEFAULT_STRATEGY) == Z_OK;
+  }
+  ~Deflater() {
+    if (ok_) deflateEnd(&stream_);
+  }
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+
+  // False: it is more than `out` takes, or zlib has no memory.
+  bool DeflateAll(absl::string_view bytes, std::string& out) {
+    if (!ok_) return false;
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    stream_.avail_in = static_cast<uInt>(bytes.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(out.size());
+    if (deflate(&stream_, Z_FINISH) != Z_STREAM_END) return false;
+    out.resize(out.size() - stream_.avail_out);
+    return true;
+  }
+
+ private:
+  z_stream stream_ = {};
+  bool ok_ = false;
+};
+
 absl::Status NotGzip(absl::string_view what) {
   return absl::InternalError(absl::StrCat("gzip message ", what));
 }
@@ -75,6 +107,13 @@ absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_byt
       return NotGzip("does not decompress");
     }
   }
+}
+
+std::optional<std::string> Gzip(absl::string_view bytes) {
+  if (bytes.empty()) return std::nullopt;
+  std::string compressed(bytes.size() - 1, '\0');
+  if (!Deflater().DeflateAll(bytes, compressed)) return std::nullopt;
+  return compressed;
 }
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,5 +13,9 @@ namespace sluice {
 // Returns ResourceExhausted if more than `max_bytes` come out; Internal if `compressed` is not gzip, is cut off, or has
 // bytes after its end.
 absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_bytes);
+
+// Compresses into one gzip member, at zlib's default level. None where that would not be smaller than `bytes`, of which
+// there are at most 2^32 - 1.
+std::optional<std::string> Gzip(absl::string_view bytes);
 
 }  // namespace sluice

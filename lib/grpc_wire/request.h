@@ -18,6 +18,7 @@ struct RequestHead {
   // Time that the call has left. It is rounded up to what eight digits can say, so that the worker never gives up
   // before the client. An infinite one is not sent.
   absl::Duration timeout = absl::InfiniteDuration();
+  bool gzip = false;                        // messages may be compressed
   const Metadata* metadata = nullptr;       // valid, or null
   const Metadata* more_metadata = nullptr;  // valid, sent after the other; or null
 };
@@ -25,5 +26,7 @@ HeaderList ToHeaders(const RequestHead& head);
 
 // Returns the length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
 std::string FrameMessage(absl::string_view message);
+// The same, compressed with gzip where that is smaller, for calls whose head says `gzip`.
+std::string FrameCompressed(absl::string_view message);
 
 }  // namespace sluice

@@ -63,10 +63,12 @@ std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string&
   question->resolver.async_resolve(
       parsed->host, absl::StrCat(parsed->port), tcp::resolver::numeric_service,
       [weak, host = parsed->host](const boost::system::error_code& error, const tcp::resolver::results_type& results) {
-        if (error) {
+        const bool unknown = error == boost::asio::error::host_not_found || error == boost::asio::error::no_data;
+        if (unknown || (!error && results.empty())) {
+          Answer(weak,
+                 absl::NotFoundError(absl::StrCat("look up ", host, ": there is no such name, or it has no address")));
+        } else if (error) {
           Answer(weak, absl::UnavailableError(absl::StrCat("look up ", host, ": ", error.message())));
-        } else if (results.empty()) {
-          Answer(weak, absl::UnavailableError(absl::StrCat("look up ", host, ": it has no address")));
         } else {
           Answer(weak, AddressesOf(results));
         }

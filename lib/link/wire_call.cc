@@ -19,10 +19,12 @@ namespace {
 // How often a call is sent again that its worker never looked at. A server that refuses each time has failed.
 constexpr int kMostUnhandled = 3;
 
-// A worker that says CANCELLED, though nobody here has cancelled, has failed: it may be shutting down.
-void ExplainCancelled(RpcEnd& end) {
+// A worker that says CANCELLED, though nobody here has cancelled, knows that the deadline has passed, which this side
+// may not have looked at yet; or it has failed, since it may be shutting down.
+void ExplainCancelled(bool late, RpcEnd& end) {
   if (!absl::IsCancelled(end.status)) return;
-  end.status = absl::UnavailableError(absl::StrCat("the worker cancelled the call: ", end.status.message()));
+  end.status = late ? absl::DeadlineExceededError("the deadline passed")
+                    : absl::UnavailableError(absl::StrCat("the worker cancelled the call: ", end.status.message()));
 }
 
 }  // namespace
@@ -81,6 +83,7 @@ HeaderList WireCall::Head(TimePoint now) const {
                     .authority = spec_.worker->authority(),
                     .tls = spec_.worker->tls() != nullptr,
                     .timeout = timeout,
+                    .gzip = spec_.gzip_request,
                     .metadata = spec_.metadata.get(),
                     .more_metadata = spec_.more_metadata.get()});
 }
@@ -200,12 +203,12 @@ void WireCall::OnClosed(StreamEnd end) {
   if (rpc_end.unhandled && !reset_ && !ready_ && owner_ != nullptr && ++unhandled_ <= kMostUnhandled) {
     return core_.Park(*this);
   }
+  const TimePoint now = core_.now();
   if (!end_status_.ok()) {
     rpc_end.status = end_status_;
   } else {
-    ExplainCancelled(rpc_end);
+    ExplainCancelled(now >= spec_.deadline, rpc_end);
   }
-  const TimePoint now = core_.now();
   core_.metrics().ObserveSruTransfer(absl::FromChrono(now - std::max(sent_, granted_)));
   TellTable(rpc_end, now);
   // What came on the stream came before its end. Only where this side did not wait for that may more be on its way.

@@ -30,6 +30,7 @@ struct CallSpec {
   std::string path;  // "/package.Service/Method"
   bool server_streaming = false;
   std::shared_ptr<const std::string> request;  // framed: see FrameMessage
+  bool gzip_request = false;                   // it was framed by FrameCompressed
   int64_t response_bytes = 0;                  // expected bytes of its messages
   bool estimated = false;                      // response_bytes is a guess
   int64_t max_message_bytes = 64 << 20;

@@ -51,6 +51,7 @@ Worker::~Worker() {
 }
 
 std::string Worker::authority() const {
+  if (tls_ != nullptr && !tls_->options().server_name.empty()) return tls_->options().server_name;
   const bool is_socket = absl::StartsWith(target_, "unix:") || absl::StartsWith(target_, "unix-abstract:");
   return is_socket ? "localhost" : target_;
 }

@@ -42,6 +42,26 @@ constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 // goes on, for meanwhile somebody may divide the link again. Shorter than the time that a new daemon waits for us.
 constexpr nanoseconds kSafeTime = milliseconds(200);
 
+// Of a lease: far more than anybody means, and far from overflow. A shorter one would keep the thread busy with
+// reports.
+constexpr int64_t kMostLinkBytes = int64_t{1} << 60;
+constexpr nanoseconds kShortestLease = milliseconds(1);
+constexpr nanoseconds kLongestLease = std::chrono::hours(1);
+
+// Another process wrote it. `bytes` above `link_bytes` and any `safe_bytes` are taken as the nearest that is possible.
+absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
+  const auto check = [](absl::string_view field, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("a lease of the daemon: ", field, " is ", value, "; it must be ", least, " to ", most));
+  };
+  absl::Status status = check("link_bytes", lease.link_bytes(), 1, kMostLinkBytes);
+  status.Update(check("bytes", lease.bytes(), 0, kMostLinkBytes));
+  status.Update(check("valid_ns", lease.valid_ns(), kShortestLease.count(), kLongestLease.count()));
+  status.Update(check("report_sent_ns", lease.report_sent_ns(), 0, now.time_since_epoch().count()));
+  return status;
+}
+
 }  // namespace
 
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block) {
@@ -179,9 +199,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   }
 
   void OnLease(const v1::LinkLease& lease) {
-    if (lease.valid_ns() <= 0 || lease.link_bytes() < 1 || lease.bytes() < 0) {
-      return Lose(absl::InvalidArgumentError("a lease of the daemon makes no sense"));
-    }
+    if (absl::Status sane = CheckLease(lease, Now()); !sane.ok()) return Lose(sane);
     // Counted from our own report, however long the answer lay here: the daemon counts from when it got that.
     const TimePoint until = TimePoint(nanoseconds(lease.report_sent_ns())) + nanoseconds(lease.valid_ns());
     const int64_t before_bytes = std::exchange(lease_bytes_, std::min(lease.bytes(), lease.link_bytes()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
@@ -23,8 +24,10 @@ absl::Status CheckApplication(const std::string& application) {
       std::all_of(application.begin(), application.end(), IsLabelCharacter)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("application: \"", application.substr(0, 2 * kLongestApplication),
-                                                 "\" is not 1 to ", kLongestApplication, " of [A-Za-z0-9._-]"));
+  // Escaped: it goes into a message and into logs, and may be cut within a character of UTF-8.
+  const std::string quoted = absl::CEscape(application.substr(0, 2 * kLongestApplication));
+  return absl::InvalidArgumentError(
+      absl::StrCat("application: \"", quoted, "\" is not 1 to ", kLongestApplication, " of [A-Za-z0-9._-]"));
 }
 
 absl::Status CheckWeight(double weight) {

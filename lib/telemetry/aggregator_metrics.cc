@@ -58,7 +58,9 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                     {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.1})),
       reconnect_seconds_(MakeHistogram(registry, "sluice_worker_reconnect_seconds",
                                        "Time from the loss of the connection to a worker until there was one again.",
-                                       {0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600})) {
+                                       {0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600})),
+      worker_lookup_failures_(MakeCounter(registry, "sluice_worker_lookup_failures_total",
+                                          "Look-ups of names that stand for workers that failed.")) {
   MakeBuildInfo(registry);
 }
 

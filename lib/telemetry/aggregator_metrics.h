@@ -102,6 +102,8 @@ class AggregatorMetrics : public prometheus::Collectable {
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // From the loss of the connection to a worker until there was one again.
   void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  // A name that stands for workers could not be looked up.
+  void CountWorkerLookupFailure() { worker_lookup_failures_.Increment(); }
   // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
@@ -134,6 +136,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   prometheus::Histogram& sru_transfer_seconds_;
   prometheus::Histogram& timer_lateness_;
   prometheus::Histogram& reconnect_seconds_;
+  prometheus::Counter& worker_lookup_failures_;
 
   mutable absl::Mutex mutex_;
   std::function<AggregatorGauges()> gauge_source_ ABSL_GUARDED_BY(mutex_);

@@ -21,10 +21,10 @@ class NameServer:
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
-    def set(self, name, address):
-        """From now on; None: there is no such name."""
+    def set(self, name, *addresses):
+        """From now on; without addresses there is no such name."""
         with self._lock:
-            self._addresses[name] = address
+            self._addresses[name] = addresses
 
     def fail(self, failing):
         """It knows of no name whether there is one."""
@@ -52,18 +52,17 @@ class NameServer:
         name, end = self._name_in(query)
         kind = struct.unpack_from("!H", query, end)[0]
         with self._lock:
-            address = self._addresses.get(name)
+            addresses = self._addresses.get(name)
             failing = self._failing
             if kind == _A:
                 self._asked[name] = self._asked.get(name, 0) + 1
-        code = _SERVER_FAILURE if failing else _NO_SUCH_NAME if address is None else _NO_ERROR
-        found = code == _NO_ERROR and kind == _A
-        header = query[:2] + struct.pack("!HHHHH", 0x8580 | code, 1, 1 if found else 0, 0, 0)
+        code = _SERVER_FAILURE if failing else _NO_SUCH_NAME if not addresses else _NO_ERROR
+        found = addresses if code == _NO_ERROR and kind == _A else ()
+        header = query[:2] + struct.pack("!HHHHH", 0x8580 | code, 1, len(found), 0, 0)
         question = query[12:end + 4]
-        if not found:
-            return header + question
-        # The name of the question, an address of the Internet, to be kept for no time.
-        return header + question + struct.pack("!HHHIH", 0xC00C, _A, 1, 0, 4) + socket.inet_aton(address)
+        # Each: the name of the question, an address of the Internet, to be kept for no time.
+        answers = [struct.pack("!HHHIH", 0xC00C, _A, 1, 0, 4) + socket.inet_aton(address) for address in found]
+        return b"".join([header, question, *answers])
 
     @staticmethod
     def _name_in(query):

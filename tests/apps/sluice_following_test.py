@@ -217,7 +217,7 @@ class NamesTest(FollowingTest):
         return pod
 
     def stop_pod(self, worker, pod):
-        self.names.set(self.name(worker), None)
+        self.names.set(self.name(worker))
         self.assertEqual(pod.terminate(), 0)
 
     def start_following(self, workers):
@@ -279,13 +279,26 @@ class NamesTest(FollowingTest):
         self.assertEqual(metric(aggregator, "sluice_worker_reconnect_seconds_count"), 0)
 
         # A pod in the middle loses its name when it is restarted, and the name server may fail altogether.
-        self.names.set(self.name(1), None)
+        self.names.set(self.name(1))
         self.await_asked(self.name(WORKERS), 2)
         self.names.fail(True)
         self.await_asked(self.name(WORKERS), 2)
         wait_until(lambda: "workers cannot be looked up" in aggregator.text(), "the log to say so")
         self.assertEqual(metric(aggregator, "sluice_workers_wanted"), WORKERS)
         self.reads_right(aggregator)
+
+    def test_each_address_of_a_name_is_a_worker_of_a_fan_out(self):
+        addresses = [f"127.0.3.{number}" for number in (1, 2, 3)]
+        for address in addresses:
+            self.start_worker(f"{address}:{self.PORT}")
+        self.names.set("stores", *reversed(addresses))
+        # They have no such method, and say so: each was asked.
+        result = run("fan_out", f"dns+stores:{self.PORT}")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn(b"0 of 3 shards: UNIMPLEMENTED", result.stdout)
+        self.names.set("stores")
+        result = run("fan_out", f"dns+stores:{self.PORT}")
+        self.assertIn(b'UNAVAILABLE: no worker is known yet: workers: "dns+stores:7000": ', result.stdout)
 
     def test_it_starts_with_all_workers_that_have_a_name(self):
         for worker in range(WORKERS):

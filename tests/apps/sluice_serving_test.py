@@ -92,6 +92,7 @@ class AggregatorCommandLineTest(unittest.TestCase):
         self.refused(["workers", "no-port-0"], "--listen", "127.0.0.1:0", "--workers", "no-port-{0..}")
         self.refused(["workers", "a-{0..:1"], "--listen", "127.0.0.1:0", "--workers", "a-{0..:1")
         self.refused(["workers", "dns:///a-0:1"], "--listen", "127.0.0.1:0", "--workers", "dns:///a-{0..}:1")
+        self.refused(["workers", "dns+w:1", "order"], "--listen", "127.0.0.1:0", "--workers", "dns+w:1")
         self.refused(["reload_interval", "often"], *self.GOOD, "--reload_interval", "often")
         self.refused(["drain_delay", "-1s"], *self.GOOD, "--drain_delay", "-1s")
         self.refused(["budget"], *self.GOOD, "--budget", "0")

@@ -78,6 +78,18 @@ TEST_P(FanOutTlsTest, AWorkerOfAnotherNameFails) {
   EXPECT_THAT(std::string(result.status.message()), HasSubstr("workers.example.com"));
 }
 
+TEST_P(FanOutTlsTest, TheNameThatACertificateHasToBearIsTheAuthorityOfRequests) {
+  StartTlsServer("0");
+  MakeFanOut({}, {.tls = certificates_.ClientOptions()});
+  EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_EQ(server(0).seen().at(0).authority, server(0).address());
+  TlsOptions tls = certificates_.ClientOptions();
+  tls.server_name = "localhost";
+  MakeFanOut({}, {.tls = tls});
+  EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
+  EXPECT_EQ(server(0).seen().at(1).authority, "localhost");
+}
+
 TEST_P(FanOutTlsTest, ShowsItsCertificateToWorkersThatAskForOne) {
   StartTlsServer("0", certificates_.ca_file());
   MakeFanOut({}, {.tls = certificates_.ClientOptions(certificates_.Make("client"))});

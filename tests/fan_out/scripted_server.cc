@@ -39,6 +39,7 @@ class ScriptedServer::Call final : public grpc::ServerGenericBidiReactor {
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::CANCELLED);  // cancelled before its request came
     Seen seen{.method = context_.method(),
+              .authority = context_.host(),
               .request = ToString(request_),
               .metadata = {},
               .connection = context_.peer(),

@@ -32,6 +32,7 @@ struct Script {
 // A call as the server saw it.
 struct Seen {
   std::string method;
+  std::string authority;
   std::string request;
   std::multimap<std::string, std::string> metadata;
   std::string connection;  // one for each

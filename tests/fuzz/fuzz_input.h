@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -25,6 +26,21 @@ class FuzzInput {
     const auto byte = static_cast<uint8_t>(rest_.front());
     rest_.remove_prefix(1);
     return byte;
+  }
+  // Two bytes: any small number, and larger ones of every size and sign.
+  int64_t Int64() {
+    const uint64_t digits = Byte();
+    const uint8_t shape = Byte();
+    const uint64_t number = digits << shape % 64;
+    return static_cast<int64_t>(shape & 64 ? ~number : number);
+  }
+  // Eight bytes: any at all, not a number and infinite ones too.
+  double Double() {
+    uint64_t bits = 0;
+    for (int i = 0; i < 8; ++i) bits = bits << 8 | Byte();
+    double number;
+    std::memcpy(&number, &bits, sizeof(number));
+    return number;
   }
   absl::string_view Take(size_t size) {
     const absl::string_view taken = rest_.substr(0, size);

@@ -1,5 +1,6 @@
 #include "lib/grpc_wire/gzip.h"
 
+#include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -11,6 +12,27 @@ namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(GzipTest, GivesWhatCanBeDecompressed) {
+  std::string bytes;
+  for (int i = 0; i < 100'000; ++i) bytes += std::to_string(i);
+  const std::optional<std::string> compressed = Gzip(bytes);
+  ASSERT_TRUE(compressed.has_value());
+  EXPECT_LT(compressed->size(), bytes.size());
+  EXPECT_EQ(Gunzip(*compressed, 1 << 20).value(), bytes);
+}
+
+TEST(GzipTest, GivesNothingThatIsNotSmaller) {
+  EXPECT_EQ(Gzip(""), std::nullopt);
+  EXPECT_EQ(Gzip("x"), std::nullopt);
+  const std::string compressed = Gzip(std::string(10'000, 'x')).value();
+  EXPECT_EQ(Gzip(compressed), std::nullopt);
+  // The smallest run that gets smaller, and the one before it.
+  size_t size = 1;
+  while (!Gzip(std::string(size, 'x')).has_value()) ++size;
+  EXPECT_LT(Gzip(std::string(size, 'x'))->size(), size);
+  EXPECT_GE(GzipOf(std::string(size - 1, 'x')).size(), size - 1);
+}
 
 TEST(GunzipTest, GivesBackWhatWasCompressed) {
   for (const std::string& bytes : {std::string(), std::string("hello"), std::string(1 << 20, 'x')}) {

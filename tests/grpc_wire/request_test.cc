@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lib/grpc_wire/message_reader.h"
+
 namespace sluice {
 namespace {
 
@@ -36,6 +38,29 @@ TEST(RequestTest, WithoutTimeoutAndMetadata) {
                           HeaderField{"content-type", "application/grpc"},
                           HeaderField{"user-agent", "grpc-sluice/" SLUICE_VERSION},
                           HeaderField{"grpc-accept-encoding", "identity,gzip"}));
+}
+
+TEST(RequestTest, SaysThatMessagesMayBeCompressed) {
+  EXPECT_THAT(ToHeaders({.path = "/a/b", .authority = "w", .gzip = true}),
+              ::testing::Contains(HeaderField{"grpc-encoding", "gzip"}));
+}
+
+TEST(FrameCompressedTest, WhatGetsSmallerIsCompressedAndSaysSo) {
+  const std::string message(100'000, 'x');
+  const std::string framed = FrameCompressed(message);
+  EXPECT_LT(framed.size(), 1000u);
+  MessageReader reader(100'000);
+  ASSERT_TRUE(reader.SetEncoding("gzip").ok());
+  ASSERT_TRUE(reader.Read(framed).ok());
+  std::string read;
+  ASSERT_TRUE(reader.TakeMessage(read));
+  EXPECT_EQ(read, message);
+  EXPECT_FALSE(reader.in_message());
+}
+
+TEST(FrameCompressedTest, WhatDoesNotGetSmallerStaysAsItIs) {
+  EXPECT_EQ(FrameCompressed(""), FrameMessage(""));
+  EXPECT_EQ(FrameCompressed("abc"), FrameMessage("abc"));
 }
 
 TEST(FrameMessageTest, PutsTheLengthInFront) {

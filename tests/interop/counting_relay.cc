@@ -16,8 +16,8 @@ using Error = boost::system::error_code;
 // Two sockets, and a copy in each direction. Alive while one of them runs.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket client, std::shared_ptr<std::atomic<int64_t>> server_bytes)
-      : client_(std::move(client)), server_(client_.get_executor()), server_bytes_(std::move(server_bytes)) {}
+  Connection(tcp::socket client, std::shared_ptr<CountingRelay::Counts> counts)
+      : client_(std::move(client)), server_(client_.get_executor()), counts_(std::move(counts)) {}
 
   void Start(const tcp::endpoint& server) {
     server_.async_connect(server, [self = shared_from_this()](Error error) {
@@ -25,20 +25,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
       Error ignored;
       self->client_.set_option(tcp::no_delay(true), ignored);
       self->server_.set_option(tcp::no_delay(true), ignored);
-      self->Copy(self->client_, self->server_, self->request_, nullptr);
-      self->Copy(self->server_, self->client_, self->answer_, self->server_bytes_.get());
+      self->Copy(self->client_, self->server_, self->request_, self->counts_->client_bytes);
+      self->Copy(self->server_, self->client_, self->answer_, self->counts_->server_bytes);
     });
   }
 
  private:
   using Buffer = std::array<char, 16384>;
 
-  void Copy(tcp::socket& from, tcp::socket& to, Buffer& buffer, std::atomic<int64_t>* count) {
-    from.async_read_some(boost::asio::buffer(buffer), [=, &from, &to, &buffer, self = shared_from_this()](
-                                                          Error error, size_t bytes) {
+  void Copy(tcp::socket& from, tcp::socket& to, Buffer& buffer, std::atomic<int64_t>& count) {
+    from.async_read_some(boost::asio::buffer(buffer), [&, self = shared_from_this()](Error error, size_t bytes) {
       if (error) return self->Close();
-      if (count != nullptr) *count += static_cast<int64_t>(bytes);
-      boost::asio::async_write(to, boost::asio::buffer(buffer, bytes), [=, &from, &to, &buffer](Error error, size_t) {
+      count += static_cast<int64_t>(bytes);
+      boost::asio::async_write(to, boost::asio::buffer(buffer, bytes), [&, self](Error error, size_t) {
         if (error) return self->Close();
         self->Copy(from, to, buffer, count);
       });
@@ -53,7 +52,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   tcp::socket client_;
   tcp::socket server_;
-  const std::shared_ptr<std::atomic<int64_t>> server_bytes_;
+  const std::shared_ptr<CountingRelay::Counts> counts_;
   Buffer request_;
   Buffer answer_;
 };
@@ -74,7 +73,7 @@ CountingRelay::~CountingRelay() {
 void CountingRelay::Accept() {
   acceptor_.async_accept([this](Error error, tcp::socket client) {
     if (error) return;
-    std::make_shared<Connection>(std::move(client), server_bytes_)->Start(server_);
+    std::make_shared<Connection>(std::move(client), counts_)->Start(server_);
     Accept();
   });
 }

@@ -12,21 +12,28 @@
 
 namespace sluice::testing {
 
-// A TCP relay on loopback that counts what the server sends. One for each server; it takes any number of connections.
-// The count may be read from any thread.
+// A TCP relay on loopback that counts what either side sends. One for each server; it takes any number of connections.
+// The counts may be read from any thread.
 class CountingRelay {
  public:
   explicit CountingRelay(uint16_t server_port);
   ~CountingRelay();
 
   std::string address() const { return address_; }
-  int64_t server_bytes() const { return *server_bytes_; }  // handed to the client's socket so far
+  int port() const { return acceptor_.local_endpoint().port(); }
+  int64_t client_bytes() const { return counts_->client_bytes; }  // that the client has sent so far
+  int64_t server_bytes() const { return counts_->server_bytes; }  // handed to the client's socket so far
+
+  struct Counts {
+    std::atomic<int64_t> client_bytes = 0;
+    std::atomic<int64_t> server_bytes = 0;
+  };
 
  private:
   void Accept();
 
   // Shared with the connections, whose last handlers may run late.
-  const std::shared_ptr<std::atomic<int64_t>> server_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
   const boost::asio::ip::tcp::endpoint server_;
   IoThread io_;
   boost::asio::ip::tcp::acceptor acceptor_;

@@ -77,7 +77,9 @@ TEST_F(AsioResolutionTest, LooksUpANameAndGivesEachAddressOnce) {
 }
 
 TEST_F(AsioResolutionTest, SaysWhichNameHasNoAddress) {
-  EXPECT_THAT(AnswerOf("w-7.invalid:7000"), StartsWith("UNAVAILABLE: look up w-7.invalid: "));
+  EXPECT_THAT(AnswerOf("w-7.invalid:7000"),
+              AnyOf(StartsWith("NOT_FOUND: look up w-7.invalid: "), StartsWith("UNAVAILABLE: look up w-7.invalid: ")))
+      << "the second where there is no name server";
 }
 
 TEST_F(AsioResolutionTest, SaysWhatIsNoAddress) {

@@ -93,6 +93,7 @@ class LinkCoreTest : public ::testing::Test {
     int64_t response_bytes = 1000;
     bool server_streaming = false;
     std::chrono::milliseconds timeout = std::chrono::minutes(5);
+    std::optional<std::chrono::milliseconds> told_timeout;  // default: the same
   };
 
   void StartLink(LinkSchedule::Options options = {}) {
@@ -125,6 +126,7 @@ class LinkCoreTest : public ::testing::Test {
     executor_.Await([&] {
       std::vector<WireCall*> calls;
       const TimePoint deadline = core_->now() + options.timeout;
+      const TimePoint told_deadline = core_->now() + options.told_timeout.value_or(options.timeout);
       for (const std::string& target : targets) {
         tags.push_back(next_tag_++);
         calls.push_back(&core_->NewCall({.worker = WorkerOf(target),
@@ -132,7 +134,7 @@ class LinkCoreTest : public ::testing::Test {
                                          .server_streaming = options.server_streaming,
                                          .request = std::make_shared<const std::string>(FrameMessage("?")),
                                          .response_bytes = options.response_bytes,
-                                         .deadline = deadline,
+                                         .deadline = told_deadline,
                                          .tag = tags.back()},
                                         owner_));
         calls_[tags.back()] = calls.back();

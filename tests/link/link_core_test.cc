@@ -255,6 +255,25 @@ TEST_F(LinkCoreTest, AWorkerThatRefusesAgainAndAgainHasFailed) {
 }
 
 // Servers take more for an attack (CVE-2023-44487): what is not reset is let in, and dropped.
+TEST_F(LinkCoreTest, AWorkerThatCancelsACallHasFailed) {
+  StartLink();
+  TestHttp2Server resets([](auto& call) { call.Reset(Http2Error::kCancel); });
+  TestHttp2Server says_so([](auto& call) { call.Fail(absl::CancelledError("going away")); });
+  for (TestHttp2Server* const server : {&resets, &says_so}) {
+    const CallRecord call = AwaitEnd(AskOne(server->address()));
+    EXPECT_THAT(call.status, HasCode(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(std::string(call.status.message()), HasSubstr("the worker cancelled the call"));
+  }
+}
+
+// Servers cancel calls that are late. Their word may be read before this side's own timer has fired.
+TEST_F(LinkCoreTest, AWorkerThatCancelsACallBehindItsDeadlineWasLate) {
+  StartLink();
+  TestHttp2Server server([](auto& call) { call.Reset(Http2Error::kCancel); });
+  const CallRecord call = AwaitEnd(AskOne(server.address(), {.told_timeout = milliseconds(-1)}));
+  EXPECT_THAT(call.status, HasCode(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(LinkCoreTest, ManyCancelledCallsAreNotAllReset) {
   constexpr int kCalls = 300;
   StartLink(Ample());

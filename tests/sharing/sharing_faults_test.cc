@@ -1,4 +1,7 @@
+#include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -97,6 +100,48 @@ TEST_F(SharingTest, AProcessThatFallsBackSaysSoAtOnce) {
   const auto report = daemon.AwaitReport([](const v1::LinkReport& report) { return report.limit_bytes() == 8000; });
   ASSERT_TRUE(report.has_value());
   EXPECT_LE(TimePoint(std::chrono::nanoseconds(report->sent_ns())), process.safe_share_applied_at());
+}
+
+// Its characters have two bytes, and an error that quotes the name is cut at an even number of them.
+TEST_F(SharingTest, AProcessWhoseNameIsTooLongHearsWhy) {
+  Serve();
+  std::string name = "x";
+  for (int i = 0; i < 100; ++i) name += "\u00e9";
+  RawProcess process(socket_);
+  process.Hello(name, 1);
+  EXPECT_THAT(process.Refusal(), ::testing::HasSubstr("is not 1 to 64 of [A-Za-z0-9._-]"));
+}
+
+// A process would go by one that lasts for ever after the daemon has given it to others, and would do nothing but
+// report for one that lasts a nanosecond.
+TEST_F(SharingTest, ALeaseThatMakesNoSenseIsRefused) {
+  const std::vector<std::pair<std::string, std::function<void(v1::LinkLease&)>>> spoils{
+      {"valid_ns is 9223372036854775807", [](auto& lease) { lease.set_valid_ns(INT64_MAX); }},
+      {"valid_ns is 0", [](auto& lease) { lease.set_valid_ns(0); }},
+      {"valid_ns is 1;", [](auto& lease) { lease.set_valid_ns(1); }},
+      {"report_sent_ns is 9223372036854775807", [](auto& lease) { lease.set_report_sent_ns(INT64_MAX); }},
+      {"report_sent_ns is -1", [](auto& lease) { lease.set_report_sent_ns(-1); }},
+      {"link_bytes is 9223372036854775807", [](auto& lease) { lease.set_link_bytes(INT64_MAX); }},
+      {"link_bytes is 0", [](auto& lease) { lease.set_link_bytes(0); }},
+      {"bytes is -1", [](auto& lease) { lease.set_bytes(-1); }}};
+  for (const auto& [said, spoil] : spoils) {
+    RawDaemon daemon(socket_);
+    SharingProcess process(socket_, "search");
+    const auto report = daemon.AwaitReport([](const v1::LinkReport&) { return true; });
+    ASSERT_TRUE(report.has_value()) << said;
+    v1::LinkLease lease;
+    lease.set_id(1);
+    lease.set_bytes(kBudget);
+    lease.set_valid_ns(250'000'000);
+    lease.set_report_sent_ns(report->sent_ns());
+    lease.set_link_bytes(kBudget);
+    lease.set_safe_bytes(8000);
+    spoil(lease);
+    daemon.Lease(lease);
+    ASSERT_TRUE(process.AwaitState(absl::StatusCode::kInvalidArgument)) << said << "; it is " << process.state();
+    EXPECT_THAT(std::string(process.state().message()), ::testing::HasSubstr(said));
+    EXPECT_FALSE(process.leased()) << said;
+  }
 }
 
 TEST_F(SharingTest, WhatADaemonMissedIsSaidAgain) {

@@ -41,7 +41,9 @@ struct Block {
 class BlockReader {
  public:
   struct Options {
-    std::vector<std::string> workers;                  // addresses as for FanOut, in the order of the stripe
+    // host:port, or a range "worker-{0..31}.workers:7000", in the order of the stripe. A reader takes nothing that has to
+    // be looked up first, since files are striped over places in the list.
+    std::vector<std::string> workers;
     absl::Duration sru_timeout = absl::Seconds(10);    // for one answer of one worker, from when its request is sent
     absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
     int attempts = 2;  // maximum number of requests for one SRU: to its replicas in turn, then to the first one again

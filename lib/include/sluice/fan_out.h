@@ -24,6 +24,8 @@
 namespace sluice {
 
 class FanOutCore;
+class WorkerDiscovery;
+struct WorkerList;
 
 // A unary or server-streaming method of any gRPC service, named by its path: "/package.Service/Method". Request and
 // Response are its protobuf messages, or std::string for the serialized bytes.
@@ -83,6 +85,9 @@ struct FanOutOptions {
 
   // Sent to every worker.
   Metadata metadata;
+  // Whether the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
+  // decompress them fails with kUnimplemented. Answers may come compressed with gzip, whatever this says.
+  bool compress_requests = false;
   // Whether FanOutResult::responses is filled.
   bool keep_response_metadata = false;
 };
@@ -106,7 +111,8 @@ struct ResponseMetadata {
 // asked = answered + failures.size() + cancelled.
 struct FanOutResult {
   // OK, or: InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
-  // DeadlineExceeded, Cancelled, or the status of the worker whose failure was one too many, with its address.
+  // DeadlineExceeded, Cancelled, Unavailable (no worker is known yet), or the status of the worker whose failure was one
+  // too many, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that `map` did not skip
   size_t answered = 0;   // answers that were merged
@@ -117,6 +123,10 @@ struct FanOutResult {
   size_t hedges = 0;                        // requests to replicas after hedge_after
   size_t hedges_won = 0;                    // hedges whose answer counted
   int64_t response_bytes = 0;               // bytes of the messages that were merged
+
+  // The addresses of the workers that the numbers above count, which may differ from those that the FanOut has now.
+  // Null if nobody was asked.
+  std::shared_ptr<const std::vector<std::string>> workers = nullptr;
 
   // The share of the requests that were answered, 0 to 1.
   double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
@@ -149,29 +159,37 @@ class FanOutCall {
 class FanOut {
  public:
   struct Options {
-    // Addresses, 1 to 65536 of them: host:port, unix:PATH, unix-abstract:NAME, or gRPC's forms with dns:, ipv4: or
-    // ipv6: before the rest.
+    // 1 to 65536 workers. Each entry is one of these:
+    //   host:port, unix:PATH, unix-abstract:NAME   one worker; gRPC's forms with dns:, ipv4: or ipv6: before it, too
+    //   shard-{0..31}.shards:7000                  one for each number, both ends included
+    //   shard-{0..}.shards:7000                    one for each number, up to the first that has no address; only as
+    //                                              the last entry
+    //   dns+shards:7000                            one for each address that the name has
+    // The last two are looked up every 2 s, and followed as UpdateWorkers does it. A range only grows. The addresses of
+    // a name come and go; they stand behind all other workers, sorted. See docs/following.md.
     std::vector<std::string> workers;
     std::optional<TlsOptions> tls;                      // default: plaintext
     int max_response_bytes = 64 << 20;                  // a call fails at a larger message; above 0
-    absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect waits; above 0
+    absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect and the look-ups of Create wait; above 0
   };
 
   // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
   static absl::Status Validate(const Options& options);
+  // Where there are names to look up it waits for that, for at most connect_timeout; then not from a callback. Without
+  // an answer there are no workers yet, and fan-outs are Unavailable.
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
 
   size_t workers() const;
-  std::string address(size_t worker) const;
+  std::string address(size_t worker) const;  // empty: there is no such worker any more
 
-  // Replaces the workers. Workers that stay keep their connections and their history. Fan-outs that have begun end with
-  // the workers that they began with. Returns InvalidArgument as Create does.
-  absl::Status UpdateWorkers(std::vector<std::string> workers);
+  // Replaces the workers, at once or when they are looked up. Workers that stay keep their connections and their
+  // history. Fan-outs that have begun end with the workers that they began with. Returns InvalidArgument as Create does.
+  absl::Status UpdateWorkers(const std::vector<std::string>& workers);
 
   // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach; the
-  // link goes on trying them, and reconnects to those that it loses later. Optional: otherwise the first fan-out
-  // connects. Do not call it from a callback.
+  // link goes on trying them, reconnects to those that it loses later, and connects to those that come later. Optional:
+  // otherwise the first fan-out connects. Do not call it from a callback.
   std::vector<size_t> Connect();
 
   // Returns the request for a worker: a Request or an Ask<Request>. std::nullopt skips the worker.
@@ -210,6 +228,9 @@ class FanOut {
 
   FanOut(std::shared_ptr<Link> link, Options options);
   Addresses addresses() const;
+  void SetWorkers(WorkerList list, std::function<void()> on_looked_up);
+  void OnFound(uint64_t update, std::vector<std::string> workers);
+  absl::Status NoWorkers() const;
   std::shared_ptr<FanOutCall> Start(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                                     const FanOutOptions& options, Done done);
   FanOutResult Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
@@ -222,8 +243,14 @@ class FanOut {
   const std::shared_ptr<Link> link_;
   const Options options_;  // except for the workers: addresses_ has them
   mutable std::mutex mutex_;
-  Addresses addresses_;               // guarded by mutex_
-  std::unique_ptr<FanOutCore> core_;  // used on the link's thread only
+  // All guarded by mutex_.
+  std::unique_ptr<WorkerList> list_;  // what the workers follow from
+  uint64_t updates_ = 0;              // of the list
+  Addresses addresses_;
+  absl::Status look_ups_;  // why they fail
+  // Used on the link's thread only.
+  std::unique_ptr<FanOutCore> core_;
+  std::unique_ptr<WorkerDiscovery> discovery_;  // null: nothing is looked up
 };
 
 namespace internal {

@@ -15,7 +15,8 @@ struct TlsOptions {
   // neither.
   std::string certificate_file;
   std::string key_file;
-  // The name that a worker's certificate must have. Empty: the host of the worker's address.
+  // The name that a worker's certificate must have, and the :authority of requests to it. Empty: the host of the
+  // worker's address, and that address.
   std::string server_name;
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;

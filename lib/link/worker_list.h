@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+inline constexpr size_t kMaxListedWorkers = 65536;
+
+// Workers that are numbered without a known end: "sluice-worker-{0..}.sluice-workers:7000".
+struct OpenRange {
+  std::string before;
+  uint32_t first = 0;
+  std::string after;  // with the port
+
+  std::string Address(uint32_t offset) const;  // of the worker so far behind the first
+
+  friend bool operator==(const OpenRange&, const OpenRange&) = default;
+};
+
+// The workers that the entries of a list stand for, as far as that is known without a look-up. A plain value.
+struct WorkerList {
+  std::vector<std::string> fixed;
+  std::optional<OpenRange> open;
+  std::vector<std::string> names;  // "stores:7000": each address of the name is a worker
+
+  bool NeedsLookUps() const { return open.has_value() || !names.empty(); }
+
+  // The fixed ones, then the first `found` of the open range, then `members`, the addresses of the names. So a worker
+  // keeps its number whatever comes and goes behind it. At most kMaxListedWorkers.
+  std::vector<std::string> Addresses(uint32_t found, const std::vector<std::string>& members = {}) const;
+
+  friend bool operator==(const WorkerList&, const WorkerList&) = default;
+};
+
+// Each entry is one of these:
+// * an address, see ParseWorkerTarget;
+// * an address with one range: "worker-{0..31}.workers:7000", both ends included;
+// * a name with an open range, only as the last entry: "worker-{0..}.workers:7000" are as many as have an address.
+//   Elsewhere it would move the workers behind it when it grows, and with them the places of their stripes;
+// * "dns+NAME:PORT": each address that the name has at the moment.
+// InvalidArgument names the entry and says what is wrong with it. 1 to kMaxListedWorkers workers.
+absl::StatusOr<WorkerList> ParseWorkerList(const std::vector<std::string>& entries);
+
+// For those who need every worker at once, in the order of the entries: InvalidArgument also for what has to be looked
+// up.
+absl::StatusOr<std::vector<std::string>> ParseFixedWorkers(const std::vector<std::string>& entries);
+
+}  // namespace sluice

@@ -14,8 +14,8 @@ namespace sluice {
 // bytes after its end.
 absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_bytes);
 
-// Compresses into one gzip member, at zlib's default level. None where that would not be smaller than `bytes`, of which
-// there are at most 2^32 - 1.
+// Compresses into one gzip member, at zlib's default level. Returns nothing if that is not smaller than `bytes`, which
+// are at most 2^32 - 1.
 std::optional<std::string> Gzip(absl::string_view bytes);
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ HeaderList ToHeaders(const RequestHead& head);
 
 // Returns the length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
 std::string FrameMessage(absl::string_view message);
-// The same, compressed with gzip where that is smaller, for calls whose head says `gzip`.
+// As FrameMessage, but compressed with gzip where that is smaller. For calls with RequestHead::gzip.
 std::string FrameCompressed(absl::string_view message);
 
 }  // namespace sluice

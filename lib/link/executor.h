@@ -65,8 +65,8 @@ class Executor {
   // A uniform number from 0 to 1, for the jitter of back-off.
   virtual double Random() = 0;
 
-  // Looks up all addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. NotFound: there is no such
-  // name, or it has no address. Dropping the result cancels the look-up.
+  // Looks up all addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. The result is NotFound if
+  // there is no such name, or if it has no address. Dropping the returned pointer cancels the look-up.
   using OnResolved = std::function<void(absl::StatusOr<std::vector<WorkerAddress>>)>;
   virtual std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) = 0;
 

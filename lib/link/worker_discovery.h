@@ -16,29 +16,30 @@
 
 namespace sluice {
 
-// Asks the name server every two seconds which workers there are, for a list that leaves it open. The numbered workers
-// of an open range are asked for one after the other, until the first that has no name, and from there again: the range
-// only grows, since a worker that is restarted has no name for a while, and files are striped over its place in the
-// list. The members of a name come and go: they are the addresses that it has at the moment, sorted.
+// Asks the name server every two seconds which workers there are, for a list that leaves it open. It asks for the
+// numbered workers of an open range one after the other, up to the first that has no name, and next time from there on.
+// The range only grows, since a worker that restarts has no name for a while, and files are striped over its place in
+// the list. The members of a name come and go: they are the addresses that the name has at the moment, sorted.
 //
-// A look-up that fails changes nothing. Nor does a name that has no address: it is rather the name server that is wrong
-// than that all members are gone, and those who ask them find out.
+// A look-up that fails changes nothing, and neither does a name without an address: a wrong answer of the name server
+// is more likely than the end of all members, and calls to members that are gone fail soon.
 //
-// One for each list; for the link's thread only, on which it waits for nothing. Dropping it ends the looks.
+// There is one for each list, used on the link's thread only, where it never blocks. Dropping it ends the look-ups.
 class WorkerDiscovery {
  public:
   static constexpr std::chrono::seconds kLookEvery{2};
 
   struct Options {
-    WorkerList list;  // that needs look-ups
-    // Called with all workers of the list, the fixed ones included: after the first look, even where nothing was found,
-    // and then after each that finds others. Do not drop the discovery in it.
+    WorkerList list;  // must need look-ups
+    // Called with all workers of the list, also the fixed ones: after the first look, even if it found nothing, and
+    // then after each look that finds others. It must not drop the discovery.
     std::function<void(std::vector<std::string> workers)> on_workers;
-    // Called when it changes whether look-ups fail, and before on_workers: why they do, or OK. May be null.
+    // Called, before on_workers, when look-ups begin to fail, with the reason, and with OK when they succeed again. May
+    // be null.
     std::function<void(const absl::Status&)> on_state;
   };
 
-  // All of these outlive it.
+  // The executor, the timers and the metrics must outlive the discovery.
   WorkerDiscovery(Executor& executor, TimerQueue& timers, AggregatorMetrics& metrics, Options options);
   ~WorkerDiscovery();
   WorkerDiscovery(const WorkerDiscovery&) = delete;
@@ -58,13 +59,13 @@ class WorkerDiscovery {
   AggregatorMetrics& metrics_;
   const Options options_;
 
-  // Of this look.
+  // State of this look.
   size_t next_name_ = 0;
   bool range_done_ = false;
   absl::Status failure_;  // the first one
 
   std::vector<std::vector<std::string>> members_;  // by name
-  uint32_t found_ = 0;                             // of the open range
+  uint32_t found_ = 0;                             // number of workers of the open range
   absl::Status told_failure_;
   bool told_ = false;
   std::vector<std::string> told_workers_;

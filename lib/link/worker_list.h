@@ -13,13 +13,13 @@ namespace sluice {
 
 inline constexpr size_t kMaxListedWorkers = 65536;
 
-// Workers that are numbered without a known end: "sluice-worker-{0..}.sluice-workers:7000".
+// Numbered workers without a known end: "sluice-worker-{0..}.sluice-workers:7000".
 struct OpenRange {
   std::string before;
   uint32_t first = 0;
   std::string after;  // with the port
 
-  std::string Address(uint32_t offset) const;  // of the worker so far behind the first
+  std::string Address(uint32_t offset) const;  // of the worker with the number first + offset
 
   friend bool operator==(const OpenRange&, const OpenRange&) = default;
 };
@@ -32,24 +32,25 @@ struct WorkerList {
 
   bool NeedsLookUps() const { return open.has_value() || !names.empty(); }
 
-  // The fixed ones, then the first `found` of the open range, then `members`, the addresses of the names. So a worker
-  // keeps its number whatever comes and goes behind it. At most kMaxListedWorkers.
+  // Returns the fixed workers, then the first `found` of the open range, then `members`, the addresses of the names. So
+  // a worker keeps its number when workers after it come and go. At most kMaxListedWorkers.
   std::vector<std::string> Addresses(uint32_t found, const std::vector<std::string>& members = {}) const;
 
   friend bool operator==(const WorkerList&, const WorkerList&) = default;
 };
 
-// Each entry is one of these:
+// Parses a list. Each entry is one of these:
 // * an address, see ParseWorkerTarget;
 // * an address with one range: "worker-{0..31}.workers:7000", both ends included;
 // * a name with an open range, only as the last entry: "worker-{0..}.workers:7000" are as many as have an address.
 //   Elsewhere it would move the workers behind it when it grows, and with them the places of their stripes;
 // * "dns+NAME:PORT": each address that the name has at the moment.
-// InvalidArgument names the entry and says what is wrong with it. 1 to kMaxListedWorkers workers.
+// Returns InvalidArgument that names the entry and says what is wrong with it. A list has 1 to kMaxListedWorkers
+// workers.
 absl::StatusOr<WorkerList> ParseWorkerList(const std::vector<std::string>& entries);
 
-// For those who need every worker at once, in the order of the entries: InvalidArgument also for what has to be looked
-// up.
+// As ParseWorkerList, for users that need every worker at once. Returns the workers in the order of the entries, and
+// InvalidArgument also for entries that have to be looked up.
 absl::StatusOr<std::vector<std::string>> ParseFixedWorkers(const std::vector<std::string>& entries);
 
 }  // namespace sluice

@@ -102,7 +102,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // From the loss of the connection to a worker until there was one again.
   void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
-  // A name that stands for workers could not be looked up.
+  // Counts a name of workers that could not be looked up.
   void CountWorkerLookupFailure() { worker_lookup_failures_.Increment(); }
   // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }

@@ -41,8 +41,8 @@ struct Block {
 class BlockReader {
  public:
   struct Options {
-    // host:port, or a range "worker-{0..31}.workers:7000", in the order of the stripe. A reader takes nothing that has to
-    // be looked up first, since files are striped over places in the list.
+    // Addresses, or ranges such as "worker-{0..31}.workers:7000", in the order of the stripe. Entries that have to be
+    // looked up are refused, since files are striped over places in the list.
     std::vector<std::string> workers;
     absl::Duration sru_timeout = absl::Seconds(10);    // for one answer of one worker, from when its request is sent
     absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
@@ -76,9 +76,9 @@ class BlockReader {
     std::string address;
     absl::Status why;  // Unavailable
   };
-  // Connects to all workers, and waits for at most connect_timeout. Returns those that it could not reach; the link goes
-  // on trying them, and reconnects to those that it loses later. Optional: otherwise the first read connects. Do not
-  // call it from a callback.
+  // Connects to all workers, and waits for at most connect_timeout. Returns those that it could not reach; the link
+  // goes on trying them, and reconnects to those that it loses later. Optional: otherwise the first read connects. Do
+  // not call it from a callback.
   std::vector<UnconnectedWorker> Connect();
   // As Connect, but does not wait.
   void ConnectInBackground();

@@ -85,8 +85,8 @@ struct FanOutOptions {
 
   // Sent to every worker.
   Metadata metadata;
-  // Whether the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
-  // decompress them fails with kUnimplemented. Answers may come compressed with gzip, whatever this says.
+  // If true, the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
+  // decompress them fails with kUnimplemented. Workers may compress their answers with gzip in any case.
   bool compress_requests = false;
   // Whether FanOutResult::responses is filled.
   bool keep_response_metadata = false;
@@ -111,8 +111,8 @@ struct ResponseMetadata {
 // asked = answered + failures.size() + cancelled.
 struct FanOutResult {
   // OK, or: InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
-  // DeadlineExceeded, Cancelled, Unavailable (no worker is known yet), or the status of the worker whose failure was one
-  // too many, with its address.
+  // DeadlineExceeded, Cancelled, Unavailable (no worker is known yet), or the status of the worker whose failure was
+  // one too many, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that `map` did not skip
   size_t answered = 0;   // answers that were merged
@@ -165,8 +165,8 @@ class FanOut {
     //   shard-{0..}.shards:7000                    one for each number, up to the first that has no address; only as
     //                                              the last entry
     //   dns+shards:7000                            one for each address that the name has
-    // The last two are looked up every 2 s, and followed as UpdateWorkers does it. A range only grows. The addresses of
-    // a name come and go; they stand behind all other workers, sorted. See docs/following.md.
+    // The last two are looked up every 2 s, and changes have the effect of UpdateWorkers. A range only grows. The
+    // addresses of a name come and go; they come after all other workers, sorted. See docs/following.md.
     std::vector<std::string> workers;
     std::optional<TlsOptions> tls;                      // default: plaintext
     int max_response_bytes = 64 << 20;                  // a call fails at a larger message; above 0
@@ -175,16 +175,17 @@ class FanOut {
 
   // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
   static absl::Status Validate(const Options& options);
-  // Where there are names to look up it waits for that, for at most connect_timeout; then not from a callback. Without
-  // an answer there are no workers yet, and fan-outs are Unavailable.
+  // If there are names to look up, Create waits for the answers, for at most connect_timeout; do not call it from a
+  // callback then. Until the first answer there are no workers, and fan-outs end with Unavailable.
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
 
   size_t workers() const;
-  std::string address(size_t worker) const;  // empty: there is no such worker any more
+  std::string address(size_t worker) const;  // empty if there is no such worker any more
 
   // Replaces the workers, at once or when they are looked up. Workers that stay keep their connections and their
-  // history. Fan-outs that have begun end with the workers that they began with. Returns InvalidArgument as Create does.
+  // history. Fan-outs that have begun end with the workers that they began with. Returns InvalidArgument as Create
+  // does.
   absl::Status UpdateWorkers(const std::vector<std::string>& workers);
 
   // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach; the
@@ -243,14 +244,14 @@ class FanOut {
   const std::shared_ptr<Link> link_;
   const Options options_;  // except for the workers: addresses_ has them
   mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::unique_ptr<WorkerList> list_;  // what the workers follow from
-  uint64_t updates_ = 0;              // of the list
+  // Guarded by mutex_, up to look_ups_.
+  std::unique_ptr<WorkerList> list_;  // the entries that the workers come from
+  uint64_t updates_ = 0;              // number of updates of the list
   Addresses addresses_;
-  absl::Status look_ups_;  // why they fail
+  absl::Status look_ups_;  // why look-ups fail; OK if they do not
   // Used on the link's thread only.
   std::unique_ptr<FanOutCore> core_;
-  std::unique_ptr<WorkerDiscovery> discovery_;  // null: nothing is looked up
+  std::unique_ptr<WorkerDiscovery> discovery_;  // null if nothing is looked up
 };
 
 namespace internal {

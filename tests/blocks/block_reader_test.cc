@@ -47,6 +47,15 @@ TEST(BlockReaderValidateTest, NamesTheOptionThatIsOutsideOfItsBound) {
   expect_refused({.hedge_ratio = 1.5}, "hedge_ratio: 1.5");
 }
 
+TEST(BlockReaderValidateTest, TakesRangesAndRefusesWhatHasToBeLookedUp) {
+  EXPECT_TRUE(BlockReader::Validate({.workers = {"w-{0..3}:1", "x:1"}}).ok());
+  for (const std::string entry : {"w-{0..}:1", "dns+w:1"}) {
+    const absl::Status status = BlockReader::Validate({.workers = {entry}});
+    EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("\"" + entry + "\" has to be looked up"));
+  }
+}
+
 TEST(BlockReaderValidateTest, AFileOfTlsThatIsNotThereIsNamed) {
   const absl::Status status =
       BlockReader::Validate({.workers = {"w:1"}, .tls = TlsOptions{.ca_file = "/no/such/file.pem"}});

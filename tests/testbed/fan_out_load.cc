@@ -25,6 +25,7 @@
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
+#include "lib/link/worker_list.h"
 #include "tests/testbed/answer_workload.h"
 #include "tests/testbed/block_callers.h"
 #include "tools/json_report.h"
@@ -118,7 +119,7 @@ void RunAll(std::deque<Reader>& readers, int blocks) {
 class FanOutLoad {
  public:
   void AddFlags(CLI::App& app) {
-    AddListFlag(app, "--workers", "host:port of the servers, comma-separated",
+    AddListFlag(app, "--workers", "host:port of the servers, comma-separated; or a range, as in 127.0.1.{1..250}:7000",
                 [this](const std::vector<std::string>& list) { workers_ = list; });
     app.add_option("--mode", mode_, "fan-out: through Sluice; hand-written: gRPC alone. Default fan-out")
         ->check(CLI::IsMember({"fan-out", "hand-written"}));
@@ -148,7 +149,9 @@ class FanOutLoad {
   }
 
   absl::Status Configure() {
-    if (workers_.empty()) return absl::InvalidArgumentError("workers: none are given; give host:port,host:port");
+    absl::StatusOr<std::vector<std::string>> workers = ParseFixedWorkers(workers_);
+    if (!workers.ok()) return workers.status();
+    workers_ = *std::move(workers);
     absl::StatusOr<AnswerShape> sizes = ParseResponseBytes(response_bytes_);
     if (!sizes.ok()) return sizes.status();
     shape_.min_bytes = sizes->min_bytes;

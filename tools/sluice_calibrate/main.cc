@@ -14,7 +14,7 @@
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
-#include "lib/fan_out/fan_out_validate.h"
+#include "lib/link/worker_list.h"
 #include "tools/client_tls.h"
 #include "tools/interrupt.h"
 #include "tools/sluice_calibrate/calibration.h"
@@ -61,7 +61,9 @@ class CalibrateProgram {
   }
 
   absl::Status Configure() {
-    absl::Status status = ValidateWorkers(workers_);
+    const absl::StatusOr<std::vector<std::string>> workers = ParseFixedWorkers(workers_);
+    absl::Status status = workers.status();
+    if (workers.ok()) workers_ = *workers;
     status.Update(ParseField("max_in_flight", max_in_flight_text_, ParseByteSize, options_.max_in_flight_bytes));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
     status.Update(interrupts_.status());

@@ -64,7 +64,7 @@ void ScriptedServer::Begin(TestHttp2Server::Call& call) {
   };
   if (playing->script.early_headers) playing->SendHead();
   if (playing->script.delay <= absl::ZeroDuration()) return Step(*playing);
-  server_->RunAfter(absl::ToChronoNanoseconds(playing->script.delay), [this, weak = std::weak_ptr(playing)] {
+  call.server().RunAfter(absl::ToChronoNanoseconds(playing->script.delay), [this, weak = std::weak_ptr(playing)] {
     if (const auto later = weak.lock()) Step(*later);
   });
 }

@@ -18,6 +18,10 @@ using boost::asio::ip::tcp;
 TestHttp2Server::Call::Call(Connection& connection, int32_t stream)
     : ServerCall(connection.session(), stream), connection_(connection) {}
 
+TestHttp2Server& TestHttp2Server::Call::server() {
+  return connection_.server_;
+}
+
 void TestHttp2Server::Call::SendFrames(const std::string& frames) {
   connection_.SendFrames(frames);
 }
@@ -42,6 +46,7 @@ TestHttp2Server::TestHttp2Server(Handler handler, const Options& options)
     : handler_(std::move(handler)),
       options_(options),
       acceptor_(context_, tcp::endpoint(boost::asio::ip::address_v4::loopback(), static_cast<uint16_t>(options.port))) {
+  port_ = acceptor_.local_endpoint().port();
   Accept();
   thread_ = std::thread([this] { context_.run(); });
 }

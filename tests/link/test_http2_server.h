@@ -34,6 +34,7 @@ class TestHttp2Server {
    public:
     Call(Connection& connection, int32_t stream);
 
+    TestHttp2Server& server();
     Connection& connection() { return connection_; }
     const std::string& path() const { return head().path; }
     // As it is, behind what was sent before. A handler sends no parts of the session's behind frames of its own.
@@ -74,7 +75,7 @@ class TestHttp2Server {
   TestHttp2Server& operator=(const TestHttp2Server&) = delete;
 
   std::string address() const;
-  int port() const { return acceptor_.local_endpoint().port(); }
+  int port() const { return port_; }
 
   void Run(absl::FunctionRef<void()> task);  // on its thread; waits for it
   // On its thread; never, where the server is gone by then.
@@ -98,6 +99,7 @@ class TestHttp2Server {
   const Options options_;
   Watched<Counts> counts_;
   boost::asio::io_context context_{1};
+  int port_ = 0;
 
   // The thread's.
   boost::asio::ip::tcp::acceptor acceptor_;

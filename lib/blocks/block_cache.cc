@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "lib/blocks/block_cache_ticket.h"
 #include "lib/blocks/cached_blocks.h"
 #include "lib/stripe/manifest.h"
@@ -42,7 +41,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   void Read(const TicketPtr& ticket) {
     Outbox outbox;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       if (!ticket->callback) return;  // cancelled
       if (reader_()) {
         Serve(ticket, outbox);
@@ -56,7 +55,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   void Cancel(const TicketPtr& ticket) {
     Outbox outbox;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       if (!ticket->callback) return;
       Answer(*ticket, absl::CancelledError("the range is not wanted any more"), outbox);
       if (const auto block = std::exchange(ticket->waits_for, nullptr)) {
@@ -70,7 +69,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   void Forget(const std::string& file) {
     Outbox outbox;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       for (const auto& block : blocks_.All()) {
         if (block->waiters.empty() && block->file.first == file) blocks_.Drop(block, outbox.streams);
       }
@@ -81,7 +80,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   void Close() {
     Outbox outbox;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       closed_ = true;
       for (const auto& block : blocks_.All()) {
         for (const auto& ticket : block->TakeWaiters()) Serve(ticket, outbox);
@@ -119,7 +118,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   }
 
   // Takes a range as far as it can go: to its end, or to a block that it has to wait for.
-  void Serve(const TicketPtr& ticket, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Serve(const TicketPtr& ticket, Outbox& outbox) {  // with mutex_ held
     const Request& request = ticket->request;
     while (true) {
       if (closed_) return Answer(*ticket, absl::CancelledError("the cache is gone"), outbox);
@@ -156,14 +155,14 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     }
   }
 
-  absl::Status NoRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status NoRoom() const {  // with mutex_ held
     return absl::ResourceExhaustedError(
         absl::StrCat("the cache of ", blocks_.max_bytes(), " bytes is full of blocks that are waited for"));
   }
 
   // The block at `offset`; where it is not there, its read begins. Null: there is no room for it.
   std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
-                                    Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                    Outbox& outbox) {  // with mutex_ held
     const bool first_look = ticket.FirstLookAt(offset);
     auto found = file->blocks.find(offset);
     if (found != file->blocks.end() && found->second->IsStale()) {
@@ -193,7 +192,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
 
   // Where the block before this one is still here, the file is read in order.
   void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, TimePoint deadline,
-                   Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                   Outbox& outbox) {  // with mutex_ held
     const uint64_t next = block.offset + file->block_bytes;
     const bool in_order = block.offset >= file->block_bytes && file->blocks.contains(block.offset - file->block_bytes);
     if (!in_order || next >= file->bytes || file->blocks.contains(next)) return;
@@ -205,8 +204,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     blocks_.Enter(file, ahead, length);
   }
 
-  std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::shared_ptr<CachedBlock> Open(const CachedFile& file, uint64_t offset, TimePoint deadline,
+                                    Outbox& outbox) {  // with mutex_ held
     auto block = std::make_shared<CachedBlock>();
     block->file = file.name;
     block->offset = offset;
@@ -243,7 +242,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     Outbox outbox;
     bool more = false;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       if (block->stream != stream) return false;
       absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
       // The file was longer when the length of the block was told.
@@ -260,7 +259,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   }
 
   // Where one goes on to the next block, that one takes no room of this one while others want it.
-  void ServeWaiters(CachedBlock& block, Outbox& outbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void ServeWaiters(CachedBlock& block, Outbox& outbox) {  // with mutex_ held
     const std::vector<TicketPtr> waiters = block.TakeWaiters();
     block.held += waiters.size();
     for (const TicketPtr& ticket : waiters) {
@@ -269,8 +268,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     }
   }
 
-  void Fail(const std::shared_ptr<CachedBlock>& block, const absl::Status& status, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Fail(const std::shared_ptr<CachedBlock>& block, const absl::Status& status,
+            Outbox& outbox) {  // with mutex_ held
     blocks_.Drop(block, outbox.streams);
     const bool late = Now() >= block->deadline;
     for (const TicketPtr& ticket : block->TakeWaiters()) {
@@ -285,8 +284,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     }
   }
 
-  absl::Status Settle(const std::shared_ptr<CachedBlock>& block, ReadPart& part, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status Settle(const std::shared_ptr<CachedBlock>& block, ReadPart& part, Outbox& outbox) {  // with mutex_ held
     if (const auto* header = std::get_if<ReadHeader>(&part)) return OnHeader(block, *header, outbox);
     if (const auto* chunk = std::get_if<ReadChunk>(&part)) {
       block->settled = chunk->offset + chunk->data.size() - block->offset;
@@ -301,8 +299,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return absl::OkStatus();
   }
 
-  absl::Status OnHeader(const std::shared_ptr<CachedBlock>& block, const ReadHeader& header, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status OnHeader(const std::shared_ptr<CachedBlock>& block, const ReadHeader& header,
+                        Outbox& outbox) {  // with mutex_ held
     if (!IsOfVersion(header, block->file.second)) return FoundStripedAnew(block, outbox);
     const std::shared_ptr<CachedFile> file = blocks_.File(block->file);
     if (file->opening == block) {
@@ -325,8 +323,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   }
 
   // Nothing else that is here of the file is good either.
-  absl::Status FoundStripedAnew(const std::shared_ptr<CachedBlock>& found, Outbox& outbox)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  absl::Status FoundStripedAnew(const std::shared_ptr<CachedBlock>& found, Outbox& outbox) {  // with mutex_ held
     const auto blocks = blocks_.File(found->file)->blocks;
     for (const auto& [offset, block] : blocks) {
       if (block == found) continue;
@@ -339,9 +336,9 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   const ReaderSource reader_;
   MidLevelMetrics& metrics_;
 
-  absl::Mutex mutex_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  CachedBlocks blocks_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  bool closed_ = false;  // guarded by mutex_
+  CachedBlocks blocks_;  // guarded by mutex_
 };
 
 BlockCache::BlockCache(ReaderSource reader, uint64_t max_bytes, MidLevelMetrics& metrics)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <mutex>
 #include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
 
@@ -13,10 +15,7 @@
 
 #include "sluice/v1/link_sharing.pb.h"
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "lib/sharing/link_hello.h"
 #include "lib/sharing/packet_socket.h"
 
@@ -92,7 +91,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   }
 
   void OnDemand(const LinkDemand& demand) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (poked_ || (reported_.has_value() && !IsUrgent(*reported_, demand, by_block_))) return;
     poked_ = true;
     boost::asio::post(context_, [self = shared_from_this()] { self->OnPoke(); });
@@ -213,7 +212,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
                     .plan_bytes = link_bytes_,
                     .may_exceed = lease_bytes_ == link_bytes_});
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       by_block_ = lease.by_block();
     }
     // Where the daemon hangs, all leases have ended by then. This one may have been here for long.
@@ -282,7 +281,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   void Report(TimePoint now) {
     if (HoldsSafeShare(now)) HoldSafeShare(now);
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       poked_ = false;
       reported_.reset();  // what happens from here on may be missing in this report
     }
@@ -296,7 +295,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     if (busy || !sent) period = std::min(period, kBusyPeriod);
     if (HoldsSafeShare(now)) period = std::min(period, kSafeTime / kProlongShare);
     report_at_ = now + period;
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (sent && !poked_) reported_ = demand;
   }
 
@@ -350,10 +349,10 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   TimePoint reported_at_ = TimePoint();
   TimePoint fall_back_at_ = TimePoint::max();
 
-  absl::Mutex mutex_;
-  bool poked_ ABSL_GUARDED_BY(mutex_) = false;
-  bool by_block_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<LinkDemand> reported_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  bool poked_ = false;                  // guarded by mutex_
+  bool by_block_ = false;               // guarded by mutex_
+  std::optional<LinkDemand> reported_;  // guarded by mutex_
 };
 
 LeaseClient::LeaseClient(boost::asio::io_context& context, Options options)
@@ -362,12 +361,10 @@ LeaseClient::LeaseClient(boost::asio::io_context& context, Options options)
 }
 
 LeaseClient::~LeaseClient() {
-  absl::Notification closed;
-  boost::asio::post(context_, [this, &closed] {
-    session_->Close();
-    closed.Notify();
-  });
-  closed.WaitForNotification();
+  std::packaged_task<void()> close([this] { session_->Close(); });
+  const std::future<void> closed = close.get_future();
+  boost::asio::post(context_, std::move(close));
+  closed.wait();
 }
 
 void LeaseClient::OnDemand(const LinkDemand& demand) {

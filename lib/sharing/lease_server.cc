@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>  // Boost 1.74 misses it in C++20
 
@@ -17,10 +19,7 @@
 
 #include "sluice/v1/link_sharing.pb.h"
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "lib/sharing/link_hello.h"
 #include "lib/sharing/packet_socket.h"
 #include "lib/sharing/sharing_metrics.h"
@@ -103,7 +102,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     listening_.reset();  // handlers may keep this for a moment longer, and the next server wants the path
     retry_.cancel();
     timer_.cancel();
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     connections_.clear();
   }
 
@@ -130,8 +129,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     });
   }
 
-  void Add(int fd) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+  void Add(int fd) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const LinkShares::ClientId id = ++last_id_;
     Connection& connection = *connections_.emplace(id, std::make_unique<Connection>(context_, fd)).first->second;
     const auto peer = PeerOf(fd);
@@ -151,15 +150,15 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     return std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), uid) != options_.allowed_uids.end();
   }
 
-  void Read(LinkShares::ClientId id, Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Read(LinkShares::ClientId id, Connection& connection) {  // with mutex_ held
     connection.socket.async_wait(stream_descriptor::wait_read,
                                  [self = shared_from_this(), id](const boost::system::error_code& error) {
                                    if (!error) self->OnReadable(id);
                                  });
   }
 
-  void OnReadable(LinkShares::ClientId id) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+  void OnReadable(LinkShares::ClientId id) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     auto found = connections_.find(id);
     for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
       Connection& connection = *found->second;
@@ -179,8 +178,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     }
   }
 
-  void OnMessage(LinkShares::ClientId id, Connection& connection, const v1::ToLinkDaemon& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void OnMessage(LinkShares::ClientId id, Connection& connection,
+                 const v1::ToLinkDaemon& message) {  // with mutex_ held
     const bool known = !connection.application.empty();
     if (message.has_report() && known) return OnReport(id, connection, message.report());
     if (!message.has_hello() || known) {
@@ -197,8 +196,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Announce(SharingEvent::Kind::kJoined, connection);
   }
 
-  void OnReport(LinkShares::ClientId id, Connection& connection, const v1::LinkReport& report)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void OnReport(LinkShares::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held
     const ShareReport sane = Sanitized(report, shares_.options().budget_bytes);
     // What came before it joined is not counted.
     if (connection.report_sent_ns == 0) connection.state.report.received_bytes = sane.received_bytes;
@@ -208,8 +206,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Deliver(leases);
   }
 
-  void Refuse(LinkShares::ClientId id, SharingRefusal kind, const std::string& reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Refuse(LinkShares::ClientId id, SharingRefusal kind, const std::string& reason) {  // with mutex_ held
     Connection& connection = *connections_.at(id);
     metrics_.CountRefusal(kind);
     v1::FromLinkDaemon message;
@@ -219,7 +216,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Remove(id);
   }
 
-  void Remove(LinkShares::ClientId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Remove(LinkShares::ClientId id) {  // with mutex_ held
     const std::unique_ptr<Connection> connection = std::move(connections_.at(id));
     connections_.erase(id);
     if (connection->application.empty()) return;
@@ -231,7 +228,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
   // A process that does not read misses it, and is told again when the lease is to be prolonged. Until then it goes by
   // what it has, which LinkShares reckons with.
-  void Deliver(const std::vector<ShareLease>& leases) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Deliver(const std::vector<ShareLease>& leases) {  // with mutex_ held
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);
       if (found == connections_.end()) continue;
@@ -243,8 +240,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     if (const TimePoint next = shares_.NextTimer(); next < armed_for_) Arm(next);
   }
 
-  void Fill(const ShareLease& lease, int64_t report_sent_ns, v1::LinkLease& message) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Fill(const ShareLease& lease, int64_t report_sent_ns, v1::LinkLease& message) const {  // with mutex_ held
     message.set_id(lease.id);
     message.set_bytes(lease.bytes);
     message.set_valid_ns(shares_.options().lease_time.count());
@@ -255,7 +251,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   }
 
   // An event of one process may end the lease of another.
-  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Count() {  // with mutex_ held
     for (auto& [id, connection] : connections_) {
       if (connection->application.empty()) continue;
       const LinkShares::ClientState state = shares_.State(id);
@@ -272,7 +268,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   }
 
   // A timer that is too early finds nothing and is set for what is next, so reports seldom touch it.
-  void Arm(TimePoint time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Arm(TimePoint time) {  // with mutex_ held
     armed_for_ = time;
     timer_.expires_at(time);
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -280,8 +276,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     });
   }
 
-  void OnTimer() ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+  void OnTimer() {
+    const std::lock_guard<std::mutex> lock(mutex_);
     armed_for_ = TimePoint::max();
     std::vector<ShareLease> leases;
     shares_.OnTimer(Now(), leases);
@@ -305,12 +301,12 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   boost::asio::steady_timer retry_;
   boost::asio::steady_timer timer_;
 
-  mutable absl::Mutex mutex_;
-  SharingMetrics metrics_ ABSL_GUARDED_BY(mutex_);
-  LinkShares shares_ ABSL_GUARDED_BY(mutex_);
-  LinkShares::ClientId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<LinkShares::ClientId, std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
-  TimePoint armed_for_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
+  mutable std::mutex mutex_;
+  SharingMetrics metrics_;                                                   // guarded by mutex_
+  LinkShares shares_;                                                        // guarded by mutex_
+  LinkShares::ClientId last_id_ = 0;                                         // guarded by mutex_
+  std::map<LinkShares::ClientId, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
+  TimePoint armed_for_ = TimePoint::max();                                   // guarded by mutex_
 };
 
 std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
@@ -320,7 +316,7 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
     int64_t demand_bytes = 0;
     int64_t in_flight_bytes = 0;
   };
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::map<std::string, Sums> applications;
   for (const auto& [id, connection] : connections_) {
     if (connection->application.empty()) continue;
@@ -373,12 +369,10 @@ LeaseServer::LeaseServer(boost::asio::io_context& context, std::shared_ptr<Core>
     : context_(context), core_(std::move(core)) {}
 
 LeaseServer::~LeaseServer() {
-  absl::Notification closed;
-  boost::asio::post(context_, [this, &closed] {
-    core_->Close();
-    closed.Notify();
-  });
-  closed.WaitForNotification();
+  std::packaged_task<void()> close([this] { core_->Close(); });
+  const std::future<void> closed = close.get_future();
+  boost::asio::post(context_, std::move(close));
+  closed.wait();
 }
 
 std::vector<prometheus::MetricFamily> LeaseServer::Collect() const {

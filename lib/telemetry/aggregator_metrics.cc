@@ -65,13 +65,13 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
 }
 
 void AggregatorMetrics::SetGaugeSource(std::function<AggregatorGauges()> source) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   gauge_source_ = std::move(source);
 }
 
 std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
   // Held while the source runs, so that SetGaugeSource waits for it.
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (!gauge_source_) return {};
   const AggregatorGauges now = gauge_source_();
   std::vector<prometheus::MetricFamily> families{

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/link/clock.h"
 #include "tests/blocks/test_cached_reader.h"
 #include "tests/eventually.h"
 #include "tests/has_code.h"
+#include "tests/notification.h"
 #include "tests/stripe/striped_folder.h"
 
 namespace sluice {
@@ -36,11 +36,11 @@ constexpr size_t kFileBytes = 5 * kBlockBytes + 500;
 // What a range has come to.
 struct Outcome {
   absl::StatusOr<BlockCache::Range> range = absl::UnknownError("");
-  absl::Notification done;
+  testing::Notification done;
   BlockCache::TicketPtr ticket;
 
   const absl::StatusOr<BlockCache::Range>& Await() {
-    EXPECT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(done.Await());
     return range;
   }
 };

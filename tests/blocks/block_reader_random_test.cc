@@ -50,7 +50,7 @@ Fault AnyFault(Dice& dice) {
     case 5:
       return testing::Slow(absl::Milliseconds(1 + dice.Below(40)));
     default:
-      return testing::Error(static_cast<grpc::StatusCode>(1 + dice.Below(16)));
+      return testing::Error(static_cast<absl::StatusCode>(1 + dice.Below(16)));
   }
 }
 

@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "absl/synchronization/blocking_counter.h"
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/stripe/stripe_name.h"
 #include "tests/blocks/test_cluster.h"
+#include "tests/notification.h"
+#include "tests/watched.h"
 
 namespace sluice {
 namespace {
@@ -79,13 +79,13 @@ TEST_F(ManifestFetchTest, ALargeManifestComesInRanges) {
 }
 
 TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneHasAFaultyAnswer) {
-  const auto faults = std::vector<Fault>{Error(grpc::StatusCode::NOT_FOUND),
-                                         Error(grpc::StatusCode::UNAVAILABLE),
-                                         Error(grpc::StatusCode::FAILED_PRECONDITION),
-                                         Error(grpc::StatusCode::CANCELLED),
-                                         Error(grpc::StatusCode::INVALID_ARGUMENT),
-                                         Error(grpc::StatusCode::RESOURCE_EXHAUSTED),
-                                         Error(grpc::StatusCode::INTERNAL),
+  const auto faults = std::vector<Fault>{Error(absl::StatusCode::kNotFound),
+                                         Error(absl::StatusCode::kUnavailable),
+                                         Error(absl::StatusCode::kFailedPrecondition),
+                                         Error(absl::StatusCode::kCancelled),
+                                         Error(absl::StatusCode::kInvalidArgument),
+                                         Error(absl::StatusCode::kResourceExhausted),
+                                         Error(absl::StatusCode::kInternal),
                                          Garbage(),
                                          FlipByte(),
                                          OneByteMore(),
@@ -110,7 +110,7 @@ TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
   const auto later = [](Fault fault) {
     return [fault](const v1::ReadManifestRequest& request) { return request.offset() > 0 ? fault : Healthy(); };
   };
-  for (const Fault& fault : {Error(grpc::StatusCode::OUT_OF_RANGE), OneByteLess(), OneByteMore(), FlipByte(), Garbage(),
+  for (const Fault& fault : {Error(absl::StatusCode::kOutOfRange), OneByteLess(), OneByteMore(), FlipByte(), Garbage(),
                              Fault{.manifest_bytes = 50000}, Fault{.manifest_bytes = 0}}) {
     cluster.MakeReader();
     cluster.worker(0).SpoilManifests(later(fault));
@@ -137,9 +137,9 @@ TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
   SpoilManifests(cluster, [](const auto&) { return FlipByte(); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
   EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.worker(0).address()));
-  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::FAILED_PRECONDITION); });
+  SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kFailedPrecondition); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
-  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
+  SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kCancelled); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
   SpoilManifests(cluster, [](const auto&) { return Fault{.manifest_bytes = uint64_t{1} << 40}; });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
@@ -149,7 +149,7 @@ TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
 
 TEST_F(ManifestFetchTest, ABadManifestSaysMoreThanTheWorkersThatHaveNone) {
   TestCluster cluster(Small());
-  SpoilManifests(cluster, [](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+  SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kNotFound); });
   cluster.worker(0).SpoilManifests([](const auto&) { return FlipByte(); });
   const absl::Status status = Error0(cluster);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
@@ -213,37 +213,37 @@ TEST_F(ManifestFetchTest, AWorkerThatHangsCostsOneReadAndNotEveryOne) {
 TEST_F(ManifestFetchTest, ReadsThatWantItAtTheSameTimeShareOneFetch) {
   TestCluster cluster(Small());
   std::atomic<int> asked = 0;
-  absl::Notification go_on;
+  testing::Notification go_on;
   SpoilManifests(cluster, [&](const auto&) {
     ++asked;
-    go_on.WaitForNotificationWithTimeout(kPatience);
+    EXPECT_TRUE(go_on.Await());
     return Healthy();
   });
   constexpr uint64_t kReads = 5;
-  absl::BlockingCounter here(kReads);
+  testing::Watched<uint64_t> here;
   std::vector<std::shared_ptr<ReadStream>> streams;
   for (uint64_t block = 0; block < kReads; ++block) {
     streams.push_back(cluster.reader().Open("data", block));
     streams.back()->Next([&](const absl::StatusOr<ReadPart>& part) {
       EXPECT_TRUE(part.ok()) << part.status();
-      here.DecrementCount();
+      here.Change([](uint64_t& reads) { ++reads; });
     });
   }
   cluster.link().Await([](LinkCore&) {});  // all of them have asked
   go_on.Notify();
-  here.Wait();
+  EXPECT_TRUE(here.Await([](uint64_t reads) { return reads == kReads; }));
   EXPECT_EQ(asked, 1);
 }
 
 TEST_F(ManifestFetchTest, OneReadThatGivesUpTakesNothingFromTheOthers) {
   TestCluster cluster(Small());
-  absl::Notification go_on;
+  testing::Notification go_on;
   SpoilManifests(cluster, [&](const auto&) {
-    go_on.WaitForNotificationWithTimeout(kPatience);
+    EXPECT_TRUE(go_on.Await());
     return Healthy();
   });
   const auto patient = cluster.reader().Open("data", 0);
-  absl::Notification here;
+  testing::Notification here;
   patient->Next([&](const absl::StatusOr<ReadPart>& part) {
     EXPECT_TRUE(part.ok()) << part.status();
     here.Notify();
@@ -254,7 +254,7 @@ TEST_F(ManifestFetchTest, OneReadThatGivesUpTakesNothingFromTheOthers) {
   cancelled->Next([](const absl::StatusOr<ReadPart>&) {});
   cancelled->Cancel();
   go_on.Notify();
-  EXPECT_TRUE(here.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(here.Await());
 }
 
 }  // namespace

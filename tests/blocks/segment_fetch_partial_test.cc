@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/blocks/segment_fetch.h"
@@ -95,7 +94,7 @@ TEST(SegmentFetchPartialTest, OnlyWhatNoReplicaHasIsAGap) {
   EXPECT_EQ(result.missing[0].offset, 5u * 4096 + 200);
   EXPECT_EQ(result.missing[0].length, 100u);
   cluster.worker(6).SpoilSrus([](const v1::ReadSruRequest& request) {
-    return request.replica() == 1 ? Error(grpc::StatusCode::UNAVAILABLE) : Healthy();
+    return request.replica() == 1 ? Error(absl::StatusCode::kUnavailable) : Healthy();
   });
   const auto first_alone = ReadBlock(cluster, 0, /*allow_partial=*/true);
   ASSERT_THAT(first_alone.missing, SizeIs(1));

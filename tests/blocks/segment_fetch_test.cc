@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/stripe/stripe_name.h"
 #include "tests/blocks/eight_workers.h"
 #include "tests/blocks/test_cluster.h"
+#include "tests/notification.h"
 
 // A segment is fetched by every read; these go through the stream of one.
 namespace sluice {
@@ -51,18 +51,18 @@ std::vector<FaultCase> EveryFault() {
       {"nothing", {.edit = [](std::string& data) { data.clear(); }}, absl::StatusCode::kDataLoss},
       {"far too much", {.edit = [](std::string& data) { data.resize(5 << 20); }}, absl::StatusCode::kUnavailable},
       {"garbage", Garbage(), absl::StatusCode::kDataLoss},
-      {"cancels", Error(grpc::StatusCode::CANCELLED), absl::StatusCode::kUnavailable},
-      {"unknown", Error(grpc::StatusCode::UNKNOWN), absl::StatusCode::kUnavailable},
-      {"invalid", Error(grpc::StatusCode::INVALID_ARGUMENT), absl::StatusCode::kUnavailable},
-      {"deadline", Error(grpc::StatusCode::DEADLINE_EXCEEDED), absl::StatusCode::kDeadlineExceeded},
-      {"not found", Error(grpc::StatusCode::NOT_FOUND), absl::StatusCode::kDataLoss},
-      {"denied", Error(grpc::StatusCode::PERMISSION_DENIED), absl::StatusCode::kUnavailable},
-      {"exhausted", Error(grpc::StatusCode::RESOURCE_EXHAUSTED), absl::StatusCode::kUnavailable},
-      {"precondition", Error(grpc::StatusCode::FAILED_PRECONDITION), absl::StatusCode::kUnavailable},
-      {"out of range", Error(grpc::StatusCode::OUT_OF_RANGE), absl::StatusCode::kDataLoss},
-      {"internal", Error(grpc::StatusCode::INTERNAL), absl::StatusCode::kUnavailable},
-      {"unavailable", Error(grpc::StatusCode::UNAVAILABLE), absl::StatusCode::kUnavailable},
-      {"data loss", Error(grpc::StatusCode::DATA_LOSS), absl::StatusCode::kDataLoss},
+      {"cancels", Error(absl::StatusCode::kCancelled), absl::StatusCode::kUnavailable},
+      {"unknown", Error(absl::StatusCode::kUnknown), absl::StatusCode::kUnavailable},
+      {"invalid", Error(absl::StatusCode::kInvalidArgument), absl::StatusCode::kUnavailable},
+      {"deadline", Error(absl::StatusCode::kDeadlineExceeded), absl::StatusCode::kDeadlineExceeded},
+      {"not found", Error(absl::StatusCode::kNotFound), absl::StatusCode::kDataLoss},
+      {"denied", Error(absl::StatusCode::kPermissionDenied), absl::StatusCode::kUnavailable},
+      {"exhausted", Error(absl::StatusCode::kResourceExhausted), absl::StatusCode::kUnavailable},
+      {"precondition", Error(absl::StatusCode::kFailedPrecondition), absl::StatusCode::kUnavailable},
+      {"out of range", Error(absl::StatusCode::kOutOfRange), absl::StatusCode::kDataLoss},
+      {"internal", Error(absl::StatusCode::kInternal), absl::StatusCode::kUnavailable},
+      {"unavailable", Error(absl::StatusCode::kUnavailable), absl::StatusCode::kUnavailable},
+      {"data loss", Error(absl::StatusCode::kDataLoss), absl::StatusCode::kDataLoss},
   };
 }
 
@@ -135,7 +135,7 @@ TEST(SegmentFetchTest, GapsAtTheBeginningInTheMiddleAndAtTheEnd) {
     TestCluster cluster(EightWorkers());
     std::string expected = cluster.SourceBlock(2);
     for (const size_t worker : down) {
-      cluster.worker(worker).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::INTERNAL); });
+      cluster.worker(worker).SpoilSrus([](const auto&) { return Error(absl::StatusCode::kInternal); });
       expected.replace(worker * 4096, 4096, std::string(4096, '\0'));
     }
     const auto result = ReadBlock(cluster, 2, /*allow_partial=*/true);
@@ -151,7 +151,7 @@ TEST(SegmentFetchTest, GapsAtTheBeginningInTheMiddleAndAtTheEnd) {
 
 TEST(SegmentFetchTest, APassingFaultIsTriedAgainAtTheSameWorkerWhereThereIsNoReplica) {
   TestCluster cluster(EightWorkers());
-  for (const Fault& fault : {Error(grpc::StatusCode::UNAVAILABLE), FlipByte(), OneByteLess(), Hang()}) {
+  for (const Fault& fault : {Error(absl::StatusCode::kUnavailable), FlipByte(), OneByteLess(), Hang()}) {
     std::atomic<int> asked = 0;
     cluster.worker(2).SpoilSrus([&](const auto&) { return ++asked == 1 ? fault : Healthy(); });
     const auto result = ReadBlock(cluster, 0);
@@ -164,7 +164,7 @@ TEST(SegmentFetchTest, APassingFaultIsTriedAgainAtTheSameWorkerWhereThereIsNoRep
 TEST(SegmentFetchTest, AnErrorThatStaysIsNotAskedForTwiceWithoutAReplica) {
   TestCluster cluster(EightWorkers());
   std::atomic<int> asked = 0;
-  cluster.worker(2).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::NOT_FOUND); });
+  cluster.worker(2).SpoilSrus([&](const auto&) { return ++asked, Error(absl::StatusCode::kNotFound); });
   EXPECT_THAT(ReadBlock(cluster, 0).status, HasCode(absl::StatusCode::kDataLoss));
   EXPECT_EQ(asked, 1);
 }
@@ -175,7 +175,7 @@ TEST(SegmentFetchTest, AttemptsGoRoundTheReplicas) {
   TestCluster cluster(std::move(options));
   for (size_t worker : {2, 3, 4}) {
     cluster.worker(worker).SpoilSrus(
-        [](const auto& request) { return request.offset() == 0 ? Error(grpc::StatusCode::INTERNAL) : Healthy(); });
+        [](const auto& request) { return request.offset() == 0 ? Error(absl::StatusCode::kInternal) : Healthy(); });
   }
   // SRU 2 has its copies at 2, 3 and 4 and cannot be had.
   const auto result = ReadBlock(cluster, 0);
@@ -227,7 +227,7 @@ TEST(SegmentFetchTest, StripesOfTheWrongSizeOnDiskAreDataLossAndAReplicaHelps) {
 TEST(SegmentFetchTest, AWorkerThatHasFailedIsNotTheFirstThatIsAskedAgain) {
   TestCluster cluster(EightWorkers(2));
   std::atomic<int> asked = 0;
-  cluster.worker(5).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::UNAVAILABLE); });
+  cluster.worker(5).SpoilSrus([&](const auto&) { return ++asked, Error(absl::StatusCode::kUnavailable); });
   ASSERT_TRUE(ReadBlock(cluster, 0).status.ok());
   ASSERT_GT(asked, 0);
   const int before = asked;
@@ -302,7 +302,7 @@ TEST_F(StripedAnewTest, AFileThatIsBadByItsManifestOfNowIsReadOnceAndReported) {
   ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
   CountManifests();
   std::atomic<int> asked = 0;
-  cluster_.worker(3).SpoilSrus([&](const auto&) { return ++asked, Error(grpc::StatusCode::NOT_FOUND); });
+  cluster_.worker(3).SpoilSrus([&](const auto&) { return ++asked, Error(absl::StatusCode::kNotFound); });
   EXPECT_THAT(ReadBlock(cluster_, 0).status, HasCode(absl::StatusCode::kDataLoss));
   EXPECT_EQ(manifests_, 1);
   EXPECT_EQ(asked, 1);
@@ -311,8 +311,8 @@ TEST_F(StripedAnewTest, AFileThatIsBadByItsManifestOfNowIsReadOnceAndReported) {
 TEST_F(StripedAnewTest, AFileThatIsGoneIsNotFound) {
   ASSERT_TRUE(ReadBlock(cluster_, 0).status.ok());
   for (size_t i = 0; i < cluster_.size(); ++i) {
-    cluster_.worker(i).SpoilManifests([](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
-    cluster_.worker(i).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::NOT_FOUND); });
+    cluster_.worker(i).SpoilManifests([](const auto&) { return Error(absl::StatusCode::kNotFound); });
+    cluster_.worker(i).SpoilSrus([](const auto&) { return Error(absl::StatusCode::kNotFound); });
   }
   EXPECT_THAT(ReadBlock(cluster_, 0).status, HasCode(absl::StatusCode::kNotFound));
 }
@@ -321,7 +321,7 @@ TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsUnavailable) {
   TestCluster cluster(EightWorkers());
   cluster.worker(6).SpoilSrus([](const auto&) { return Hang(); });
   const auto stream = cluster.reader().Open("data", 0);
-  absl::Notification ended;
+  testing::Notification ended;
   absl::Status status;
   std::thread reading([&] {
     status = Drain(*stream).status;
@@ -329,7 +329,7 @@ TEST(SegmentFetchTest, AWorkerThatDiesInTheMiddleOfABlockIsUnavailable) {
   });
   ASSERT_TRUE(cluster.worker(6).Await([](const auto& counts) { return counts.open == 1; }));
   cluster.worker(6).Stop();
-  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(testing::kPatience));
+  EXPECT_TRUE(ended.Await());
   reading.join();
   EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
   cluster.worker(6).SpoilSrus(nullptr);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/blocks/test_cluster.h"
+#include "tests/notification.h"
 
 namespace sluice {
 namespace {
@@ -32,13 +32,13 @@ class PendingPart {
     });
   }
 
-  bool Await() { return state_->done.WaitForNotificationWithTimeout(kPatience); }
+  bool Await() { return state_->done.Await(); }
   bool done() const { return state_->done.HasBeenNotified(); }
   const absl::StatusOr<ReadPart>& part() const { return state_->part; }
 
  private:
   struct State {
-    absl::Notification done;
+    testing::Notification done;
     absl::StatusOr<ReadPart> part = absl::UnknownError("not called");
   };
   std::shared_ptr<State> state_ = std::make_shared<State>();
@@ -134,9 +134,9 @@ TEST_F(StripeStreamTest, NothingIsAskedForBeforeTheFirstNext) {
 }
 
 TEST_F(StripeStreamTest, ASecondNextIsRefusedAndTheFirstIsAnswered) {
-  absl::Notification go_on;
+  testing::Notification go_on;
   cluster_.worker(0).SpoilManifests([&](const auto&) {
-    go_on.WaitForNotificationWithTimeout(kPatience);
+    EXPECT_TRUE(go_on.Await());
     return Healthy();
   });
   const auto stream = OpenAll();
@@ -166,9 +166,9 @@ TEST_F(StripeStreamTest, ANextAfterAnErrorIsFailedPrecondition) {
 // By a manifest from memory the read may have to begin again.
 TEST_F(StripeStreamTest, TheHeaderOfAFileThatIsKnownComesWithItsFirstBytes) {
   ASSERT_TRUE(cluster_.Read(0).ok());
-  absl::Notification go_on;
+  testing::Notification go_on;
   cluster_.SpoilSrus([&](const auto&) {
-    go_on.WaitForNotificationWithTimeout(kPatience);
+    EXPECT_TRUE(go_on.Await());
     return Healthy();
   });
   const auto stream = OpenAll();
@@ -233,13 +233,13 @@ TEST_F(StripeStreamTest, DroppingTheLastReferenceCancelsTheReadAndAnswersTheNext
 
 TEST_F(StripeStreamTest, TheConsumerMayDropTheStreamInItsCallback) {
   auto stream = OpenAll();
-  absl::Notification done;
+  testing::Notification done;
   ReadStream& raw = *stream;
   raw.Next([&](const absl::StatusOr<ReadPart>&) {
     stream.reset();
     done.Notify();
   });
-  EXPECT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(done.Await());
 }
 
 TEST_F(StripeStreamTest, CancelRacesWithNext) {

@@ -2,22 +2,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <grpcpp/server.h>
+#include "sluice/v1/sru_service.pb.h"
 
-#include "sluice/v1/sru_service.grpc.pb.h"
-
-#include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/stripe/stripe_store.h"
-#include "lib/telemetry/io_thread.h"
-#include "tests/eventually.h"
+#include "tests/fan_out/scripted_server.h"
+#include "tests/watched.h"
 
 namespace sluice::testing {
 
@@ -25,11 +20,11 @@ namespace sluice::testing {
 struct Fault {
   enum class Kind { kNone, kHang, kError, kGarbage };
   Kind kind = Kind::kNone;
-  grpc::StatusCode code = grpc::StatusCode::OK;  // kError
-  absl::Duration delay;                          // before whatever is answered
-  std::function<void(std::string& data)> edit;   // of the answer's bytes
-  std::optional<uint64_t> manifest_bytes;        // said to be the size of the whole manifest
-  std::vector<v1::MissingSruRange> missing;      // said of the answer, which is zeros there
+  absl::StatusCode code = absl::StatusCode::kOk;  // kError
+  absl::Duration delay;                           // before whatever is answered
+  std::function<void(std::string& data)> edit;    // of the answer's bytes
+  std::optional<uint64_t> manifest_bytes;         // said to be the size of the whole manifest
+  std::vector<v1::MissingSruRange> missing;       // said of the answer, which is zeros there
 };
 inline Fault Healthy() {
   return {};
@@ -37,7 +32,7 @@ inline Fault Healthy() {
 inline Fault Hang() {
   return {.kind = Fault::Kind::kHang};
 }
-inline Fault Error(grpc::StatusCode code) {
+inline Fault Error(absl::StatusCode code) {
   return {.kind = Fault::Kind::kError, .code = code};
 }
 inline Fault Garbage() {
@@ -56,41 +51,42 @@ inline Fault OneByteLess() {
   return {.edit = [](std::string& data) { data.pop_back(); }};
 }
 
-// A worker in this process, over the stripes below a folder, whose answers a test can spoil. Thread-safe.
+// A worker in this process, over the stripes below a folder, whose answers a test can spoil: the SruService without
+// gRPC. Thread-safe.
 class TestWorker {
  public:
   using SruFault = std::function<Fault(const v1::ReadSruRequest&)>;
   using ManifestFault = std::function<Fault(const v1::ReadManifestRequest&)>;
+  using Counts = ScriptedServer::Counts;
 
   explicit TestWorker(const std::string& root);
-  ~TestWorker();
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
-  // Asked for each request from now on, on a thread of gRPC.
+  // Asked for each request from now on, on the one thread of the worker.
   void SpoilSrus(SruFault fault);
   void SpoilManifests(ManifestFault fault);
 
-  // The requests that came in, those open now, the most that were open at once, those that the client cancelled.
-  struct Counts {
-    int requests = 0;
-    int open = 0;
-    int most_open = 0;
-    int cancelled = 0;
-  };
-  Counts counts() const;
+  Counts counts() const { return server_.counts(); }
   // False when it did not come true in time.
-  bool Await(const std::function<bool(const Counts&)>& condition) const;
+  bool Await(const std::function<bool(const Counts&)>& condition) const { return server_.Await(condition); }
 
-  void Stop();   // at once, as a process that dies: calls under way are cancelled
-  void Start();  // again, at the same address
+  void Stop() { server_.Stop(); }    // at once, as a process that dies: calls under way are lost
+  void Start() { server_.Start(); }  // again, at the same address
 
  private:
-  class Service;
+  struct Faults {
+    SruFault sru;
+    ManifestFault manifest;
+  };
 
-  std::unique_ptr<Service> service_;
-  std::string address_ = "127.0.0.1:0";
-  std::unique_ptr<grpc::Server> server_;
+  Script Play(const Seen& seen) const;
+  Script ReadSru(const v1::ReadSruRequest& asked) const;
+  Script ReadManifest(const v1::ReadManifestRequest& asked) const;
+
+  const StripeStore store_;
+  Watched<Faults> faults_;
+  ScriptedServer server_;  // last: its thread uses the others
 };
 
 }  // namespace sluice::testing

@@ -80,15 +80,15 @@ class FanOutSlowCallbackTest : public FanOutCallbacksTest {
   std::unique_ptr<Pending> BlockCallbacks() {
     auto slow = CallAsync(Ask(1), {.timeout = absl::Minutes(5)}, [this](size_t, const Text&) {
       merging_.Notify();
-      go_on_.WaitForNotification();
+      EXPECT_TRUE(go_on_.Await());
       return absl::OkStatus();
     });
-    EXPECT_TRUE(merging_.WaitForNotificationWithTimeout(testing::kPatience));
+    EXPECT_TRUE(merging_.Await());
     return slow;
   }
 
-  absl::Notification merging_;
-  absl::Notification go_on_;
+  testing::Notification merging_;
+  testing::Notification go_on_;
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutSlowCallbackTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),

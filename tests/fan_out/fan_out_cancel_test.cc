@@ -190,11 +190,11 @@ TEST_P(FanOutCancelTest, CancelFromMerge) {
   Start(4);
   Pending pending;
   std::atomic<int> merged = 0;
-  absl::Notification started;
+  testing::Notification started;
   pending.call = fan_out_->CallAsync(
       kUnary, Ask(4),
       [&](size_t, const Text&) {
-        started.WaitForNotification();
+        EXPECT_TRUE(started.Await());
         ++merged;
         pending.call->Cancel();
         return absl::OkStatus();

@@ -11,7 +11,7 @@ using testing::Text;
 using testing::TextOf;
 using testing::Wire;
 
-// Requests that gRPC servers decompress.
+// Requests that servers decompress. tests/interop has gRPC's own.
 class FanOutCompressionTest : public testing::FanOutTest {
  protected:
   static FanOut::Map<Text> AskEach(std::vector<std::string> values) {
@@ -41,7 +41,7 @@ TEST_P(FanOutCompressionTest, RequestsArriveAsTheyWere) {
 
 TEST_P(FanOutCompressionTest, ARetryBringsTheSameRequest) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const std::string value(10'000, 'x');
   const auto map = [&](size_t worker) -> std::optional<sluice::Ask<Text>> {
     if (worker != 0) return std::nullopt;

@@ -85,12 +85,12 @@ TEST_P(FanOutCountsTest, RivalsOfHedgesAreCancelledAndNotCorrupt) {
 TEST_P(FanOutCountsTest, AnswersAfterACancellationAreCancelledAndNotCorrupt) {
   Start(4);
   testing::Pending pending;
-  absl::Notification started;
+  testing::Notification started;
   pending.call = fan_out_->CallAsync(
       kUnary, Ask(4),
       [&](size_t, const Text&) {
         EXPECT_TRUE(AwaitReady(4));
-        started.WaitForNotification();
+        EXPECT_TRUE(started.Await());
         pending.call->Cancel();
         return absl::OkStatus();
       },
@@ -131,7 +131,7 @@ TEST_P(FanOutCountsTest, AFullQueueIsRefusedAndNotFailed) {
 // A worker that has no room is a failure of that worker.
 TEST_P(FanOutCountsTest, AWorkerThatIsExhaustedIsFailedAndNotRefused) {
   Start(1);
-  server(0).SetPlay(testing::Fails(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  server(0).SetPlay(testing::Fails(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(Metric("sluice_blocks_total", "refused"), 0);
   EXPECT_EQ(Metric("sluice_blocks_total", "failed"), 1);

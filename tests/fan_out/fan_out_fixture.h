@@ -11,7 +11,6 @@
 
 #include "sluice/fan_out.h"
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/link/link_core.h"
@@ -19,6 +18,7 @@
 #include "tests/eventually.h"
 #include "tests/fan_out/scripted_server.h"
 #include "tests/has_code.h"
+#include "tests/notification.h"
 
 namespace sluice::testing {
 
@@ -38,7 +38,7 @@ inline ScriptedServer::Play Says(std::vector<std::string> values) {
   for (std::string& value : values) value = Wire(std::move(value));
   return [values](const Seen&) { return Script{.messages = values}; };
 }
-inline ScriptedServer::Play Fails(grpc::StatusCode code, std::vector<std::string> values = {}) {
+inline ScriptedServer::Play Fails(absl::StatusCode code, std::vector<std::string> values = {}) {
   for (std::string& value : values) value = Wire(std::move(value));
   return [code, values](const Seen&) { return Script{.messages = values, .status = {code, "as the test wants"}}; };
 }
@@ -56,10 +56,10 @@ class Pending {
   FanOut::Done Done() {
     return [end = end_](FanOutResult result) {
       end->result = std::move(result);
-      end->come.Notify();  // a second time would be fatal
+      end->come.Notify();
     };
   }
-  bool Await() { return end_->come.WaitForNotificationWithTimeout(kPatience); }
+  bool Await() { return end_->come.Await(); }
   bool ended() const { return end_->come.HasBeenNotified(); }
   const FanOutResult& result() const { return end_->result; }
 
@@ -68,7 +68,7 @@ class Pending {
  private:
   struct End {
     FanOutResult result;
-    absl::Notification come;
+    Notification come;
   };
   const std::shared_ptr<End> end_ = std::make_shared<End>();
 };

@@ -39,7 +39,7 @@ TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
     LetGo();
     server(0).SetPlay([&](const Seen&) {
       return Script{.messages = {},
-                    .status = {grpc::StatusCode::INTERNAL, "as the test wants"},
+                    .status = {absl::StatusCode::kInternal, "as the test wants"},
                     .hold_before = 0,
                     .early_headers = early_headers};
     });

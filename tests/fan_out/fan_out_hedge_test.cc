@@ -75,7 +75,7 @@ TEST_P(FanOutHedgeTest, AHedgeThatIsSlowGetsARivalToo) {
 TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
   Start(2);
   server(0).SetPlay(Holds("late"));
-  server(1).SetPlay(Fails(grpc::StatusCode::INTERNAL));
+  server(1).SetPlay(Fails(absl::StatusCode::kInternal));
   const auto pending = CallAsync(Ask(1, {1}), {.hedge_after = absl::Milliseconds(20)});
   ASSERT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1 && counts.open == 0; }));
   EXPECT_FALSE(pending->ended());

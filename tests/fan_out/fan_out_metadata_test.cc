@@ -57,7 +57,7 @@ TEST_P(FanOutMetadataTest, EachAskHasItsOwnBehindThatOfAll) {
 
 TEST_P(FanOutMetadataTest, RetriesAndHedgesBringThatOfTheirAsk) {
   Start(4);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   server(1).SetPlay(Holds("late"));
   const auto map = [&](size_t worker) -> std::optional<sluice::Ask<Text>> {
     if (worker > 1) return std::nullopt;
@@ -73,7 +73,7 @@ TEST_P(FanOutMetadataTest, RetriesAndHedgesBringThatOfTheirAsk) {
 
 TEST_P(FanOutMetadataTest, ThatOfAnswersIsKeptWhereItIsAskedFor) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   server(1).SetPlay(SaysWithMetadata("one"));
   const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore(), {.keep_response_metadata = true});
   ASSERT_TRUE(result.status.ok()) << result.status;
@@ -97,8 +97,8 @@ TEST_P(FanOutMetadataTest, AFailureHasTheDetailsOfItsStatus) {
   Start(2);
   const std::string details("\x08\x05\x12\x03why\0", 8);
   server(1).SetPlay([&](const Seen&) {
-    return Script{.messages = {},
-                  .status = grpc::Status(grpc::StatusCode::NOT_FOUND, "no such shard \xe2\x82\xac", details)};
+    return Script{
+        .messages = {}, .status = absl::NotFoundError("no such shard \xe2\x82\xac"), .status_details = details};
   });
   const auto result = fan_out_->Call(kUnary, Ask(2), Ignore(), {.fail_limit = 1});
   EXPECT_TRUE(result.status.ok()) << result.status;
@@ -109,7 +109,7 @@ TEST_P(FanOutMetadataTest, AFailureHasTheDetailsOfItsStatus) {
 
 TEST_P(FanOutMetadataTest, AFailureWithoutDetailsHasNone) {
   Start(1);
-  server(0).SetPlay(Fails(grpc::StatusCode::NOT_FOUND));
+  server(0).SetPlay(Fails(absl::StatusCode::kNotFound));
   const auto result = fan_out_->Call(kUnary, Ask(1), Ignore());
   ASSERT_EQ(result.failures.size(), 1u);
   EXPECT_EQ(result.failures[0].status_details, "");

@@ -21,8 +21,8 @@ using testing::Way;
 using testing::Wire;
 
 constexpr size_t kServers = 6;
-constexpr grpc::StatusCode kFaults[] = {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::INTERNAL,
-                                        grpc::StatusCode::CANCELLED, grpc::StatusCode::DEADLINE_EXCEEDED};
+constexpr absl::StatusCode kFaults[] = {absl::StatusCode::kUnavailable, absl::StatusCode::kInternal,
+                                        absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded};
 
 class Random {
  public:
@@ -50,7 +50,7 @@ class FanOutRandomTest : public testing::FanOutTest {
     if (random.OneIn(5)) script.status = {kFaults[random.Below(4)], "a fault"};
     if (random.OneIn(6)) script.hold_before = random.Below(script.messages.size() + 1);
     script.early_headers = random.OneIn(3);
-    if (random.OneIn(4)) script.headers.emplace("a-header", std::string(random.Below(1000), 'h'));
+    if (random.OneIn(4)) script.headers.emplace_back("a-header", std::string(random.Below(1000), 'h'));
     if (random.OneIn(20)) script.messages.assign(1, "\x0a\x64!");
     return script;
   }
@@ -103,13 +103,13 @@ class FanOutRandomTest : public testing::FanOutTest {
       std::atomic<bool> done = false;
       const bool cancels_in_merge = random.OneIn(10);
       const size_t refuses = random.OneIn(4) ? 1 + random.Below(4) : 1000;
-      absl::Notification started;
+      testing::Notification started;
       const auto merge = [&, merged = size_t{0}](size_t worker, const Text&) mutable {
         EXPECT_FALSE(merging.exchange(true)) << "two at a time";
         EXPECT_FALSE(done) << "after done";
         EXPECT_LT(worker, kServers);
         if (cancels_in_merge) {
-          started.WaitForNotification();
+          EXPECT_TRUE(started.Await());
           pending.call->Cancel();
         }
         const bool refused = ++merged == refuses;

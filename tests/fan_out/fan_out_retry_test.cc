@@ -30,11 +30,11 @@ class FanOutRetryTest : public testing::FanOutTest {
 INSTANTIATE_TEST_SUITE_P(By, FanOutRetryTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
 
 TEST_P(FanOutRetryTest, AStatusThatIsNotListedFailsAtOnce) {
-  for (const auto code : {grpc::StatusCode::INTERNAL, grpc::StatusCode::RESOURCE_EXHAUSTED}) {
+  for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kResourceExhausted}) {
     StartAnew(2);
     server(0).SetPlay(Fails(code));
     const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore());
-    EXPECT_THAT(result.status, HasCode(static_cast<absl::StatusCode>(code)));
+    EXPECT_THAT(result.status, HasCode(code));
     EXPECT_EQ(result.retries, 0u);
     EXPECT_EQ(server(1).counts().requests, 0);
   }
@@ -42,7 +42,7 @@ TEST_P(FanOutRetryTest, AStatusThatIsNotListedFailsAtOnce) {
 
 TEST_P(FanOutRetryTest, TheListMayBeAnotherOne) {
   const FanOutOptions options = {.retry_on = {absl::StatusCode::kInternal, absl::StatusCode::kAborted}};
-  for (const auto code : {grpc::StatusCode::INTERNAL, grpc::StatusCode::ABORTED}) {
+  for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kAborted}) {
     StartAnew(2);
     server(0).SetPlay(Fails(code));
     const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore(), options);
@@ -50,7 +50,7 @@ TEST_P(FanOutRetryTest, TheListMayBeAnotherOne) {
     EXPECT_EQ(result.retries, 1u);
   }
   StartAnew(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore(), options);
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_EQ(server(1).counts().requests, 0);
@@ -58,7 +58,7 @@ TEST_P(FanOutRetryTest, TheListMayBeAnotherOne) {
 
 TEST_P(FanOutRetryTest, AnEmptyListRetriesNothing) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore(), {.retry_on = {}});
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_EQ(server(1).counts().requests, 0);
@@ -66,7 +66,7 @@ TEST_P(FanOutRetryTest, AnEmptyListRetriesNothing) {
 
 TEST_P(FanOutRetryTest, TheRatioIsACap) {
   Start(21);
-  for (size_t i = 0; i < 20; ++i) server(i).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  for (size_t i = 0; i < 20; ++i) server(i).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto result = fan_out_->Call(kUnary, Ask(20, {20}), Ignore(), {.fail_limit = 20, .retry_ratio = 0.1});
   EXPECT_TRUE(result.status.ok()) << result.status;
   // Eight to begin with, and twenty tenths.

@@ -68,7 +68,7 @@ TEST_P(FanOutStreamTest, LongStreamsAndLargeMessages) {
 
 TEST_P(FanOutStreamTest, AFailureBeforeTheFirstMessageIsReplaced) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto collected = fan_out_->Collect(kStream, Ask(1, {1}));
   EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
   EXPECT_EQ(collected.result.retries, 1u);
@@ -77,7 +77,7 @@ TEST_P(FanOutStreamTest, AFailureBeforeTheFirstMessageIsReplaced) {
 
 TEST_P(FanOutStreamTest, AFailureAfterTheFirstMessageIsNot) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE, {"a", "b"}));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable, {"a", "b"}));
   const auto collected = fan_out_->Collect(kStream, Ask(1, {1}));
   EXPECT_THAT(collected.result.status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_EQ(collected.result.retries, 0u);

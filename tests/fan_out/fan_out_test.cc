@@ -105,7 +105,7 @@ TEST_P(FanOutTest, MergesOneAtATimeAndNeverAfterDone) {
 
 TEST_P(FanOutTest, FailsWithTheStatusAndTheAddressOfTheFailureThatIsOneTooMany) {
   Start(2);
-  server(1).SetPlay(Fails(grpc::StatusCode::FAILED_PRECONDITION));
+  server(1).SetPlay(Fails(absl::StatusCode::kFailedPrecondition));
   const auto collected = fan_out_->Collect(kUnary, Ask(2));
   EXPECT_THAT(collected.result.status, HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(collected.result.status.message(), absl::StrCat("worker 1 (", server(1).address(), "): as the test wants"));
@@ -117,7 +117,7 @@ TEST_P(FanOutTest, FailsWithTheStatusAndTheAddressOfTheFailureThatIsOneTooMany) 
 
 TEST_P(FanOutTest, PartialResultsHaveTheirCoverage) {
   Start(4);
-  server(2).SetPlay(Fails(grpc::StatusCode::INTERNAL));
+  server(2).SetPlay(Fails(absl::StatusCode::kInternal));
   const auto collected = fan_out_->Collect(kUnary, Ask(4), {.fail_limit = 1});
   EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
   EXPECT_EQ(collected.result.answered, 3u);
@@ -132,7 +132,7 @@ TEST_P(FanOutTest, OneFailureTooManyCancelsTheRest) {
   Start(3);
   server(0).SetPlay(Holds("late"));
   for (size_t i : {1, 2}) {
-    server(i).SetPlay(Fails(grpc::StatusCode::INTERNAL));
+    server(i).SetPlay(Fails(absl::StatusCode::kInternal));
   }
   const auto pending = CallAsync(Ask(3), {.fail_limit = 1});
   ASSERT_TRUE(pending->Await());
@@ -181,7 +181,7 @@ TEST_P(FanOutTest, AQuorumOutOfReachFailsAtOnce) {
   Start(3);
   server(0).SetPlay(Holds("late"));
   for (size_t i : {1, 2}) {
-    server(i).SetPlay(Fails(grpc::StatusCode::ABORTED));
+    server(i).SetPlay(Fails(absl::StatusCode::kAborted));
   }
   const auto pending = CallAsync(Ask(3), {.fail_limit = 3, .success_quorum = 2});
   ASSERT_TRUE(pending->Await());
@@ -190,10 +190,10 @@ TEST_P(FanOutTest, AQuorumOutOfReachFailsAtOnce) {
 
 TEST_P(FanOutTest, FailLimitAndQuorumTogether) {
   Start(4);
-  server(0).SetPlay(Fails(grpc::StatusCode::INTERNAL));
+  server(0).SetPlay(Fails(absl::StatusCode::kInternal));
   const FanOutOptions both = {.fail_limit = 1, .success_quorum = 3};
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(4), Ignore(), both).status.ok());
-  server(1).SetPlay(Fails(grpc::StatusCode::INTERNAL));
+  server(1).SetPlay(Fails(absl::StatusCode::kInternal));
   server(2).SetPlay(Holds("late"));
   const auto result = fan_out_->Call(kUnary, Ask(4), Ignore(), both);
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kInternal));
@@ -202,8 +202,8 @@ TEST_P(FanOutTest, FailLimitAndQuorumTogether) {
 
 TEST_P(FanOutTest, AReplicaAnswersForAWorkerThatFailed) {
   Start(4);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
-  server(2).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
+  server(2).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto collected = fan_out_->Collect(kUnary, Ask(2, {2, 3}));
   EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
   EXPECT_EQ(collected.result.asked, 2u);
@@ -218,8 +218,8 @@ TEST_P(FanOutTest, AReplicaAnswersForAWorkerThatFailed) {
 
 TEST_P(FanOutTest, TheFailureIsThatOfTheLastReplica) {
   Start(3);
-  server(0).SetPlay(Fails(grpc::StatusCode::UNAVAILABLE));
-  server(2).SetPlay(Fails(grpc::StatusCode::NOT_FOUND));
+  server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
+  server(2).SetPlay(Fails(absl::StatusCode::kNotFound));
   const auto result = fan_out_->Call(kUnary, Ask(1, {2}), Ignore());
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kNotFound));
   ASSERT_EQ(result.failures.size(), 1u);
@@ -252,7 +252,7 @@ TEST_P(FanOutTest, AnAnswerThatIsNoMessageIsAFailure) {
 
 TEST_P(FanOutTest, AWorkerThatSaysCancelledHasFailed) {
   Start(2);
-  server(0).SetPlay(Fails(grpc::StatusCode::CANCELLED));
+  server(0).SetPlay(Fails(absl::StatusCode::kCancelled));
   EXPECT_EQ(fan_out_->Call(kUnary, Ask(1, {1}), Ignore()).retries, 1u);
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kUnavailable));
 }

@@ -1,7 +1,5 @@
 #include <chrono>
 
-#include <grpcpp/security/server_credentials.h>
-
 #include "sluice/fan_out.h"
 
 #include "absl/strings/match.h"
@@ -16,23 +14,18 @@ using testing::HasCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::NameOf;
-using testing::ReadFile;
 using testing::Says;
 using testing::TestCertificates;
 using testing::Way;
 
-// TLS between a FanOut and gRPC servers.
+// TLS between a FanOut and its workers.
 class FanOutTlsTest : public testing::FanOutTest {
  protected:
   // `client_ca_file` not empty: it wants a certificate of its clients.
   void StartTlsServer(const std::string& value, const std::string& client_ca_file = "") {
-    const auto files = certificates_.Make("server");
-    grpc::SslServerCredentialsOptions options(client_ca_file.empty()
-                                                  ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                                  : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    if (!client_ca_file.empty()) options.pem_root_certs = ReadFile(client_ca_file);
-    options.pem_key_cert_pairs.push_back({ReadFile(files.key_file), ReadFile(files.certificate_file)});
-    servers_.push_back(std::make_unique<testing::ScriptedServer>(Says({value}), grpc::SslServerCredentials(options)));
+    servers_.push_back(std::make_unique<testing::ScriptedServer>(
+        Says({value}),
+        testing::TlsServerEnd::Options{.files = certificates_.Make("server"), .client_ca_file = client_ca_file}));
   }
 
   TestCertificates certificates_;

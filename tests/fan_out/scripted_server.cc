@@ -1,186 +1,126 @@
 #include "tests/fan_out/scripted_server.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
-#include <grpcpp/server_builder.h>
-
-#include "absl/strings/str_cat.h"
-#include "tests/eventually.h"
+#include "lib/grpc_wire/request.h"
 
 namespace sluice::testing {
-namespace {
 
-std::string ToString(const grpc::ByteBuffer& bytes) {
-  std::vector<grpc::Slice> slices;
-  if (!bytes.Dump(&slices).ok()) return "";
-  std::string text;
-  for (const grpc::Slice& slice : slices) text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  return text;
-}
+// One call: a write, a hold, the end.
+struct ScriptedServer::Playing {
+  TestHttp2Server::Call& call;
+  Script script;
+  size_t next = 0;  // message
+  bool head_sent = false;
+  bool holds = false;
+  bool writes = false;  // waits until what it sent has left
 
-grpc::ByteBuffer ToBytes(const std::string& text) {
-  const grpc::Slice slice(text);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-}  // namespace
-
-// Owns itself from construction to OnDone. One step at a time: a write, a hold, the end.
-class ScriptedServer::Call final : public grpc::ServerGenericBidiReactor {
- public:
-  Call(ScriptedServer& server, grpc::GenericCallbackServerContext& context) : server_(server), context_(context) {
-    {
-      absl::MutexLock lock(&server_.mutex_);
-      ++server_.counts_.open;
-    }
-    StartRead(&request_);
+  void SendHead() {
+    if (!std::exchange(head_sent, true)) call.SendHead(script.headers);
   }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return Finish(grpc::Status::CANCELLED);  // cancelled before its request came
-    Seen seen{.method = context_.method(),
-              .authority = context_.host(),
-              .request = ToString(request_),
-              .metadata = {},
-              .connection = context_.peer(),
-              .deadline = context_.deadline()};
-    for (const auto& [key, value] : context_.client_metadata()) {
-      seen.metadata.emplace(std::string(key.data(), key.size()), std::string(value.data(), value.size()));
-    }
-    script_ = server_.Begin(std::move(seen));
-    for (const auto& [key, value] : script_.headers) context_.AddInitialMetadata(key, value);
-    for (const auto& [key, value] : script_.trailers) context_.AddTrailingMetadata(key, value);
-    if (script_.early_headers) return StartSendInitialMetadata();
-    Step();
-  }
-  void OnSendInitialMetadataDone(bool) override { Step(); }
-  void OnWriteDone(bool) override { Step(); }
-
-  void OnCancel() override {
-    bool held = false;
-    {
-      absl::MutexLock lock(&server_.mutex_);
-      ++server_.counts_.cancelled;
-      cancelled_ = true;
-      held = StopHolding();
-    }
-    if (held) Finish(grpc::Status::CANCELLED);
-  }
-
-  void OnDone() override {
-    {
-      absl::MutexLock lock(&server_.mutex_);
-      --server_.counts_.open;
-    }
-    delete this;
-  }
-
-  bool StopHolding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(server_.mutex_) {
-    if (server_.holding_.erase(this) == 0) return false;
-    --server_.counts_.holding;
-    return true;
-  }
-
-  void Step() {
-    {
-      absl::MutexLock lock(&server_.mutex_);
-      if (!cancelled_ && !server_.released_ && script_.hold_before == next_) {
-        server_.holding_.insert(this);
-        ++server_.counts_.holding;
-        return;
-      }
-    }
-    if (next_ == script_.messages.size()) return Finish(script_.status);
-    message_ = ToBytes(script_.messages[next_++]);
-    const bool last = next_ == script_.messages.size() && script_.hold_before != next_;
-    if (!last) return StartWrite(&message_);
-    StartWriteAndFinish(&message_, grpc::WriteOptions(), script_.status);
-  }
-
- private:
-  ScriptedServer& server_;
-  grpc::GenericCallbackServerContext& context_;
-  grpc::ByteBuffer request_;
-  grpc::ByteBuffer message_;
-  Script script_;
-  size_t next_ = 0;
-  bool cancelled_ ABSL_GUARDED_BY(server_.mutex_) = false;
 };
 
-class ScriptedServer::Service final : public grpc::CallbackGenericService {
- public:
-  explicit Service(ScriptedServer& server) : server_(server) {}
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
-    return new Call(server_, *context);
-  }
-
- private:
-  ScriptedServer& server_;
-};
-
-ScriptedServer::ScriptedServer(Play play, const std::shared_ptr<grpc::ServerCredentials>& credentials)
-    : play_(std::move(play)), service_(std::make_unique<Service>(*this)) {
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", credentials, &port);
-  builder.RegisterCallbackGenericService(service_.get());
-  server_ = builder.BuildAndStart();
-  address_ = absl::StrCat("127.0.0.1:", port);
+ScriptedServer::ScriptedServer(Play play, std::optional<TlsServerEnd::Options> tls) : options_{.tls = std::move(tls)} {
+  SetPlay(std::move(play));
+  Start();
 }
 
 ScriptedServer::~ScriptedServer() {
-  server_->Shutdown(std::chrono::system_clock::now());
+  Stop();
+}
+
+void ScriptedServer::Start() {
+  server_ = std::make_unique<TestHttp2Server>([this](TestHttp2Server::Call& call) { Begin(call); }, options_);
+  options_.port = server_->port();
+  address_ = server_->address();
+}
+
+void ScriptedServer::Stop() {
+  server_.reset();
 }
 
 void ScriptedServer::SetPlay(Play play) {
-  absl::MutexLock lock(&mutex_);
-  play_ = std::move(play);
-  released_ = false;
+  orders_.Change([&](Orders& orders) { orders = {.play = std::move(play)}; });
 }
 
-Script ScriptedServer::Begin(Seen seen) {
-  Play play;
-  {
-    absl::MutexLock lock(&mutex_);
-    ++counts_.requests;
-    seen_.push_back(seen);
-    play = play_;
+void ScriptedServer::Begin(TestHttp2Server::Call& call) {
+  Seen seen{.method = call.path(),
+            .authority = call.head().authority,
+            .request = call.request(),
+            .metadata = {call.head().metadata.begin(), call.head().metadata.end()},
+            .connection = &call.connection(),
+            .deadline = absl::ToChronoTime(absl::Now() + call.head().timeout)};
+  counts_.Change([](Counts& counts) {
+    ++counts.requests;
+    counts.most_open = std::max(counts.most_open, ++counts.open);
+  });
+  seen_.Change([&](std::vector<Seen>& all) { all.push_back(seen); });
+  const auto playing = std::make_shared<Playing>(Playing{.call = call, .script = orders_.Get().play(seen)});
+  playing_.emplace(&call, playing);
+  call.on_closed = [this, raw = playing.get()](StreamEnd end) { End(*raw, end); };
+  call.on_writable = [this, raw = playing.get()] {
+    if (std::exchange(raw->writes, false)) Step(*raw);
+  };
+  if (playing->script.early_headers) playing->SendHead();
+  if (playing->script.delay <= absl::ZeroDuration()) return Step(*playing);
+  call.server().RunAfter(absl::ToChronoNanoseconds(playing->script.delay), [this, weak = std::weak_ptr(playing)] {
+    if (const auto later = weak.lock()) Step(*later);
+  });
+}
+
+void ScriptedServer::Step(Playing& playing) {
+  const Script& script = playing.script;
+  while (true) {
+    if (script.hold_before == playing.next && !orders_.Get().released) {
+      playing.holds = true;
+      return counts_.Change([](Counts& counts) { ++counts.holding; });
+    }
+    if (playing.next == script.messages.size()) return Finish(playing);
+    playing.SendHead();
+    playing.writes = playing.call.SendData(FrameMessage(script.messages[playing.next++])) > 0;
+    // The status goes along with the last message, as gRPC's servers send it.
+    const bool last = playing.next == script.messages.size() && script.hold_before != playing.next;
+    if (playing.writes && !last) return;
   }
-  return play(seen);
+}
+
+void ScriptedServer::Finish(Playing& playing) {
+  const Script& script = playing.script;
+  playing.writes = false;
+  if (!playing.head_sent && script.headers.empty()) {
+    return playing.call.Fail(script.status, script.status_details, script.trailers);
+  }
+  playing.SendHead();
+  playing.call.SendTrailers(script.status, script.status_details, script.trailers);
+}
+
+void ScriptedServer::End(Playing& playing, StreamEnd end) {
+  counts_.Change([&](Counts& counts) {
+    --counts.open;
+    if (playing.holds) --counts.holding;
+    if (end.kind != StreamEnd::Kind::kComplete) ++counts.cancelled;
+  });
+  playing_.erase(&playing.call);
 }
 
 void ScriptedServer::Release() {
-  std::set<Call*> held;
-  {
-    absl::MutexLock lock(&mutex_);
-    released_ = true;
-    counts_.holding = 0;
-    held.swap(holding_);
-  }
-  for (Call* call : held) call->Step();
-}
-
-ScriptedServer::Counts ScriptedServer::counts() const {
-  absl::MutexLock lock(&mutex_);
-  return counts_;
-}
-
-std::vector<Seen> ScriptedServer::seen() const {
-  absl::MutexLock lock(&mutex_);
-  return seen_;
+  orders_.Change([](Orders& orders) { orders.released = true; });
+  server_->Run([this] {
+    std::vector<std::shared_ptr<Playing>> held;
+    for (const auto& [call, playing] : playing_) {
+      if (std::exchange(playing->holds, false)) held.push_back(playing);
+    }
+    counts_.Change([](Counts& counts) { counts.holding = 0; });
+    for (const auto& playing : held) Step(*playing);
+  });
 }
 
 size_t ScriptedServer::connections() const {
-  absl::MutexLock lock(&mutex_);
-  std::set<std::string> connections;
-  for (const Seen& seen : seen_) connections.insert(seen.connection);
+  std::set<const void*> connections;
+  for (const Seen& seen : seen_.Get()) connections.insert(seen.connection);
   return connections.size();
-}
-
-bool ScriptedServer::Await(const std::function<bool(const Counts&)>& condition) const {
-  const auto met = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(counts_); };
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&met), kPatience);
 }
 
 }  // namespace sluice::testing

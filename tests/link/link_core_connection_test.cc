@@ -7,6 +7,7 @@
 #include "tests/http2/raw_frames.h"
 #include "tests/link/link_core_fixture.h"
 #include "tests/link/silent_listener.h"
+#include "tests/link/test_http2_connection.h"
 #include "tests/link/test_listener.h"
 
 namespace sluice {

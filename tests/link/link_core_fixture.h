@@ -66,7 +66,8 @@ class RecordingOwner final : public CallOwner {
   // Thread-safe. How it is when the condition holds, or patience is at its end.
   CallRecord Await(size_t tag, const std::function<bool(const CallRecord&)>& condition) {
     std::unique_lock<std::mutex> lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return condition(calls_[tag]); })) << "call " << tag;
+    EXPECT_TRUE(changed_.wait_for(lock, absl::ToChronoSeconds(kPatience), [&] { return condition(calls_[tag]); }))
+        << "call " << tag;
     return calls_[tag];
   }
   CallRecord AwaitEnd(size_t tag) {
@@ -165,7 +166,7 @@ class LinkCoreTest : public ::testing::Test {
     return state;
   }
   bool AwaitState(const std::function<bool(const ScheduleState&)>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoSeconds(kPatience);
     while (!condition(State())) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::yield();
@@ -181,7 +182,7 @@ class LinkCoreTest : public ::testing::Test {
   }
   // The client lets the server send so many bytes of that answer.
   static void AwaitWindow(TestHttp2Server& server, size_t call, int64_t bytes) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoSeconds(kPatience);
     int64_t window_bytes = 0;
     while (window_bytes < bytes && std::chrono::steady_clock::now() < deadline) {
       server.Run([&] { window_bytes = server.calls()[call]->window_bytes(); });
@@ -200,7 +201,7 @@ class LinkCoreTest : public ::testing::Test {
   }
   void Connect(const std::string& target) {
     executor_.Await([&] { WorkerOf(target)->Connect(); });
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoSeconds(kPatience);
     bool connected = false;
     while (!connected && std::chrono::steady_clock::now() < deadline) {
       executor_.Await([&] { connected = WorkerOf(target)->connected(); });

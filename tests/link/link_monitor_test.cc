@@ -12,12 +12,12 @@
 #include "sluice/link.h"
 #include "sluice/v1/sru_service.pb.h"
 
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/link/clock.h"
 #include "tests/blocks/test_cluster.h"
+#include "tests/notification.h"
+#include "tests/watched.h"
 
 // With real connections over loopback, which loses nothing. What is a loss is in tests/telemetry/worker_table_test.cc.
 namespace sluice {
@@ -107,17 +107,12 @@ class Changes {
   };
 
   void Add(int64_t before_bytes, const BudgetStep& step) {
-    absl::MutexLock lock(&mutex_);
-    changes_.push_back({before_bytes, step});
+    changes_.Change([&](std::vector<Change>& changes) { changes.push_back({before_bytes, step}); });
   }
-  std::vector<Change> all() {
-    absl::MutexLock lock(&mutex_);
-    return changes_;
-  }
+  std::vector<Change> all() const { return changes_.Get(); }
 
  private:
-  absl::Mutex mutex_;
-  std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);
+  testing::Watched<std::vector<Change>> changes_;
 };
 
 class UnknownBufferTest : public LinkMonitorTest {
@@ -191,11 +186,11 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
         {"/sluice.v1.SruService/ReadSru"}, [request](size_t) { return Ask<v1::ReadSruRequest>(request, 15'000); },
         [](size_t, const v1::ReadSruResponse&) { return absl::OkStatus(); }, {.timeout = timeout}, std::move(done));
   };
-  absl::Notification held_ended;
+  testing::Notification held_ended;
   const auto held = ask(kPatience, [&](const FanOutResult&) { held_ended.Notify(); });
   constexpr auto kTimeout = std::chrono::milliseconds(900);
   const TimePoint deadline = Now() + kTimeout;
-  absl::Notification overdue_ended;
+  testing::Notification overdue_ended;
   const auto overdue = ask(absl::FromChrono(kTimeout), [&](const FanOutResult& result) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(result.status)) << result.status;
     EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
@@ -206,11 +201,11 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
   cluster.link().Post([deadline](LinkCore&) {
     while (Now() < deadline + std::chrono::milliseconds(10)) std::this_thread::yield();
   });
-  EXPECT_TRUE(overdue_ended.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(overdue_ended.Await());
   EXPECT_EQ(cluster.Gauge("sluice_budget_floor_bytes"), 20000);
   EXPECT_TRUE(Eventually([&] { return cluster.link().State().budget_bytes == 20000; }));
   held->Cancel();
-  EXPECT_TRUE(held_ended.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(held_ended.Await());
 }
 
 TEST_F(LinkMonitorTest, SetBudgetFixesIt) {

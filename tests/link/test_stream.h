@@ -53,7 +53,7 @@ class TestStream final : public StreamSocketEvents {
   // What came so far, when it is this much.
   std::string AwaitBytes(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
-    came_.wait_for(lock, kPatience, [&] { return received_.size() >= count; });
+    came_.wait_for(lock, absl::ToChronoSeconds(kPatience), [&] { return received_.size() >= count; });
     return received_;
   }
   std::string received() { return AwaitBytes(0); }

@@ -80,6 +80,10 @@ std::string TlsServerEnd::TakeOutput() {
   return bytes;
 }
 
+bool TlsServerEnd::established() const {
+  return SSL_is_init_finished(ssl_.get()) == 1;
+}
+
 std::string TlsServerEnd::server_name() const {
   const char* const name = SSL_get_servername(ssl_.get(), TLSEXT_NAMETYPE_host_name);
   return name != nullptr ? name : "";

@@ -30,6 +30,7 @@ class TlsServerEnd {
   std::string Send(absl::string_view plaintext);
   std::string SendEnd();
 
+  bool established() const;                                  // the handshake is complete: Send may be called
   const std::string& received() const { return received_; }  // plaintext
   bool ended() const { return ended_; }                      // by the client's close_notify
   std::string server_name() const;                           // that the client sent (SNI)

@@ -99,7 +99,7 @@ TEST_F(BlockServerTest, BlockZeroIsABlockAndNoBlockIsTheFile) {
 
 TEST_F(BlockServerTest, SaysWhatIsMissing) {
   Start({});
-  cluster_->worker(1).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::INTERNAL); });
+  cluster_->worker(1).SpoilSrus([](const auto&) { return Error(absl::StatusCode::kInternal); });
   const Answer answer = Read(Request("data", 1, /*allow_partial=*/true));
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   int gaps = 0;
@@ -123,7 +123,7 @@ TEST_F(BlockServerTest, PassesEveryStatusOn) {
   EXPECT_EQ(Read(Request("")).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   cluster_->worker(0).SpoilSrus([](const auto&) { return testing::FlipByte(); });
   EXPECT_EQ(Read(Request("data", 0)).status.error_code(), grpc::StatusCode::DATA_LOSS);
-  cluster_->worker(0).SpoilSrus([](const auto&) { return Error(grpc::StatusCode::CANCELLED); });
+  cluster_->worker(0).SpoilSrus([](const auto&) { return Error(absl::StatusCode::kCancelled); });
   EXPECT_EQ(Read(Request("data", 0)).status.error_code(), grpc::StatusCode::UNAVAILABLE);
   cluster_->SpoilSrus(nullptr);
   EXPECT_TRUE(Read(Request("data", 0)).status.ok());

@@ -114,7 +114,7 @@ TEST_F(MidLevelServerTest, TheFirstMessagesLeaveBeforeTheLastByteIsThere) {
 
 TEST_F(MidLevelServerTest, AnErrorOrAGapAfterTheFirstMessageIsThatOfItsPiece) {
   Start(LargeSrus());
-  tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::Error(grpc::StatusCode::INTERNAL); });
+  tree_->aggregator(1).worker(2).SpoilSrus([](const auto&) { return testing::Error(absl::StatusCode::kInternal); });
   v1::ReadSruRequest request = SruRequest("data", 1, 0, 4 * kSruMessageBytes);
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_TRUE(response_.data() == Stripe().substr(0, 2 * kSruMessageBytes));

@@ -8,15 +8,10 @@
 #include "absl/strings/str_split.h"
 #include "lib/grpc_wire/message_reader.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
+#include "tests/grpc_wire/server_call.h"
 
 namespace sluice::testing {
-namespace {
-
-constexpr size_t kLargestRequest = 1 << 16;
-
-}  // namespace
 
 std::string AnswerOf(uint64_t key, size_t bytes) {
   std::string answer(bytes, '\0');
@@ -33,24 +28,16 @@ std::string RequestFor(uint64_t key, size_t bytes, size_t messages) {
 }
 
 // One call, as the worker serves it.
-class SimulatedWorker::Stream final : public StreamEvents {
+class SimulatedWorker::Stream final : public ServerCall {
  public:
-  Stream(Connection& connection, int32_t id) : connection_(connection), id_(id), request_(kLargestRequest) {}
-
-  void OnHeaders(HeaderList headers, bool) override {
-    if (const auto head = ParseRequestHead(std::move(headers)); !head.ok()) bad_ = true;
-  }
-  void OnData(absl::string_view bytes, size_t, bool end_stream) override;
-  void OnClosed(StreamEnd) override;
-
-  int32_t id() const { return id_; }
+  Stream(Connection& connection, Http2Session& session, int32_t id)
+      : ServerCall(session, id), connection_(connection) {}
 
  private:
-  friend class Connection;
+  void OnRequest() override;
+  void OnGone(StreamEnd) override;
+
   Connection& connection_;
-  const int32_t id_;
-  MessageReader request_;
-  bool bad_ = false;
 };
 
 // One connection to a client.
@@ -87,7 +74,7 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
       refuse_next_ = false;
       return nullptr;
     }
-    streams_.push_back(std::make_unique<Stream>(*this, id));
+    streams_.push_back(std::make_unique<Stream>(*this, *session_, id));
     return streams_.back().get();
   }
 
@@ -182,14 +169,11 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
   bool refuse_next_ = false;
 };
 
-void SimulatedWorker::Stream::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
-  (void)window_bytes;
-  if (!request_.Read(bytes).ok()) bad_ = true;
-  std::string request;
-  if (end_stream && !bad_ && request_.TakeMessage(request)) connection_.Serve(id_, request);
+void SimulatedWorker::Stream::OnRequest() {
+  connection_.Serve(stream(), request());
 }
 
-void SimulatedWorker::Stream::OnClosed(StreamEnd) {
+void SimulatedWorker::Stream::OnGone(StreamEnd) {
   connection_.Gone(*this);
 }
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "gtest/gtest.h"
+#include "tests/watched.h"
+
+namespace sluice::testing {
+
+// Something that happens once, and that a test waits for. Thread-safe. As absl::Notification, but ThreadSanitizer sees
+// what it orders.
+class Notification {
+ public:
+  void Notify() {
+    happened_.Change([](bool& happened) {
+      EXPECT_FALSE(happened) << "for the second time";
+      happened = true;
+    });
+  }
+  bool HasBeenNotified() const { return happened_.Get(); }
+  // False where it did not happen in time.
+  bool Await() const {
+    return happened_.Await([](bool happened) { return happened; });
+  }
+
+ private:
+  Watched<bool> happened_;
+};
+
+}  // namespace sluice::testing

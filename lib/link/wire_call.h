@@ -16,7 +16,6 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/stream_window.h"
-#include "lib/link/timer_queue.h"
 
 namespace sluice {
 
@@ -52,6 +51,7 @@ class CallOwner {
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
 };
 
+// Linked while the call waits for its worker: to be sent, or to be reset.
 struct WaitTag;
 using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
@@ -61,7 +61,6 @@ using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>
 class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
  public:
   WireCall(LinkCore& core, CallSpec spec, CallOwner& owner);
-  ~WireCall() override;
 
   CallRequest Request();  // as the schedule gets it
   CallId id() const { return id_; }
@@ -72,9 +71,10 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
 
   // It has ended, or its owner has heard so.
   bool over() const { return owner_ == nullptr; }
-  // True where its stream must not be reset, since the worker's server would take that for an attack: the owner hears
-  // that it ended, and what still comes is let in within the budget, and dropped.
+  // True where its stream must not be reset yet, since the worker's server would take that for an attack: the owner
+  // hears that it ended, and what comes until the reset is let in within the budget, and dropped.
   bool Abandon(const absl::Status& why);
+  void ResetNow();  // its stream may be reset
 
   // What the owner hears where the schedule ends the call before it has a status of its own.
   void set_end_status(absl::Status why) { end_status_ = std::move(why); }
@@ -118,7 +118,6 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   bool ready_ = false;
   bool asked_ = false;  // bytes of the answer were let in
   bool reset_ = false;  // by this side, or about to be
-  TimerQueue::Id reset_timer_;
   bool ended_ = false;
   int unhandled_ = 0;          // times that the worker said that it never looked at it
   int64_t message_bytes_ = 0;  // that came

@@ -120,7 +120,7 @@ class FanOutLogic {
 
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
-  bool decided() const { return decided_; }         // nothing under way is needed any more
+  bool decided() const { return decided_; }  // nothing under way is needed any more
   // Returns true if verdicts alone may end it: no other answer has to come first.
   bool AwaitsVerdicts() const;
   const Result& result() const { return result_; }  // after kEnd

@@ -17,8 +17,8 @@
 namespace sluice {
 
 // Hands the answers of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back to
-// the run. All answers of a turn, or of several, go over together. There is one for each fan-out. It is used on the link's
-// thread, except for the members that belong to the callbacks.
+// the run. All answers of a turn, or of several, go over together. There is one for each fan-out. It is used on the
+// link's thread, except for the members that belong to the callbacks.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:
   using Merge = std::function<absl::Status(size_t worker, std::string response)>;

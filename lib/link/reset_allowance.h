@@ -22,6 +22,14 @@ class ResetAllowance {
     return true;
   }
 
+  // Take succeeds from then on.
+  TimePoint Next() const {
+    if (resets_ >= 1) return since_;
+    const std::chrono::duration<double> missing((1 - resets_) / kPerSecond);
+    // A microsecond more, since both are rounded.
+    return since_ + std::chrono::duration_cast<TimePoint::duration>(missing) + std::chrono::microseconds(1);
+  }
+
  private:
   static constexpr double kPerSecond = 5;
   static constexpr double kBurst = 100;

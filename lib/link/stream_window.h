@@ -19,12 +19,18 @@ class StreamWindow {
 
   explicit StreamWindow(bool server_streaming) : server_streaming_(server_streaming) {}
 
-  // The schedule lets `bytes` more of messages come.
-  void Grant(int64_t bytes) { granted_bytes_ += bytes; }
+  // The schedule lets `bytes` more of messages come. Bytes that came in the room beside its grants are among them a
+  // second time; TakeWidening has made their room good already.
+  void Grant(int64_t bytes) {
+    const int64_t repaid_bytes = std::min(bytes, ungranted_bytes_);
+    ungranted_bytes_ -= repaid_bytes;
+    granted_bytes_ += bytes - repaid_bytes;
+  }
 
   // DATA has come: bytes of messages, of their length prefixes, and of padding.
   void Receive(int64_t message_bytes, int64_t prefix_bytes, int64_t padding_bytes) {
     open_bytes_ -= message_bytes + prefix_bytes + padding_bytes;
+    ungranted_bytes_ += std::max<int64_t>(message_bytes - granted_bytes_, 0);
     granted_bytes_ = std::max<int64_t>(granted_bytes_ - message_bytes, 0);
     prefix_bytes_ += prefix_bytes;
   }
@@ -47,7 +53,8 @@ class StreamWindow {
   bool server_streaming_;
   int64_t prefix_bytes_ = 0;  // of all messages, that have come
   int64_t open_bytes_ = kFirstBytes;
-  int64_t granted_bytes_ = 0;
+  int64_t granted_bytes_ = 0;    // that have not come
+  int64_t ungranted_bytes_ = 0;  // of messages, that came in the room for a prefix and the spare byte
 };
 
 }  // namespace sluice

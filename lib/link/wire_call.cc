@@ -32,10 +32,6 @@ void ExplainCancelled(bool late, RpcEnd& end) {
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : core_(core), spec_(std::move(spec)), owner_(&owner), submitted_(core.now()), window_(spec_.server_streaming) {}
 
-WireCall::~WireCall() {
-  core_.timers().Clear(reset_timer_);
-}
-
 CallRequest WireCall::Request() {
   return {.response_bytes = std::clamp<int64_t>(spec_.response_bytes, 0, kMaxResponseBytes),
           .tag = Scheduled::tag(),
@@ -118,8 +114,15 @@ void WireCall::EndUnsent(absl::Status why) {
 
 bool WireCall::Abandon(const absl::Status& why) {
   if (connection_ == nullptr || owner_ == nullptr || spec_.worker->TakeReset(core_.now())) return false;
+  spec_.worker->WaitForReset(*this);
   std::exchange(owner_, nullptr)->OnEnded(spec_.tag, {.status = why});
   return true;
+}
+
+// The schedule may have given it up before.
+void WireCall::ResetNow() {
+  if (reset_) return ResetStream();
+  core_.CancelCall(*this, absl::CancelledError("the call was cancelled"));
 }
 
 // Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
@@ -140,15 +143,13 @@ void WireCall::Abort() {
 // Nothing more of it is granted. Most servers end it themselves, since they know the deadline.
 void WireCall::ResetLater() {
   reset_ = true;
-  reset_timer_ = core_.timers().Set(core_.now() + std::chrono::seconds(1), [this] {
-    if (spec_.worker->TakeReset(core_.now())) return ResetStream();
-    ResetLater();
-  });
+  spec_.worker->WaitForReset(*this);
   if (owner_ != nullptr) std::exchange(owner_, nullptr)->OnEnded(spec_.tag, {.status = end_status_});
 }
 
 void WireCall::ResetStream() {
   reset_ = true;
+  WaitHook::unlink();
   Connection* const connection = connection_;
   if (connection == nullptr) return;
   connection->session()->Reset(stream_, Http2Error::kCancel);
@@ -197,7 +198,7 @@ void WireCall::HandOut() {
 
 void WireCall::OnClosed(StreamEnd end) {
   connection_ = nullptr;
-  core_.timers().Clear(reset_timer_);
+  WaitHook::unlink();
   HandOut();
   RpcEnd rpc_end = reader_->End(end);
   if (rpc_end.unhandled && !reset_ && !ready_ && owner_ != nullptr && ++unhandled_ <= kMostUnhandled) {

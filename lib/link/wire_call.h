@@ -16,7 +16,6 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/stream_window.h"
-#include "lib/link/timer_queue.h"
 
 namespace sluice {
 
@@ -53,6 +52,7 @@ class CallOwner {
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
 };
 
+// Linked while the call waits for its worker: to be sent, or to be reset.
 struct WaitTag;
 using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
@@ -62,7 +62,6 @@ using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>
 class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
  public:
   WireCall(LinkCore& core, CallSpec spec, CallOwner& owner);
-  ~WireCall() override;
 
   CallRequest Request();  // for the schedule
   CallId id() const { return id_; }
@@ -73,9 +72,10 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
 
   // True if the call has ended, or its owner was told that it has.
   bool over() const { return owner_ == nullptr; }
-  // Returns true if the stream must not be reset now, since the server would take that for an attack. The owner is then
-  // told that the call has ended; the answer still comes, within the budget, and is dropped.
+  // Returns true if the stream must not be reset yet, since the server would take that for an attack. The owner is then
+  // told that the call has ended; what comes until the reset is let in, within the budget, and dropped.
   bool Abandon(const absl::Status& why);
+  void ResetNow();  // its stream may be reset
 
   // The status that the owner gets if the schedule ends the call before it has a status of its own.
   void set_end_status(absl::Status why) { end_status_ = std::move(why); }
@@ -119,7 +119,6 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   bool ready_ = false;
   bool asked_ = false;  // bytes of the answer were granted
   bool reset_ = false;  // this side has reset the stream, or is about to
-  TimerQueue::Id reset_timer_;
   bool ended_ = false;
   int unhandled_ = 0;          // how often the worker said that it never looked at the request
   int64_t message_bytes_ = 0;  // that have come

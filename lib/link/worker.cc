@@ -42,6 +42,7 @@ Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> t
 
 Worker::~Worker() {
   core_.timers().Clear(timer_);
+  core_.timers().Clear(reset_timer_);
   if (std::exchange(waits_for_room_, false)) core_.Cancel(room_);
   if (handshake_out_) core_.Finish(handshake_, CallEnd::kAborted);
   if (connected()) core_.workers().OnForgotten(row_);
@@ -231,6 +232,26 @@ void Worker::EndWaiting(const absl::Status& why) {
     waiting_.pop_front();
     core_.CancelCall(call, why);
   }
+}
+
+void Worker::WaitForReset(WireCall& call) {
+  if (call.WaitHook::is_linked()) return;
+  if (resetting_.empty()) {
+    core_.timers().Clear(reset_timer_);
+    reset_timer_ = core_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
+  }
+  resetting_.push_back(call);
+}
+
+// Those that have ended meanwhile have left the list.
+void Worker::ResetWaiting() {
+  reset_timer_ = TimerQueue::Id();
+  while (!resetting_.empty() && resets_.Take(core_.now())) {
+    WireCall& call = resetting_.front();
+    resetting_.pop_front();
+    call.ResetNow();
+  }
+  if (!resetting_.empty()) reset_timer_ = core_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
 }
 
 void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {

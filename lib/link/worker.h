@@ -52,8 +52,11 @@ class Worker final : public ConnectionEvents, private Scheduled {
   // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect.
   void Wait(WireCall& call);
 
-  // Returns whether one more stream may be reset: servers end the connection of a client that resets too often.
-  bool TakeReset(TimePoint now) { return resets_.Take(now); }
+  // Returns whether one more stream may be reset now: servers end the connection of a client that resets too often.
+  // Calls that wait for that come first.
+  bool TakeReset(TimePoint now) { return resetting_.empty() && resets_.Take(now); }
+  // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before.
+  void WaitForReset(WireCall& call);
 
   // Appends the open connections.
   void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
@@ -79,6 +82,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void Leave(Connection& connection);
   void ResumeWaiting();
   void EndWaiting(const absl::Status& why);
+  void ResetWaiting();
   std::string ServerName() const;
 
   LinkCore& core_;
@@ -101,9 +105,12 @@ class Worker final : public ConnectionEvents, private Scheduled {
 
   std::unique_ptr<Connection> connection_;            // open or connecting; may be null
   std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
-  boost::intrusive::list<WireCall, boost::intrusive::base_hook<WaitHook>, boost::intrusive::constant_time_size<false>>
-      waiting_;
+  using WaitingCalls = boost::intrusive::list<WireCall, boost::intrusive::base_hook<WaitHook>,
+                                              boost::intrusive::constant_time_size<false>>;
+  WaitingCalls waiting_;    // to be sent
+  WaitingCalls resetting_;  // on the wire, and nobody needs them
   ResetAllowance resets_;
+  TimerQueue::Id reset_timer_;  // of the first of those
 };
 
 }  // namespace sluice

@@ -3,49 +3,59 @@
 #include <array>
 #include <cstdint>
 #include <random>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 
 namespace sluice::testing {
 
-// What may go wrong in a simulated world.
+// What may go wrong in a simulated world, or come at a bad time.
 enum class Fault {
-  kHang,            // the worker never answers
-  kHangInAnswer,    // it stops in the middle of an answer
-  kSlow,            // it thinks for long
-  kError,           // it answers with a status
-  kErrorLate,       // the status comes behind a part of the answer
-  kShort,           // the message ends before its length prefix says
-  kCorrupt,         // a byte of the message is another one
-  kReset,           // RST_STREAM
-  kRefused,         // REFUSED_STREAM: it never looked at the request
-  kGoAway,          // the server goes away, and finishes what it has begun
-  kLost,            // the connection is lost
-  kGarbage,         // bytes that are not HTTP/2
+  // Drawn for a request.
+  kHang,          // the worker never answers
+  kHangInAnswer,  // it stops in the middle of an answer
+  kSlow,          // it thinks for long
+  kError,         // it answers with a status
+  kErrorLate,     // the status comes behind a part of the answer
+  kShort,         // the message ends before its length prefix says
+  kCorrupt,       // a byte of the message is another one
+  kReset,         // RST_STREAM
+  kRefused,       // REFUSED_STREAM: it never looked at the request
+  kGoAway,        // the server goes away, and finishes what it has begun
+  kLost,          // the connection is lost
+  kGarbage,       // bytes that are not HTTP/2
+  kEarlyHeaders,  // the headers come long before the answer
+  kExtraMessage,  // a second message of a unary call
+  // Drawn for a connection.
   kConnectRefused,  // nobody listens
   kConnectHangs,    // nobody says so
-  kEarlyHeaders,    // the headers come long before the answer
-  kExtraMessage,    // a second message of a unary call
+  // Of the world.
+  kHungWorker,    // a request to a worker that answers none
+  kReordered,     // events of different connections and timers come in another order
+  kLateTurn,      // the link's thread is late by milliseconds
+  kShortRead,     // a read ends anywhere
+  kSlowReader,    // the application takes milliseconds for what it is given
+  kPacketLost,    // the port overflows
+  kStalled,       // bytes that were granted did not come in time
+  kCancelled,     // the application wants no more of a fan-out
+  kRationed,      // a connection has had all of the resets that it may have
+  kOutOfStreams,  // a worker has no stream free
 };
-inline constexpr size_t kFaults = 16;
-inline constexpr std::array<const char*, kFaults> kFaultNames = {
-    "hang",          "hang in answer", "slow",    "error", "late error", "short message",   "corrupt byte",
-    "reset",         "refused",        "go away", "lost",  "garbage",    "connect refused", "connect hangs",
-    "early headers", "extra message"};
+inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
+inline constexpr std::array kFaultNames = {
+    "hang",          "hang in answer", "slow",          "error",         "late error",
+    "short message", "corrupt byte",   "reset",         "refused",       "go away",
+    "lost",          "garbage",        "early headers", "extra message", "connect refused",
+    "connect hangs", "hung worker",    "reordered",     "late turn",     "short read",
+    "slow reader",   "packet lost",    "stalled",       "cancelled",     "resets rationed",
+    "out of streams"};
+inline constexpr size_t kFaults = kFaultNames.size();
+static_assert(kFaults == static_cast<size_t>(Fault::kOutOfStreams) + 1);
 
-// How often each fault was hit, over all runs.
+// How often each fault was hit.
 struct FaultCounts {
   std::array<uint64_t, kFaults> hits{};
 
-  void Count(Fault fault) { ++hits[static_cast<size_t>(fault)]; }
+  void Count(Fault fault, uint64_t times = 1) { hits[static_cast<size_t>(fault)] += times; }
   void Add(const FaultCounts& other) {
     for (size_t i = 0; i < kFaults; ++i) hits[i] += other.hits[i];
-  }
-  std::string ToString() const {
-    std::string text;
-    for (size_t i = 0; i < kFaults; ++i) absl::StrAppend(&text, text.empty() ? "" : ", ", kFaultNames[i], " ", hits[i]);
-    return text;
   }
 };
 

@@ -1,29 +1,32 @@
 #include "tests/simulation/simulated_executor.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice::testing {
 
 // The client's end of a stream.
-class SimulatedExecutor::Socket final : public StreamSocket, public std::enable_shared_from_this<Socket> {
+class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Socket> {
  public:
-  explicit Socket(StreamSocketEvents& events) : events_(&events) {}
+  Socket(SimulatedExecutor& executor, StreamSocketEvents& events)
+      : executor_(executor), source_(++executor.last_source_), events_(&events) {}
 
-  void Begin(SimulatedExecutor& executor, SimulatedWorker* worker) {
-    const std::weak_ptr<Socket> weak = weak_from_this();
-    const bool faulty = executor.faulty_ && executor.connect_fault_one_in_ > 0;
-    if (faulty && executor.dice_.OneIn(executor.connect_fault_one_in_)) {
-      executor.faults_.Count(Fault::kConnectHangs);
+  void Begin(const Listener* listener) {
+    const bool faulty = executor_.faulty_ && executor_.options_.connect_fault_one_in > 0;
+    if (faulty && executor_.dice_.OneIn(executor_.options_.connect_fault_one_in)) {
+      executor_.faults_.Count(Fault::kConnectHangs);
       return;
     }
-    const bool refused = worker == nullptr || (faulty && executor.dice_.OneIn(executor.connect_fault_one_in_));
-    if (refused) executor.faults_.Count(Fault::kConnectRefused);
-    executor.events_.After(2 * executor.delay_, [&executor, weak, worker, refused] {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      executor.Turn([&] {
-        if (refused) return self->events_->OnDisconnected(absl::UnavailableError("connection refused"));
-        self->Connect(executor, *worker);
+    const bool refused =
+        listener == nullptr || (faulty && executor_.dice_.OneIn(executor_.options_.connect_fault_one_in));
+    if (refused) executor_.faults_.Count(Fault::kConnectRefused);
+    executor_.events_.After(2 * executor_.options_.delay, [self = shared_from_this(), listener, refused] {
+      self->executor_.Ready(self->source_, [self, listener, refused] {
+        if (self->events_ == nullptr) return;
+        if (refused) {
+          return std::exchange(self->events_, nullptr)->OnDisconnected(absl::UnavailableError("connection refused"));
+        }
+        self->Connect(*listener);
         self->events_->OnConnected();
       });
     });
@@ -32,36 +35,69 @@ class SimulatedExecutor::Socket final : public StreamSocket, public std::enable_
   void Close() {
     events_ = nullptr;
     if (wire_.to_client == nullptr) return;
+    executor_.oracle_.Closed(source_, executor_.Now());
     wire_.to_client->Cut();
     wire_.to_worker->End(absl::OkStatus());
   }
 
-  void Write(std::string bytes) override {
-    if (wire_.to_worker != nullptr) wire_.to_worker->Write(std::move(bytes));
+  void Write(std::string bytes) {
+    if (wire_.to_worker == nullptr) return;
+    executor_.oracle_.Sent(source_, bytes, executor_.Now());
+    wire_.to_worker->Write(std::move(bytes));
   }
-  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
  private:
-  void Connect(SimulatedExecutor& executor, SimulatedWorker& worker) {
+  void Connect(const Listener& listener) {
     const std::weak_ptr<Socket> weak = weak_from_this();
-    wire_ = worker.Accept(
-        [&executor, weak](absl::string_view bytes) {
-          executor.Turn([&] {
-            if (const auto self = weak.lock(); self != nullptr && self->events_ != nullptr)
-              self->events_->OnBytes(bytes);
-          });
+    executor_.oracle_.Opened(source_, listener.index);
+    wire_ = listener.worker->Accept(
+        [weak](absl::string_view bytes) {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
+          self->arrived_.append(bytes.data(), bytes.size());
+          self->ReadLater();
         },
-        [&executor, weak](absl::Status why) {
-          executor.Turn([&] {
-            const auto self = weak.lock();
-            if (self == nullptr || self->events_ == nullptr) return;
-            std::exchange(self->events_, nullptr)->OnDisconnected(std::move(why));
-          });
+        [weak](absl::Status why) {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
+          self->end_ = std::move(why);
+          self->ReadLater();
         });
   }
 
+  void ReadLater() {
+    if (std::exchange(reading_, true)) return;
+    executor_.Ready(source_, [self = shared_from_this()] { self->Read(); });
+  }
+
+  // All that is here in one go, or the beginning of it.
+  void Read() {
+    reading_ = false;
+    if (events_ == nullptr) return;
+    if (!arrived_.empty()) {
+      std::string bytes = std::exchange(arrived_, {});
+      if (executor_.dice_.OneIn(32)) {
+        const size_t read = 1 + executor_.dice_.Below(bytes.size());
+        arrived_ = bytes.substr(read);
+        bytes.resize(read);
+        if (!arrived_.empty()) executor_.faults_.Count(Fault::kShortRead);
+      }
+      executor_.oracle_.Received(source_, bytes, executor_.Now());
+      events_->OnBytes(bytes);
+      if (!arrived_.empty()) return ReadLater();
+    }
+    if (!end_.has_value() || events_ == nullptr) return;
+    executor_.oracle_.Closed(source_, executor_.Now());
+    std::exchange(events_, nullptr)->OnDisconnected(*end_);
+  }
+
+  SimulatedExecutor& executor_;
+  const Source source_;
   StreamSocketEvents* events_;  // null: closed
   SimulatedWorker::Wire wire_;
+  std::string arrived_;  // and was not read
+  std::optional<absl::Status> end_;
+  bool reading_ = false;
 };
 
 namespace {
@@ -73,7 +109,7 @@ class Handle final : public StreamSocket {
   explicit Handle(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
   ~Handle() override { socket_->Close(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
-  std::optional<TcpSocket> Tcp() const override { return socket_->Tcp(); }
+  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
  private:
   const std::shared_ptr<Socket> socket_;
@@ -81,11 +117,75 @@ class Handle final : public StreamSocket {
 
 }  // namespace
 
+void SimulatedExecutor::AddWorker(const std::string& address, SimulatedWorker& worker) {
+  const size_t index = listeners_.size();
+  listeners_[address] = {&worker, index};
+}
+
+void SimulatedExecutor::Turn(const std::function<void()>& task) {
+  task();
+  if (end_of_turn_) end_of_turn_();
+  oracle_.EndTurn(Now());
+}
+
+void SimulatedExecutor::Ready(Source source, std::function<void()> task) {
+  ready_.push_back({source, std::move(task)});
+  if (std::exchange(waking_, true)) return;
+  auto late = std::chrono::microseconds(dice_.Between(0, 30));
+  if (dice_.OneIn(options_.late_turn_one_in)) {
+    late = std::chrono::microseconds(dice_.Between(1000, 5000));
+    faults_.Count(Fault::kLateTurn);
+  }
+  events_.After(late, [this] { RunReady(); });
+}
+
+void SimulatedExecutor::RunReady() {
+  waking_ = false;
+  std::vector<ReadyTask> tasks = std::exchange(ready_, {});
+  Shuffle(tasks);
+  Turn([&tasks] {
+    for (ReadyTask& ready : tasks) std::exchange(ready.task, nullptr)();
+  });
+}
+
+// The sources change places; what is of one source stays in its order.
+void SimulatedExecutor::Shuffle(std::vector<ReadyTask>& tasks) {
+  if (tasks.size() < 2) return;
+  std::vector<ReadyTask> shuffled;
+  shuffled.reserve(tasks.size());
+  std::vector<size_t> turns(tasks.size());  // whose turn it is, by any task of theirs
+  for (size_t i = 0; i < turns.size(); ++i) turns[i] = i;
+  for (size_t i = turns.size() - 1; i > 0; --i) std::swap(turns[i], turns[dice_.Below(i + 1)]);
+  bool reordered = false;
+  for (const size_t turn : turns) {
+    const Source source = tasks[turn].source;
+    const auto next = std::find_if(tasks.begin(), tasks.end(),
+                                   [source](const ReadyTask& task) { return task.source == source && task.task; });
+    reordered = reordered || next - tasks.begin() != static_cast<std::ptrdiff_t>(shuffled.size());
+    shuffled.push_back({source, std::exchange(next->task, nullptr)});
+  }
+  if (reordered) faults_.Count(Fault::kReordered);
+  tasks = std::move(shuffled);
+}
+
+void SimulatedExecutor::SetTimer(TimePoint time, std::function<void()> task) {
+  if (time == timer_time_) return;
+  events_.Cancel(timer_);
+  timer_time_ = time;
+  if (time == TimePoint::max()) return;
+  // Timers are late now and then, by up to a millisecond.
+  const auto late = std::chrono::microseconds(dice_.OneIn(10) ? dice_.Between(0, 1000) : 0);
+  timer_ = events_.At(time + late, [this, task = std::move(task)] {
+    timer_time_ = TimePoint::max();
+    Ready(kTimer, task);
+  });
+}
+
 std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnResolved on_resolved) {
   auto question = std::make_shared<OnResolved>(std::move(on_resolved));
   events_.After(std::chrono::microseconds(dice_.Between(1, 500)),
                 [this, target, weak = std::weak_ptr<OnResolved>(question)] {
-                  Turn([&] {
+                  Ready(++last_source_, [target, weak] {
                     const auto asked = weak.lock();
                     if (asked == nullptr) return;
                     const OnResolved answer = *asked;
@@ -98,9 +198,9 @@ std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnRe
 std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address,
                                                          std::shared_ptr<const TlsContext>, const std::string&,
                                                          StreamSocketEvents& events) {
-  const auto socket = std::make_shared<Socket>(events);
-  const auto found = workers_.find(address.text);
-  socket->Begin(*this, found == workers_.end() ? nullptr : found->second);
+  const auto socket = std::make_shared<Socket>(*this, events);
+  const auto found = listeners_.find(address.text);
+  socket->Begin(found == listeners_.end() ? nullptr : &found->second);
   return std::make_unique<Handle<Socket>>(socket);
 }
 

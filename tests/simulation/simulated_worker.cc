@@ -1,6 +1,7 @@
 #include "tests/simulation/simulated_worker.h"
 
-#include <algorithm>
+#include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -13,13 +14,18 @@
 
 namespace sluice::testing {
 
+// Eight bytes at a time, by splitmix64.
 std::string AnswerOf(uint64_t key, size_t bytes) {
-  std::string answer(bytes, '\0');
-  uint64_t state = key * 0x9e3779b97f4a7c15 + bytes;
-  for (char& byte : answer) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    byte = static_cast<char>(state >> 56);
+  std::string answer(bytes + sizeof(uint64_t), '\0');
+  uint64_t state = key * 0x2545f4914f6cdd1d + bytes;
+  for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+    state += 0x9e3779b97f4a7c15;
+    uint64_t mixed = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+    mixed ^= mixed >> 31;
+    std::memcpy(answer.data() + i, &mixed, sizeof(mixed));
   }
+  answer.resize(bytes);
   return answer;
 }
 
@@ -32,6 +38,11 @@ class SimulatedWorker::Stream final : public ServerCall {
  public:
   Stream(Connection& connection, Http2Session& session, int32_t id)
       : ServerCall(session, id), connection_(connection) {}
+
+  // What its end is told to.
+  bool hangs = false;
+  std::optional<Liveness::Id> waits;
+  TimePoint deadline = TimePoint::max();
 
  private:
   void OnRequest() override;
@@ -66,20 +77,32 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
     if (session_ == nullptr) return;
     session_->Lose();
     session_.reset();
-    streams_.clear();
+    gone_.clear();
   }
 
   StreamEvents* OnStream(int32_t id) override {
-    if (refuse_next_) {
-      refuse_next_ = false;
+    if (std::exchange(refuse_next_, false)) {
+      worker_.faults_.Count(Fault::kRefused);
       return nullptr;
     }
-    streams_.push_back(std::make_unique<Stream>(*this, *session_, id));
-    return streams_.back().get();
+    std::unique_ptr<Stream>& stream = streams_[id];
+    stream = std::make_unique<Stream>(*this, *session_, id);
+    if (streams_.size() == worker_.options_.max_concurrent_streams) worker_.faults_.Count(Fault::kOutOfStreams);
+    return stream.get();
+  }
+
+  TimePoint Now() const { return worker_.events_.now(); }
+  void EndAtDeadline(int32_t id, TimePoint deadline) {
+    if (!worker_.options_.ends_at_deadline) return;
+    worker_.events_.At(deadline, [id, weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr || !self->streams_.contains(id)) return;
+      self->session_->Reset(id, Http2Error::kCancel);
+      self->Flush();
+    });
   }
 
   void Serve(int32_t id, const std::string& request) {
-    ++worker_.requests_;
     const std::vector<std::string> words = absl::StrSplit(request, ' ');
     uint64_t key = 0;
     size_t bytes = 0;
@@ -88,10 +111,14 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
         !absl::SimpleAtoi(words[2], &messages)) {
       return Finish(id, absl::InvalidArgumentError("not a request"));
     }
-    if (worker_.hung_) return;
+    if (worker_.options_.hung) {
+      worker_.faults_.Count(Fault::kHungWorker);
+      return Hang(id);
+    }
     const std::optional<Fault> fault = worker_.DrawFault();
     auto think = TimePoint::duration(
         static_cast<int64_t>(worker_.dice_.Fraction() * static_cast<double>(worker_.options_.longest_think.count())));
+    if (fault == Fault::kHang || fault == Fault::kSlow) Hang(id);
     if (fault == Fault::kHang) return;
     if (fault == Fault::kSlow) think += std::chrono::milliseconds(worker_.dice_.Between(50, 2000));
     if (fault == Fault::kEarlyHeaders) session_->SendHeaders(id, ToHeaders(ResponseHead{}), false);
@@ -104,15 +131,25 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
     // What a server sends early leaves with what it handles now.
   }
 
-  void Gone(Stream& stream) {
-    gone_.splice(gone_.end(), streams_, std::find_if(streams_.begin(), streams_.end(), [&stream](const auto& known) {
-                   return known.get() == &stream;
-                 }));
+  void Gone(int32_t id) {
+    auto stream = streams_.extract(id);
+    if (stream.mapped()->hangs) worker_.liveness_.HangEnds();
+    if (stream.mapped()->waits.has_value()) worker_.liveness_.Left(*stream.mapped()->waits);
+    gone_.push_back(std::move(stream.mapped()));
   }
 
-  SimulatedWorker& worker() { return worker_; }
-
  private:
+  // The client hears nothing of it for long.
+  void Hang(int32_t id) {
+    const auto found = streams_.find(id);
+    if (found == streams_.end() || std::exchange(found->second->hangs, true)) return;
+    worker_.liveness_.HangBegins();
+  }
+  void AnswerWaits(int32_t id) {
+    const auto found = streams_.find(id);
+    if (found != streams_.end()) found->second->waits = worker_.liveness_.Ready(found->second->deadline);
+  }
+
   void Answer(int32_t id, uint64_t key, size_t bytes, size_t messages, std::optional<Fault> fault) {
     if (fault == Fault::kError) return Finish(id, absl::UnavailableError("simulated"));
     if (fault == Fault::kReset) return session_->Reset(id, Http2Error::kInternalError);
@@ -131,12 +168,14 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
         message[MessageReader::kPrefixBytes + worker_.dice_.Below(bytes)] ^= 1;
       }
       if (last && (fault == Fault::kShort || fault == Fault::kHangInAnswer || fault == Fault::kErrorLate)) {
-        message.resize(worker_.dice_.Below(message.size()));
+        // At least a byte: a stream without its last message would be a whole one.
+        message.resize(1 + worker_.dice_.Below(message.size() - 1));
       }
       if (last && fault == Fault::kExtraMessage) message += FrameMessage("one more");
       (void)session_->SendData(id, std::move(message), false);
     }
-    if (fault == Fault::kHangInAnswer) return;
+    if (fault == Fault::kHangInAnswer) return Hang(id);
+    AnswerWaits(id);
     session_->SendHeaders(
         id, ToTrailers(fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus(), "", {}), true);
   }
@@ -164,22 +203,26 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
   SimulatedWorker& worker_;
   const Wire wire_;
   std::unique_ptr<Http2Session> session_;
-  std::list<std::unique_ptr<Stream>> streams_;
-  std::list<std::unique_ptr<Stream>> gone_;  // destroyed once nothing of them is on the stack
+  std::map<int32_t, std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Stream>> gone_;  // destroyed once nothing of them is on the stack
   bool refuse_next_ = false;
 };
 
 void SimulatedWorker::Stream::OnRequest() {
+  if (head().timeout != absl::InfiniteDuration()) {
+    deadline = connection_.Now() + absl::ToChronoNanoseconds(head().timeout);
+    connection_.EndAtDeadline(stream(), deadline);
+  }
   connection_.Serve(stream(), request());
 }
 
 void SimulatedWorker::Stream::OnGone(StreamEnd) {
-  connection_.Gone(*this);
+  connection_.Gone(stream());
 }
 
 SimulatedWorker::SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults,
-                                 const Options& options)
-    : events_(events), port_(port), dice_(dice), faults_(faults), options_(options) {}
+                                 Liveness& liveness, const Options& options)
+    : events_(events), port_(port), dice_(dice), faults_(faults), liveness_(liveness), options_(options) {}
 
 SimulatedWorker::~SimulatedWorker() = default;
 
@@ -206,10 +249,9 @@ SimulatedWorker::Wire SimulatedWorker::Accept(std::function<void(absl::string_vi
 
 std::optional<Fault> SimulatedWorker::DrawFault() {
   if (!faulty_ || options_.fault_one_in == 0 || !dice_.OneIn(options_.fault_one_in)) return std::nullopt;
-  const auto fault = static_cast<Fault>(dice_.Below(kFaults));
-  // These are drawn where connections are made.
-  if (fault == Fault::kConnectRefused || fault == Fault::kConnectHangs) return std::nullopt;
-  faults_.Count(fault);
+  const auto fault = static_cast<Fault>(dice_.Below(kRequestFaults));
+  // That one is hit by the next request.
+  if (fault != Fault::kRefused) faults_.Count(fault);
   return fault;
 }
 

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 #include "lib/http2/session.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
+#include "tests/simulation/liveness.h"
 #include "tests/simulation/simulated_stream.h"
 
 namespace sluice::testing {
@@ -30,8 +29,11 @@ class SimulatedWorker {
     TimePoint::duration longest_think{0};
     TimePoint::duration delay{0};  // one way
     uint32_t max_concurrent_streams = 100;
+    bool ends_at_deadline = true;  // by itself, as gRPC's servers do
+    bool hung = false;             // takes requests and never answers
   };
-  SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults, const Options& options);
+  SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults, Liveness& liveness,
+                  const Options& options);
   ~SimulatedWorker();
 
   // A client connects: what it writes goes into `to_worker` of the result, what the worker writes comes by `on_bytes`.
@@ -42,8 +44,6 @@ class SimulatedWorker {
   Wire Accept(std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end);
 
   void set_faulty(bool faulty) { faulty_ = faulty; }
-  void set_hung(bool hung) { hung_ = hung; }  // takes requests and never answers
-  uint64_t requests() const { return requests_; }
 
  private:
   class Connection;
@@ -55,10 +55,9 @@ class SimulatedWorker {
   SimulatedPort& port_;
   Dice& dice_;
   FaultCounts& faults_;
+  Liveness& liveness_;
   const Options options_;
   bool faulty_ = true;
-  bool hung_ = false;
-  uint64_t requests_ = 0;
   std::vector<std::shared_ptr<Connection>> connections_;
 };
 

@@ -14,8 +14,12 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Callbacks are late by 5 ms at most, one behind the other, and timers by 1 ms.
-constexpr std::chrono::milliseconds kLateness(200);
+// Turns of the link's thread are late by 5 ms at most, one behind the other, and timers by 1 ms.
+constexpr std::chrono::milliseconds kLateness(50);
+// One world in so many is a storm.
+constexpr uint64_t kStormOneIn = 32;
+constexpr size_t kStormCalls = 5000;
+constexpr size_t kStormWorkers = 2;
 // What crosses the port beside answers: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in a packet of its own.
 constexpr int64_t kControlBytes = 8192;
 
@@ -36,27 +40,37 @@ struct SimulatedWorld::Asked {
   bool done = false;
 };
 
-SimulatedWorld::SimulatedWorld(const Options& options) : options_(options), dice_(options.seed) {
+SimulatedWorld::SimulatedWorld(uint64_t seed) : dice_(seed), shape_(DrawShape(seed)) {
   schedule_ = DrawSchedule();
   budget_bytes_ = schedule_.profile.buffer_bytes;
   delay_ = microseconds(dice_.Between(10, 500));
   schedule_.profile.propagation_rtt = absl::FromChrono(2 * delay_);
-  port_ = std::make_unique<SimulatedPort>(events_, schedule_.profile.capacity_bytes_per_second,
-                                          schedule_.profile.buffer_bytes + kControlBytes);
-  executor_ = std::make_unique<SimulatedExecutor>(events_, dice_, faults_, delay_, options.faults ? 20 : 0);
-  callbacks_ = std::make_unique<SimulatedCallbacks>(events_, dice_);
+  port_ = std::make_unique<SimulatedPort>(events_, dice_, faults_, schedule_.profile.capacity_bytes_per_second,
+                                          schedule_.profile.buffer_bytes + kControlBytes, shape_.losses ? 500 : 0);
+  oracle_ = std::make_unique<WireOracle>(schedule_, budget_bytes_, shape_.workers);
+  const auto drain_time = std::chrono::duration_cast<TimePoint::duration>(
+      std::chrono::duration<double>(static_cast<double>(budget_bytes_) / schedule_.profile.capacity_bytes_per_second));
+  const TimePoint::duration round = 2 * delay_ + drain_time;
+  liveness_ = std::make_unique<Liveness>(events_, *port_, absl::ToChronoNanoseconds(schedule_.stall_timeout) + round,
+                                         round + milliseconds(1));
+  executor_ = std::make_unique<SimulatedExecutor>(
+      events_, dice_, faults_, *oracle_,
+      SimulatedExecutor::Options{.delay = delay_, .connect_fault_one_in = shape_.faults ? 20u : 0u});
+  callbacks_ = std::make_unique<SimulatedCallbacks>(events_, dice_, faults_, shape_.slow_reader ? 4 : 50);
   metrics_ = std::make_unique<AggregatorMetrics>(*registry_);
   core_ = std::make_unique<LinkCore>(*executor_, *LinkSchedule::Create(schedule_), *metrics_);
   auto addresses = std::make_shared<std::vector<std::string>>();
-  const TimePoint::duration longest_think = dice_.OneIn(2) ? microseconds(50) : microseconds(dice_.Between(0, 20000));
-  for (size_t i = 0; i < options.workers; ++i) {
+  const bool thinks = shape_.storm || dice_.OneIn(2);
+  const TimePoint::duration longest_think = thinks ? microseconds(dice_.Between(0, 20000)) : microseconds(50);
+  for (size_t i = 0; i < shape_.workers; ++i) {
     workers_.push_back(std::make_unique<SimulatedWorker>(
-        events_, *port_, dice_, faults_,
-        SimulatedWorker::Options{.fault_one_in = options.faults ? static_cast<uint64_t>(dice_.Between(5, 200)) : 0,
+        events_, *port_, dice_, faults_, *liveness_,
+        SimulatedWorker::Options{.fault_one_in = shape_.faults ? static_cast<uint64_t>(dice_.Between(5, 80)) : 0,
                                  .longest_think = longest_think,
                                  .delay = delay_,
-                                 .max_concurrent_streams = dice_.OneIn(4) ? 2u : 100u}));
-    workers_.back()->set_hung(i < options.hung_workers);
+                                 .max_concurrent_streams = dice_.OneIn(4) ? 2u : 100u,
+                                 .ends_at_deadline = !dice_.OneIn(4),
+                                 .hung = i < shape_.hung_workers}));
     addresses->push_back(absl::StrCat("10.0.0.", i, ":7000"));
     executor_->AddWorker(addresses->back(), *workers_.back());
   }
@@ -72,11 +86,26 @@ SimulatedWorld::~SimulatedWorld() {
   core_.reset();
 }
 
+SimulatedWorld::Shape SimulatedWorld::DrawShape(uint64_t seed) {
+  Shape shape;
+  // Not by the dice: seeds that follow each other have their share of storms.
+  shape.storm = seed % kStormOneIn == 0;
+  shape.faults = !shape.storm && !dice_.OneIn(4);
+  shape.losses = shape.faults && dice_.OneIn(4);
+  if (dice_.OneIn(4)) shape.workers += dice_.Below(17);
+  if (dice_.OneIn(4)) shape.hung_workers = 1 + dice_.Below(4);
+  if (shape.storm) shape.hung_workers = kStormWorkers;
+  shape.slow_reader = dice_.OneIn(4);
+  return shape;
+}
+
 LinkSchedule::Options SimulatedWorld::DrawSchedule() {
   LinkSchedule::Options schedule;
   schedule.discipline = dice_.OneIn(3) ? Discipline::kRolling : Discipline::kGrants;
   schedule.profile.capacity_bytes_per_second = dice_.OneIn(2) ? 100e6 / 8 : 1e9 / 8;
   schedule.profile.buffer_bytes = dice_.Between(16, 128) * 1024;
+  // So that requests leave, whatever is out.
+  if (shape_.storm) schedule.profile.buffer_bytes = 4 << 20;
   return schedule;
 }
 
@@ -84,11 +113,14 @@ void SimulatedWorld::Run() {
   const bool connect = dice_.OneIn(2);
   if (connect) executor_->Turn([this] { fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
   TimePoint next = events_.now();
-  while (calls_ < options_.calls) {
+  const size_t calls = shape_.storm ? kStormCalls : kLeastCalls;
+  while (calls_ < calls) {
     while (events_.Step(next)) {
     }
     StartFanOut();
-    next = events_.now() + microseconds(dice_.OneIn(3) ? dice_.Between(0, 100'000) : dice_.Between(0, 500));
+    const bool pause = !shape_.storm && dice_.OneIn(3);
+    const int64_t longest_us = pause ? 100'000 : shape_.storm ? 5000 : 500;
+    next = events_.now() + microseconds(dice_.Between(0, longest_us));
   }
   // Every fan-out has a deadline, so all of them end.
   const TimePoint end = events_.now() + std::chrono::seconds(120);
@@ -96,6 +128,8 @@ void SimulatedWorld::Run() {
   }
   if (open_ > 0) Breach(absl::StrCat(open_, " fan-outs have not ended"));
   CheckIdle();
+  CountStalls();
+  faults_.Count(Fault::kRationed, oracle_->rationed_resets());
 }
 
 void SimulatedWorld::StartFanOut() {
@@ -108,11 +142,11 @@ void SimulatedWorld::StartFanOut() {
   asked->asked.resize(workers);
   asked->merged.resize(workers);
   asked->started = events_.now();
-  const bool long_deadline = options_.hung_workers > 0 || dice_.OneIn(2);
+  const bool long_deadline = shape_.hung_workers > 0 || dice_.OneIn(2);
   const absl::Duration timeout = long_deadline ? absl::Seconds(30) : absl::Milliseconds(dice_.Between(1, 1000));
   asked->deadline = DeadlineAfter(asked->started, timeout);
 
-  const size_t mean = dice_.OneIn(8) ? 200'000 : 12'000;
+  const size_t mean = dice_.OneIn(16) ? 100'000 : 12'000;
   auto set = fan_out_->SetOf(addresses_);
   FanOutRun::Spec spec{.path = "/simulated.Answers/Get",
                        .server_streaming = asked->streaming,
@@ -123,7 +157,8 @@ void SimulatedWorld::StartFanOut() {
                        .limits = {},
                        .hedge_after_quantile = {}};
   for (size_t worker = 0; worker < workers; ++worker) {
-    if (dice_.OneIn(10)) continue;
+    // A storm is about few workers, each of which is to be reset for more than there may be resets.
+    if (dice_.OneIn(10) || (shape_.storm && worker >= kStormWorkers && !dice_.OneIn(16))) continue;
     asked->asked[worker] = true;
     asked->bytes[worker] = dice_.OneIn(10) ? dice_.Below(3) : dice_.Below(2 * mean);
     std::vector<size_t> replicas;
@@ -141,7 +176,7 @@ void SimulatedWorld::StartFanOut() {
   }
   const size_t asks = spec.asks.size();
   calls_ += asks;
-  asked->fail_limit = options_.hung_workers > 0 ? asks : dice_.OneIn(2) ? 0 : dice_.Below(workers);
+  asked->fail_limit = shape_.hung_workers > 0 ? asks : dice_.OneIn(2) ? 0 : dice_.Below(workers);
   if (asks > 0 && dice_.OneIn(4)) asked->quorum = 1 + dice_.Below(asks);
   fan_out_->hedges().Earn(static_cast<double>(asks) * 0.1);
   fan_out_->retries().Earn(static_cast<double>(asks) * 0.2);
@@ -160,19 +195,21 @@ void SimulatedWorld::StartFanOut() {
       *fan_out_, [this, asked](size_t worker, const std::string& answer) { return OnMerge(*asked, worker, answer); },
       [this, asked](const FanOutResult& result) { OnDone(asked, result); }, false,
       std::make_shared<std::atomic<bool>>(false));
-  std::shared_ptr<FanOutRun> run;
-  executor_->Turn([&] {
-    run = FanOutRun::Make(*fan_out_, std::move(spec), sink);
-    sink->SetRun(run);
-    run->Begin();
-  });
-  if (dice_.OneIn(10)) {
-    events_.After(microseconds(dice_.Between(0, 20'000)), [this, weak = std::weak_ptr<FanOutRun>(run)] {
-      executor_->Turn([&] {
-        if (const auto under_way = weak.lock()) under_way->Cancel(absl::CancelledError("by the simulation"));
-      });
+  const auto run = FanOutRun::Make(*fan_out_, std::move(spec), sink);
+  sink->SetRun(run);
+  executor_->Post([run] { run->Begin(); });
+  if (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10)) CancelLater(run);
+}
+
+void SimulatedWorld::CancelLater(const std::shared_ptr<FanOutRun>& run) {
+  events_.After(microseconds(dice_.Between(0, 20'000)), [this, weak = std::weak_ptr<FanOutRun>(run)] {
+    executor_->Post([this, weak] {
+      const auto under_way = weak.lock();
+      if (under_way == nullptr) return;
+      faults_.Count(Fault::kCancelled);
+      under_way->Cancel(absl::CancelledError("by the simulation"));
     });
-  }
+  });
 }
 
 // The next message of a worker has to be the right one, whichever replica sent it.
@@ -201,7 +238,8 @@ void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutRes
   const size_t asks = static_cast<size_t>(std::count(asked->asked.begin(), asked->asked.end(), true));
   if (result.asked != asks) Breach(absl::StrCat("asked ", result.asked, " of ", asks));
   if (result.asked != result.answered + result.failures.size() + result.cancelled) Breach("the counts do not add up");
-  if (events_.now() > asked->deadline + kLateness) {
+  // The verdicts on what was here in time are waited for, and then the callback itself.
+  if (events_.now() > asked->deadline + kLateness + 2 * callbacks_->longest_backlog()) {
     Breach(absl::StrCat("ended ", absl::FormatDuration(absl::FromChrono(events_.now() - asked->deadline)),
                         " after its deadline"));
   }
@@ -230,7 +268,8 @@ void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutRes
 void SimulatedWorld::CheckIdle() {
   for (const auto& worker : workers_) worker->set_faulty(false);
   executor_->set_faulty(false);
-  const TimePoint end = events_.now() + std::chrono::seconds(5);
+  // After a storm, calls wait for their resets.
+  const TimePoint end = events_.now() + std::chrono::seconds(shape_.storm ? 100 : 5);
   while (events_.Step(end)) {
   }
   const ScheduleState state = core_->schedule().State();
@@ -239,6 +278,12 @@ void SimulatedWorld::CheckIdle() {
   if (state.ungranted_calls > 0) Breach(absl::StrCat(state.ungranted_calls, " calls are left ungranted"));
   if (state.in_flight_calls > 0) Breach(absl::StrCat(state.in_flight_calls, " calls are left in flight"));
   if (state.in_flight_bytes > 0) Breach(absl::StrCat(state.in_flight_bytes, " bytes are left charged"));
+  liveness_->CheckAll();
+  for (const std::string& breach : liveness_->TakeBreaches()) Breach(breach);
+  for (const std::string& breach : oracle_->TakeBreaches()) Breach(breach);
+}
+
+void SimulatedWorld::CountStalls() {
   double stalls = 0;
   for (const prometheus::MetricFamily& family : registry_->Collect()) {
     if (family.name != "sluice_timeouts_total") continue;
@@ -246,8 +291,10 @@ void SimulatedWorld::CheckIdle() {
       if (metric.label.front().value == "stall") stalls = metric.counter.value;
     }
   }
-  if (stalls == 0 && port_->lost_packets() > 0) {
-    Breach(absl::StrCat(port_->lost_packets(), " packets were lost without a stall; the queue had ",
+  faults_.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
+  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free.
+  if (stalls == 0 && !shape_.losses && port_->overflows() > 0) {
+    Breach(absl::StrCat(port_->overflows(), " packets overflowed the port without a stall; the queue had ",
                         port_->most_queued_bytes(), " bytes, the budget is ", budget_bytes_));
   }
 }

@@ -13,30 +13,31 @@
 #include "prometheus/registry.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
+#include "tests/simulation/liveness.h"
+#include "tests/simulation/simulated_callbacks.h"
 #include "tests/simulation/simulated_executor.h"
 #include "tests/simulation/simulated_port.h"
 #include "tests/simulation/simulated_worker.h"
+#include "tests/simulation/wire_oracle.h"
 
 namespace sluice::testing {
 
-// An aggregator, its workers, and the port between them, in virtual time. Everything in it follows from the seed.
-// Breaches of what always holds are collected as text. One a run.
+// An aggregator, its workers, and the port between them, in virtual time. Everything in it follows from the seed: how
+// many workers and calls there are, how many of them hang, and what else goes wrong. Breaches of what always holds are
+// collected as text. One a run.
 class SimulatedWorld {
  public:
-  struct Options {
-    uint64_t seed = 0;
-    size_t workers = 16;
-    size_t calls = 200;  // at least, over all fan-outs
-    size_t hung_workers = 0;
-    bool faults = true;
-  };
-  explicit SimulatedWorld(const Options& options);
+  static constexpr size_t kLeastWorkers = 16;
+  static constexpr size_t kLeastCalls = 200;
+
+  explicit SimulatedWorld(uint64_t seed);
   ~SimulatedWorld();
 
   void Run();
 
   const std::vector<std::string>& breaches() const { return breaches_; }
   const FaultCounts& faults() const { return faults_; }
+  size_t workers() const { return workers_.size(); }
   size_t calls() const { return calls_; }
   size_t answered() const { return answered_; }
   // A digest of everything that happened, in order: two runs of a seed have the same.
@@ -44,17 +45,29 @@ class SimulatedWorld {
 
  private:
   struct Asked;
+  // What a world is like.
+  struct Shape {
+    size_t workers = kLeastWorkers;
+    size_t hung_workers = 0;
+    bool faults = true;
+    bool losses = false;  // of packets, for other reasons than the port's buffer
+    bool storm = false;   // of cancelled fan-outs, more than there may be resets
+    bool slow_reader = false;
+  };
 
+  Shape DrawShape(uint64_t seed);
   LinkSchedule::Options DrawSchedule();
   void StartFanOut();
   void OnDone(const std::shared_ptr<Asked>& asked, const FanOutResult& result);
   absl::Status OnMerge(Asked& asked, size_t worker, const std::string& answer);
+  void CancelLater(const std::shared_ptr<FanOutRun>& run);
   void CheckIdle();
+  void CountStalls();
   void Breach(const std::string& what);
   void Note(uint64_t what) { digest_ = (digest_ ^ what) * 1099511628211u; }
 
-  const Options options_;
   Dice dice_;
+  const Shape shape_;
   EventQueue events_;
   FaultCounts faults_;
   std::vector<std::string> breaches_;
@@ -64,6 +77,8 @@ class SimulatedWorld {
   int64_t budget_bytes_ = 0;
   std::chrono::nanoseconds delay_{0};
   std::unique_ptr<SimulatedPort> port_;
+  std::unique_ptr<WireOracle> oracle_;
+  std::unique_ptr<Liveness> liveness_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::unique_ptr<SimulatedExecutor> executor_;
   std::unique_ptr<SimulatedCallbacks> callbacks_;

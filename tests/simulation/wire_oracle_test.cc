@@ -1,0 +1,156 @@
+#include "tests/simulation/wire_oracle.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+// That the oracle of the simulation finds what it is there for.
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kBudgetBytes = 30'000;
+constexpr WireOracle::ConnectionId kConnection = 7;
+
+std::string Frame(char type, char flags, uint32_t stream, const std::string& payload) {
+  const auto byte = [](size_t number, int shift) { return static_cast<char>(number >> shift & 0xff); };
+  return std::string{byte(payload.size(), 16), byte(payload.size(), 8), byte(payload.size(), 0), type,           flags,
+                     byte(stream, 24),         byte(stream, 16),        byte(stream, 8),         byte(stream, 0)} +
+         payload;
+}
+std::string Number(uint32_t number) {
+  return {static_cast<char>(number >> 24), static_cast<char>(number >> 16), static_cast<char>(number >> 8),
+          static_cast<char>(number)};
+}
+std::string Request(uint32_t stream) {
+  return Frame(1, 4, stream, "headers") + Frame(0, 1, stream, "request");
+}
+std::string Grant(uint32_t stream, uint32_t bytes) {
+  return Frame(8, 0, stream, Number(bytes));
+}
+std::string Reset(uint32_t stream) {
+  return Frame(3, 0, stream, Number(8));
+}
+std::string Data(uint32_t stream, size_t bytes) {
+  return Frame(0, 0, stream, std::string(bytes, 'x'));
+}
+
+class WireOracleTest : public ::testing::Test {
+ protected:
+  WireOracleTest() {
+    oracle_.Opened(kConnection, 0);
+    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""));
+    Receive(Frame(4, 0, 0, "") + Frame(4, 1, 0, ""));
+  }
+
+  static LinkSchedule::Options Schedule() {
+    LinkSchedule::Options schedule;
+    schedule.profile.capacity_bytes_per_second = 1e6;
+    schedule.profile.buffer_bytes = kBudgetBytes;
+    return schedule;
+  }
+  // A byte at a time, as they may come.
+  void Send(const std::string& bytes) {
+    for (const char byte : bytes) oracle_.Sent(kConnection, {&byte, 1}, now_);
+  }
+  void Receive(const std::string& bytes) {
+    for (const char byte : bytes) oracle_.Received(kConnection, {&byte, 1}, now_);
+  }
+  // The prefix of its answer is here.
+  void AskAndBeReady(uint32_t stream) {
+    Send(Request(stream));
+    Receive(Frame(1, 4, stream, "headers") + Data(stream, 5));
+  }
+  std::vector<std::string> EndTurn() {
+    oracle_.EndTurn(now_);
+    return oracle_.TakeBreaches();
+  }
+
+  TimePoint now_ = TimePoint() + std::chrono::hours(1);
+  WireOracle oracle_{Schedule(), kBudgetBytes, 1};
+};
+
+TEST_F(WireOracleTest, FindsGrantsThatDoNotFitTheBudget) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 15'000) + Grant(3, 10'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(3, 10'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
+TEST_F(WireOracleTest, WhatHasComeMakesRoom) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Receive(Data(1, 20'000));
+  Send(Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, OneCallAloneMayHaveMoreThanTheBudget) {
+  AskAndBeReady(1);
+  Send(Grant(1, 100'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, FindsEarlyBytesAboveAThird) {
+  Send(Request(1) + Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Request(3) + Grant(3, 5'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("early bytes are more than a third")));
+}
+
+TEST_F(WireOracleTest, FindsBudgetThatIsSpentAgainAfterAReset) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Reset(1) + Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000"))) << "it may still come";
+}
+
+TEST_F(WireOracleTest, AResetHasDrainedAfterAWhile) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  Send(Reset(1));
+  now_ += std::chrono::milliseconds(50);
+  Send(Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, StalledBytesAreNobodysCharge) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  now_ += std::chrono::milliseconds(400);
+  Send(Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, FindsBytesBeyondTheWindow) {
+  AskAndBeReady(1);
+  Send(Grant(1, 100));
+  Receive(Data(1, 101));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Receive(Data(1, 1));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("more than its window")));
+}
+
+TEST_F(WireOracleTest, FindsMoreResetsThanAreAllowed) {
+  for (uint32_t i = 0; i < 100; ++i) Send(Request(2 * i + 1) + Reset(2 * i + 1));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  EXPECT_EQ(oracle_.rationed_resets(), 1u);
+  Send(Request(301) + Reset(301));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("reset more often than allowed")));
+}
+
+}  // namespace
+}  // namespace sluice::testing

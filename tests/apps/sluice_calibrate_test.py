@@ -45,7 +45,7 @@ class CommandLineTest(unittest.TestCase):
     def test_refuses_what_was_written_wrong(self):
         for flags, message in (
             ([], "workers lists 0 addresses; it must list 1 to "),
-            (["--workers", "here"], 'worker address "here" is not host:port'),
+            (["--workers", "here"], '"here" is not host:port'),
             (["--workers", "a:1", "--max-in-flight", "1kb"], "max_in_flight is 1024 bytes; it must be from 65536 to 8388608"),
             (["--workers", "a:1", "--max-in-flight", "9mb"], "max_in_flight is 9437184 bytes; it must be from"),
             (["--workers", "a:1", "--max-in-flight", "some"], 'max_in_flight: "some" is not a size'),

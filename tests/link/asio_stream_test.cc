@@ -319,7 +319,7 @@ TEST_P(AsioStreamTest, TellsOfItsTcpConnection) {
           RunOn(executor_, [&] { tcp = stream.socket()->Tcp(); });
           return tcp.has_value() && tcp->info.received_bytes > 0;
         },
-        absl::FromChrono(testing::kPatience)));
+        testing::kPatience));
     {
       EXPECT_NE(tcp->inode, 0U);
       EXPECT_TRUE(tcp->local.address().is_loopback());

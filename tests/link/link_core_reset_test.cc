@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/has_code.h"
 #include "tests/link/link_core_fixture.h"
+#include "tests/link/test_http2_connection.h"
 #include "tests/link/test_http2_server.h"
 
 // Calls that nobody needs any more, and of which only so many may be reset.

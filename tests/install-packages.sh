@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
-#   tests/install-packages.sh [build] [network] [browser] [search] [checks]     default: build network
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [checks]     default: build network
 set -eu
 
 # To configure and build everything, tests and benchmarks included.
@@ -9,17 +9,19 @@ build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf
   libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, its servers in Python and its plots.
 network="iproute2 ethtool procps util-linux iputils-ping gnuplot-nox python3-grpcio"
+# For the tests of metrics, rules and manifests. promtool checks our metrics and rules, and the server reads them. Its package
+# brings a server, which must not start on somebody's machine.
+monitoring="python3-yaml python3-jsonschema"
+if [ ! -d /run/systemd/system ]; then
+  monitoring="$monitoring prometheus"
+fi
 # For the tests of the status page, which are skipped without it: 350 MB on disk.
 browser="chromium"
 # The documents that examples/search searches: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 # For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
 # skipped.
-checks="clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git python3-yaml python3-jsonschema"
-# promtool checks our metrics and rules, and the server reads them. Its package brings a server, which must not start on somebody's machine.
-if [ ! -d /run/systemd/system ]; then
-  checks="$checks prometheus"
-fi
+checks="clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
 
 [ $# -gt 0 ] || set -- build network
 wanted=""
@@ -27,10 +29,11 @@ for group in "$@"; do
   case $group in
     build) wanted="$wanted $build" ;;
     network) wanted="$wanted $network" ;;
+    monitoring) wanted="$wanted $monitoring" ;;
     browser) wanted="$wanted $browser" ;;
     search) wanted="$wanted $search" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, browser, search and checks" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, search and checks" >&2; exit 2 ;;
   esac
 done
 

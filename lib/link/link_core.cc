@@ -7,6 +7,8 @@
 namespace sluice {
 namespace {
 
+constexpr size_t kLeastWorkersToSweep = 64;
+
 Scheduled& ScheduledOf(const Action& action) {
   return *reinterpret_cast<Scheduled*>(static_cast<uintptr_t>(action.tag));
 }
@@ -30,7 +32,11 @@ LinkCore::~LinkCore() {
 }
 
 std::shared_ptr<Worker> LinkCore::FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls) {
-  std::erase_if(workers_by_target_, [](const auto& entry) { return entry.second.expired(); });
+  // Now and then: a look at all of them for each of ten thousand workers takes seconds.
+  if (workers_by_target_.size() >= sweep_workers_at_) {
+    std::erase_if(workers_by_target_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_workers_at_ = std::max(kLeastWorkersToSweep, 2 * workers_by_target_.size());
+  }
   std::weak_ptr<Worker>& known = workers_by_target_[{target, tls.get()}];
   std::shared_ptr<Worker> worker = known.lock();
   if (worker == nullptr) {

@@ -116,6 +116,7 @@ class LinkCore final : private FlushQueue {
   std::vector<std::unique_ptr<Connection>> buried_;
 
   std::map<std::pair<std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
+  size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone
   std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
 
   std::function<void(const LinkDemand&)> demand_watcher_;

@@ -268,8 +268,8 @@ void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutRes
 void SimulatedWorld::CheckIdle() {
   for (const auto& worker : workers_) worker->set_faulty(false);
   executor_->set_faulty(false);
-  // After a storm, calls wait for their resets.
-  const TimePoint end = events_.now() + std::chrono::seconds(shape_.storm ? 100 : 5);
+  // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
+  const TimePoint end = events_.now() + std::chrono::seconds(shape_.storm ? 100 : 15);
   while (events_.Step(end)) {
   }
   const ScheduleState state = core_->schedule().State();

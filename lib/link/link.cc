@@ -127,6 +127,8 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
 Link::~Link() {
   metrics_->SetGaugeSource(nullptr);
   share_.reset();
+  // The callback that let go of this link may have run before the link's thread was done with handing it over.
+  executor_->Await([] {});
   callbacks_.reset();
   executor_->Await([this] {
     monitor_.reset();

@@ -74,9 +74,9 @@ class AsyncCallTest : public ::testing::Test {
   }
 
   const Method<v1::ReadSruRequest, v1::ReadSruResponse> method_{"/sluice.v1.SruService/ReadSru"};
+  boost::asio::io_context io_;  // outlives the threads that post to it
   TestCluster cluster_;
   std::unique_ptr<FanOut> fan_out_;
-  boost::asio::io_context io_;
   std::atomic<size_t> merged_bytes_ = 0;
   std::thread::id handler_thread_;
   std::optional<FanOutResult> result_;

@@ -19,8 +19,9 @@ Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& o
       events_(events),
       socket_(executor.Connect(options_.address, options_.tls, options_.server_name, *this)) {}
 
+// Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {
-  if (flush_queued_) flushes_.Forget(*this);
+  flushes_.Forget(*this);
 }
 
 void Connection::OnConnected() {

@@ -32,7 +32,7 @@ class FlushQueue {
  public:
   virtual ~FlushQueue() = default;
   virtual void FlushLater(Connection& connection) = 0;
-  virtual void Forget(Connection& connection) = 0;  // for a queued connection that is about to be destroyed
+  virtual void Forget(Connection& connection) = 0;  // for a connection that is about to be destroyed, queued or not
 };
 
 // One byte stream to a worker, with the client's side of an HTTP/2 session on it. At most one connection of a Worker

@@ -59,8 +59,9 @@ class FanOutRandomTest : public testing::FanOutTest {
     StartServers(kServers);
     for (size_t i = 0; i < kServers; ++i) {
       auto calls = std::make_shared<std::atomic<uint32_t>>(0);
-      server(i).SetPlay([this, i, calls](const Seen&) {
-        return Draw(seed_ + static_cast<uint32_t>(i) * 100'003 + calls->fetch_add(1) * 17);
+      // The servers outlive this fixture.
+      server(i).SetPlay([seed = seed_, i, calls](const Seen&) {
+        return Draw(seed + static_cast<uint32_t>(i) * 100'003 + calls->fetch_add(1) * 17);
       });
     }
   }

@@ -140,6 +140,18 @@ TEST_F(LinkCoreConnectionTest, ACallAfterABrokenConnectionWaitsForTheNextOne) {
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
 }
 
+// The end of a connection is written at once, while it still stands in the queue of those that have something to write.
+TEST_F(LinkCoreConnectionTest, AWorkerMayGoInTheTurnInWhichItHasSomethingToWrite) {
+  StartLink();
+  TestHttp2Server server([](auto& call) { call.Answer("x"); });
+  EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
+  executor_.Await([&] {
+    WorkerOf(server.address())->Sendable()->FlushLater();
+    workers_.clear();
+  });
+  EXPECT_TRUE(AwaitIdle());
+}
+
 TEST_F(LinkCoreConnectionTest, ALinkMayEndWhileCallsAreOutAndWait) {
   TestHttp2Server server([](auto&) {}, {.max_concurrent_streams = 2});
   Connect(server.address());

@@ -142,7 +142,6 @@ TEST_F(LinkCoreConnectionTest, ACallAfterABrokenConnectionWaitsForTheNextOne) {
 
 // The end of a connection is written at once, while it still stands in the queue of those that have something to write.
 TEST_F(LinkCoreConnectionTest, AWorkerMayGoInTheTurnInWhichItHasSomethingToWrite) {
-  StartLink();
   TestHttp2Server server([](auto& call) { call.Answer("x"); });
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
   executor_.Await([&] {

@@ -30,12 +30,12 @@ void FanOutLogic::LetInWaiting(Actions& actions) {
   }
 }
 
-// By answers that count, or that will unless they are refused.
 bool FanOutLogic::AwaitsVerdicts() const {
   const size_t in = result_.answered + asks_accepting_;
   return in + result_.failures.size() >= asks_.size() || in >= options_.success_quorum.value_or(asks_.size());
 }
 
+// By answers that count, or that will unless they are refused.
 bool FanOutLogic::QuorumIsTaken() const {
   return !options_.server_streaming && options_.success_quorum.has_value() &&
          result_.answered + asks_accepting_ >= *options_.success_quorum;

@@ -320,14 +320,12 @@ TEST_P(AsioStreamTest, TellsOfItsTcpConnection) {
           return tcp.has_value() && tcp->info.received_bytes > 0;
         },
         testing::kPatience));
-    {
-      EXPECT_NE(tcp->inode, 0U);
-      EXPECT_TRUE(tcp->local.address().is_loopback());
-      EXPECT_NE(tcp->local.port(), 0);
-      EXPECT_THAT(listener.address().text, ::testing::EndsWith(absl::StrCat(":", tcp->remote.port())));
-      EXPECT_EQ(tcp->info.received_bytes, 8U);
-      EXPECT_GT(tcp->info.packet_payload_bytes, 0U);
-    }
+    EXPECT_NE(tcp->inode, 0U);
+    EXPECT_TRUE(tcp->local.address().is_loopback());
+    EXPECT_NE(tcp->local.port(), 0);
+    EXPECT_THAT(listener.address().text, ::testing::EndsWith(absl::StrCat(":", tcp->remote.port())));
+    EXPECT_EQ(tcp->info.received_bytes, 8U);
+    EXPECT_GT(tcp->info.packet_payload_bytes, 0U);
   }
 }
 

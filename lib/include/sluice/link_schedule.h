@@ -19,7 +19,7 @@ namespace sluice {
 
 class ScheduleMachine;
 
-// Who may send when. The names below are those of flags and configs.
+// Decides who may send when. The names below are those of flags and configs.
 //   unscheduled  Everything is sent at once, whatever the budget is: the baseline, and the right choice for ample
 //                buffers.
 //   batches      The slots of the source paper: n workers are asked at T~ * i, and a block begins when the one before

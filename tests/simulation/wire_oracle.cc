@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kPrefaceBytes = 24;  // RFC 9113, section 3.4
 // Of a window, beside what is granted: a length prefix and a spare byte.
 constexpr int64_t kRoomBytes = 6;
-constexpr int64_t kPrefixBytes = 5;
+constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC, PROTOCOL-HTTP2)
 constexpr double kResetsPerSecond = 5;
 constexpr double kResetsAtOnce = 100;
 
@@ -68,7 +68,7 @@ void WireOracle::Read(Frames& frames, absl::string_view bytes, FrameEvent on_fra
     frames.payload_bytes -= taken;
     const bool whole = frames.payload_bytes == 0;
     if (frames.head[3] == kData) {
-      on_data(taken);
+      on_data(bytes.substr(0, taken));
     } else if (frames.payload.size() < 16) {
       frames.payload.append(bytes.data(), std::min<size_t>(taken, 16));
     }
@@ -84,7 +84,7 @@ void WireOracle::Sent(ConnectionId id, absl::string_view bytes, TimePoint now) {
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   Read(
-      connection.sent, bytes, [&] { OnSent(connection, connection.sent, now); }, [](size_t) {});
+      connection.sent, bytes, [&] { OnSent(connection, connection.sent, now); }, [](absl::string_view) {});
 }
 
 void WireOracle::OnSent(Connection& connection, const Frames& frame, TimePoint now) {
@@ -110,9 +110,9 @@ void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint no
   Connection& connection = found->second;
   Read(
       connection.received, bytes, [&] { OnReceived(connection, connection.received); },
-      [&](size_t data_bytes) {
+      [&](absl::string_view data) {
         const auto stream = connection.streams.find(StreamOf(connection.received.head));
-        if (stream != connection.streams.end()) OnData(stream->second, static_cast<int64_t>(data_bytes), now);
+        if (stream != connection.streams.end()) OnData(stream->second, data, now);
       });
 }
 
@@ -126,23 +126,38 @@ void WireOracle::OnReceived(Connection& connection, const Frames& frame) {
   }
 }
 
-void WireOracle::OnData(Stream& stream, int64_t bytes, TimePoint now) {
-  const int64_t before_bytes = std::max<int64_t>(stream.received_bytes - kPrefixBytes, 0);
-  stream.received_bytes += bytes;
-  const int64_t message_bytes = std::max<int64_t>(stream.received_bytes - kPrefixBytes, 0) - before_bytes;
-  stream.window_bytes -= bytes;
+void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
+  const int64_t message_bytes = TakeMessageBytes(stream, data);
+  stream.came = true;
+  stream.window_bytes -= static_cast<int64_t>(data.size());
   if (stream.window_bytes < 0) breaches_.push_back("a worker has sent more than its window");
   stream.early_bytes = std::max<int64_t>(stream.early_bytes - message_bytes, 0);
   MarkStalled(stream, now);
-  // A later prefix alone is no progress, and is not told from a message here.
-  if (message_bytes > kPrefixBytes) stream.since = now;
+  if (message_bytes > 0) stream.since = now;
   if (Outstanding(stream) <= 0) stream.stalled = false;
+}
+
+// Without the length prefixes, which are no progress.
+int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
+  int64_t message_bytes = 0;
+  for (const char byte : data) {
+    if (stream.rest_bytes > 0) {
+      --stream.rest_bytes;
+      ++message_bytes;
+      continue;
+    }
+    stream.prefix += byte;
+    if (stream.prefix.size() < kPrefixBytes) continue;
+    stream.rest_bytes = Number(stream.prefix.data() + 1);
+    stream.prefix.clear();
+  }
+  return message_bytes;
 }
 
 void WireOracle::Grant(Stream& stream, int64_t bytes, TimePoint now) {
   granted_ = true;
   MarkStalled(stream, now);
-  if (granting_ && stream.received_bytes == 0) stream.early_bytes += bytes;
+  if (granting_ && !stream.came) stream.early_bytes += bytes;
   // The timer starts, unless some bytes that cannot be told from the room in the window keep it running.
   const bool idle = Outstanding(stream) <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;

@@ -41,7 +41,9 @@ class WireOracle {
   struct Stream {
     int64_t window_bytes = 6;  // as the client has opened it, less what has come
     int64_t early_bytes = 0;   // granted before the length prefix was here, and have not come
-    int64_t received_bytes = 0;
+    bool came = false;         // any DATA
+    std::string prefix;        // what is here of the next one
+    uint32_t rest_bytes = 0;   // of the message that is coming
     bool stalled = false;
     TimePoint since;  // that its stall timer runs
   };
@@ -72,7 +74,8 @@ class WireOracle {
   static void Read(Frames& frames, absl::string_view bytes, FrameEvent on_frame, DataEvent on_data);
   void OnSent(Connection& connection, const Frames& frame, TimePoint now);
   void OnReceived(Connection& connection, const Frames& frame);
-  void OnData(Stream& stream, int64_t bytes, TimePoint now);
+  void OnData(Stream& stream, absl::string_view data, TimePoint now);
+  static int64_t TakeMessageBytes(Stream& stream, absl::string_view data);
   void Grant(Stream& stream, int64_t bytes, TimePoint now);
   void Drain(Stream& stream, TimePoint now);
   void TakeReset(size_t worker, TimePoint now);

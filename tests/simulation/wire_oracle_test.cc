@@ -135,6 +135,30 @@ TEST_F(WireOracleTest, StalledBytesAreNobodysCharge) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+TEST_F(WireOracleTest, LengthPrefixesAreNoProgress) {
+  const auto empty_messages = [](size_t count) { return Frame(0, 0, 1, std::string(5 * count, '\0')); };
+  Send(Request(1));
+  Receive(Frame(1, 4, 1, "headers") + empty_messages(1));
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  now_ += std::chrono::milliseconds(200);
+  Receive(empty_messages(3));
+  now_ += std::chrono::milliseconds(200);
+  Send(Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, AByteOfAMessageIsProgress) {
+  AskAndBeReady(1);
+  AskAndBeReady(3);
+  Send(Grant(1, 20'000));
+  now_ += std::chrono::milliseconds(200);
+  Receive(Data(1, 1));
+  now_ += std::chrono::milliseconds(200);
+  Send(Grant(3, 20'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
 TEST_F(WireOracleTest, FindsBytesBeyondTheWindow) {
   AskAndBeReady(1);
   Send(Grant(1, 100));

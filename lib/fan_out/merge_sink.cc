@@ -57,7 +57,7 @@ void MergeSink::MergeAll(std::vector<Item>& items) {
       continue;
     }
     const auto bytes = static_cast<uint64_t>(item.message.size());
-    item.verdict = merge_(item.primary, std::move(item.message));
+    item.verdict = merge_(item.primary, item.message);
     if (item.verdict.ok()) {
       const WorkerKind kind = item.worker == item.primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
       core_.link().metrics().AddGoodput(bytes, kind);
@@ -67,8 +67,9 @@ void MergeSink::MergeAll(std::vector<Item>& items) {
   }
 }
 
-void MergeSink::Settle(const std::vector<Item>& items) {
-  for (const Item& item : items) {
+void MergeSink::Settle(std::vector<Item>& items) {
+  for (Item& item : items) {
+    core_.link().message_buffers().Give(std::move(item.message));
     if (const auto run = run_.lock()) run->Accepted(item.attempt, item.verdict);
   }
 }

@@ -21,7 +21,8 @@ namespace sluice {
 // link's thread, except for the members that belong to the callbacks.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:
-  using Merge = std::function<absl::Status(size_t worker, std::string response)>;
+  // Leaves the memory of `response` to the next ones unless it takes it.
+  using Merge = std::function<absl::Status(size_t worker, std::string& response)>;
 
   // Any thread sets `stop_merging` to end the merging at once, without a hop to the link's thread and back.
   MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
@@ -43,7 +44,7 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
 
   void HandOver();
   void MergeAll(std::vector<Item>& items);
-  void Settle(const std::vector<Item>& items);
+  void Settle(std::vector<Item>& items);
   FanOutResult ResultOf(const FanOutRun& run) const;
 
   FanOutCore& core_;

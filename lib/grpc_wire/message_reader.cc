@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-MessageReader::MessageReader(int64_t max_message_bytes, int64_t max_messages)
-    : max_message_bytes_(std::max<int64_t>(0, max_message_bytes)), max_messages_(max_messages) {}
+MessageReader::MessageReader(int64_t max_message_bytes, int64_t max_messages, MessageBuffers* buffers)
+    : max_message_bytes_(std::max<int64_t>(0, max_message_bytes)), max_messages_(max_messages), buffers_(buffers) {}
 
 absl::Status MessageReader::SetEncoding(absl::string_view encoding) {
   if (encoding != "gzip" && encoding != "identity" && !encoding.empty()) {
@@ -68,6 +68,7 @@ absl::Status MessageReader::ReadPrefix(absl::string_view& bytes) {
 void MessageReader::ReadBody(absl::string_view& bytes) {
   const size_t taken = std::min(bytes.size(), body_size_ - body_.size());
   const size_t size = body_.size() + taken;
+  if (size > body_.capacity() && body_.empty() && buffers_ != nullptr) body_ = buffers_->Take(body_size_);
   if (size > body_.capacity()) {
     // Room for four times what is here: a large message is copied a third of a time altogether as it grows, and a peer
     // that claims one pays for a quarter of the memory. A whole message gets exactly its size. 64 KiB at the prefix

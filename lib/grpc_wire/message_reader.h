@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "lib/grpc_wire/message_buffers.h"
 
 namespace sluice {
 
@@ -19,8 +20,9 @@ class MessageReader {
   static constexpr size_t kPrefixBytes = 5;
 
   // `max_message_bytes` is 0 or more, and bounds a message both as it comes and decompressed. `max_messages` is 1 if
-  // the call has one message in this direction.
-  explicit MessageReader(int64_t max_message_bytes, int64_t max_messages = std::numeric_limits<int64_t>::max());
+  // the call has one message in this direction. `buffers` may be null.
+  explicit MessageReader(int64_t max_message_bytes, int64_t max_messages = std::numeric_limits<int64_t>::max(),
+                         MessageBuffers* buffers = nullptr);
 
   // Sets the value of grpc-encoding; the default is identity. Returns Unimplemented for an unknown one.
   absl::Status SetEncoding(absl::string_view encoding);
@@ -49,6 +51,7 @@ class MessageReader {
 
   const int64_t max_message_bytes_;
   const int64_t max_messages_;
+  MessageBuffers* const buffers_;
   bool gzip_ = false;
   absl::Status error_;
   int64_t messages_ = 0;

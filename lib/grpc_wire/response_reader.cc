@@ -12,7 +12,8 @@ namespace sluice {
 
 ResponseReader::ResponseReader(const Options& options)
     : options_(options),
-      messages_(options.max_message_bytes, options.server_streaming ? std::numeric_limits<int64_t>::max() : 1) {}
+      messages_(options.max_message_bytes, options.server_streaming ? std::numeric_limits<int64_t>::max() : 1,
+                options.buffers) {}
 
 void ResponseReader::OnHeaders(HeaderList headers, bool end_stream) {
   if (ended_ || failed()) return;

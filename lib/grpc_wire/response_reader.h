@@ -34,6 +34,7 @@ class ResponseReader {
     // If false, a second message, or OK without one, ends the call with Unimplemented. That follows gRPC's statuscodes
     // ("Response cardinality violation") and its clients in C++ and Node; those in Go and Java say Internal.
     bool server_streaming = false;
+    MessageBuffers* buffers = nullptr;  // may be null
   };
   explicit ResponseReader(const Options& options);
 

@@ -10,14 +10,6 @@
 #include "lib/link/asio_stream.h"
 
 namespace sluice {
-namespace {
-
-// A turn ends after this many handlers even if more are ready, so that writes do not wait for a peer or a task that
-// keeps the loop busy.
-constexpr int kMaxHandlersPerTurn = 1024;
-
-}  // namespace
-
 AsioExecutor::AsioExecutor(Options options)
     : options_(std::move(options)),
       work_(boost::asio::make_work_guard(context_)),
@@ -49,10 +41,14 @@ void AsioExecutor::Stop() {
   timer_task_ = nullptr;
 }
 
-// io_context::run would do, but for the end of a turn: it does not tell when it is about to wait.
+// io_context::run would do, but for the end of a turn, which comes behind what is ready when the turn begins. Rejected:
+// to go on while anything is ready. An answer that comes packet by packet keeps the loop busy until nothing is in
+// flight any more, and its next grant waits for that.
 void AsioExecutor::Run() {
   while (context_.run_one() > 0) {
-    for (int handlers = 1; handlers < kMaxHandlersPerTurn && context_.poll_one() > 0; ++handlers) {
+    bool last = false;
+    boost::asio::post(context_, [&last] { last = true; });
+    while (!last && context_.poll_one() > 0) {
     }
     if (!context_.stopped()) EndTurn();
   }

@@ -76,6 +76,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
 
   void OnSocketConnected(int error);
+  void StopWatchingWrites();
   void StartTls();
   void ArmRead();
   void ArmWrite();
@@ -140,10 +141,21 @@ void Stream::OnSocketConnected(int error) {
   if (described_.has_value() && described_->local == described_->remote) {
     return Disconnect(Error("connect to ", ECONNREFUSED));
   }
+  StopWatchingWrites();
   ArmRead();
   if (tls_ != nullptr) return StartTls();
   connected_ = true;
   events_->OnConnected();
+}
+
+// Asio asks epoll for EPOLLOUT from the first wait for it on, which async_connect is, and each ArmRead would be told at
+// once that the socket is writable: two more system calls for each read. A new registration asks for EPOLLIN alone.
+void Stream::StopWatchingWrites() {
+  boost::system::error_code error;
+  const stream_protocol protocol = socket_.local_endpoint(error).protocol();
+  if (error) return;
+  const int fd = socket_.release(error);
+  if (!error) socket_.assign(protocol, fd, error);
 }
 
 // Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/grpc_wire/message_buffers.h"
 #include "lib/link/connection.h"
 #include "lib/link/executor.h"
 #include "lib/link/scheduled.h"
@@ -90,6 +91,8 @@ class LinkCore final : private FlushQueue {
   TimerQueue& timers() { return timers_; }
   WorkerTable& workers() { return workers_; }
   AggregatorMetrics& metrics() { return metrics_; }
+  // Whoever needs a message of a call no longer may give its memory back here.
+  MessageBuffers& message_buffers() { return message_buffers_; }
 
  private:
   template <class Event>
@@ -101,6 +104,7 @@ class LinkCore final : private FlushQueue {
 
   Executor& executor_;
   AggregatorMetrics& metrics_;
+  MessageBuffers message_buffers_;
   TimerQueue timers_;
   WorkerTable workers_;
   LinkSchedule schedule_;

@@ -50,7 +50,8 @@ void WireCall::Send(CallId id, int64_t granted_bytes) {
   const TimePoint now = core_.now();
   window_ = StreamWindow(spec_.server_streaming);
   reader_.emplace(ResponseReader::Options{.max_message_bytes = spec_.max_message_bytes,
-                                          .server_streaming = spec_.server_streaming});
+                                          .server_streaming = spec_.server_streaming,
+                                          .buffers = &core_.message_buffers()});
   window_.Grant(granted_bytes);
   // The owner first: the stream may end within Open.
   sent_ = now;

@@ -103,6 +103,23 @@ TEST(MessageReaderTest, TheLargestSizeThereIs) {
   EXPECT_EQ(unbounded.pending_message_bytes(), 4294967295);
 }
 
+TEST(MessageReaderTest, ReadsIntoMemoryThatIsNeededNoLonger) {
+  const std::string message(10'000, 'x');
+  MessageBuffers buffers;
+  std::string kept;
+  kept.reserve(message.size());
+  const char* const memory = kept.data();
+  buffers.Give(std::move(kept));
+  MessageReader reader(kMaxBytes, 2, &buffers);
+  ASSERT_TRUE(reader.Read(FrameMessage(message)).ok());
+  std::string first;
+  ASSERT_TRUE(reader.TakeMessage(first));
+  EXPECT_EQ(first, message);
+  EXPECT_EQ(first.data(), memory);
+  ASSERT_TRUE(reader.Read(FrameMessage(message)).ok());
+  EXPECT_THAT(TakeAll(reader), ElementsAre(message)) << "none is kept";
+}
+
 TEST(MessageReaderTest, AfterAnErrorNothingIsRead) {
   MessageReader reader(10);
   const absl::Status error = reader.Read(FrameMessage("good") + FrameMessage(std::string(11, 'x')));

@@ -119,6 +119,24 @@ TEST(AsioExecutorTest, AChainOfTasksDoesNotKeepTheTurnFromItsEnd) {
   RunOn(executor, [] {});
 }
 
+// As answers do that come packet by packet. What a turn writes would wait until nothing is in flight any more.
+TEST(AsioExecutorTest, HandlersThatKeepComingDoNotKeepTheTurnFromItsEnd) {
+  constexpr int kHandlers = 100;
+  EventLog log;
+  int ended = 0;
+  std::function<void(int)> handle;
+  AsioExecutor executor;
+  handle = [&](int left) {
+    if (left == 0) return log.Add(ended >= kHandlers / 2 ? "a turn for each" : absl::StrCat(ended, " turns for all"));
+    boost::asio::post(executor.context(), [&handle, left] { handle(left - 1); });
+  };
+  RunOn(executor, [&] {
+    executor.SetEndOfTurn([&] { ++ended; });
+    handle(kHandlers);
+  });
+  EXPECT_THAT(log.Await(1), ElementsAre("a turn for each"));
+}
+
 TEST(AsioExecutorTest, NextTurnComesAfterTheEndOfThisOne) {
   EventLog log;
   uint64_t first = 0;

@@ -225,7 +225,8 @@ class FanOut {
     Addresses workers;                                  // the addresses when the fan-out began
     std::vector<std::optional<Ask<std::string>>> asks;  // by worker
   };
-  using MergeBytes = std::function<absl::Status(size_t worker, std::string response)>;
+  // Leaves the bytes where they are unless the application takes them; their memory is used again.
+  using MergeBytes = std::function<absl::Status(size_t worker, std::string& response)>;
 
   FanOut(std::shared_ptr<Link> link, Options options);
   Addresses addresses() const;
@@ -262,8 +263,8 @@ inline std::string ToBytes(std::string bytes) {
 }
 
 // Returns DataLoss if the bytes are not such a message.
-absl::Status FromBytes(std::string bytes, google::protobuf::MessageLite& message);
-inline absl::Status FromBytes(std::string bytes, std::string& message) {
+absl::Status FromBytes(std::string& bytes, google::protobuf::MessageLite& message);
+inline absl::Status FromBytes(std::string& bytes, std::string& message) {
   message = std::move(bytes);
   return absl::OkStatus();
 }
@@ -285,9 +286,9 @@ FanOut::Asks FanOut::Serialize(const Map<Request>& map) const {
 
 template <class Response>
 FanOut::MergeBytes FanOut::Parse(Merge<Response> merge) {
-  return [merge = std::move(merge)](size_t worker, std::string bytes) {
+  return [merge = std::move(merge)](size_t worker, std::string& bytes) {
     Response response;
-    if (absl::Status parsed = internal::FromBytes(std::move(bytes), response); !parsed.ok()) return parsed;
+    if (absl::Status parsed = internal::FromBytes(bytes, response); !parsed.ok()) return parsed;
     return merge(worker, std::move(response));
   };
 }

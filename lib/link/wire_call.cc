@@ -92,7 +92,15 @@ void WireCall::Grant(int64_t bytes) {
     core_.workers().OnAsked(spec_.worker->row(), granted_, spec_.server_streaming);
   }
   window_.Grant(bytes);
+  SetPaused(false);
   WidenWindow();
+}
+
+void WireCall::SetPaused(bool paused) {
+  if (!asked_ || std::exchange(paused_, paused) == paused) return;
+  WorkerTable& workers = core_.workers();
+  if (paused) return workers.OnPaused(spec_.worker->row());
+  workers.OnResumed(spec_.worker->row(), core_.now());
 }
 
 void WireCall::WidenWindow() {
@@ -181,8 +189,9 @@ void WireCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_str
     if (owner_ != nullptr) owner_->OnReady(spec_.tag, ready_after_);
     if (reset_ || connection_ == nullptr) return;
   }
-  if (message_bytes > 0) core_.Received(*this, message_bytes);
   const int64_t pending_bytes = reader_->pending_message_bytes();
+  SetPaused(window_.granted_bytes() == 0 && pending_bytes > 0);
+  if (message_bytes > 0) core_.Received(*this, message_bytes);
   if (whole_prefix && connection_ != nullptr) core_.Ready(id_, pending_bytes);
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.
@@ -229,6 +238,7 @@ void WireCall::End(RpcEnd end, CallEnd how) {
 void WireCall::TellTable(const RpcEnd& end, TimePoint now) {
   WorkerTable& workers = core_.workers();
   const size_t row = spec_.worker->row();
+  SetPaused(false);
   if (asked_) workers.OnEnded(row, now, message_bytes_);
   if (end.status.ok()) {
     workers.OnAnswered(row, absl::FromChrono(ready_after_), absl::FromChrono(now - std::max(sent_, granted_)));

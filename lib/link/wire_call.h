@@ -97,6 +97,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   HeaderList Head(TimePoint now) const;
   void HandOut();
   void WidenWindow();
+  void SetPaused(bool paused);
   void ResetStream();
   void ResetLater();
   void End(RpcEnd end, CallEnd how);
@@ -117,7 +118,8 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   StreamWindow window_;
   std::optional<ResponseReader> reader_;  // a new one if the request is sent again
   bool ready_ = false;
-  bool asked_ = false;  // bytes of the answer were granted
+  bool asked_ = false;   // bytes of the answer were granted
+  bool paused_ = false;  // all of them have come, and the message that is coming needs more
   bool reset_ = false;  // this side has reset the stream, or is about to
   bool ended_ = false;
   int unhandled_ = 0;          // how often the worker said that it never looked at the request

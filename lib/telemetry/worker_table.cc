@@ -80,6 +80,16 @@ void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
   row.in_parts = in_parts;
 }
 
+void WorkerTable::OnPaused(size_t worker) {
+  ++rows_[worker].paused;
+}
+
+void WorkerTable::OnResumed(size_t worker, TimePoint now) {
+  Row& row = rows_[worker];
+  --row.paused;
+  row.waiting_since = now;
+}
+
 void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes) {
   Row& row = rows_[worker];
   --row.summary.in_flight;
@@ -153,7 +163,7 @@ void WorkerTable::SetPending(Row& row, uint64_t received_bytes, TimePoint now) {
 }
 
 bool WorkerTable::WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now) {
-  if (row.summary.in_flight == 0) return false;
+  if (row.summary.in_flight == row.paused) return false;
   const absl::Duration waiting = absl::FromChrono(now - row.waiting_since);
   if (waiting < kSilence || info.since_data_received < kSilence) return false;
   const bool came_in_part = row.pending_bytes >= kPartBytes && !row.in_parts;

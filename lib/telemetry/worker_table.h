@@ -62,6 +62,10 @@ class WorkerTable {
   // An answer may come from now on: bytes of it were granted. `in_parts` means that it is a stream, which may pause
   // without a loss.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
+  // All that was granted of an answer has come, and the rest of it is not granted: until OnResumed nothing can come, and
+  // silence is no loss. Both are called in turns, OnResumed also before OnEnded.
+  void OnPaused(size_t worker);
+  void OnResumed(size_t worker, TimePoint now);
   // A call that OnAsked was called for has ended; `answer_bytes` of its answer have come.
   void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes);
   // Takes the times of an answer that has come.
@@ -91,6 +95,7 @@ class WorkerTable {
     std::optional<TimePoint> lost_at;  // the last connection
     TimePoint waiting_since;  // when an answer was last asked for or ended; only valid while calls are in flight
     bool in_parts = false;
+    int64_t paused = 0;  // of the answers in flight
     int64_t ended = 0;
     // Bytes that had come of answers that had not ended, at the last look; and bytes of answers that have ended since.
     int64_t pending_bytes = 0;

@@ -155,6 +155,28 @@ TEST_F(WorkerTableLossTest, APartIsSeenAfterManyAnswersWithoutAPause) {
   ExpectSilentLossAfter(kSilence);
 }
 
+TEST_F(WorkerTableLossTest, AnAnswerWhoseRestIsNotGrantedYetHasLostNothing) {
+  Ask();
+  Receive(kPart);
+  table_.OnPaused(worker_);
+  for (int look = 0; look < 5; ++look) ExpectNothingLost(LookAfter(kSilence));
+  table_.OnResumed(worker_, now_);
+  ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
+  Receive(kPart);
+  ExpectNothingLost(Look());
+  Answer();
+  ExpectNothingLost(LookAfter(kSilence));
+}
+
+TEST_F(WorkerTableLossTest, SilenceAfterTheRestIsGrantedIsALoss) {
+  Ask();
+  Receive(kPart);
+  table_.OnPaused(worker_);
+  ExpectNothingLost(LookAfter(kSilence));
+  table_.OnResumed(worker_, now_);
+  ExpectSilentLossAfter(kSilence);
+}
+
 TEST_F(WorkerTableLossTest, StreamsMayPauseAfterAPart) {
   AskForParts(/*acknowledged=*/true);
   for (int part = 0; part < 5; ++part) {

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The options of an aggregator, checked as far as that is possible without starting anything.
+// The options of an aggregator.
 struct AggregatorOptions {
   std::string admin;  // host:port; empty: none
   std::string level;  // of an aggregation tree; empty: none
@@ -28,7 +28,7 @@ struct AggregatorOptions {
   std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too
 };
 
-// InvalidArgument that names the field of the config.
+// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field.
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config);
 
 }  // namespace sluice

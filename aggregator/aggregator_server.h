@@ -24,24 +24,25 @@
 
 namespace sluice {
 
-// A running aggregator: its link, its reader, the gRPC server and the admin server. One a process; thread-safe. The
-// IoThread outlives it.
+// A running aggregator: its link, its reader, the gRPC server and the admin server. There is one for each process.
+// Thread-safe. The IoThread must outlive it.
 class AggregatorServer {
  public:
-  // Connects to the workers first, and logs those that do not answer; serves when it returns, and is ready when there
-  // is a worker. Unavailable: an address cannot be had.
+  // Connects to the workers first, and logs those that do not answer. The aggregator serves when this returns, and is
+  // ready when there is a worker. Returns Unavailable if it cannot listen on an address.
   static absl::StatusOr<std::unique_ptr<AggregatorServer>> Start(const AggregatorOptions& options, IoThread& io_thread);
   ~AggregatorServer();
 
   const std::string& address() const { return rpc_server_->addresses().front(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
 
-  // Takes over what may change while it serves: the link, the budget, the workers and how they are read. Reads under
-  // way end as they began. On the IO thread. The errors of Link::Reconfigure; then nothing has changed.
+  // Takes over what may change while it serves: the link, the budget, the workers and how they are read. Reads that are
+  // under way end as they began. Call it on the IO thread. Returns the errors of Link::Reconfigure; then nothing has
+  // changed.
   absl::Status Reconfigure(const AggregatorOptions& options);
 
-  // Says NOT_SERVING; after the drain delay takes no more reads, lets those under way finish for at most the drain
-  // timeout, and cancels what is left.
+  // Says NOT_SERVING. After the drain delay it takes no more reads, lets those that are under way finish for at most
+  // the drain timeout, and cancels the rest.
   void Drain();
 
   ConfigMetrics& config_metrics() { return config_metrics_; }
@@ -64,7 +65,7 @@ class AggregatorServer {
   ConfigMetrics config_metrics_;
   CurrentReader reader_;
 
-  // On the IO thread only, once workers are followed or the server serves.
+  // Used on the IO thread only, once workers are followed or the server serves.
   WorkerList worker_list_;
   BlockReader::Options reader_options_;  // of the reader of the moment, but for an empty list: then there is none
   bool serving_ = false;

@@ -12,15 +12,15 @@
 
 namespace sluice {
 
-// FailedPrecondition that names the fields, with what they were and are, where `after` cannot take the place of
+// Returns FailedPrecondition that names the fields, with their old and new values, if `after` cannot take the place of
 // `before` in a process that runs.
 absl::Status CheckReloadable(const v1::AggregatorConfig& before, const v1::AggregatorConfig& after);
 
-// Of the config as it is in force: the same for two aggregators with the same config, of the same version.
+// Returns a hash of the config in force. It is the same for two aggregators of one version with the same config.
 uint32_t ConfigHash(const v1::AggregatorConfig& config);
 
-// Takes over what has changed in the config, all of it or nothing, and tells the log and the metrics. One a process;
-// not thread-safe.
+// Takes over what has changed in the config, all of it or nothing, and tells the log and the metrics. There is one for
+// each process. Not thread-safe.
 class ConfigReload {
  public:
   struct Options {
@@ -28,7 +28,7 @@ class ConfigReload {
     std::function<absl::StatusOr<v1::AggregatorConfig>()> read;
     std::function<absl::Status(const AggregatorOptions&)> apply;
   };
-  // The metrics outlive it.
+  // The metrics must outlive it.
   ConfigReload(Options options, ConfigMetrics& metrics);
 
   void Look();

@@ -14,20 +14,20 @@ class io_context;
 
 namespace sluice {
 
-// The reader of the moment: new reads begin on it, and those under way hold the one that they began on. One a server;
-// thread-safe. The context outlives it.
+// The reader on which new reads begin. Reads that are under way hold the one that they began on. There is one for each
+// server. Thread-safe. The context must outlive it.
 class CurrentReader {
  public:
   explicit CurrentReader(boost::asio::io_context& context) : context_(context) {}
 
-  // Null: there is none yet.
+  // Returns null if there is none yet.
   std::shared_ptr<BlockReader> Get() const {
     absl::MutexLock lock(&mutex_);
     return reader_;
   }
 
-  // The one before goes with its last read, on the thread of the context: that takes a while, and the last read ends on
-  // a thread of gRPC.
+  // The reader before it is destroyed after its last read, on the thread of the context, since that takes a while and
+  // the last read ends on a thread of gRPC.
   void Replace(std::unique_ptr<BlockReader> reader);
 
  private:

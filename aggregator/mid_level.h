@@ -14,8 +14,9 @@
 
 namespace sluice {
 
-// What an aggregator has on top when it is a mid-level one of a tree: it is a worker of the level above. At most one a
-// process; thread-safe. The registry outlives it, and so does the IoThread; the grpc::Server does not.
+// What an aggregator needs in addition when it is a mid-level one of a tree, and so a worker of the level above. There
+// is at most one for each process. Thread-safe. The registry and the IoThread must outlive it; it must outlive the
+// grpc::Server.
 class MidLevel {
  public:
   struct Options {
@@ -26,7 +27,7 @@ class MidLevel {
   MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread);
 
   grpc::Service& service() { return server_; }
-  // Beside those in the registry.
+  // The metrics beside those in the registry.
   const prometheus::Collectable& tcp_metrics() const { return answer_watch_.metrics(); }
 
  private:

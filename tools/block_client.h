@@ -16,11 +16,11 @@
 
 namespace sluice {
 
-// Reads through an aggregator's BlockService, and checks what it is given: parts in order without gaps or overlaps,
-// checksums, a summary at the end. Thread-safe.
+// Reads through an aggregator's BlockService, and checks what comes: that the parts are in order without gaps or
+// overlaps, their checksums, and the summary at the end. Thread-safe.
 class BlockClient {
  public:
-  // What to do with the parts, in the order of the file. An error ends the read with it.
+  // Receives the parts in the order of the file. An error that it returns ends the read.
   struct Sink {
     std::function<absl::Status(const v1::ReadHeader&)> on_header;
     std::function<absl::Status(uint64_t offset, std::string_view data)> on_data;
@@ -29,9 +29,9 @@ class BlockClient {
 
   explicit BlockClient(const std::string& address, const ChannelSecurity& security = {});
 
-  // Blocks until the read has ended. The errors of BlockService.Read, DataLoss for an answer that is not sound. A read
-  // that is Unavailable before anything of it has come is made again, five times in all, and ends as ExplainUnreachable
-  // has it.
+  // Blocks until the read has ended. Returns the errors of BlockService.Read, and DataLoss for an answer that is not
+  // sound. Tries a read that is Unavailable before any of it has come again, five times in all, and then returns what
+  // ExplainUnreachable says.
   absl::StatusOr<v1::ReadSummary> Read(const v1::ReadRequest& request, absl::Duration timeout, const Sink& sink);
 
  private:

@@ -11,11 +11,11 @@ class App;
 
 namespace sluice {
 
-// The TLS of a tool that calls a server, from its flags. One a program; the app's flags write to it.
+// The TLS flags of a tool that calls a server. There is one for each program; its flags write to it.
 class ClientTls {
  public:
   void AddFlags(CLI::App& app);
-  // Once the flags are read. InvalidArgument that names the field, and the file.
+  // Call it once the flags are read. Returns InvalidArgument that names the field and the file.
   absl::StatusOr<ChannelSecurity> Configure() const;
 
  private:

@@ -5,11 +5,11 @@
 
 namespace sluice {
 
-// Becomes readable on SIGINT, SIGTERM or SIGHUP, which no longer end the process: what waits for it stops in order.
-// Call it before any thread is started.
+// Returns a descriptor that becomes readable on SIGINT, SIGTERM or SIGHUP. These no longer end the process, so that
+// whatever waits for it can stop in order. Call it before any thread is started.
 absl::StatusOr<FileDescriptor> CatchInterrupts();
 
-// Whether one has come.
+// Returns whether one of them has come.
 bool Interrupted(const FileDescriptor& interrupts);
 
 }  // namespace sluice

@@ -10,10 +10,10 @@
 
 namespace sluice {
 
-// One flat JSON object, as the tools report it: numbers, texts, and lists of numbers, in no particular order.
+// A flat JSON object, as the tools report it: numbers, texts, and lists of numbers, in no particular order.
 using JsonValue = std::variant<double, std::string, std::vector<double>>;
 
-// Writes the object to a file, or to stdout for "-". FailedPrecondition: the file cannot be written.
+// Writes the object to a file, or to stdout for "-". Returns FailedPrecondition if the file cannot be written.
 absl::Status WriteJsonReport(const std::string& path, std::initializer_list<std::pair<const char*, JsonValue>> fields);
 
 }  // namespace sluice

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// The nearest-rank percentile, 0 < p <= 1: the smallest value that at least a share p of all values does not exceed. 0
-// for no values.
+// Returns the nearest-rank percentile, 0 < p <= 1: the smallest value that at least a share p of all values does not
+// exceed. Returns 0 if there are no values.
 inline double Percentile(std::vector<double> values, double p) {
   if (values.empty()) return 0;
   const auto rank = static_cast<size_t>(std::ceil(p * static_cast<double>(values.size())));

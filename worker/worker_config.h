@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The options of a worker, checked as far as that is possible without starting anything.
+// The options of a worker.
 struct WorkerOptions {
   RpcServer::Options rpc_server;
   std::string data;   // the folder that holds worker-NNNN folders
@@ -19,7 +19,8 @@ struct WorkerOptions {
   bool probe = true;  // serve the ProbeService
 };
 
-// InvalidArgument names the field of the config, its value and what it should be.
+// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field,
+// its value and what it should be.
 absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config);
 
 }  // namespace sluice

@@ -20,20 +20,21 @@
 
 namespace sluice {
 
-// A running worker: the stripes, the gRPC server on all of its addresses, and the admin server. One a process;
-// thread-safe. The IoThread outlives it.
+// A running worker: the stripes, the gRPC server on all of its addresses, and the admin server. There is one for each
+// process. Thread-safe. The IoThread must outlive it.
 class WorkerServer {
  public:
-  // Serves when it returns. The errors of StripeStore::Open, RpcServer::Start and AdminServer::Start.
+  // The worker serves when this returns. Returns the errors of StripeStore::Open, RpcServer::Start and
+  // AdminServer::Start.
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options, IoThread& io_thread);
 
-  // As they were given, with the port that was found for port 0.
+  // The addresses as they were given, with the port that was found for port 0.
   const std::vector<std::string>& addresses() const { return rpc_server_->addresses(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
   const StripeStore& store() const { return store_; }
 
-  // Takes no more calls and lets those under way finish, for at most the drain timeout; /healthz says "draining". After
-  // it nothing is under way.
+  // Takes no more calls and lets those that are under way finish, for at most the drain timeout; /healthz says
+  // "draining". Nothing is under way when it returns.
   void Drain();
 
  private:

@@ -19,14 +19,14 @@ struct CalibrationOptions {
   std::function<void(double share, const std::string& stage)> on_progress;  // may be null
 };
 
-// Measures, in this order: the path, timers, round trips, the rate of the bottleneck, the buffer in front of it. What
-// cannot be measured is told in the result; an error is one of the prober.
+// Measures, in this order: the path, timers, round trips, the rate of the bottleneck, and the buffer in front of it.
+// The result says what could not be measured. An error is one of the prober.
 absl::StatusOr<Measurements> Calibrate(Prober& prober, const CalibrationOptions& options);
 
-// A loop that keeps about so much in flight on a link of that rate (0: not known yet).
+// Returns a loop that keeps about so much in flight on a link of that rate; 0 if the rate is not known yet.
 ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const LinkProfile& packets);
 
-// The model of the path's packets; all else is the default.
+// Returns the model of the path's packets; everything else has its default.
 LinkProfile PacketProfile(const PathFacts& path);
 
 }  // namespace sluice

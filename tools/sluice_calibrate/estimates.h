@@ -9,10 +9,10 @@
 #include "absl/types/span.h"
 #include "tools/sluice_calibrate/prober.h"
 
-// What the samples of a calibration say: pure functions. docs/calibration.md derives them.
+// Pure functions that make figures from the samples of a calibration. docs/calibration.md derives them.
 namespace sluice {
 
-// One figure, and how far to trust it. A plain value.
+// A figure, and how far to trust it. A plain value.
 struct Estimate {
   std::optional<double> value;  // none: not determined
   double low = 0;               // of the interval around it
@@ -23,20 +23,21 @@ struct Estimate {
 
 Estimate NotDetermined(std::string why);
 
-// The p-quantile, 0 < p < 1, with the interval that holds it at 95 %, whatever the distribution: the samples whose
-// ranks are two standard deviations of a binomial count away.
+// Returns the p-quantile, 0 < p < 1, with the interval that holds it at 95 %, whatever the distribution is: the samples
+// whose ranks are two standard deviations of a binomial count away.
 Estimate EstimateQuantile(std::vector<double> values, double p);
 
-// The least of all, and the largest of the least of each quarter of the samples: how well it repeats.
+// Returns the least of all samples, and the largest of the least of each quarter of them, which shows how well it
+// repeats.
 Estimate EstimateMinimum(absl::Span<const double> values);
 
-// Of each window, in bytes per second.
+// Returns the rate of each window, in bytes per second.
 std::vector<double> WindowRates(const LoopSample& loop);
 
-// C, in bytes per second, from loops that kept the port busy and lost nothing.
+// Estimates C, in bytes per second, from loops that kept the port busy and lost nothing.
 Estimate EstimateRate(absl::Span<const LoopSample> loops);
 
-// One loop that had so much in flight. Loops that did not keep the port busy are none.
+// A loop that had so much in flight. Loops that did not keep the port busy do not count.
 struct BufferTrial {
   int64_t in_flight_bytes = 0;
   int64_t lost_packets = 0;
@@ -44,27 +45,27 @@ struct BufferTrial {
 
 std::vector<BufferTrial> Trials(absl::Span<const LoopSample> loops);
 
-// Of what is in flight, the part that is not in the queue when that is fullest: what the port sends from an answer
-// until the next one of its place in the loop has come, less the packet that it is sending then, which is in the buffer
-// until its end.
+// How much of what is in flight is not in the queue when the queue is fullest: what the port sends from an answer until
+// the next one of its place in the loop has come, less the packet that it is sending then, which is in the buffer until
+// its end.
 struct OutsideQueue {
   double low_bytes = 0;
   double usual_bytes = 0;
   double high_bytes = 0;
 };
-// From the times of the smallest answers, one at a time.
+// Estimates it from the times of the smallest answers, one at a time.
 OutsideQueue EstimateOutsideQueue(double rate_bytes_per_second, int64_t frame_bytes,
                                   absl::Span<const absl::Duration> answer_times);
 
 struct BufferEstimate {
   Estimate bytes;
-  // In flight where loss begins.
+  // What is in flight where loss begins.
   double onset_bytes = 0;
   double onset_low_bytes = 0;
   double onset_high_bytes = 0;
 };
 
-// B: what was in flight where loss begins, less what was not in the queue.
+// Estimates B: what was in flight where loss begins, less what was not in the queue.
 BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, const OutsideQueue& outside);
 
 }  // namespace sluice

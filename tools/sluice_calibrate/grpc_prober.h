@@ -17,14 +17,14 @@ namespace sluice {
 // Measures this host, and the path to workers that serve the ProbeService.
 class GrpcProber final : public Prober {
  public:
-  // `interrupted` is asked often, and ends a measurement with Cancelled. Unavailable: the kernel does not show this
-  // process's connections.
+  // Asks `interrupted` often, and ends a measurement with Cancelled if it says so. Returns Unavailable if the kernel
+  // does not show this process's connections.
   static absl::StatusOr<std::unique_ptr<GrpcProber>> Create(std::vector<std::string> workers,
                                                             std::function<bool()> interrupted,
                                                             ChannelSecurity security = {});
 
-  // Leaves out workers that do not answer, and those on this host where there are others, with a note. Their error
-  // where none answers.
+  // Leaves out workers that do not answer, and those on this host if there are others, with a note. Returns an error of
+  // theirs if none answers.
   absl::StatusOr<PathFacts> LookAtPath() override;
   absl::StatusOr<TimerSamples> MeasureTimers() override;
   absl::StatusOr<RoundTripSamples> MeasureRoundTrips() override;

@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// A script for gnuplot that draws, as an SVG, which share of the runs lost packets and how many, over what was in the
-// queue, and marks the buffer. Of a report with runs.
+// Returns a script for gnuplot that draws, as an SVG, which share of the runs lost packets and how many, over what was
+// in the queue, and marks the buffer. The report must have runs.
 std::string LossCurveScript(const v1::Calibration& report, const std::string& svg_path);
 
-// FailedPrecondition: there is no gnuplot on this host.
+// Returns FailedPrecondition if there is no gnuplot on this host.
 absl::Status FindGnuplot();
 
-// FailedPrecondition: gnuplot did not draw it.
+// Returns FailedPrecondition if gnuplot did not draw it.
 absl::Status DrawLossCurve(const v1::Calibration& report, const std::string& svg_path);
 
 }  // namespace sluice

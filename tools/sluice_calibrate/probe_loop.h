@@ -16,8 +16,9 @@ struct ProbeLoopResult {
   std::vector<absl::Duration> answer_times;  // from the request to the whole answer
 };
 
-// Runs one closed loop over connections, of which there are at least as many as answers in flight, and returns when the
-// last answer has come. Cancelled: `interrupted` has said so. The errors of workers and of the kernel's counters.
+// Runs one closed loop over connections, of which there must be at least as many as answers in flight, and returns when
+// the last answer has come. Returns Cancelled if `interrupted` says so, and the errors of workers and of the kernel's
+// counters.
 absl::StatusOr<ProbeLoopResult> RunProbeLoop(const ProbeConnections& connections, const ClosedLoop& loop,
                                              SocketDiag& socket_diag, const std::function<bool()>& interrupted);
 

@@ -20,12 +20,12 @@ struct RoundTripSamples {
   std::vector<absl::Duration> answers;  // of the smallest answers, one at a time: from the request to the answer
 };
 
-// What the way to the workers is made of.
+// Describes the way to the workers.
 struct PathFacts {
   int hosts = 0;               // that workers are on
   bool same_host = false;      // as we: no port between
   bool counts_losses = false;  // workers tell what their TCP lost
-  // Of TCP's packets, as in LinkProfile.
+  // The sizes of TCP's packets, as in LinkProfile.
   int64_t mtu_bytes = 0;
   int64_t packet_payload_bytes = 0;
   int64_t frame_bytes = 0;
@@ -33,8 +33,8 @@ struct PathFacts {
   std::vector<std::string> notes;  // workers that are left out, and why
 };
 
-// Answers of one size over fresh connections, of which a fixed number is in flight: as one has come, the next is asked
-// for.
+// A closed loop: answers of one size over new connections, of which a fixed number is in flight. When one has come, the
+// next is asked for.
 struct ClosedLoop {
   int in_flight = 1;
   int64_t payload_bytes = 0;     // of each answer
@@ -59,8 +59,8 @@ struct LoopSample {
   double host_share = 0;                    // of all processors of this host, that were used
 };
 
-// Measures on a real path, or on one that a test makes up. Errors end the calibration; Cancelled: the user wants it to.
-// Not thread-safe.
+// Measures on a real path, or on one that a test makes up. Errors end the calibration, and so does Cancelled, if the
+// user wants it to end. Not thread-safe.
 class Prober {
  public:
   virtual ~Prober() = default;

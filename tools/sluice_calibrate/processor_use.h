@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-// What processors have worked, from when it is made. A plain value.
+// How much the processors have worked since it was made. A plain value.
 class ProcessorUse {
  public:
   ProcessorUse();

@@ -9,19 +9,19 @@
 
 namespace sluice {
 
-// What is made of the measurements: all figures, those that could not be determined too, and the profile of the link.
-// When and where they were taken is left to the caller.
+// Makes the report of the measurements: all figures, also those that could not be determined, and the profile of the
+// link. The caller adds when and where they were taken.
 v1::Calibration MakeReport(const Measurements& measured);
 
-// Whether every figure has a value.
+// Returns whether every figure has a value.
 bool IsComplete(const v1::Calibration& report);
 
-// For people.
+// Prints the report for people to read.
 void PrintReport(const v1::Calibration& report, std::ostream& out);
 
-// Protobuf's JSON, with the names that config files use.
+// Returns protobuf's JSON, with the names that config files use.
 std::string ReportJson(const v1::Calibration& report);
-// A config file of the aggregator with the link alone.
+// Returns a config file of the aggregator with the link alone.
 std::string LinkConfigJson(const v1::Calibration& report);
 
 }  // namespace sluice

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Sets timers of Boost.Asio on a thread of their own, as the library does, and waits for them: about a second.
-// Cancelled: `interrupted` has said so.
+// Sets timers of Boost.Asio on a thread of their own, as the library does, and waits for them for about a second.
+// Returns Cancelled if `interrupted` says so.
 absl::StatusOr<TimerSamples> MeasureTimerLateness(const std::function<bool()>& interrupted);
 
 }  // namespace sluice

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// What has arrived on the wire over the TCP connections of this process, by the kernel's counts: payload in order, and
-// packets with their headers and Ethernet's. One a probe loop; not thread-safe.
+// Counts what has arrived on the wire over the TCP connections of this process, by the kernel's counts: payload in
+// order, and packets with their headers and Ethernet's. There is one for each probe loop. Not thread-safe.
 class WireCounters {
  public:
   explicit WireCounters(SocketDiag& socket_diag) : socket_diag_(socket_diag) {}
@@ -19,7 +19,7 @@ class WireCounters {
     int64_t bytes = 0;  // since the reading before, over connections that were there then; 0 at the first
     std::chrono::steady_clock::time_point time;
   };
-  // Reads again where this thread was held up meanwhile, so that the time is that of the counts.
+  // Reads again if this thread was held up meanwhile, so that the time is that of the counts.
   absl::StatusOr<Reading> Read();
 
  private:
@@ -27,7 +27,7 @@ class WireCounters {
   absl::flat_hash_map<uint64_t, int64_t> bytes_by_inode_;
 };
 
-// Headers of a packet with data of this connection, Ethernet's included.
+// The headers of a packet with data of this connection, including Ethernet's.
 int64_t HeaderBytes(const TcpSocket& socket);
 
 }  // namespace sluice

@@ -10,16 +10,16 @@
 
 namespace sluice {
 
-// Where the bytes go: stdout, or a file that appears under its name only when it is complete. Not thread-safe.
+// The output: stdout, or a file that appears under its name only when it is complete. Not thread-safe.
 class Output {
  public:
-  // "-" or empty: stdout. FailedPrecondition: the file cannot be made.
+  // "-" or empty stands for stdout. Returns FailedPrecondition if the file cannot be made.
   static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
   ~Output();  // removes a file that was not committed
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // DataLoss: the disk is full, or nobody reads the pipe any more.
+  // Returns DataLoss if the disk is full, or if nobody reads the pipe any more.
   absl::Status Write(std::string_view data);
   absl::Status WriteZeros(uint64_t bytes);
   absl::Status Commit();

@@ -10,14 +10,15 @@
 
 namespace sluice {
 
-// The options of sluice-link, checked as far as that is possible without starting anything.
+// The options of sluice-link.
 struct LinkDaemonOptions {
   std::string admin;  // host:port; empty: none
   LinkProfile profile;
   LeaseServer::Options server;
 };
 
-// InvalidArgument names the field of the config, its value and what it should be.
+// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field,
+// its value and what it should be.
 absl::StatusOr<LinkDaemonOptions> ParseLinkDaemonConfig(const v1::LinkDaemonConfig& config);
 
 }  // namespace sluice

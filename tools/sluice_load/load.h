@@ -33,9 +33,9 @@ struct LoadResult {
   std::string error_sample;
 };
 
-// Closed loop: every client reads data blocks of the file round robin and asks for the next one when it has the last
-// one. Blocks until all have ended. A block that cannot be read is counted and the load goes on; NotFound,
-// FailedPrecondition: the source or the file cannot be opened.
+// A closed loop: every client reads the data blocks of the file round robin, and asks for the next one when it has the
+// last one. Blocks until all clients have ended. Counts a block that cannot be read, and goes on. Returns NotFound or
+// FailedPrecondition if the source or the file cannot be opened.
 absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options);
 
 }  // namespace sluice

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// One object; the keys are those of docs/model.md. Where the slots are not applicable, n, batches and goodput_bps are
-// 0, block_time_s is null and there is a `reason`.
+// Returns one object with the keys of docs/model.md. If the slots are not applicable, n, batches and goodput_bps are 0,
+// block_time_s is null, and there is a `reason`.
 std::string PlanJson(const Sizing& sizing);
 
 }  // namespace sluice

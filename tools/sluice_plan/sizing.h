@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// What the service reads at once: SRUs of one size, or one data block of a fixed size, of which more workers each have
-// less.
+// What the service reads at once: SRUs of one size, or one data block of a fixed size, of which each worker has the
+// less the more there are.
 struct ReadSize {
   int64_t sru_bytes = 0;  // not used with a block
   std::optional<int64_t> block_bytes;
@@ -28,7 +28,7 @@ struct Sizing {
   CollapseEstimate unscheduled;
 };
 
-// InvalidArgument names the size or count that is out of its bounds.
+// Returns InvalidArgument that names the size or count that is out of its bounds.
 absl::StatusOr<Sizing> SizeUp(const LinkProfile& profile, const ReadSize& size, int64_t workers);
 
 }  // namespace sluice

@@ -120,7 +120,7 @@ class WireCall final : public Scheduled, public WaitHook, private StreamEvents {
   bool ready_ = false;
   bool asked_ = false;   // bytes of the answer were granted
   bool paused_ = false;  // all of them have come, and the message that is coming needs more
-  bool reset_ = false;  // this side has reset the stream, or is about to
+  bool reset_ = false;   // this side has reset the stream, or is about to
   bool ended_ = false;
   int unhandled_ = 0;          // how often the worker said that it never looked at the request
   int64_t message_bytes_ = 0;  // that have come

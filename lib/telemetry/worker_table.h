@@ -62,8 +62,8 @@ class WorkerTable {
   // An answer may come from now on: bytes of it were granted. `in_parts` means that it is a stream, which may pause
   // without a loss.
   void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // All that was granted of an answer has come, and the rest of it is not granted: until OnResumed nothing can come, and
-  // silence is no loss. Both are called in turns, OnResumed also before OnEnded.
+  // All that was granted of an answer has come, and the rest of it is not granted: until OnResumed nothing can come,
+  // and silence is no loss. Both are called in turns, OnResumed also before OnEnded.
   void OnPaused(size_t worker);
   void OnResumed(size_t worker, TimePoint now);
   // A call that OnAsked was called for has ended; `answer_bytes` of its answer have come.

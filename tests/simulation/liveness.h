@@ -15,8 +15,8 @@
 namespace sluice::testing {
 
 // Watches that no answer waits for too long at its worker: with k calls that hung, or were late, or lost packets while
-// it was ready, for k + 1 stall timeouts and the time that the port took for what it sent meanwhile, at most. One a
-// simulated world.
+// it was ready, for k + 1 stall timeouts, the time that the port took for what it sent meanwhile, and a round for each
+// time that it had to wait for something to send, at most. One a simulated world.
 class Liveness {
  public:
   using Id = uint64_t;
@@ -37,7 +37,8 @@ class Liveness {
                                  .hangs = hangs_,
                                  .hangs_begun = hangs_begun_,
                                  .lost_packets = port_.lost_packets(),
-                                 .sent = port_.sent_time()});
+                                 .sent = port_.sent_time(),
+                                 .busy_times = port_.busy_times()});
     return last_;
   }
   void Left(Id id) {
@@ -64,13 +65,15 @@ class Liveness {
     int64_t hangs_begun = 0;
     int64_t lost_packets = 0;
     TimePoint::duration sent{0};
+    int64_t busy_times = 0;
   };
 
   void Check(const Wait& wait) {
     const TimePoint::duration waited = std::min(events_.now(), wait.deadline) - wait.since;
     const int64_t hung = wait.hangs + hangs_begun_ - wait.hangs_begun + port_.lost_packets() - wait.lost_packets;
     const TimePoint::duration sent = port_.sent_time() - wait.sent;
-    const auto ahead = std::chrono::duration_cast<TimePoint::duration>(kShare * sent) + kRounds * round_;
+    const int64_t rounds = kRounds + port_.busy_times() - wait.busy_times;
+    const auto ahead = std::chrono::duration_cast<TimePoint::duration>(kShare * sent) + rounds * round_;
     if (waited <= (hung + 1) * stall_time_ + ahead) return;
     const auto ms = [](TimePoint::duration time) { return time / std::chrono::milliseconds(1); };
     breaches_.push_back(absl::StrCat("an answer that was ready has waited for ", ms(waited), " ms; ", hung,

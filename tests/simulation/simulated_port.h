@@ -38,6 +38,7 @@ class SimulatedPort {
     most_queued_bytes_ = std::max(most_queued_bytes_, queued_bytes_);
     const auto duration = std::chrono::duration_cast<TimePoint::duration>(
         std::chrono::duration<double>(static_cast<double>(bytes) * byte_seconds_));
+    if (free_at_ < events_.now()) ++busy_times_;
     free_at_ = std::max(free_at_, events_.now()) + duration;
     sent_time_ += duration;
     events_.At(free_at_, [this, bytes, deliver = std::move(deliver)] {
@@ -48,6 +49,7 @@ class SimulatedPort {
   }
 
   TimePoint::duration sent_time() const { return sent_time_; }  // that it was busy, since the start
+  int64_t busy_times() const { return busy_times_; }            // how often it had something to send again
   int64_t lost_packets() const { return lost_packets_; }
   int64_t overflows() const { return overflows_; }  // packets that were lost since there was no room
   int64_t most_queued_bytes() const { return most_queued_bytes_; }
@@ -61,6 +63,7 @@ class SimulatedPort {
   const uint64_t loss_one_in_;
   TimePoint free_at_;
   TimePoint::duration sent_time_{0};
+  int64_t busy_times_ = 0;
   int64_t queued_bytes_ = 0;
   int64_t most_queued_bytes_ = 0;
   int64_t lost_packets_ = 0;

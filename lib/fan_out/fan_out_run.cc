@@ -133,7 +133,7 @@ WireCall& FanOutRun::Launch(size_t attempt) {
 }
 
 void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
-  std::vector<WireCall*> calls;
+  std::vector<ScheduledStream*> calls;
   calls.reserve(attempts.size());
   for (size_t attempt : attempts) calls.push_back(&Launch(attempt));
   BlockId block = 0;
@@ -153,7 +153,7 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
 // A retry or a hedge has its block's place in the queue. A block ends with its last call, so where that one was never
 // sent a retry makes a block of its own.
 void FanOutRun::SubmitOne(size_t attempt) {
-  WireCall* call = &Launch(attempt);
+  ScheduledStream* call = &Launch(attempt);
   absl::Status submitted = absl::NotFoundError("no block");
   if (block_.has_value()) submitted = core_.link().Add(*block_, *call);
   if (absl::IsNotFound(submitted)) {

@@ -38,8 +38,6 @@ class MessageReader {
   bool TakeMessage(std::string& message);
   // True if part of a prefix or message came without the rest. At the end of a stream it must be false.
   bool in_message() const;
-  // Bytes of length prefixes that have come.
-  int64_t prefix_bytes() const { return messages_ * int64_t{kPrefixBytes} + static_cast<int64_t>(prefix_bytes_); }
   // Number of messages that have come whole, taken or not.
   int64_t messages() const { return messages_; }
 

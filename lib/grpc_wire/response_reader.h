@@ -48,8 +48,6 @@ class ResponseReader {
   // Bytes of the current message that are still to come, once its length prefix is here. 0 if no message is under way,
   // or if the rest will not come.
   int64_t pending_message_bytes() const { return failed() || ended_ ? 0 : messages_.pending_message_bytes(); }
-  // Bytes of length prefixes that have come.
-  int64_t prefix_bytes() const { return messages_.prefix_bytes(); }
   // Takes the next whole message, decompressed. Returns false if there is none yet.
   bool TakeMessage(std::string& message) { return messages_.TakeMessage(message); }
 

@@ -63,6 +63,9 @@ void Http2Session::SendHeaders(int32_t stream, const HeaderList& headers, bool e
 absl::StatusOr<size_t> Http2Session::SendData(int32_t stream, std::string bytes, bool end_stream) {
   return impl_->SendData(stream, std::move(bytes), end_stream);
 }
+size_t Http2Session::unsent_bytes(int32_t stream) const {
+  return impl_->unsent_bytes(stream);
+}
 void Http2Session::Grant(int32_t stream, uint32_t bytes) {
   impl_->Grant(stream, bytes);
 }
@@ -74,6 +77,9 @@ void Http2Session::Ping() {
 }
 void Http2Session::GoAway(Http2Error error) {
   impl_->GoAway(error);
+}
+void Http2Session::AnnounceGoAway() {
+  impl_->AnnounceGoAway();
 }
 void Http2Session::Lose() {
   impl_->Lose();

@@ -84,6 +84,10 @@ class Http2Session {
     uint32_t max_header_list_bytes = 64u << 10;    // of one header block, as RFC 9113 counts; above it the stream fails
     uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
     uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
+    // Server side: resets that a client may send, a second and at once. Above that the connection fails
+    // (CVE-2023-44487).
+    uint32_t resets_per_second = 33;
+    uint32_t reset_burst = 1000;
   };
 
   // `events` must outlive the session. Output() begins with the preface and SETTINGS.
@@ -122,6 +126,8 @@ class Http2Session {
   // of the stream that are kept. Returns ResourceExhausted if they would be more than max_unsent_bytes_per_stream, and
   // FailedPrecondition after END_STREAM; then no byte is taken.
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
+  // Bytes of SendData that no Output has had yet, for want of a window or because nobody has called Output.
+  size_t unsent_bytes(int32_t stream) const;
   // Lets the other side send `bytes` more of DATA on this stream; 0 does nothing. If the window grows to 2^31 or more,
   // the stream is reset with kFlowControlError.
   void Grant(int32_t stream, uint32_t bytes);
@@ -129,6 +135,9 @@ class Http2Session {
 
   void Ping();
   void GoAway(Http2Error error);  // open streams go on; no new ones are opened
+  // Server side: asks the client to open no more streams here, and still takes those that are on their way (RFC 9113,
+  // section 6.8). GoAway follows after a round trip.
+  void AnnounceGoAway();
   // Tells the session that the connection is gone: every open stream gets OnClosed(kLost).
   void Lose();
 

@@ -55,6 +55,7 @@ absl::Status Http2Session::Impl::Start() {
   nghttp2_option_set_max_deflate_dynamic_table_size(option.get(), kSentHeaderTableBytes);
   nghttp2_option_set_max_reserved_remote_streams(option.get(), 0);
   nghttp2_option_set_max_outbound_ack(option.get(), kMaxUnsentAcks);
+  nghttp2_option_set_stream_reset_rate_limit(option.get(), options_.reset_burst, options_.resets_per_second);
   nghttp2_option_set_max_settings(option.get(), kMaxSettings);
 
   const bool client = options_.side == Side::kClient;
@@ -145,6 +146,15 @@ void Http2Session::Impl::GoAway(Http2Error error) {
   going_away_ = true;
   nghttp2_submit_goaway(nghttp2_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(nghttp2_),
                         ErrorCode(error), nullptr, 0);
+}
+
+void Http2Session::Impl::AnnounceGoAway() {
+  nghttp2_submit_shutdown_notice(nghttp2_);
+}
+
+size_t Http2Session::Impl::unsent_bytes(int32_t id) const {
+  const auto it = streams_.find(id);
+  return it == streams_.end() ? 0 : it->second->unsent.size();
 }
 
 void Http2Session::Impl::Lose() {

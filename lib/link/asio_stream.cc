@@ -54,17 +54,21 @@ absl::StatusOr<stream_protocol::endpoint> EndpointOf(const WorkerAddress& addres
 // A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  Stream(AsioExecutor& executor, const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
+  Stream(AsioExecutor& executor, const std::string& name, std::shared_ptr<const TlsContext> tls,
          std::string server_name, StreamSocketEvents& events)
       : executor_(executor),
-        name_(address.text),
+        name_(name),
         tls_(std::move(tls)),
         server_name_(std::move(server_name)),
         events_(&events),
         socket_(executor.context()) {}
 
   void Open(const WorkerAddress& address);
+  // Takes the socket of a listener in place of Open.
+  void Take(stream_protocol::socket socket);
   void Write(std::string bytes);
+  size_t unsent_bytes() const { return unsent_bytes_; }
+  void SetReading(bool reading);
   // No event comes after this.
   void Close();
   std::optional<TcpSocket> Tcp() const;
@@ -104,12 +108,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
+  bool reading_ = true;  // the owner wants OnBytes
   bool read_armed_ = false;
   bool write_armed_ = false;
   uint64_t read_turn_ = 0;  // of which reads_left_ is
   int reads_left_ = 0;
   std::deque<std::string> unsent_;
   size_t front_sent_ = 0;     // of its first part
+  size_t unsent_bytes_ = 0;   // of all parts
   absl::Status write_error_;  // of a connection that is read to its end
 };
 
@@ -148,6 +154,23 @@ void Stream::OnSocketConnected(int error) {
   events_->OnConnected();
 }
 
+void Stream::Take(stream_protocol::socket socket) {
+  socket_ = std::move(socket);
+  fd_ = socket_.native_handle();
+  described_ = DescribeTcp(fd_);
+  if (described_.has_value()) SetUpTcp(fd_, executor_.Random());
+  connected_ = true;
+  boost::system::error_code error;
+  socket_.native_non_blocking(true, error);
+  if (error) return PostDisconnect(Error("", error.value()));
+  ArmRead();
+}
+
+void Stream::SetReading(bool reading) {
+  if (std::exchange(reading_, reading) == reading || !reading || !is_open() || !connected_) return;
+  ArmRead();
+}
+
 // Asio asks epoll for EPOLLOUT from the first wait for it on, which async_connect is, and each ArmRead would be told at
 // once that the socket is writable: two more system calls for each read. A new registration asks for EPOLLIN alone.
 void Stream::StopWatchingWrites() {
@@ -182,7 +205,7 @@ void Stream::OnReadable() {
     read_turn_ = executor_.turn();
     reads_left_ = kReadsPerTurn;
   }
-  while (is_open()) {
+  while (is_open() && reading_) {
     if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->OnReadable(); });
     const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
@@ -195,7 +218,7 @@ void Stream::OnReadable() {
     const auto bytes = static_cast<size_t>(got);
     OnBytes({buffer.data(), bytes});
     // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
-    if (is_open() && bytes < buffer.size() && write_error_.ok()) return ArmRead();
+    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmRead();
   }
 }
 
@@ -227,6 +250,7 @@ void Stream::Write(std::string bytes) {
 
 void Stream::Send(std::string bytes) {
   if (!is_open() || !write_error_.ok() || bytes.empty()) return;
+  unsent_bytes_ += bytes.size();
   unsent_.push_back(std::move(bytes));
   if (!write_armed_) Flush();
 }
@@ -236,7 +260,9 @@ void Stream::ArmWrite() {
   socket_.async_wait(stream_protocol::socket::wait_write,
                      [self = shared_from_this()](const boost::system::error_code& /*error*/) {
                        self->write_armed_ = false;
-                       if (self->is_open()) self->Flush();
+                       if (!self->is_open()) return;
+                       self->Flush();
+                       if (self->connected_ && self->unsent_bytes_ == 0) self->events_->OnDrained();
                      });
 }
 
@@ -259,6 +285,7 @@ void Stream::Flush() {
     if (result < 0) return FailWrites(Broken(errno));
     const auto sent = static_cast<size_t>(result);
     front_sent_ += sent;
+    unsent_bytes_ -= sent;
     while (!unsent_.empty() && front_sent_ >= unsent_.front().size()) {
       front_sent_ -= unsent_.front().size();
       unsent_.pop_front();
@@ -271,6 +298,8 @@ void Stream::Flush() {
 void Stream::FailWrites(absl::Status why) {
   write_error_ = std::move(why);
   unsent_.clear();
+  unsent_bytes_ = 0;
+  reading_ = true;
   executor_.Post([self = shared_from_this()] { self->OnReadable(); });
 }
 
@@ -312,6 +341,8 @@ class StreamHandle final : public StreamSocket {
   ~StreamHandle() override { stream_->Close(); }
 
   void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
+  size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
+  void SetReading(bool reading) override { stream_->SetReading(reading); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
 
  private:
@@ -323,8 +354,15 @@ class StreamHandle final : public StreamSocket {
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
                                             std::shared_ptr<const TlsContext> tls, const std::string& server_name,
                                             StreamSocketEvents& events) {
-  auto stream = std::make_shared<Stream>(executor, address, std::move(tls), server_name, events);
+  auto stream = std::make_shared<Stream>(executor, address.text, std::move(tls), server_name, events);
   stream->Open(address);
+  return std::make_unique<StreamHandle>(std::move(stream));
+}
+
+std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, stream_protocol::socket socket,
+                                           const std::string& peer, StreamSocketEvents& events) {
+  auto stream = std::make_shared<Stream>(executor, peer, nullptr, "", events);
+  stream->Take(std::move(socket));
   return std::make_unique<StreamHandle>(std::move(stream));
 }
 

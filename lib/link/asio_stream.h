@@ -2,6 +2,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/generic/stream_protocol.hpp>
 
 #include "lib/link/asio_executor.h"
 #include "lib/link/executor.h"
@@ -12,5 +15,11 @@ namespace sluice {
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
                                             std::shared_ptr<const TlsContext> tls, const std::string& server_name,
                                             StreamSocketEvents& events);
+
+// Makes a stream of a socket that a listener has accepted. It is connected already, so there is no OnConnected. `peer`
+// names the other end in errors.
+std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor,
+                                           boost::asio::generic::stream_protocol::socket socket,
+                                           const std::string& peer, StreamSocketEvents& events);
 
 }  // namespace sluice

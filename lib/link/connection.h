@@ -27,17 +27,24 @@ class ConnectionEvents {
   virtual void OnDown(Connection& connection, absl::Status why) = 0;
 };
 
+// Something that has bytes to write at the end of a turn.
+class Flushable {
+ public:
+  virtual ~Flushable() = default;
+  virtual void Flush() = 0;  // called by the FlushQueue
+};
+
 // Collects the connections that have something to write, once per turn of the link's thread.
 class FlushQueue {
  public:
   virtual ~FlushQueue() = default;
-  virtual void FlushLater(Connection& connection) = 0;
-  virtual void Forget(Connection& connection) = 0;  // for a connection that is about to be destroyed, queued or not
+  virtual void FlushLater(Flushable& connection) = 0;
+  virtual void Forget(Flushable& connection) = 0;  // for a connection that is about to be destroyed, queued or not
 };
 
 // One byte stream to a worker, with the client's side of an HTTP/2 session on it. At most one connection of a Worker
 // takes new calls; others that go away finish their calls. Used on the link's thread only.
-class Connection final : public StreamSocketEvents, public SessionEvents {
+class Connection final : public Flushable, public StreamSocketEvents, public SessionEvents {
  public:
   struct Options {
     WorkerAddress address;
@@ -53,7 +60,7 @@ class Connection final : public StreamSocketEvents, public SessionEvents {
   // Null before the byte stream is connected and after it is over. Call FlushLater after anything that makes it write.
   Http2Session* session() { return session_.get(); }
   void FlushLater();
-  void Flush();  // called by the FlushQueue
+  void Flush() override;
   // Tells the worker that no more requests come, and the open streams that the connection is over. No event follows.
   void Close();
 

@@ -25,18 +25,24 @@ class StreamSocketEvents {
 
   virtual void OnConnected() = 0;
   virtual void OnBytes(absl::string_view bytes) = 0;
+  // The kernel has taken all bytes of Write that it did not take at once.
+  virtual void OnDrained() {}
   // The stream has ended, or could not be made. `why` is OK if the other side closed it properly. No event follows.
   virtual void OnDisconnected(absl::Status why) = 0;
 };
 
-// One byte stream to a worker, over TCP or a Unix socket, with or without TLS. Dropping it closes it, and its events
-// are called no more. Used on the link's thread only.
+// One byte stream to a worker or from a client, over TCP or a Unix socket, with or without TLS. Dropping it closes it,
+// and its events are called no more. Used on the link's thread only.
 class StreamSocket {
  public:
   virtual ~StreamSocket() = default;
 
   // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
   virtual void Write(std::string bytes) = 0;
+  // Bytes of Write that the kernel has not taken yet.
+  virtual size_t unsent_bytes() const = 0;
+  // Stops OnBytes, and lets it go on. What comes meanwhile stays in the kernel, whose window then stops the other side.
+  virtual void SetReading(bool reading) = 0;
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
 };

@@ -20,7 +20,7 @@ LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics&
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
 
-// Calls whose owners have gone may still be out: see WireCall::Abandon. They end while there is something to end in.
+// Calls whose owners have gone may still be out: see ScheduledStream::Abandon. They end while there is something to end in.
 LinkCore::~LinkCore() {
   executor_.SetEndOfTurn(nullptr);
   std::vector<std::shared_ptr<Worker>> workers;
@@ -31,16 +31,17 @@ LinkCore::~LinkCore() {
   executor_.SetTimer(TimePoint::max(), nullptr);
 }
 
-std::shared_ptr<Worker> LinkCore::FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls) {
+std::shared_ptr<Worker> LinkCore::FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
+                                             const std::string& server_name) {
   // Now and then: a look at all of them for each of ten thousand workers takes seconds.
   if (workers_by_target_.size() >= sweep_workers_at_) {
     std::erase_if(workers_by_target_, [](const auto& entry) { return entry.second.expired(); });
     sweep_workers_at_ = std::max(kLeastWorkersToSweep, 2 * workers_by_target_.size());
   }
-  std::weak_ptr<Worker>& known = workers_by_target_[{target, tls.get()}];
+  std::weak_ptr<Worker>& known = workers_by_target_[{target, server_name, tls.get()}];
   std::shared_ptr<Worker> worker = known.lock();
   if (worker == nullptr) {
-    worker = std::make_shared<Worker>(*this, target, std::move(tls));
+    worker = std::make_shared<Worker>(*this, target, std::move(tls), server_name);
     known = worker;
   }
   return worker;
@@ -87,17 +88,23 @@ void LinkCore::Apply(const Action& action) {
   }
 }
 
-WireCall& LinkCore::NewCall(CallSpec spec, CallOwner& owner) {
-  calls_.push_back(std::make_unique<WireCall>(*this, std::move(spec), owner));
+void LinkCore::Take(std::unique_ptr<ScheduledStream> call) {
+  calls_.push_back(std::move(call));
   calls_.back()->set_position(calls_.size() - 1);
-  return *calls_.back();
 }
 
-absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadline, BlockId& block) {
+WireCall& LinkCore::NewCall(CallSpec spec, CallOwner& owner) {
+  auto call = std::make_unique<WireCall>(*this, std::move(spec), owner);
+  WireCall& made = *call;
+  Take(std::move(call));
+  return made;
+}
+
+absl::Status LinkCore::Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block) {
   std::vector<CallRequest> requests;
   requests.reserve(calls.size());
   int64_t largest_bytes = 0;
-  for (WireCall* call : calls) {
+  for (ScheduledStream* call : calls) {
     requests.push_back(call->Request());
     largest_bytes = std::max(largest_bytes, requests.back().response_bytes);
   }
@@ -111,7 +118,7 @@ absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadl
     for (size_t i = 0; i < calls.size(); ++i) calls[i]->set_id(ids[i]);
   });
   if (!status.ok()) {
-    for (WireCall* call : calls) Forget(*call);
+    for (ScheduledStream* call : calls) Forget(*call);
     return status;
   }
   last_block_calls_ = static_cast<int64_t>(calls.size());
@@ -122,7 +129,7 @@ absl::Status LinkCore::Submit(absl::Span<WireCall* const> calls, TimePoint deadl
   return absl::OkStatus();
 }
 
-absl::Status LinkCore::Add(BlockId block, WireCall& call) {
+absl::Status LinkCore::Add(BlockId block, ScheduledStream& call) {
   const CallRequest request = call.Request();
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
@@ -138,7 +145,7 @@ absl::Status LinkCore::Add(BlockId block, WireCall& call) {
   return status;
 }
 
-void LinkCore::CancelCall(WireCall& call, absl::Status why) {
+void LinkCore::CancelCall(ScheduledStream& call, absl::Status why) {
   if (call.Abandon(why)) return;
   call.set_end_status(std::move(why));
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
@@ -146,14 +153,14 @@ void LinkCore::CancelCall(WireCall& call, absl::Status why) {
   });
 }
 
-void LinkCore::Park(WireCall& call) {
+void LinkCore::Park(ScheduledStream& call) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnUnsent(now, call.id(), actions);
   });
   if (!call.over()) call.worker().Wait(call);
 }
 
-void LinkCore::Unpark(WireCall& call) {
+void LinkCore::Unpark(ScheduledStream& call) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.Unpark(now, call.id(), actions);
   });
@@ -165,18 +172,18 @@ void LinkCore::Ready(CallId id, int64_t remaining_bytes) {
   });
 }
 
-void LinkCore::Received(WireCall& call, int64_t bytes) {
+void LinkCore::Received(ScheduledStream& call, int64_t bytes) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnReceived(now, call.id(), bytes, actions);
   });
 }
 
-void LinkCore::Finish(WireCall& call, CallEnd end) {
+void LinkCore::Finish(ScheduledStream& call, CallEnd end) {
   Finish(call.id(), end);
   Forget(call);
 }
 
-void LinkCore::Forget(WireCall& call) {
+void LinkCore::Forget(ScheduledStream& call) {
   const size_t position = call.position();
   ended_calls_.push_back(std::move(calls_[position]));
   if (position + 1 < calls_.size()) {
@@ -278,12 +285,12 @@ void LinkCore::EndTurn() {
   executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
 }
 
-void LinkCore::FlushLater(Connection& connection) {
+void LinkCore::FlushLater(Flushable& connection) {
   to_flush_.push_back(&connection);
 }
 
-void LinkCore::Forget(Connection& connection) {
-  std::replace(to_flush_.begin(), to_flush_.end(), &connection, static_cast<Connection*>(nullptr));
+void LinkCore::Forget(Flushable& connection) {
+  std::replace(to_flush_.begin(), to_flush_.end(), &connection, static_cast<Flushable*>(nullptr));
 }
 
 }  // namespace sluice

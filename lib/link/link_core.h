@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "lib/link/connection.h"
 #include "lib/link/executor.h"
 #include "lib/link/scheduled.h"
+#include "lib/link/scheduled_stream.h"
 #include "lib/link/timer_queue.h"
 #include "lib/link/wire_call.h"
 #include "lib/link/worker.h"
@@ -38,31 +40,34 @@ class LinkCore final : private FlushQueue {
   LinkCore(const LinkCore&) = delete;
   LinkCore& operator=(const LinkCore&) = delete;
 
-  // Returns the worker at this target. It is the same one for the same TLS context, for as long as somebody holds it.
-  std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls);
+  // Returns the worker at this target. It is the same one for the same arguments, for as long as somebody holds it.
+  // `server_name` is the name that its certificate must have; empty: that of the TLS options, or the target's.
+  std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
+                                     const std::string& server_name = "");
   // Returns the TLS context for these options, the same one for the same options. Errors as TlsContext::Create.
   absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
 
-  // Creates a call. Submit or Add must follow at once; the owner gets no event before.
+  // Takes a call, or makes one. Submit or Add must follow at once; the owner gets no event before.
+  void Take(std::unique_ptr<ScheduledStream> call);
   WireCall& NewCall(CallSpec spec, CallOwner& owner);
   // As in LinkSchedule. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
-  absl::Status Submit(absl::Span<WireCall* const> calls, TimePoint deadline, BlockId& block);
-  absl::Status Add(BlockId block, WireCall& call);
+  absl::Status Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block);
+  absl::Status Add(BlockId block, ScheduledStream& call);
   // The owner still gets OnEnded, with `why`, within this call or later.
-  void CancelCall(WireCall& call, absl::Status why);
+  void CancelCall(ScheduledStream& call, absl::Status why);
 
   // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
 
   // For the calls, the workers and their connections.
-  void Park(WireCall& call);  // the call could not be sent; its worker resumes it
-  void Unpark(WireCall& call);
+  void Park(ScheduledStream& call);  // the call could not be sent; its worker resumes it
+  void Unpark(ScheduledStream& call);
   void Ready(CallId id, int64_t remaining_bytes);
-  void Received(WireCall& call, int64_t bytes);
-  void Finish(WireCall& call, CallEnd end);  // destroys the call at the end of the turn
-  void Forget(WireCall& call);               // the same for a call that the schedule does not know any more
+  void Received(ScheduledStream& call, int64_t bytes);
+  void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
+  void Forget(ScheduledStream& call);               // the same for a call that the schedule does not know any more
 
-  // Submits something that is not a WireCall, as a block of its own: the handshake of a connection, ahead of all that
+  // Submits something that is no stream, as a block of its own: the handshake of a connection, ahead of all that
   // waits, or a call that other code makes. As in LinkSchedule; `block` is set before the first event.
   enum class Place { kQueued, kAhead };
   absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
@@ -99,8 +104,8 @@ class LinkCore final : private FlushQueue {
   void Drive(Event event);
   void Apply(const Action& action);
   void EndTurn();
-  void FlushLater(Connection& connection) override;
-  void Forget(Connection& connection) override;
+  void FlushLater(Flushable& connection) override;
+  void Forget(Flushable& connection) override;
 
   Executor& executor_;
   AggregatorMetrics& metrics_;
@@ -112,14 +117,14 @@ class LinkCore final : private FlushQueue {
   bool applying_ = false;
   bool schedule_changed_ = false;
 
-  std::vector<std::unique_ptr<WireCall>> calls_;
-  std::vector<Connection*> to_flush_;
+  std::vector<std::unique_ptr<ScheduledStream>> calls_;
+  std::vector<Flushable*> to_flush_;
   std::vector<std::function<void()>> at_end_;
   // Destroyed at the end of the turn, since their functions may still be on the stack.
-  std::vector<std::unique_ptr<WireCall>> ended_calls_;
+  std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;
   std::vector<std::unique_ptr<Connection>> buried_;
 
-  std::map<std::pair<std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
+  std::map<std::tuple<std::string, std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
   size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone
   std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
 

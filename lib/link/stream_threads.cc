@@ -1,5 +1,6 @@
 #include "lib/link/stream_threads.h"
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 // What the two ends of a stream share.
 struct Shared {
   StreamSocketEvents* events = nullptr;  // null: dropped. For the link's thread only
+  std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not taken by the kernel
 
   std::mutex mutex;
   std::optional<TcpSocket> tcp;  // guarded by mutex: as it was when it was last looked at
@@ -28,7 +30,13 @@ class FarEnd final : public StreamSocketEvents {
     socket_ = ConnectStream(executor, address, std::move(tls), server_name, *this);
   }
   void Write(std::string bytes) {
-    if (socket_ != nullptr) socket_->Write(std::move(bytes));
+    if (socket_ == nullptr) return;
+    held_bytes_ += bytes.size();
+    socket_->Write(std::move(bytes));
+    if (socket_->unsent_bytes() == 0) shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+  }
+  void SetReading(bool reading) {
+    if (socket_ != nullptr) socket_->SetReading(reading);
   }
   void Close() { socket_.reset(); }
   void LookAtTcp() {
@@ -43,6 +51,10 @@ class FarEnd final : public StreamSocketEvents {
   }
   void OnBytes(absl::string_view bytes) override {
     Tell([bytes = std::string(bytes)](StreamSocketEvents& events) { events.OnBytes(bytes); });
+  }
+  void OnDrained() override {
+    shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+    Tell([](StreamSocketEvents& events) { events.OnDrained(); });
   }
   void OnDisconnected(absl::Status why) override {
     LookAtTcp();
@@ -60,6 +72,7 @@ class FarEnd final : public StreamSocketEvents {
   AsioExecutor& link_;
   const std::shared_ptr<Shared> shared_;
   std::unique_ptr<StreamSocket> socket_;  // null: not open yet, or closed
+  size_t held_bytes_ = 0;                 // of the shared unsent bytes: they have come here
 };
 
 // The owner's end.
@@ -80,7 +93,12 @@ class NearEnd final : public StreamSocket {
     });
   }
   void Write(std::string bytes) override {
+    shared_->unsent_bytes += bytes.size();
     thread_.Post([far = far_, bytes = std::move(bytes)]() mutable { far->Write(std::move(bytes)); });
+  }
+  size_t unsent_bytes() const override { return shared_->unsent_bytes; }
+  void SetReading(bool reading) override {
+    thread_.Post([far = far_, reading] { far->SetReading(reading); });
   }
   // What the socket said the last time; it is looked at again for the next. To wait for the other thread here would
   // make the link as slow as that.

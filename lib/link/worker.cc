@@ -33,10 +33,11 @@ constexpr nanoseconds kLongestHandshakeWait = seconds(60);
 
 }  // namespace
 
-Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls)
+Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name)
     : core_(core),
       target_(std::move(target)),
       tls_(std::move(tls)),
+      server_name_(std::move(server_name)),
       row_(core.workers().Add(target_)),
       back_off_(kFirstBackOff) {}
 
@@ -81,7 +82,7 @@ Connection* Worker::Sendable() const {
   return connected() && connection_->session()->open_slots() > 0 ? connection_.get() : nullptr;
 }
 
-void Worker::Wait(WireCall& call) {
+void Worker::Wait(ScheduledStream& call) {
   waiting_.push_back(call);
   Connect();
   if (!failure_.ok()) EndWaiting(failure_);
@@ -219,7 +220,7 @@ void Worker::OnLost() {
 void Worker::ResumeWaiting() {
   size_t slots = connection_->session()->open_slots();
   for (; slots > 0 && !waiting_.empty(); --slots) {
-    WireCall& call = waiting_.front();
+    ScheduledStream& call = waiting_.front();
     waiting_.pop_front();
     call.Resume();
     if (!connected()) return;
@@ -228,13 +229,13 @@ void Worker::ResumeWaiting() {
 
 void Worker::EndWaiting(const absl::Status& why) {
   while (!waiting_.empty()) {
-    WireCall& call = waiting_.front();
+    ScheduledStream& call = waiting_.front();
     waiting_.pop_front();
     core_.CancelCall(call, why);
   }
 }
 
-void Worker::WaitForReset(WireCall& call) {
+void Worker::WaitForReset(ScheduledStream& call) {
   if (call.WaitHook::is_linked()) return;
   if (resetting_.empty()) {
     core_.timers().Clear(reset_timer_);
@@ -247,7 +248,7 @@ void Worker::WaitForReset(WireCall& call) {
 void Worker::ResetWaiting() {
   reset_timer_ = TimerQueue::Id();
   while (!resetting_.empty() && resets_.Take(core_.now())) {
-    WireCall& call = resetting_.front();
+    ScheduledStream& call = resetting_.front();
     resetting_.pop_front();
     call.ResetNow();
   }
@@ -263,6 +264,7 @@ void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
 std::string Worker::ServerName() const {
   if (tls_ == nullptr) return "";
   if (!tls_->options().server_name.empty()) return tls_->options().server_name;
+  if (!server_name_.empty()) return server_name_;
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(target_);
   return target.ok() ? target->host : "";  // one without a name is refused by the look-up
 }

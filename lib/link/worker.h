@@ -12,9 +12,9 @@
 #include "lib/link/executor.h"
 #include "lib/link/reset_allowance.h"
 #include "lib/link/scheduled.h"
+#include "lib/link/scheduled_stream.h"
 #include "lib/link/timer_queue.h"
 #include "lib/link/tls_context.h"
-#include "lib/link/wire_call.h"
 #include "lib/telemetry/worker_table.h"
 
 namespace sluice {
@@ -31,7 +31,7 @@ class LinkCore;
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
   // The core must outlive the worker.
-  Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls);
+  Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
   ~Worker() override;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -50,13 +50,13 @@ class Worker final : public ConnectionEvents, private Scheduled {
   Connection* Sendable() const;
 
   // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect.
-  void Wait(WireCall& call);
+  void Wait(ScheduledStream& call);
 
   // Returns whether one more stream may be reset now: servers end the connection of a client that resets too often.
   // Calls that wait for that come first.
   bool TakeReset(TimePoint now) { return resetting_.empty() && resets_.Take(now); }
   // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before.
-  void WaitForReset(WireCall& call);
+  void WaitForReset(ScheduledStream& call);
 
   // Appends the open connections.
   void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
@@ -88,6 +88,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   LinkCore& core_;
   const std::string target_;
   const std::shared_ptr<TlsContext> tls_;
+  const std::string server_name_;  // empty: see LinkCore::FindWorker
   const size_t row_;
 
   bool trying_ = false;  // a look-up, a handshake or a back-off is under way
@@ -105,7 +106,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
 
   std::unique_ptr<Connection> connection_;            // open or connecting; may be null
   std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
-  using WaitingCalls = boost::intrusive::list<WireCall, boost::intrusive::base_hook<WaitHook>,
+  using WaitingCalls = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitHook>,
                                               boost::intrusive::constant_time_size<false>>;
   WaitingCalls waiting_;    // to be sent
   WaitingCalls resetting_;  // on the wire, and nobody needs them

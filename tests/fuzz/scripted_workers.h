@@ -176,6 +176,8 @@ class ScriptedWorkers final : public Executor {
     explicit Socket(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
     ~Socket() override { wire_->Close(); }
     void Write(std::string bytes) override { wire_->Write(std::move(bytes)); }
+    size_t unsent_bytes() const override { return 0; }
+    void SetReading(bool) override {}  // a client of workers always reads
     std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
    private:

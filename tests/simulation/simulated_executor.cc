@@ -65,6 +65,11 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
         });
   }
 
+  void SetReading(bool reading) {
+    wants_bytes_ = reading;
+    if (reading) ReadLater();
+  }
+
   void ReadLater() {
     if (std::exchange(reading_, true)) return;
     executor_.Ready(source_, [self = shared_from_this()] { self->Read(); });
@@ -73,7 +78,7 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   // All that is here in one go, or the beginning of it.
   void Read() {
     reading_ = false;
-    if (events_ == nullptr) return;
+    if (events_ == nullptr || !wants_bytes_) return;
     if (!arrived_.empty()) {
       std::string bytes = std::exchange(arrived_, {});
       if (executor_.dice_.OneIn(32)) {
@@ -97,7 +102,8 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   SimulatedWorker::Wire wire_;
   std::string arrived_;  // and was not read
   std::optional<absl::Status> end_;
-  bool reading_ = false;
+  bool reading_ = false;      // Read is under way to its turn
+  bool wants_bytes_ = true;   // SetReading
 };
 
 namespace {
@@ -109,6 +115,8 @@ class Handle final : public StreamSocket {
   explicit Handle(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
   ~Handle() override { socket_->Close(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
+  size_t unsent_bytes() const override { return 0; }  // the kernel takes all at once
+  void SetReading(bool reading) override { socket_->SetReading(reading); }
   std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
  private:

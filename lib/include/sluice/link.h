@@ -115,6 +115,7 @@ class Link {
   void Post(std::function<void(LinkCore&)> task) const;
   void Await(absl::FunctionRef<void(LinkCore&)> task) const;
   Callbacks& callbacks() { return *callbacks_; }
+  AsioExecutor& executor() { return *executor_; }
 
  private:
   Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// Follows the length prefixes in the DATA of one direction of a stream (gRPC's PROTOCOL-HTTP2: Length-Prefixed-Message)
+// without keeping or checking the messages. There is one for each stream. Plain arithmetic.
+class MessagePrefixes {
+ public:
+  static constexpr size_t kPrefixBytes = 5;
+
+  // What some bytes of DATA were.
+  struct Part {
+    int64_t message_bytes = 0;
+    int64_t prefix_bytes = 0;
+    bool whole_prefix = false;  // the last byte of a prefix was among them
+  };
+  Part Read(absl::string_view bytes);
+
+  // Bytes of the current message that are still to come. 0 if no message is under way, or only part of its prefix came.
+  int64_t pending_message_bytes() const { return in_prefix_bytes_ < kPrefixBytes ? 0 : pending_bytes_; }
+
+ private:
+  size_t in_prefix_bytes_ = 0;  // of the current prefix, that have come
+  int64_t pending_bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,251 @@
+#include "lib/link/scheduled_stream.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "sluice/plan.h"
+
+#include "lib/link/connection.h"
+#include "lib/link/link_core.h"
+#include "lib/link/tcp_report.h"
+#include "lib/link/worker.h"
+#include "lib/telemetry/aggregator_metrics.h"
+
+namespace sluice {
+namespace {
+
+// How often a call is sent again that its worker never looked at. A server that refuses each time has failed.
+constexpr int kMostUnhandled = 3;
+
+}  // namespace
+
+ScheduledStream::ScheduledStream(LinkCore& core, Options options)
+    : core_(core), options_(std::move(options)), submitted_(core.now()), window_(options_.many_messages) {}
+
+CallRequest ScheduledStream::Request() {
+  return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
+          .tag = Scheduled::tag(),
+          .estimated = options_.estimated,
+          .parked = options_.worker->Sendable() == nullptr};
+}
+
+bool ScheduledStream::late() const {
+  return core_.now() >= options_.deadline;
+}
+
+void ScheduledStream::Resume() {
+  core_.Unpark(*this);
+}
+
+void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
+  id_ = id;
+  Connection* const connection = options_.worker->Sendable();
+  if (connection == nullptr) return core_.Park(*this);
+  const TimePoint now = core_.now();
+  window_ = StreamWindow(options_.many_messages);
+  prefixes_ = MessagePrefixes();
+  asked_bytes_ = 0;
+  window_.Grant(granted_bytes);
+  // The owner first: the stream may end within Open.
+  sent_ = now;
+  connection_ = connection;
+  Opening opening = Begin(now);
+  const absl::StatusOr<int32_t> stream =
+      connection->session()->Open(opening.head, std::move(opening.data), opening.end_stream,
+                                  static_cast<uint32_t>(window_.TakeWidening()), *this);
+  if (!stream.ok()) {
+    connection_ = nullptr;
+    return core_.Park(*this);
+  }
+  stream_ = *stream;
+  connection->FlushLater();
+  core_.metrics().ObserveQueueWait(absl::FromChrono(now - submitted_));
+  if (granted_bytes > 0) {
+    asked_ = true;
+    granted_ = now;
+    core_.workers().OnAsked(options_.worker->row(), now, options_.many_messages);
+  }
+  OnSent();
+}
+
+absl::StatusOr<size_t> ScheduledStream::SendData(std::string bytes, bool end_stream) {
+  if (!open()) return absl::FailedPreconditionError("the stream is not open");
+  const absl::StatusOr<size_t> kept = connection_->session()->SendData(stream_, std::move(bytes), end_stream);
+  connection_->FlushLater();
+  return kept;
+}
+
+void ScheduledStream::Grant(int64_t bytes) {
+  if (connection_ == nullptr) return;
+  if (!std::exchange(asked_, true)) {
+    granted_ = core_.now();
+    core_.workers().OnAsked(options_.worker->row(), granted_, options_.many_messages);
+  }
+  window_.Grant(bytes);
+  SetPaused(false);
+  WidenWindow();
+}
+
+void ScheduledStream::SetPaused(bool paused) {
+  if (!asked_ || std::exchange(paused_, paused) == paused) return;
+  WorkerTable& workers = core_.workers();
+  if (paused) return workers.OnPaused(options_.worker->row());
+  workers.OnResumed(options_.worker->row(), core_.now());
+}
+
+void ScheduledStream::WidenWindow() {
+  const int64_t bytes = window_.TakeWidening();
+  if (bytes == 0 || connection_ == nullptr) return;
+  connection_->session()->Grant(stream_, static_cast<uint32_t>(bytes));
+  connection_->FlushLater();
+}
+
+void ScheduledStream::Tell(absl::Status why) {
+  if (!std::exchange(told_, true)) OnEnded(std::move(why));
+}
+
+// It is destroyed at the end of the turn.
+void ScheduledStream::EndUnsent(absl::Status why) {
+  ended_ = true;
+  WaitHook::unlink();
+  if (!end_status_.ok()) why = end_status_;
+  if (absl::IsDeadlineExceeded(why)) core_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+  core_.Forget(*this);
+  Tell(std::move(why));
+}
+
+bool ScheduledStream::Abandon(const absl::Status& why) {
+  if (connection_ == nullptr || told_ || options_.worker->TakeReset(core_.now())) return false;
+  options_.worker->WaitForReset(*this);
+  Tell(why);
+  return true;
+}
+
+// The schedule may have given it up before.
+void ScheduledStream::ResetNow() {
+  if (reset_) return ResetStream();
+  core_.CancelCall(*this, absl::CancelledError("the call was cancelled"));
+}
+
+// Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
+void ScheduledStream::Abort() {
+  if (ended_) return;
+  // Whoever cancels a call has asked for its reset before; see Abandon.
+  const bool may_reset = !end_status_.ok() || connection_ == nullptr || options_.worker->TakeReset(core_.now());
+  if (end_status_.ok()) {
+    end_status_ = late() ? absl::DeadlineExceededError("the deadline passed")
+                         : absl::CancelledError("the call was cancelled");
+  }
+  if (!may_reset) return ResetLater();
+  if (connection_ != nullptr) return ResetStream();
+  WaitHook::unlink();
+  End(end_status_, CallEnd::kAborted);
+}
+
+// Nothing more of it is granted. Most servers end it themselves, since they know the deadline.
+void ScheduledStream::ResetLater() {
+  reset_ = true;
+  options_.worker->WaitForReset(*this);
+  Tell(end_status_);
+}
+
+void ScheduledStream::ResetStream() {
+  reset_ = true;
+  WaitHook::unlink();
+  Connection* const connection = connection_;
+  if (connection == nullptr) return;
+  connection->session()->Reset(stream_, Http2Error::kCancel);
+  connection->FlushLater();
+}
+
+void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
+  headers_came_ = true;
+  if (!TakeHeaders(std::move(headers), end_stream)) ResetStream();
+}
+
+void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
+  if (reset_) return;
+  const MessagePrefixes::Part part = prefixes_.Read(bytes);
+  const auto padding_bytes = static_cast<int64_t>(window_bytes - bytes.size());
+  window_.Receive(part.message_bytes, part.prefix_bytes, padding_bytes);
+  message_bytes_ += part.message_bytes;
+  asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
+  if (!TakeData(bytes, end_stream)) return ResetStream();
+  if (!std::exchange(ready_, ready_ || part.whole_prefix) && ready_) {
+    ready_after_ = core_.now() - sent_;
+    core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
+    if (!told_) OnReady(ready_after_);
+    if (reset_ || connection_ == nullptr) return;
+  }
+  const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
+  SetPaused(window_.granted_bytes() == 0 && pending_bytes > 0);
+  if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
+  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0);
+  if (!end_stream) TellReady();
+  // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
+  // good.
+  if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))
+    WidenWindow();
+  if (wanted()) HandOut();
+}
+
+// Half of what is wanted stays on its way, so that the worker need not wait for the next word.
+void ScheduledStream::TellReady() {
+  if (connection_ == nullptr || reset_) return;
+  const int64_t pending_bytes = prefixes_.pending_message_bytes();
+  const int64_t wanted_bytes = std::min(pending_bytes, WantedBytes());
+  if (wanted_bytes <= asked_bytes_ || (asked_bytes_ > wanted_bytes / 2 && wanted_bytes < pending_bytes)) return;
+  asked_bytes_ = wanted_bytes;
+  core_.Ready(id_, wanted_bytes);
+}
+
+void ScheduledStream::AskForMore() {
+  TellReady();
+}
+
+void ScheduledStream::OnWritable() {
+  if (wanted()) OnRequestWritable();
+}
+
+void ScheduledStream::OnClosed(StreamEnd end) {
+  connection_ = nullptr;
+  WaitHook::unlink();
+  if (wanted()) HandOut();
+  const bool unhandled = end.kind == StreamEnd::Kind::kUnhandled && !headers_came_;
+  if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMostUnhandled) return core_.Park(*this);
+  const TimePoint now = core_.now();
+  const bool answered = Conclude(end, end_status_);
+  core_.metrics().ObserveSruTransfer(absl::FromChrono(now - std::max(sent_, granted_)));
+  TellTable(answered, now);
+  // What came on the stream came before its end. Only where this side did not wait for that may more be on its way.
+  const bool all_came = !reset_ && end.kind != StreamEnd::Kind::kLost;
+  End(absl::OkStatus(), all_came ? CallEnd::kArrived : CallEnd::kAborted);
+}
+
+// The owner first: a retry that it adds keeps the block, and so its place in the queue, alive.
+void ScheduledStream::End(absl::Status why, CallEnd how) {
+  ended_ = true;
+  Tell(std::move(why));
+  core_.Finish(*this, how);
+}
+
+void ScheduledStream::TellTable(bool answered, TimePoint now) {
+  WorkerTable& workers = core_.workers();
+  const size_t row = options_.worker->row();
+  SetPaused(false);
+  if (asked_) workers.OnEnded(row, now, message_bytes_);
+  if (!answered) return;
+  workers.OnAnswered(row, absl::FromChrono(ready_after_), absl::FromChrono(now - std::max(sent_, granted_)));
+}
+
+void ScheduledStream::CountTcpReport(std::string_view text) {
+  const std::optional<TcpReport> report = ParseTcpReport(text);
+  if (!report.has_value()) return;
+  const auto news =
+      core_.workers().OnReport(options_.worker->row(), report->port, {report->retransmits, report->rtos});
+  core_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
+  core_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
+}
+
+}  // namespace sluice

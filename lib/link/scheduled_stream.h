@@ -1,0 +1,155 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/intrusive/list.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/grpc_wire/message_prefixes.h"
+#include "lib/http2/session.h"
+#include "lib/link/scheduled.h"
+#include "lib/link/stream_window.h"
+
+namespace sluice {
+
+class Connection;
+class LinkCore;
+class Worker;
+
+// Linked while the stream waits for its worker: to be opened, or to be reset.
+struct WaitTag;
+using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
+                                                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+// The stream of one call to one worker: it is scheduled, opened, granted message by message and part by part, and it
+// ends. What the bytes mean is up to the derived class. Its LinkCore owns it until it has ended. Used on the link's
+// thread only.
+class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents {
+ public:
+  struct Options {
+    std::shared_ptr<Worker> worker;
+    int64_t response_bytes = 0;  // expected bytes of its messages
+    bool estimated = false;      // response_bytes is a guess
+    bool many_messages = false;  // the worker may send several
+    TimePoint deadline = TimePoint::max();
+  };
+  // The beginning of a request: its head, and the DATA that is there already.
+  struct Opening {
+    HeaderList head;
+    std::string data;
+    bool end_stream = true;
+  };
+  ScheduledStream(LinkCore& core, Options options);
+
+  CallRequest Request();  // for the schedule
+  CallId id() const { return id_; }
+  void set_id(CallId id) { id_ = id; }
+  size_t position() const { return position_; }
+  void set_position(size_t position) { position_ = position; }
+  Worker& worker() { return *options_.worker; }
+
+  // True if the call has ended, or OnEnded was called.
+  bool over() const { return told_; }
+  // Returns true if the stream must not be reset yet, since the server would take that for an attack. OnEnded was then
+  // called; what comes until the reset is let in, within the budget, and dropped.
+  bool Abandon(const absl::Status& why);
+  void ResetNow();  // its stream may be reset
+
+  // The status of the call if the schedule ends it before it has a status of its own.
+  void set_end_status(absl::Status why) { end_status_ = std::move(why); }
+  // The worker can take calls again.
+  void Resume();
+
+  // Scheduled.
+  void Send(CallId id, int64_t granted_bytes) final;
+  void Grant(int64_t bytes) final;
+  void EndUnsent(absl::Status why) final;
+  void Abort() final;
+
+ protected:
+  // Begins the request, or begins it again if the worker never looked at it.
+  virtual Opening Begin(TimePoint now) = 0;
+  // Whether the request may begin again, though it was sent.
+  virtual bool MayBeginAgain() const { return true; }
+  virtual void OnSent() = 0;  // again if the request began again
+  // The length prefix of the first message is here, `ready_after` the request was sent.
+  virtual void OnReady(std::chrono::nanoseconds /*ready_after*/) {}
+  // Head, DATA and trailers of the answer. Return false if the stream is to be reset, since they are wrong or nobody
+  // needs them. Take keeps or passes on the bytes, HandOut comes when the schedule knows of them.
+  virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
+  virtual bool TakeData(absl::string_view bytes, bool end_stream) = 0;
+  virtual void HandOut() {}
+  // The session has sent what SendData kept.
+  virtual void OnRequestWritable() {}
+  // Maximum number of bytes of the current message that may be asked for and not be here. See AskForMore.
+  virtual int64_t WantedBytes() const { return std::numeric_limits<int64_t>::max(); }
+  // The stream has closed. `why` is not OK if this side has ended it. Returns whether the worker has answered with OK.
+  // Not followed by OnEnded if that was called before.
+  virtual bool Conclude(StreamEnd end, const absl::Status& why) = 0;
+  // The call is gone, and no hook but Conclude is called any more. OK stands for what Conclude was told.
+  virtual void OnEnded(absl::Status why) = 0;
+
+  // For WantedBytes that have grown.
+  void AskForMore();
+  // Sends DATA of the request: as Http2Session::SendData. Returns FailedPrecondition while there is no stream.
+  absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
+  bool open() const { return connection_ != nullptr && !reset_; }
+  bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
+  bool late() const;  // the deadline has passed
+  // The value of kTcpReportKey in the trailers.
+  void CountTcpReport(std::string_view report);
+  LinkCore& core() { return core_; }
+  const Options& options() const { return options_; }
+
+ private:
+  // StreamEvents.
+  void OnHeaders(HeaderList headers, bool end_stream) final;
+  void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) final;
+  void OnWritable() final;
+  void OnClosed(StreamEnd end) final;
+
+  void TellReady();
+  void WidenWindow();
+  void SetPaused(bool paused);
+  void ResetStream();
+  void ResetLater();
+  void Tell(absl::Status why);
+  void End(absl::Status why, CallEnd how);
+  void TellTable(bool answered, TimePoint now);
+
+  LinkCore& core_;
+  const Options options_;
+  CallId id_;
+  size_t position_ = 0;  // in the core's list of streams
+
+  const TimePoint submitted_;
+  TimePoint sent_;
+  TimePoint granted_;  // the first grant
+  std::chrono::nanoseconds ready_after_{0};
+  Connection* connection_ = nullptr;  // while the stream is open
+  int32_t stream_ = 0;
+  StreamWindow window_;
+  MessagePrefixes prefixes_;
+  int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
+  bool ready_ = false;
+  bool asked_ = false;         // bytes of the answer were granted
+  bool paused_ = false;        // all of them have come, and the message that is coming needs more
+  bool headers_came_ = false;  // the worker has looked at the request
+  bool reset_ = false;         // this side has reset the stream, or is about to
+  bool told_ = false;
+  bool ended_ = false;
+  int unhandled_ = 0;          // how often the worker said that it never looked at the request
+  int64_t message_bytes_ = 0;  // that have come
+  absl::Status end_status_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/http2/session.h"
+#include "lib/link/connection.h"
+#include "lib/link/executor.h"
+#include "lib/link/timer_queue.h"
+#include "lib/proxy/client_opening.h"
+#include "lib/proxy/proxied_call.h"
+
+namespace sluice {
+
+class ProxyCore;
+class Tunnel;
+
+// Where a connection came in.
+struct ClientOrigin {
+  std::string route;   // the worker that this listener stands for; empty: the client names it
+  bool local = false;  // the client is on this host
+};
+
+// Makes the stream of a connection that was accepted.
+using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)>;
+
+// One connection of a client: HTTP/2 at once, HTTP/2 within a tunnel that CONNECT has asked for, or a tunnel that is
+// only passed on. A client that does not read is not read from, so what is kept for it is bounded. Used on the link's
+// thread only.
+class ClientConnection final : public Flushable,
+                               public StreamSocketEvents,
+                               public SessionEvents,
+                               private TargetWaiter {
+ public:
+  // `proxy` must outlive the connection.
+  ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept);
+  ~ClientConnection() override;
+
+  // The worker of a call: that of the route, that of CONNECT, or the one that the call names.
+  absl::StatusOr<std::string> TargetOf(const ForwardedHead& head) const;
+  bool keeps_authority() const { return !connect_target_.empty(); }
+
+  // For the calls.
+  void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
+  void SendData(const ProxiedCall& call, std::string bytes, bool end_stream);
+  void Grant(const ProxiedCall& call, uint32_t bytes);
+  void Reset(const ProxiedCall& call, Http2Error error);
+  void EndSoon(const ProxiedCall& call);  // resets the stream when all of the answer has left
+  int64_t UnsentBytes(const ProxiedCall& call) const;
+  void Forget(const ProxiedCall& call);
+
+  // Lets the calls end, and takes no more. The connection ends with the last one.
+  void AnnounceGoAway();
+  void GoAway();
+  void Close(const absl::Status& why);
+  // Ends the calls whose client has taken nothing since then.
+  void EndStuckCalls(TimePoint since, const absl::Status& why);
+  size_t calls() const { return calls_.size(); }
+
+  void Flush() override;
+
+ private:
+  enum class Phase {
+    kOpening,     // nothing is decided
+    kConnecting,  // CONNECT came, and its target is looked up
+    kInTunnel,    // the tunnel is open, and what it carries is not known
+    kHttp2,
+    kTunnel,   // bytes are passed on
+    kRefused,  // the answer leaves, and the connection ends
+    kOver,
+  };
+  enum class TunnelKind { kWorker, kOther };
+
+  // StreamSocketEvents.
+  void OnConnected() override {}
+  void OnBytes(absl::string_view bytes) override;
+  void OnDrained() override;
+  void OnDisconnected(absl::Status why) override;
+  // SessionEvents.
+  StreamEvents* OnStream(int32_t stream) override;
+
+  void Open(absl::string_view bytes);
+  void OnConnectRequest();
+  void OnTargetKnown() override;
+  void AnswerConnect(const absl::Status& worker);
+  void StartHttp2(const std::string& bytes);
+  void StartTunnel(const std::string& bytes, TunnelKind kind);
+  void Receive(absl::string_view bytes);
+  void RefuseHttp1(std::string answer);
+  void FlushLater();
+  void TellTaken();
+  void EndIfDone();
+  void End();
+
+  ProxyCore& proxy_;
+  const ClientOrigin origin_;
+  Phase phase_ = Phase::kOpening;
+  ClientOpening opening_;
+  TimerQueue::Id opening_timer_;
+  std::string connect_target_;      // of CONNECT
+  std::shared_ptr<Target> target_;  // the same
+  std::string early_;               // what came before the tunnel was open
+  bool flush_queued_ = false;
+  bool going_away_ = false;
+  std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
+  std::vector<int32_t> ending_;                            // see EndSoon
+  std::set<int32_t> fed_;                                  // streams with DATA that has not left
+  std::unique_ptr<Http2Session> session_;                  // above the calls: they outlive their streams
+  std::unique_ptr<Tunnel> tunnel_;
+  std::unique_ptr<StreamSocket> socket_;  // last, since it calls into the members above
+};
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// Reads how a client begins a connection, or a tunnel: bytes in, a decision out. There is one for each beginning. Not
+// thread-safe.
+//
+//   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
+//   CONNECT      The client asks for a tunnel (RFC 9110, section 9.3.6), as gRPC's clients do with a proxy.
+//   another one  Outside of a tunnel it is refused with an answer of HTTP/1.1; within a tunnel it is of no concern here.
+class ClientOpening {
+ public:
+  enum class Kind { kUnknown, kHttp2, kConnect, kOther };
+
+  // Upper bound of the head of a CONNECT request.
+  static constexpr size_t kMaxHeadBytes = 16u << 10;
+
+  // Takes bytes, cut anywhere. Call it until the kind is known.
+  Kind Read(absl::string_view bytes);
+
+  Kind kind() const { return kind_; }
+  // kConnect: "host:port" of the request.
+  const std::string& target() const { return target_; }
+  // kOther: the answer that refuses it, whole. Empty if the bytes are not HTTP.
+  const std::string& refusal() const { return refusal_; }
+  // What came and belongs to what follows: for kHttp2 and kOther all bytes, for kConnect those behind its head.
+  std::string TakeRest();
+
+ private:
+  void ReadHttp1();
+  void Refuse(int status, absl::string_view why);
+
+  Kind kind_ = Kind::kUnknown;
+  std::string bytes_;
+  std::string target_;
+  std::string refusal_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+#include "lib/proxy/forwarded_head.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/metadata_fields.h"
+#include "lib/grpc_wire/request_parser.h"
+#include "lib/grpc_wire/timeout.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxBlockBytes = 64;
+
+// Fields that say something of one hop alone (RFC 9110, section 7.6.1), and those that the new head has anew. Of "te"
+// gRPC needs "trailers", on every hop.
+constexpr std::array<absl::string_view, 11> kHopFields = {
+    ":authority", ":method", ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
+    "proxy-authorization", "proxy-connection", "te"};
+
+bool IsHopField(absl::string_view name) {
+  return std::find(kHopFields.begin(), kHopFields.end(), name) != kHopFields.end();
+}
+
+absl::Status ReadWeight(const std::string& value, int64_t& calls) {
+  if (absl::SimpleAtoi(value, &calls) && calls >= 1 && calls <= kMaxWeight) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kWeightField, " \"", Snippet(value), "\" is not a number from 1 to ", kMaxWeight));
+}
+
+}  // namespace
+
+absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field) {
+  absl::StatusOr<ReceivedRequestHead> parsed = ParseRequestHead(headers);
+  if (!parsed.ok()) return parsed.status();
+  ForwardedHead head{.authority = std::move(parsed->authority), .path = std::move(parsed->path)};
+  head.timeout = parsed->timeout;
+  absl::Status status;
+  for (HeaderField& field : headers) {
+    if (!worker_field.empty() && field.name == worker_field) {
+      head.worker = std::move(field.value);
+    } else if (field.name == kBlockField) {
+      head.block = std::move(field.value);
+    } else if (field.name == kWeightField) {
+      status.Update(ReadWeight(field.value, head.calls));
+    } else if (!IsHopField(field.name)) {
+      head.end_to_end.push_back(std::move(field));
+    }
+  }
+  if (head.block.size() > kMaxBlockBytes) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat(kBlockField, " has ", head.block.size(), " bytes; it has at most ", kMaxBlockBytes)));
+  }
+  if (!status.ok()) return status;
+  return head;
+}
+
+HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
+  HeaderList fields = {{":method", "POST"},
+                       {":scheme", tls ? "https" : "http"},
+                       {":path", head.path},
+                       {":authority", authority},
+                       {"te", "trailers"}};
+  if (timeout != absl::InfiniteDuration()) fields.push_back({"grpc-timeout", FormatTimeout(timeout)});
+  fields.insert(fields.end(), head.end_to_end.begin(), head.end_to_end.end());
+  return fields;
+}
+
+}  // namespace sluice

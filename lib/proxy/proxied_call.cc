@@ -1,0 +1,222 @@
+#include "lib/proxy/proxied_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/request_parser.h"
+#include "lib/grpc_wire/response_head.h"
+#include "lib/proxy/client_connection.h"
+#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/worker_stream.h"
+
+namespace sluice {
+namespace {
+
+// A request that its worker never looks at is sent again by the proxy if it is no larger, else by the client.
+constexpr size_t kMaxReplayBytes = 64u << 10;
+
+std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
+  for (const HeaderField& field : headers) {
+    int code = 0;
+    if (field.name == "grpc-status" && absl::SimpleAtoi(field.value, &code)) {
+      return absl::Status(static_cast<absl::StatusCode>(code), "").code();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
+    : proxy_(proxy), client_(&client), stream_(stream), began_(proxy.link().now()) {
+  proxy_.OnCallBegan();
+}
+
+ProxiedCall::~ProxiedCall() {
+  const std::string target = target_ != nullptr ? pattern_ : std::string();
+  proxy_.OnCallEnded(
+      {.pattern = target, .path = head_.path, .code = code_.value_or(absl::StatusCode::kCancelled), .began = began_});
+}
+
+// --- The request.
+
+void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
+  if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
+  request_ended_ = end_stream;
+  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);
+  if (!head.ok()) return Refuse(head.status());
+  head_ = *std::move(head);
+  if (head_.timeout != absl::InfiniteDuration()) deadline_ = began_ + absl::ToChronoNanoseconds(head_.timeout);
+  Route();
+}
+
+// What a client says that is no call of gRPC.
+void ProxiedCall::Refuse(const absl::Status& why) {
+  code_ = why.code();
+  client_->SendHeaders(*this, ToRefusal(why), /*end_stream=*/true);
+  EndAnswer(why.code());
+}
+
+void ProxiedCall::Route() {
+  absl::StatusOr<std::string> name = client_->TargetOf(head_);
+  if (!name.ok()) return Fail(name.status());
+  // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
+  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : *name;
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(*name);
+  if (!target.ok()) return Fail(target.status());
+  target_ = *std::move(target);
+  if (target_->known()) return Start();
+  target_->Wait(*this);
+}
+
+void ProxiedCall::Start() {
+  if (client_ == nullptr || answered_) return;
+  absl::StatusOr<Target::Choice> choice = target_->Pick();
+  if (!choice.ok()) return Fail(choice.status());
+  pattern_ = choice->pattern;
+  tls_ = choice->worker->tls() != nullptr;
+  const ScheduledStream::Options options{.worker = choice->worker,
+                                         .response_bytes = proxy_.ExpectedBytes(head_.path),
+                                         .estimated = true,
+                                         .many_messages = true,
+                                         .deadline = deadline_};
+  // The first events come within Submit.
+  const auto make = [&] {
+    auto stream = std::make_unique<WorkerStream>(proxy_.link(), options, shared_from_this());
+    worker_ = stream.get();
+    return stream;
+  };
+  const absl::Status submitted = proxy_.Submit(make, head_, deadline_);
+  if (submitted.ok()) return;
+  worker_ = nullptr;
+  Fail(submitted);
+}
+
+ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
+  absl::Duration timeout = absl::InfiniteDuration();
+  if (deadline_ != TimePoint::max()) timeout = absl::FromChrono(deadline_ - now);
+  return {.head = ToHeaders(head_, authority_, tls_, timeout), .data = request_, .end_stream = request_ended_};
+}
+
+void ProxiedCall::OnRequestSent() {
+  sent_ = true;
+  GrantRequest();
+}
+
+void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
+  ungranted_bytes_ += window_bytes;
+  request_ended_ = request_ended_ || end_stream;
+  if (answered_) return;  // nobody needs it
+  if (replayable_ || !sent_) request_.append(bytes.data(), bytes.size());
+  if (!sent_) return;
+  if (request_.size() > kMaxReplayBytes) {
+    replayable_ = false;
+    std::string().swap(request_);
+  }
+  if (worker_ == nullptr || !worker_->open()) return;
+  const absl::StatusOr<size_t> kept = worker_->SendData(std::string(bytes), end_stream);
+  if (!kept.ok()) return Fail(kept.status());
+  if (*kept == 0) GrantRequest();
+}
+
+void ProxiedCall::GrantRequest() {
+  const size_t bytes = std::exchange(ungranted_bytes_, 0);
+  if (client_ != nullptr && !request_ended_) client_->Grant(*this, static_cast<uint32_t>(bytes));
+}
+
+// --- The answer.
+
+bool ProxiedCall::TakeResponseHeaders(HeaderList headers, bool end_stream) {
+  replayable_ = false;
+  std::string().swap(request_);
+  if (client_ == nullptr || answered_) return false;
+  if (end_stream) code_ = StatusIn(headers).value_or(absl::StatusCode::kUnknown);
+  client_->SendHeaders(*this, std::move(headers), end_stream);
+  headers_sent_ = true;
+  if (end_stream) EndAnswer(*code_);
+  return true;
+}
+
+bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
+  if (client_ == nullptr || answered_) return false;
+  response_bytes_ += static_cast<int64_t>(bytes.size());
+  client_->SendData(*this, std::string(bytes), end_stream);
+  CountHeld();
+  if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
+  return true;
+}
+
+int64_t ProxiedCall::WantedBytes() const {
+  if (client_ == nullptr) return 0;
+  const int64_t unsent_bytes = client_->UnsentBytes(*this);
+  if (unsent_bytes > 0 && proxy_.held_bytes() > proxy_.options().max_held_bytes) return 0;
+  return std::max<int64_t>(proxy_.options().max_held_bytes_per_call - unsent_bytes, 0);
+}
+
+void ProxiedCall::OnClientTook() {
+  CountHeld();
+  if (worker_ != nullptr) worker_->AskForMore();
+}
+
+void ProxiedCall::CountHeld() {
+  const auto unsent = static_cast<size_t>(client_ != nullptr ? client_->UnsentBytes(*this) : 0);
+  if (unsent < held_bytes_ || held_bytes_ == 0) {
+    stuck_since_ = unsent == 0 ? TimePoint::max() : proxy_.link().now();
+  }
+  proxy_.CountHeld(static_cast<int64_t>(unsent) - static_cast<int64_t>(held_bytes_));
+  held_bytes_ = unsent;
+}
+
+bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
+  worker_ = nullptr;
+  const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
+  if (ok) proxy_.ObserveResponse(head_.path, response_bytes_);
+  if (answered_ || client_ == nullptr) return ok;
+  if (!why.ok()) {
+    Fail(why);
+  } else if (end.kind == StreamEnd::Kind::kReset || end.kind == StreamEnd::Kind::kUnhandled) {
+    // The client knows what follows from the code, such as to send the call again.
+    code_ = absl::StatusCode::kUnavailable;
+    client_->Reset(*this, end.error);
+    answered_ = true;
+  } else {
+    Fail(absl::UnavailableError("the connection to the worker was lost"));
+  }
+  return ok;
+}
+
+void ProxiedCall::OnWorkerEnded(absl::Status why) {
+  worker_ = nullptr;
+  if (!why.ok()) Fail(why);
+}
+
+void ProxiedCall::Fail(const absl::Status& why) {
+  if (client_ == nullptr || answered_) return;
+  code_ = why.code();
+  client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
+  EndAnswer(why.code());
+  WorkerStream* const worker = std::exchange(worker_, nullptr);
+  if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
+}
+
+// A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
+void ProxiedCall::EndAnswer(absl::StatusCode code) {
+  code_ = code_.value_or(code);
+  answered_ = true;
+  if (!request_ended_) client_->EndSoon(*this);
+}
+
+void ProxiedCall::OnClosed(StreamEnd /*end*/) {
+  const std::shared_ptr<ProxiedCall> self = shared_from_this();
+  client_->Forget(*this);
+  client_ = nullptr;
+  CountHeld();
+  WorkerStream* const worker = std::exchange(worker_, nullptr);
+  if (worker != nullptr && !worker->over()) {
+    proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
+  }
+}
+
+}  // namespace sluice

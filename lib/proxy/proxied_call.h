@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "lib/http2/session.h"
+#include "lib/link/scheduled_stream.h"
+#include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/target.h"
+
+namespace sluice {
+
+class ClientConnection;
+class ProxyCore;
+class WorkerStream;
+
+// One call of a client, from its first header to its end on both sides. The request passes as it comes. The answer
+// comes by the schedule of the link, message by message, and only while the client takes it. Held by the client's
+// connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
+class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
+ public:
+  // The core must outlive the call. The client calls OnClosed before it goes.
+  ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
+  ~ProxiedCall() override;
+
+  // The client's side.
+  void OnHeaders(HeaderList headers, bool end_stream) override;
+  void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) override;
+  void OnWritable() override { OnClientTook(); }
+  void OnClosed(StreamEnd end) override;
+  // The client has taken bytes, or there is more room for those that it does not take.
+  void OnClientTook();
+
+  // The worker's side.
+  ScheduledStream::Opening BeginRequest(TimePoint now);
+  bool may_begin_again() const { return replayable_; }
+  void OnRequestSent();
+  void OnRequestTaken() { GrantRequest(); }
+  bool TakeResponseHeaders(HeaderList headers, bool end_stream);
+  bool TakeResponseData(absl::string_view bytes, bool end_stream);
+  int64_t WantedBytes() const;
+  bool Conclude(StreamEnd end, const absl::Status& why);
+  void OnWorkerEnded(absl::Status why);
+
+  // Ends the call with a status that the client gets.
+  void Fail(const absl::Status& why);
+  int32_t stream() const { return stream_; }
+  // The client has been told how the call ended.
+  bool answered() const { return answered_; }
+  // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
+  TimePoint stuck_since() const { return stuck_since_; }
+
+ private:
+  void OnTargetKnown() override { Start(); }
+  void Route();
+  void Start();
+  void Refuse(const absl::Status& why);
+  void GrantRequest();
+  void EndAnswer(absl::StatusCode code);
+  void CountHeld();
+
+  ProxyCore& proxy_;
+  ClientConnection* client_;  // null: its stream is gone
+  const int32_t stream_;
+  const TimePoint began_;
+  ForwardedHead head_;
+  TimePoint deadline_ = TimePoint::max();
+  std::shared_ptr<Target> target_;
+  std::string pattern_;  // of the policy
+  std::string authority_;
+  bool tls_ = false;
+  WorkerStream* worker_ = nullptr;  // null: not routed yet, or ended
+
+  // DATA of the request that was not sent, or that is kept in case the worker never looks at it.
+  std::string request_;
+  bool request_ended_ = false;
+  bool replayable_ = true;     // request_ has all of it
+  bool sent_ = false;
+  size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
+
+  bool headers_sent_ = false;
+  bool answered_ = false;
+  std::optional<absl::StatusCode> code_;
+  int64_t response_bytes_ = 0;
+  size_t held_bytes_ = 0;  // for the client, as the core has counted them
+  TimePoint stuck_since_ = TimePoint::max();
+};
+
+}  // namespace sluice

@@ -1,0 +1,214 @@
+#include "lib/proxy/proxy_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Between the word to clients that they should go elsewhere and the end of new calls: what they sent before is here.
+constexpr milliseconds kGoAwayDelay{500};
+constexpr minutes kTargetIdleTime{10};
+constexpr seconds kLookForStuckCallsEvery{1};
+constexpr size_t kMaxHistories = 1024;
+constexpr size_t kMaxOpenBlocks = 4096;
+// An answer of unknown size is assumed to take a third of the buffer.
+constexpr int64_t kFirstAnswerShare = 3;
+// Resets that a client may send; hedged fan-outs of an application over one connection send many.
+constexpr uint32_t kResetsPerSecond = 1000;
+constexpr uint32_t kResetBurst = 10000;
+
+}  // namespace
+
+ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+                     ProxyMetrics& metrics)
+    : link_(link),
+      policy_(std::make_shared<const TargetPolicy>(std::move(policy))),
+      tls_(std::move(tls)),
+      options_(std::move(options)),
+      metrics_(metrics) {
+  LookForStuckCalls();
+}
+
+ProxyCore::~ProxyCore() {
+  on_drained_ = nullptr;
+  Close(absl::UnavailableError("the proxy has stopped"));
+  link_.timers().Clear(stuck_timer_);
+  link_.timers().Clear(go_away_timer_);
+}
+
+void ProxyCore::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
+  if (closing_ || connections_.size() >= options_.max_connections) {
+    metrics_.CountConnection(ProxyConnection::kRefused);
+    return;  // the socket closes with `accept`
+  }
+  connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
+  metrics_.SetConnections(connections_.size());
+}
+
+void ProxyCore::Bury(ClientConnection& connection) {
+  const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                  [&connection](const auto& open) { return open.get() == &connection; });
+  if (found == connections_.end()) return;
+  link_.AtEndOfTurn([buried = std::move(*found)] {});
+  connections_.erase(found);
+  metrics_.SetConnections(connections_.size());
+  TellIfDrained();
+}
+
+void ProxyCore::Close(const absl::Status& why) {
+  closing_ = true;
+  const auto connections = connections_;
+  for (const auto& connection : connections) connection->Close(why);
+}
+
+void ProxyCore::Drain(std::function<void()> on_drained) {
+  closing_ = true;
+  on_drained_ = std::move(on_drained);
+  for (const auto& connection : connections_) connection->AnnounceGoAway();
+  go_away_timer_ = link_.timers().Set(link_.now() + kGoAwayDelay, [this] {
+    go_away_timer_ = TimerQueue::Id();
+    const auto connections = connections_;
+    for (const auto& connection : connections) connection->GoAway();
+    TellIfDrained();
+  });
+}
+
+void ProxyCore::TellIfDrained() {
+  if (on_drained_ == nullptr || !connections_.empty()) return;
+  std::exchange(on_drained_, nullptr)();
+}
+
+void ProxyCore::Reconfigure(TargetPolicy policy, ProxyOptions options) {
+  policy_ = std::make_shared<const TargetPolicy>(std::move(policy));
+  options_ = std::move(options);
+  targets_.clear();
+}
+
+Http2Session::Options ProxyCore::session_options() const {
+  return {.side = Http2Session::Side::kServer,
+          .max_header_list_bytes = options_.max_header_bytes,
+          .max_concurrent_streams = options_.max_streams,
+          // WantedBytes bounds what is asked for.
+          .max_unsent_bytes_per_stream = 1u << 30,
+          .resets_per_second = kResetsPerSecond,
+          .reset_burst = kResetBurst};
+}
+
+absl::Status ProxyCore::CheckPassed(absl::string_view address) const {
+  if (std::find(own_addresses_.begin(), own_addresses_.end(), address) != own_addresses_.end()) {
+    return absl::PermissionDeniedError(absl::StrCat("\"", address, "\" is this proxy"));
+  }
+  return CheckNeverTarget(address);
+}
+
+absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string& name) {
+  const auto found = targets_.find(name);
+  if (found != targets_.end()) return found->second;
+  if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
+  if (std::find(own_addresses_.begin(), own_addresses_.end(), name) != own_addresses_.end()) {
+    return absl::PermissionDeniedError(absl::StrCat("\"", name, "\" is this proxy"));
+  }
+  SweepTargets();
+  if (targets_.size() >= options_.max_targets) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
+  }
+  auto target = std::make_shared<Target>(link_, policy_, tls_, name);
+  targets_.emplace(name, target);
+  return target;
+}
+
+// Now and then: a look at all of them for each of ten thousand targets takes seconds.
+void ProxyCore::SweepTargets() {
+  if (targets_.size() < std::min(sweep_targets_at_, options_.max_targets)) return;
+  const TimePoint idle_since = link_.now() - kTargetIdleTime;
+  absl::erase_if(targets_, [&](const auto& entry) {
+    return entry.second.use_count() == 1 && entry.second->last_use() < idle_since;
+  });
+  sweep_targets_at_ = std::max<size_t>(64, 2 * targets_.size());
+}
+
+ScheduledStream& ProxyCore::Take(const MakeStream& make) {
+  std::unique_ptr<WorkerStream> stream = make();
+  ScheduledStream& call = *stream;
+  link_.Take(std::move(stream));
+  return call;
+}
+
+// A retry or a straggler of a fan-out whose other calls have ended makes a block of its own.
+absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline) {
+  const auto known = head.block.empty() ? blocks_by_name_.end() : blocks_by_name_.find(head.block);
+  if (known != blocks_by_name_.end()) {
+    OpenBlock& block = *known->second;
+    const BlockId id = block.id;
+    if (--block.calls_left <= 0) {
+      blocks_.erase(known->second);
+      blocks_by_name_.erase(known);
+    }
+    absl::Status added = link_.Add(id, Take(make));
+    if (!absl::IsNotFound(added)) return added;
+  }
+  BlockId id = 0;
+  ScheduledStream* const calls[] = {&Take(make)};
+  absl::Status submitted = link_.Submit(calls, deadline, id);
+  if (!submitted.ok() || head.calls <= 1 || head.block.empty() || blocks_by_name_.contains(head.block)) {
+    return submitted;
+  }
+  if (blocks_.size() >= kMaxOpenBlocks) {
+    blocks_by_name_.erase(blocks_.front().name);
+    blocks_.pop_front();
+  }
+  blocks_.push_back({.name = head.block, .id = id, .calls_left = head.calls - 1});
+  blocks_by_name_[head.block] = std::prev(blocks_.end());
+  return submitted;
+}
+
+int64_t ProxyCore::ExpectedBytes(const std::string& path) const {
+  std::optional<int64_t> bytes;
+  if (const auto found = histories_.find(path); found != histories_.end()) bytes = found->second.ResponseBytes();
+  return bytes.value_or(link_.schedule().options().profile.buffer_bytes / kFirstAnswerShare);
+}
+
+void ProxyCore::ObserveResponse(const std::string& path, int64_t bytes) {
+  if (histories_.size() >= kMaxHistories && !histories_.contains(path)) return;
+  histories_[path].ObserveResponse(bytes);
+}
+
+void ProxyCore::CountHeld(int64_t more_bytes) {
+  if (more_bytes == 0) return;
+  held_bytes_ += more_bytes;
+  metrics_.SetHeldBytes(held_bytes_);
+}
+
+void ProxyCore::OnCallBegan() {
+  metrics_.SetCalls(++calls_);
+}
+
+void ProxyCore::OnCallEnded(const EndedCall& call) {
+  metrics_.SetCalls(--calls_);
+  metrics_.CountCall(call.pattern, call.code);
+  if (!call.pattern.empty()) metrics_.ObserveCall(call.path, absl::FromChrono(link_.now() - call.began));
+}
+
+void ProxyCore::LookForStuckCalls() {
+  stuck_timer_ = link_.timers().Set(link_.now() + kLookForStuckCallsEvery, [this] {
+    if (held_bytes_ > 0) {
+      const auto connections = connections_;
+      const absl::Status why = absl::ResourceExhaustedError(absl::StrCat(
+          "the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(options_.client_stall_timeout))));
+      for (const auto& connection : connections) {
+        connection->EndStuckCalls(link_.now() - options_.client_stall_timeout, why);
+      }
+    }
+    LookForStuckCalls();
+  });
+}
+
+}  // namespace sluice

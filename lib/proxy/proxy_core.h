@@ -1,0 +1,136 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/tls_options.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/fan_out/method_history.h"
+#include "lib/link/link_core.h"
+#include "lib/link/timer_queue.h"
+#include "lib/proxy/client_connection.h"
+#include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/target.h"
+#include "lib/proxy/target_policy.h"
+#include "lib/proxy/worker_stream.h"
+
+namespace sluice {
+
+// The options of a proxy.
+struct ProxyOptions {
+  // Name of a request field that names the worker in place of :authority; empty: none. The worker gets the field, too.
+  std::string worker_field;
+  bool pass_tunnels = true;         // of local clients, to targets that are no workers
+  bool pass_worker_tunnels = true;  // that carry something else than HTTP/2 in the clear to a worker
+  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // until a connection speaks HTTP/2
+  // A client that takes nothing of an answer for so long loses it.
+  std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
+  size_t max_connections = 16384;
+  size_t max_calls = 65536;         // of all clients; above it calls are refused
+  uint32_t max_streams = 4096;      // of one connection
+  uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
+  int64_t max_held_bytes = int64_t{256} << 20;         // for clients that do not read; then nothing more comes for these
+  int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call
+  size_t max_targets = 65536;
+};
+
+// Everything of one proxy that happens on its link's thread: the connections of clients, the calls, and the targets
+// that they name. There is one for each proxy. Used on the link's thread only.
+class ProxyCore {
+ public:
+  // The link and the metrics must outlive the core. `tls` is for workers; null means plaintext.
+  ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+            ProxyMetrics& metrics);
+  ~ProxyCore();  // as Close
+  ProxyCore(const ProxyCore&) = delete;
+  ProxyCore& operator=(const ProxyCore&) = delete;
+
+  void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
+  // Ends all connections with this status.
+  void Close(const absl::Status& why);
+  // Asks clients to go elsewhere, takes what they have sent meanwhile, and calls back when the last call has ended.
+  void Drain(std::function<void()> on_drained);
+  // Calls that begin from now on follow these.
+  void Reconfigure(TargetPolicy policy, ProxyOptions options);
+  // The proxy's own addresses, which tunnels do not lead to.
+  void SetOwnAddresses(std::vector<std::string> addresses) { own_addresses_ = std::move(addresses); }
+
+  // For the connections.
+  void Bury(ClientConnection& connection);  // destroys it at the end of the turn
+  Http2Session::Options session_options() const;
+  bool MayTakeCall() const { return calls_ < options_.max_calls; }
+  absl::Status CheckPassed(absl::string_view address) const;  // an address that a tunnel leads to
+
+  // For the calls.
+  absl::StatusOr<std::shared_ptr<Target>> FindTarget(const std::string& name);
+  // Hands the stream of a call to the schedule, in the block of its fan-out. Where that block has ended, the stream is
+  // made a second time. After an error it is gone.
+  using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
+  absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
+  int64_t ExpectedBytes(const std::string& path) const;
+  void ObserveResponse(const std::string& path, int64_t bytes);
+  void CountHeld(int64_t more_bytes);
+  int64_t held_bytes() const { return held_bytes_; }
+  struct EndedCall {
+    const std::string& pattern;  // empty: it never had a worker
+    const std::string& path;
+    absl::StatusCode code;
+    TimePoint began;
+  };
+  void OnCallBegan();
+  void OnCallEnded(const EndedCall& call);
+
+  LinkCore& link() { return link_; }
+  const ProxyOptions& options() const { return options_; }
+  const TargetPolicy& policy() const { return *policy_; }
+  ProxyMetrics& metrics() { return metrics_; }
+  size_t connections() const { return connections_.size(); }
+  size_t calls() const { return calls_; }
+
+ private:
+  // A fan-out of which more calls are to come.
+  struct OpenBlock {
+    std::string name;
+    BlockId id = 0;
+    int64_t calls_left = 0;
+  };
+
+  ScheduledStream& Take(const MakeStream& make);
+  void SweepTargets();
+  void LookForStuckCalls();
+  void TellIfDrained();
+
+  LinkCore& link_;
+  std::shared_ptr<const TargetPolicy> policy_;
+  const std::shared_ptr<TlsContext> tls_;
+  ProxyOptions options_;
+  ProxyMetrics& metrics_;
+  std::vector<std::string> own_addresses_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
+  size_t sweep_targets_at_ = 64;
+  absl::flat_hash_map<std::string, MethodHistory> histories_;
+  std::list<OpenBlock> blocks_;  // the oldest first
+  absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
+  size_t calls_ = 0;
+  int64_t held_bytes_ = 0;
+  TimerQueue::Id stuck_timer_;
+  TimerQueue::Id go_away_timer_;
+  std::function<void()> on_drained_;  // null: not draining
+  bool closing_ = false;
+  std::list<std::shared_ptr<ClientConnection>> connections_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#include "lib/proxy/proxy_metrics.h"
+
+#include "lib/telemetry/metric_families.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array<const char*, 5> kConnectionNames = {"http2", "connect", "worker_tunnel", "other_tunnel",
+                                                         "refused"};
+constexpr char kOtherMethods[] = "other";
+constexpr char kNoWorkers[] = "none";
+
+prometheus::Gauge& MakeGauge(prometheus::Registry& registry, const std::string& name, const std::string& help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+}  // namespace
+
+ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
+    : connections_total_(MakeCounters(registry, "sluice_proxy_connections_total",
+                                      "Connections of clients, by what they turned out to be.", "kind",
+                                      kConnectionNames)),
+      calls_total_(prometheus::BuildCounter()
+                       .Name("sluice_proxy_calls_total")
+                       .Help("Calls that have ended, by the pattern of workers that let them in and the status of gRPC "
+                             "that the client got.")
+                       .Register(registry)),
+      call_seconds_(prometheus::BuildHistogram()
+                        .Name("sluice_proxy_call_seconds")
+                        .Help("Time from the first header of a call until it has ended.")
+                        .Register(registry)),
+      stuck_calls_(&MakeCounter(registry, "sluice_proxy_stuck_calls_total",
+                                "Calls that were ended because their client read nothing of the answer.")),
+      connections_(&MakeGauge(registry, "sluice_proxy_connections", "Open connections of clients.")),
+      calls_(&MakeGauge(registry, "sluice_proxy_calls", "Calls that have not ended.")),
+      held_bytes_(&MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of answers that clients have not taken yet.")) {
+}
+
+void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) {
+  prometheus::Counter*& counter = calls_by_label_[{workers, code}];
+  if (counter == nullptr) {
+    counter = &calls_total_.Add(
+        {{"workers", workers.empty() ? kNoWorkers : workers}, {"code", absl::StatusCodeToString(code)}});
+  }
+  counter->Increment();
+}
+
+void ProxyMetrics::ObserveCall(const std::string& method, absl::Duration took) {
+  auto found = seconds_by_method_.find(method);
+  if (found == seconds_by_method_.end()) {
+    const std::string& label = seconds_by_method_.size() < kMaxMethods ? method : kOtherMethods;
+    found = seconds_by_method_.find(label);
+    if (found == seconds_by_method_.end()) {
+      prometheus::Histogram& histogram = call_seconds_.Add({{"method", label}}, TransferTimeBuckets());
+      found = seconds_by_method_.emplace(label, &histogram).first;
+    }
+  }
+  found->second->Observe(absl::ToDoubleSeconds(took));
+}
+
+}  // namespace sluice

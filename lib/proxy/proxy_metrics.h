@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// What a connection of a client turns out to be.
+enum class ProxyConnection {
+  kHttp2,         // HTTP/2 with prior knowledge
+  kConnect,       // HTTP/2 within a tunnel of CONNECT
+  kWorkerTunnel,  // something else for a worker, passed on: TLS
+  kOtherTunnel,   // something for a host that is no worker, passed on
+  kRefused,
+};
+
+// The metrics of a proxy beside those of its link. There is one for each proxy. Used on the link's thread only; the
+// registry may be read on others.
+class ProxyMetrics {
+ public:
+  // Methods that have a series of their own; clients choose the names. The others share one, "other".
+  static constexpr size_t kMaxMethods = 100;
+
+  explicit ProxyMetrics(prometheus::Registry& registry);  // must outlive the metrics
+
+  void CountConnection(ProxyConnection kind) { connections_total_[static_cast<size_t>(kind)]->Increment(); }
+  // `workers` is the pattern that let the call's target in; empty: it never had one.
+  void CountCall(const std::string& workers, absl::StatusCode code);
+  void ObserveCall(const std::string& method, absl::Duration took);
+  void CountStuckCall() { stuck_calls_->Increment(); }
+  void SetConnections(size_t connections) { connections_->Set(static_cast<double>(connections)); }
+  void SetCalls(size_t calls) { calls_->Set(static_cast<double>(calls)); }
+  void SetHeldBytes(int64_t bytes) { held_bytes_->Set(static_cast<double>(bytes)); }
+
+ private:
+  static constexpr size_t kConnectionKinds = 5;
+
+  const std::array<prometheus::Counter*, kConnectionKinds> connections_total_;
+  prometheus::Family<prometheus::Counter>& calls_total_;
+  prometheus::Family<prometheus::Histogram>& call_seconds_;
+  prometheus::Counter* const stuck_calls_;
+  prometheus::Gauge* const connections_;
+  prometheus::Gauge* const calls_;
+  prometheus::Gauge* const held_bytes_;
+  std::map<std::pair<std::string, absl::StatusCode>, prometheus::Counter*> calls_by_label_;
+  std::map<std::string, prometheus::Histogram*> seconds_by_method_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/link/link_core.h"
+#include "lib/link/tls_context.h"
+#include "lib/link/worker.h"
+#include "lib/proxy/target_policy.h"
+
+namespace sluice {
+
+// Waits for the first look-up of a target. Unlinks itself when it is destroyed.
+class TargetWaiter : public boost::intrusive::list_base_hook<
+                         boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+ public:
+  virtual ~TargetWaiter() = default;
+  virtual void OnTargetKnown() = 0;
+};
+
+// One name or address that clients call, and the workers behind it: one for each address of the name. Calls take them
+// in turn; those that cannot be reached are left out while others can. The name is looked up again every 5 s while it
+// is called. There is one for each target of a proxy. Used on the link's thread only.
+class Target {
+ public:
+  // A worker for one call, and the pattern of the policy that lets it be called.
+  struct Choice {
+    std::shared_ptr<Worker> worker;
+    std::string pattern;
+  };
+
+  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The core must outlive it.
+  Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name);
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  const std::string& name() const { return name_; }
+  // False before the first look-up has ended; then Wait.
+  bool known() const { return known_; }
+  void Wait(TargetWaiter& waiter);
+  // Chooses the worker of the next call. Returns Unavailable if the name cannot be looked up, PermissionDenied if none
+  // of its addresses may be called.
+  absl::StatusOr<Choice> Pick();
+  TimePoint last_use() const { return last_use_; }
+
+ private:
+  void LookUp();
+  void OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses);
+
+  LinkCore& core_;
+  const std::shared_ptr<const TargetPolicy> policy_;
+  const std::shared_ptr<TlsContext> tls_;
+  const std::string name_;
+  const std::string host_;
+  bool known_ = false;
+  absl::Status failure_;  // why there is no choice
+  std::vector<Choice> choices_;
+  size_t next_ = 0;
+  TimePoint last_use_;
+  TimePoint looked_;
+  std::shared_ptr<void> look_up_;
+  boost::intrusive::list<TargetWaiter, boost::intrusive::constant_time_size<false>> waiting_;
+};
+
+}  // namespace sluice

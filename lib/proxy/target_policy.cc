@@ -1,0 +1,221 @@
+#include "lib/proxy/target_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <boost/asio/ip/address.hpp>
+#include <fnmatch.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lib/grpc_wire/metadata_fields.h"
+#include "lib/link/worker_address.h"
+#include "lib/telemetry/host_port.h"
+
+namespace sluice {
+namespace {
+
+namespace ip = boost::asio::ip;
+
+constexpr char kPrivate[] = "private";
+constexpr std::array<const char*, 4> kPrivateV4 = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"};
+constexpr char kPrivateV6[] = "fc00::/7";
+
+// Where clouds answer questions about a machine, though not on a link-local address.
+constexpr std::array<const char*, 3> kMetadataAddresses = {"100.100.100.200", "192.0.0.192", "fd00:ec2::254"};
+
+// An IPv4 address that is written as an IPv6 one leads to the same place.
+std::optional<ip::address> ParseIp(const std::string& text) {
+  boost::system::error_code error;
+  const ip::address address = ip::make_address(text, error);
+  if (error) return std::nullopt;
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
+  return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+}
+
+bool Contains(const ip::network_v4& network, const ip::address& address) {
+  if (!address.is_v4()) return false;
+  return network.canonical().network() == ip::make_network_v4(address.to_v4(), network.prefix_length()).network();
+}
+
+bool Contains(const ip::network_v6& network, const ip::address& address) {
+  if (!address.is_v6()) return false;
+  return network.canonical().network() == ip::make_network_v6(address.to_v6(), network.prefix_length()).network();
+}
+
+bool IsNever(const ip::address& address) {
+  if (address.is_unspecified() || address.is_multicast()) return true;
+  if (address.is_v6() && address.to_v6().is_link_local()) return true;
+  if (address.is_v4()) {
+    static const ip::network_v4 link_local = ip::make_network_v4("169.254.0.0/16");
+    if (Contains(link_local, address) || address.to_v4() == ip::address_v4::broadcast()) return true;
+  }
+  const std::string text = address.to_string();
+  return std::find(kMetadataAddresses.begin(), kMetadataAddresses.end(), text) != kMetadataAddresses.end();
+}
+
+bool IsName(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == '*';
+  });
+}
+
+bool MatchesGlob(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE | FNM_CASEFOLD) == 0;
+}
+
+absl::Status Deny(absl::string_view target, absl::string_view why) {
+  return absl::PermissionDeniedError(absl::StrCat("\"", Snippet(target), "\" ", why));
+}
+
+absl::Status DenyNever(absl::string_view target) {
+  return Deny(target, "is a link-local, metadata, multicast or unspecified address, which is never a worker");
+}
+
+}  // namespace
+
+// What a target is, as far as it says so itself.
+struct TargetPolicy::Target {
+  std::string name;  // without port; for a Unix socket all of it
+  int port = 0;
+  std::optional<ip::address> address;  // if the name is a literal
+  bool is_socket = false;
+};
+
+absl::StatusOr<TargetPolicy> TargetPolicy::Create(absl::Span<const std::string> patterns) {
+  TargetPolicy policy;
+  const std::array<std::string, 1> by_default = {kPrivate};
+  if (patterns.empty()) patterns = by_default;
+  for (const std::string& text : patterns) {
+    absl::StatusOr<Pattern> pattern = Parse(text);
+    if (!pattern.ok()) return pattern.status();
+    policy.patterns_.push_back(*std::move(pattern));
+  }
+  return policy;
+}
+
+absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& text) {
+  Pattern pattern{.text = text};
+  const absl::Status refusal = absl::InvalidArgumentError(absl::StrCat(
+      "workers: \"", Snippet(text), "\" is not a network (10.0.0.0/8), an address, a name with \"*\" and a port ",
+      "(*.workers:7000), unix:PATH or \"private\""));
+  if (text == kPrivate) {
+    for (const char* network : kPrivateV4) pattern.v4.push_back(ip::make_network_v4(network));
+    pattern.v6.push_back(ip::make_network_v6(kPrivateV6));
+    return pattern;
+  }
+  if (absl::StartsWith(text, "unix:") || absl::StartsWith(text, "unix-abstract:")) {
+    pattern.name = text;
+    return pattern;
+  }
+  boost::system::error_code error;
+  if (absl::StrContains(text, '/')) {
+    const ip::network_v4 v4 = ip::make_network_v4(text, error);
+    if (!error) {
+      pattern.v4.push_back(v4);
+      return pattern;
+    }
+    const ip::network_v6 v6 = ip::make_network_v6(text, error);
+    if (error) return refusal;
+    pattern.v6.push_back(v6);
+    return pattern;
+  }
+  std::string host = text;
+  const bool bracketed = absl::StartsWith(text, "[");
+  if (const size_t colon = text.rfind(':'); colon != std::string::npos && (bracketed || text.find(':') == colon) &&
+                                            !absl::EndsWith(text, "]")) {
+    if (!absl::SimpleAtoi(text.substr(colon + 1), &pattern.port) || pattern.port < 1 || pattern.port > 65535) {
+      return refusal;
+    }
+    host = text.substr(0, colon);
+  }
+  if (bracketed) {
+    if (!absl::EndsWith(host, "]")) return refusal;
+    host = host.substr(1, host.size() - 2);
+  }
+  if (const std::optional<ip::address> address = ParseIp(host)) {
+    if (address->is_v4()) pattern.v4.emplace_back(address->to_v4(), 32);
+    if (address->is_v6()) pattern.v6.emplace_back(address->to_v6(), 128);
+    return pattern;
+  }
+  if (!IsName(host)) return refusal;
+  pattern.name = host;
+  return pattern;
+}
+
+absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view target) {
+  Target parsed;
+  if (absl::StartsWith(target, "unix:") || absl::StartsWith(target, "unix-abstract:")) {
+    if (absl::Status valid = ValidateWorkerAddress(target); !valid.ok()) return valid;
+    parsed.name = std::string(target);
+    parsed.is_socket = true;
+    return parsed;
+  }
+  absl::StatusOr<HostPort> host_port = ParseHostPort(std::string_view(target.data(), target.size()));
+  if (!host_port.ok() || host_port->host.empty() || host_port->port == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", Snippet(target), "\" names no worker: it is not host:port with a port from 1 to 65535"));
+  }
+  parsed.name = std::move(host_port->host);
+  parsed.port = host_port->port;
+  parsed.address = ParseIp(parsed.name);
+  if (!parsed.address.has_value() && !IsName(parsed.name)) return Deny(target, "is no name of a host");
+  return parsed;
+}
+
+bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
+  if (pattern.port != 0 && pattern.port != target.port) return false;
+  if (!pattern.name.empty()) return MatchesGlob(pattern.name, target.name);
+  if (!target.address.has_value()) return false;
+  const ip::address& address = *target.address;
+  const auto loopback_only = [&](const auto& network) { return network.address().is_loopback(); };
+  const auto matches = [&](const auto& network) {
+    return Contains(network, address) && (!address.is_loopback() || (loopback_only(network) && network.prefix_length() >= 8));
+  };
+  return std::any_of(pattern.v4.begin(), pattern.v4.end(), matches) ||
+         std::any_of(pattern.v6.begin(), pattern.v6.end(), matches);
+}
+
+absl::Status TargetPolicy::CheckTarget(absl::string_view target) const {
+  const absl::StatusOr<Target> parsed = ParseTarget(target);
+  if (!parsed.ok()) return parsed.status();
+  if (parsed->address.has_value()) return CheckAddress(target, target).status();
+  bool by_address = false;
+  for (const Pattern& pattern : patterns_) {
+    if (Matches(pattern, *parsed)) return absl::OkStatus();
+    by_address = by_address || (pattern.name.empty() && (pattern.port == 0 || pattern.port == parsed->port));
+  }
+  if (by_address && !parsed->is_socket) return absl::OkStatus();
+  return Deny(target, "is not among the workers that this proxy may call");
+}
+
+absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view target,
+                                                             absl::string_view address) const {
+  const absl::StatusOr<Target> named = ParseTarget(target);
+  const absl::StatusOr<Target> found = ParseTarget(address);
+  if (!named.ok()) return named.status();
+  if (!found.ok()) return found.status();
+  if (found->address.has_value() && IsNever(*found->address)) return DenyNever(address);
+  const bool loopback = found->address.has_value() && found->address->is_loopback();
+  for (const Pattern& pattern : patterns_) {
+    const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
+                         (!loopback || absl::AsciiStrToLower(pattern.name) == "localhost");
+    if (by_name || Matches(pattern, *found)) return absl::string_view(pattern.text);
+  }
+  return Deny(address, loopback ? "is a loopback address, and no pattern of the workers is for loopback alone"
+                                : "is not among the workers that this proxy may call");
+}
+
+absl::Status CheckNeverTarget(absl::string_view address) {
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(std::string_view(address.data(), address.size()));
+  if (!parsed.ok()) return absl::InvalidArgumentError(parsed.status().message());
+  const std::optional<ip::address> literal = ParseIp(parsed->host);
+  if (!literal.has_value() || IsNever(*literal)) return DenyNever(address);
+  if (literal->is_loopback()) return Deny(address, "is a loopback address");
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <utility>  // Boost 1.74 misses it in C++20
+#include <vector>
+
+#include <boost/asio/ip/network_v4.hpp>
+#include <boost/asio/ip/network_v6.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace sluice {
+
+// Says which workers a proxy may call for its clients. Names are judged as they are written, and each address of a name
+// as well, since whoever controls a name also controls where it leads. There is one for each proxy. Immutable.
+//
+// A pattern is one of these; without a port it stands for every port:
+//   10.0.0.0/8, 10.0.0.7:7000, fd00::/8, [fd00::7]:7000   addresses, by network or alone
+//   *.workers.svc:7000, shard-*, localhost                names; "*" stands for any characters
+//   private                                               the private networks of RFC 1918, 4193 and 6598
+//   unix:/run/workers/*                                    Unix sockets
+//
+// Some addresses are never workers, whatever name leads to them: link-local ones, where clouds keep the metadata of
+// machines, multicast and unspecified ones. Loopback addresses are workers only by a pattern that has nothing but
+// loopback in it.
+class TargetPolicy {
+ public:
+  // Returns InvalidArgument that names the pattern. An empty list stands for "private".
+  static absl::StatusOr<TargetPolicy> Create(absl::Span<const std::string> patterns);
+
+  // Judges "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, and each of its addresses
+  // has still to be judged. Returns PermissionDenied, or InvalidArgument if it is no target at all.
+  absl::Status CheckTarget(absl::string_view target) const;
+  // Judges one address "IP:port" of a target that passed CheckTarget. Returns the pattern, as it was given, that lets it
+  // in.
+  absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address) const;
+
+ private:
+  struct Pattern {
+    std::string text;
+    std::string name;  // a name or path with "*"; empty: the networks count
+    int port = 0;      // 0: any
+    std::vector<boost::asio::ip::network_v4> v4;
+    std::vector<boost::asio::ip::network_v6> v6;
+  };
+  struct Target;
+
+  static absl::StatusOr<Pattern> Parse(const std::string& text);
+  static absl::StatusOr<Target> ParseTarget(absl::string_view target);
+  static bool Matches(const Pattern& pattern, const Target& target);
+
+  std::vector<Pattern> patterns_;
+};
+
+// Judges an address "IP:port" that a proxy only passes a tunnel on to: PermissionDenied for the addresses that are never
+// workers, and for loopback.
+absl::Status CheckNeverTarget(absl::string_view address);
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+#include "lib/proxy/tunnel.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+Tunnel::Tunnel(Executor& executor, const std::string& target, Check check, Owner owner)
+    : executor_(executor), check_(std::move(check)), owner_(std::move(owner)) {
+  look_up_ = executor_.Resolve(target, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
+    look_up_.reset();
+    if (!addresses.ok()) return owner_.on_over(addresses.status(), false);
+    addresses_ = *std::move(addresses);
+    TryNext(absl::UnavailableError("the name has no address"));
+  });
+}
+
+Tunnel::~Tunnel() = default;
+
+void Tunnel::TryNext(absl::Status why) {
+  while (next_ < addresses_.size()) {
+    const WorkerAddress& address = addresses_[next_++];
+    absl::Status checked = check_(address);
+    if (checked.ok()) {
+      failed_ = std::move(socket_);
+      socket_ = executor_.Connect(address, nullptr, "", *this);
+      return;
+    }
+    why = std::move(checked);
+  }
+  owner_.on_over(why, false);
+}
+
+void Tunnel::OnConnected() {
+  open_ = true;
+  failed_.reset();
+  owner_.on_open();
+  if (!early_.empty()) socket_->Write(std::exchange(early_, {}));
+}
+
+void Tunnel::OnDisconnected(absl::Status why) {
+  if (!open_) return TryNext(std::move(why));
+  owner_.on_over(why, true);
+}
+
+void Tunnel::Write(std::string bytes) {
+  if (!open_) {
+    early_.append(bytes);
+    if (early_.size() > kMaxBacklogBytes) owner_.on_backlog(true);
+    return;
+  }
+  socket_->Write(std::move(bytes));
+  if (socket_->unsent_bytes() > kMaxBacklogBytes) owner_.on_backlog(true);
+}
+
+void Tunnel::SetReading(bool reading) {
+  if (open_) socket_->SetReading(reading);
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "lib/link/executor.h"
+
+namespace sluice {
+
+// The far side of a tunnel whose bytes are only passed on. Its end is the end of both directions. There is one for each
+// such tunnel. Used on the link's thread only.
+class Tunnel final : private StreamSocketEvents {
+ public:
+  // What the near side gets. None of it is called from within the constructor or SetReading; none after on_over.
+  struct Owner {
+    std::function<void()> on_open;
+    std::function<void(absl::string_view bytes)> on_bytes;
+    // More than kMaxBacklogBytes wait for the far side; and none does any more.
+    std::function<void(bool backlog)> on_backlog;
+    std::function<void(const absl::Status& why, bool opened)> on_over;
+  };
+  using Check = std::function<absl::Status(const WorkerAddress&)>;
+
+  static constexpr size_t kMaxBacklogBytes = 256u << 10;
+
+  // Connects to the first address of `target` that passes `check` and answers. `executor` must outlive the tunnel.
+  Tunnel(Executor& executor, const std::string& target, Check check, Owner owner);
+  ~Tunnel() override;
+  Tunnel(const Tunnel&) = delete;
+  Tunnel& operator=(const Tunnel&) = delete;
+
+  void Write(std::string bytes);  // what comes before on_open is kept
+  void SetReading(bool reading);
+
+ private:
+  void OnConnected() override;
+  void OnBytes(absl::string_view bytes) override { owner_.on_bytes(bytes); }
+  void OnDrained() override { owner_.on_backlog(false); }
+  void OnDisconnected(absl::Status why) override;
+
+  void TryNext(absl::Status why);
+
+  Executor& executor_;
+  const Check check_;
+  const Owner owner_;
+  std::shared_ptr<void> look_up_;
+  std::vector<WorkerAddress> addresses_;
+  size_t next_ = 0;
+  bool open_ = false;
+  std::string early_;
+  std::unique_ptr<StreamSocket> socket_;
+  std::unique_ptr<StreamSocket> failed_;  // its event is still on the stack
+};
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#include "lib/proxy/worker_stream.h"
+
+#include <utility>
+
+#include "lib/link/tcp_report.h"
+#include "lib/proxy/proxied_call.h"
+
+namespace sluice {
+
+ScheduledStream::Opening WorkerStream::Begin(TimePoint now) {
+  return call_->BeginRequest(now);
+}
+
+bool WorkerStream::MayBeginAgain() const {
+  return call_->may_begin_again();
+}
+
+void WorkerStream::OnSent() {
+  call_->OnRequestSent();
+}
+
+bool WorkerStream::TakeHeaders(HeaderList headers, bool end_stream) {
+  for (const HeaderField& field : headers) {
+    if (end_stream && field.name == kTcpReportKey) CountTcpReport(field.value);
+  }
+  return call_->TakeResponseHeaders(std::move(headers), end_stream);
+}
+
+bool WorkerStream::TakeData(absl::string_view bytes, bool end_stream) {
+  return call_->TakeResponseData(bytes, end_stream);
+}
+
+void WorkerStream::OnRequestWritable() {
+  call_->OnRequestTaken();
+}
+
+int64_t WorkerStream::WantedBytes() const {
+  return call_->WantedBytes();
+}
+
+bool WorkerStream::Conclude(StreamEnd end, const absl::Status& why) {
+  return call_->Conclude(end, why);
+}
+
+void WorkerStream::OnEnded(absl::Status why) {
+  call_->OnWorkerEnded(std::move(why));
+}
+
+}  // namespace sluice

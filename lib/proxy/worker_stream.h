@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/link/scheduled_stream.h"
+
+namespace sluice {
+
+class ProxiedCall;
+
+// The worker's side of a proxied call: all that comes goes to the call as it is. The call lives at least as long. Used
+// on the link's thread only.
+class WorkerStream final : public ScheduledStream {
+ public:
+  WorkerStream(LinkCore& core, Options options, std::shared_ptr<ProxiedCall> call)
+      : ScheduledStream(core, std::move(options)), call_(std::move(call)) {}
+
+  // See ScheduledStream.
+  using ScheduledStream::AskForMore;
+  using ScheduledStream::open;
+  using ScheduledStream::SendData;
+
+ private:
+  Opening Begin(TimePoint now) override;
+  bool MayBeginAgain() const override;
+  void OnSent() override;
+  bool TakeHeaders(HeaderList headers, bool end_stream) override;
+  bool TakeData(absl::string_view bytes, bool end_stream) override;
+  void OnRequestWritable() override;
+  int64_t WantedBytes() const override;
+  bool Conclude(StreamEnd end, const absl::Status& why) override;
+  void OnEnded(absl::Status why) override;
+
+  const std::shared_ptr<ProxiedCall> call_;
+};
+
+}  // namespace sluice

@@ -2,65 +2,17 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/telemetry/host_port.h"
 
 namespace sluice {
 namespace {
-
-absl::Status ParseBudgetBound(std::string_view field, const std::string& text, std::optional<int64_t>& bound) {
-  if (text.empty()) return absl::OkStatus();
-  int64_t bytes = 0;
-  absl::Status parsed = ParseField(field, text, ParseByteSize, bytes);
-  if (parsed.ok()) bound = bytes;
-  return parsed;
-}
-
-absl::Status ParseBudget(const v1::AggregatorConfig& config, Link::BudgetOptions& options) {
-  options.buffer_known = !config.link().buffer().empty();
-  absl::Status status =
-      ParseBudgetBound("schedule.budget_floor", config.schedule().budget_floor(), options.floor_bytes);
-  status.Update(ParseBudgetBound("schedule.budget_limit", config.schedule().budget_limit(), options.limit_bytes));
-  return status;
-}
-
-absl::Status ParseSharedLink(const v1::AggregatorConfig& config, Link::Options& options) {
-  if (!config.has_shared_link()) return absl::OkStatus();
-  const v1::SharedLinkConfig& shared = config.shared_link();
-  SharedLink& share = options.share.emplace();
-  share.socket = shared.socket();
-  share.application = shared.application().empty() ? "sluice-aggregator" : shared.application();
-  if (shared.has_weight()) share.weight = shared.weight();
-  if (!options.budget.buffer_known && !options.schedule.budget_bytes.has_value()) {
-    return absl::InvalidArgumentError("shared_link: the budget of the whole link is not known; give link.buffer");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
-  if (!config.policy().empty()) {
-    absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
-    if (!discipline.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("schedule.policy: ", discipline.status().message()));
-    }
-    options.discipline = *discipline;
-  }
-  if (!config.budget().empty()) {
-    int64_t budget_bytes = 0;
-    absl::Status parsed = ParseField("schedule.budget", config.budget(), ParseByteSize, budget_bytes);
-    if (!parsed.ok()) return parsed;
-    options.budget_bytes = budget_bytes;
-  }
-  if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
-  return LinkSchedule::Create(options).status();
-}
 
 absl::Status ParseWorkers(const v1::AggregatorConfig& config, AggregatorOptions& options) {
   absl::StatusOr<WorkerList> list = ParseWorkerList({config.workers().begin(), config.workers().end()});
@@ -152,15 +104,9 @@ absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConf
   status.Update(ParseTls(config, options));
   status.Update(ParseReadMemory(config, options));
 
-  absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link());
-  if (!profile.ok()) return profile.status();
-  options.link.schedule.profile = *profile;
-  status.Update(ParseSchedule(config.schedule(), options.link.schedule));
-  status.Update(ParseBudget(config, options.link.budget));
-  status.Update(ParseSharedLink(config, options.link));
-  if (status.ok()) status.Update(Link::Validate(options.link));
-
-  if (config.has_watch_connections()) options.link.watch_connections = config.watch_connections();
+  absl::StatusOr<Link::Options> link = ParseLinkOptions(config, "sluice-aggregator");
+  status.Update(link.status());
+  if (link.ok()) options.link = *std::move(link);
 
   BlockReader::Options& reader = options.reader;
   status.Update(ParseWorkers(config, options));

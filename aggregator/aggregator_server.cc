@@ -6,6 +6,7 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 
+#include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_core.h"
 #include "lib/telemetry/status_page.h"
@@ -23,20 +24,6 @@ void LogUnconnected(const std::vector<BlockReader::UnconnectedWorker>& workers) 
   if (workers.size() > kNamed) {
     Log(LogLevel::kWarning, "more workers are not connected", {{"count", workers.size() - kNamed}});
   }
-}
-
-void LogBudget(int64_t before_bytes, const BudgetStep& step) {
-  Log(LogLevel::kInfo, "budget",
-      {{"decision", BudgetDecisionName(step.decision)},
-       {"reason", step.reason},
-       {"from", before_bytes},
-       {"to", step.state.budget_bytes},
-       {"ceiling", step.state.ceiling_bytes}});
-}
-
-void LogShare(const absl::Status& state) {
-  if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
-  Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
 }
 
 void LogLookUps(const absl::Status& state) {

@@ -7,7 +7,7 @@
 #include "aggregator/aggregator_server.h"
 #include "aggregator/config_reload.h"
 #include "lib/cli/file_watch.h"
-#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -27,19 +27,6 @@ struct AggregatorFlags {
     AddListFlag(
         app, "--workers", "Address of every worker, in the order of the stripe; worker-{0..31}:7000 stands for 32",
         [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--policy", "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants",
-                [this](const auto& value) { config.mutable_schedule()->set_policy(value); });
-    AddTextFlag(app, "--budget",
-                "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",
-                [this](const auto& value) { config.mutable_schedule()->set_budget(value); });
-    AddTextFlag(app, "--budget_floor", "Lower bound of the adaptive budget. Default: 8 full frames",
-                [this](const auto& value) { config.mutable_schedule()->set_budget_floor(value); });
-    AddTextFlag(app, "--budget_limit",
-                "Upper bound of the adaptive budget. Default: --buffer, or 4mb if that is not given",
-                [this](const auto& value) { config.mutable_schedule()->set_budget_limit(value); });
-    app.add_option_function<int64_t>(
-        "--queue_limit", [this](int64_t value) { config.mutable_schedule()->set_queue_limit(value); },
-        "Maximum number of SRU calls that wait; a block that finds no room is refused. Default 65536");
     AddTextFlag(app, "--sru_timeout", "Time for one answer of one worker. Default 10s",
                 [this](const auto& value) { config.set_sru_timeout(value); });
     AddTextFlag(app, "--block_timeout", "Time for one block, with waiting and retries. Default 60s",
@@ -54,17 +41,13 @@ struct AggregatorFlags {
     AddTextFlag(app, "--read_memory",
                 "Bytes that all reads together may hold for clients; further reads are refused. Default 1gb",
                 [this](const auto& value) { config.set_read_memory(value); });
-    app.add_option_function<bool>(
-        "--watch_connections", [this](bool value) { config.set_watch_connections(value); },
-        "Look at the TCP connections to infer losses and adapt the budget. Default true");
     AddTreeFlags(app);
-    AddSharedLinkFlags(app);
     AddTextFlag(app, "--reload_interval", "How often to look for changes of the config file; 0 means never. Default 2s",
                 [this](const auto& value) { config.set_reload_interval(value); });
     AddServerFlags(app, config, ready_file);
     AddTlsFlags(
         app, [this] { return config.mutable_tls(); }, TlsRole::kServerAndClient);
-    AddLinkProfileFlags(app, *config.mutable_link());
+    AddLinkFlags(app, config, "sluice-aggregator");
   }
 
   void AddTreeFlags(CLI::App& app) {
@@ -79,17 +62,6 @@ struct AggregatorFlags {
     AddTextFlag(app, "--mid_level_deadline_reserve",
                 "Part of the caller's deadline that is kept for the way of the answer to the caller. Default 5ms",
                 [this](const auto& value) { config.mutable_mid_level()->set_deadline_reserve(value); });
-  }
-
-  void AddSharedLinkFlags(CLI::App& app) {
-    AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, if other processes of this host share the link",
-                [this](const auto& value) { config.mutable_shared_link()->set_socket(value); });
-    AddTextFlag(app, "--shared_link_application",
-                "Name of this process in the metrics of sluice-link. Default sluice-aggregator",
-                [this](const auto& value) { config.mutable_shared_link()->set_application(value); });
-    app.add_option_function<double>(
-        "--shared_link_weight", [this](double value) { config.mutable_shared_link()->set_weight(value); },
-        "While all processes want more, their shares are proportional to this. Default 1");
   }
 
   v1::AggregatorConfig config;

@@ -126,18 +126,18 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
  private:
   void Accept() {
-    acceptor_.async_accept([self = shared_from_this()](const boost::system::error_code& error,
-                                                       stream_protocol::socket socket) {
-      if (self->on_accept_ == nullptr) return;
-      if (!error) {
-        self->Take(std::move(socket));
-        return self->Accept();
-      }
-      self->pause_.expires_after(kPause);
-      self->pause_.async_wait([self](const boost::system::error_code& cancelled) {
-        if (!cancelled && self->on_accept_ != nullptr) self->Accept();
-      });
-    });
+    acceptor_.async_accept(
+        [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
+          if (self->on_accept_ == nullptr) return;
+          if (!error) {
+            self->Take(std::move(socket));
+            return self->Accept();
+          }
+          self->pause_.expires_after(kPause);
+          self->pause_.async_wait([self](const boost::system::error_code& cancelled) {
+            if (!cancelled && self->on_accept_ != nullptr) self->Accept();
+          });
+        });
   }
 
   void Take(stream_protocol::socket socket) {
@@ -150,9 +150,9 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
       const boost::asio::ip::tcp::endpoint tcp = TcpEndpointOf(remote);
       peer = TextOf(tcp);
       const auto address = tcp.address();
-      connection.local = address.is_loopback() || (address.is_v6() && address.to_v6().is_v4_mapped() &&
-                                                   make_address_v4(boost::asio::ip::v4_mapped, address.to_v6())
-                                                       .is_loopback());
+      connection.local =
+          address.is_loopback() || (address.is_v6() && address.to_v6().is_v4_mapped() &&
+                                    make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()).is_loopback());
     } else {
       connection.local = true;
       ucred credentials{};

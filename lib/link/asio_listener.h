@@ -26,9 +26,10 @@ class AsioListener {
  public:
   using OnAccept = std::function<void(AcceptedConnection connection)>;
 
-  // Listens on "host:port" with an IP address or "localhost", port 0 for a free one, "unix:PATH" or "unix-abstract:NAME".
-  // The socket of a path gets `unix_mode`; one that was left behind, and that nobody listens on, is replaced. Returns
-  // InvalidArgument for another address, Unavailable if the address is in use or is not one of this host.
+  // Listens on "host:port" with an IP address or "localhost", port 0 for a free one, "unix:PATH" or
+  // "unix-abstract:NAME". The socket of a path gets `unix_mode`; one that was left behind, and that nobody listens on,
+  // is replaced. Returns InvalidArgument for another address, Unavailable if the address is in use or is not one of
+  // this host.
   static absl::StatusOr<std::unique_ptr<AsioListener>> Listen(AsioExecutor& executor, const std::string& address,
                                                               uint32_t unix_mode, OnAccept on_accept);
   ~AsioListener();  // removes the socket of a path

@@ -108,7 +108,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
-  bool reading_ = true;  // the owner wants OnBytes
+  bool reading_ = true;                 // the owner wants OnBytes
   bool read_armed_ = false;
   bool write_armed_ = false;
   uint64_t read_turn_ = 0;  // of which reads_left_ is

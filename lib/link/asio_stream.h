@@ -18,8 +18,7 @@ std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const Worker
 
 // Makes a stream of a socket that a listener has accepted. It is connected already, so there is no OnConnected. `peer`
 // names the other end in errors.
-std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor,
-                                           boost::asio::generic::stream_protocol::socket socket,
+std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, boost::asio::generic::stream_protocol::socket socket,
                                            const std::string& peer, StreamSocketEvents& events);
 
 }  // namespace sluice

@@ -20,7 +20,8 @@ LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics&
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
 
-// Calls whose owners have gone may still be out: see ScheduledStream::Abandon. They end while there is something to end in.
+// Calls whose owners have gone may still be out: see ScheduledStream::Abandon. They end while there is something to end
+// in.
 LinkCore::~LinkCore() {
   executor_.SetEndOfTurn(nullptr);
   std::vector<std::shared_ptr<Worker>> workers;

@@ -51,9 +51,8 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
   sent_ = now;
   connection_ = connection;
   Opening opening = Begin(now);
-  const absl::StatusOr<int32_t> stream =
-      connection->session()->Open(opening.head, std::move(opening.data), opening.end_stream,
-                                  static_cast<uint32_t>(window_.TakeWidening()), *this);
+  const absl::StatusOr<int32_t> stream = connection->session()->Open(
+      opening.head, std::move(opening.data), opening.end_stream, static_cast<uint32_t>(window_.TakeWidening()), *this);
   if (!stream.ok()) {
     connection_ = nullptr;
     return core_.Park(*this);
@@ -134,8 +133,8 @@ void ScheduledStream::Abort() {
   // Whoever cancels a call has asked for its reset before; see Abandon.
   const bool may_reset = !end_status_.ok() || connection_ == nullptr || options_.worker->TakeReset(core_.now());
   if (end_status_.ok()) {
-    end_status_ = late() ? absl::DeadlineExceededError("the deadline passed")
-                         : absl::CancelledError("the call was cancelled");
+    end_status_ =
+        late() ? absl::DeadlineExceededError("the deadline passed") : absl::CancelledError("the call was cancelled");
   }
   if (!may_reset) return ResetLater();
   if (connection_ != nullptr) return ResetStream();
@@ -242,8 +241,7 @@ void ScheduledStream::TellTable(bool answered, TimePoint now) {
 void ScheduledStream::CountTcpReport(std::string_view text) {
   const std::optional<TcpReport> report = ParseTcpReport(text);
   if (!report.has_value()) return;
-  const auto news =
-      core_.workers().OnReport(options_.worker->row(), report->port, {report->retransmits, report->rtos});
+  const auto news = core_.workers().OnReport(options_.worker->row(), report->port, {report->retransmits, report->rtos});
   core_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
   core_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
 }

@@ -104,7 +104,7 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
   bool open() const { return connection_ != nullptr && !reset_; }
   bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
-  bool late() const;  // the deadline has passed
+  bool late() const;                                 // the deadline has passed
   // The value of kTcpReportKey in the trailers.
   void CountTcpReport(std::string_view report);
   LinkCore& core() { return core_; }

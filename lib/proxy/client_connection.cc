@@ -17,11 +17,12 @@ constexpr size_t kMaxBacklogBytes = 256u << 10;
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 std::string Http1Refusal(const absl::Status& why) {
-  const char* status = absl::IsPermissionDenied(why)    ? "403 Forbidden"
-                       : absl::IsInvalidArgument(why)   ? "400 Bad Request"
-                                                        : "502 Bad Gateway";
-  return absl::StrCat("HTTP/1.1 ", status, "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ",
-                      why.message().size() + 1, "\r\n\r\n", why.message(), "\n");
+  const char* status = absl::IsPermissionDenied(why)  ? "403 Forbidden"
+                       : absl::IsInvalidArgument(why) ? "400 Bad Request"
+                                                      : "502 Bad Gateway";
+  return absl::StrCat("HTTP/1.1 ", status,
+                      "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.message().size() + 1,
+                      "\r\n\r\n", why.message(), "\n");
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
                                                                : ProxyConnection::kOtherTunnel);
   phase_ = Phase::kTunnel;
   tunnel_ = std::make_unique<Tunnel>(
-      proxy_.link().executor(), connect_target_, [this, kind](const WorkerAddress& address) {
+      proxy_.link().executor(), connect_target_,
+      [this, kind](const WorkerAddress& address) {
         return kind == TunnelKind::kWorker ? proxy_.policy().CheckAddress(connect_target_, address.text).status()
                                            : proxy_.CheckPassed(address.text);
       },

@@ -49,8 +49,9 @@ void ClientOpening::ReadHttp1() {
   if (error) return Refuse(400, error == http::error::header_limit ? "the head is too large" : error.message());
   const auto& request = parser.get();
   if (request.method() != http::verb::connect) {
-    return Refuse(501, "this proxy carries gRPC, by HTTP/2 or by CONNECT; keep other traffic from it by no_proxy, or "
-                       "set grpc_proxy in place of http_proxy");
+    return Refuse(501,
+                  "this proxy carries gRPC, by HTTP/2 or by CONNECT; keep other traffic from it by no_proxy, or "
+                  "set grpc_proxy in place of http_proxy");
   }
   kind_ = Kind::kConnect;
   target_ = std::string(request.target());

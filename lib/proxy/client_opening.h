@@ -12,7 +12,8 @@ namespace sluice {
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
 //   CONNECT      The client asks for a tunnel (RFC 9110, section 9.3.6), as gRPC's clients do with a proxy.
-//   another one  Outside of a tunnel it is refused with an answer of HTTP/1.1; within a tunnel it is of no concern here.
+//   another one  Outside of a tunnel it is refused with an answer of HTTP/1.1; within a tunnel it is of no concern
+//   here.
 class ClientOpening {
  public:
   enum class Kind { kUnknown, kHttp2, kConnect, kOther };

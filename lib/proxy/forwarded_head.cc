@@ -18,7 +18,7 @@ constexpr size_t kMaxBlockBytes = 64;
 // Fields that say something of one hop alone (RFC 9110, section 7.6.1), and those that the new head has anew. Of "te"
 // gRPC needs "trailers", on every hop.
 constexpr std::array<absl::string_view, 11> kHopFields = {
-    ":authority", ":method", ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
+    ":authority",          ":method",          ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
     "proxy-authorization", "proxy-connection", "te"};
 
 bool IsHopField(absl::string_view name) {

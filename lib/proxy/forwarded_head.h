@@ -15,10 +15,10 @@ struct ForwardedHead {
   std::string authority;  // of the client
   std::string path;       // "/package.Service/Method"
   absl::Duration timeout = absl::InfiniteDuration();
-  std::string worker;    // value of the field that names the worker; empty if there is none
-  std::string block;     // kBlockField: calls with the same one belong to one fan-out; empty: the call stands alone
-  int64_t calls = 1;     // kWeightField: number of calls of that fan-out
-  HeaderList end_to_end; // the fields that the worker gets as they are
+  std::string worker;     // value of the field that names the worker; empty if there is none
+  std::string block;      // kBlockField: calls with the same one belong to one fan-out; empty: the call stands alone
+  int64_t calls = 1;      // kWeightField: number of calls of that fan-out
+  HeaderList end_to_end;  // the fields that the worker gets as they are
 };
 
 // Request metadata of a fan-out's calls. They are for the proxy, and do not reach the worker.

@@ -39,10 +39,10 @@ struct ProxyOptions {
   // A client that takes nothing of an answer for so long loses it.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   size_t max_connections = 16384;
-  size_t max_calls = 65536;         // of all clients; above it calls are refused
-  uint32_t max_streams = 4096;      // of one connection
-  uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
-  int64_t max_held_bytes = int64_t{256} << 20;         // for clients that do not read; then nothing more comes for these
+  size_t max_calls = 65536;                     // of all clients; above it calls are refused
+  uint32_t max_streams = 4096;                  // of one connection
+  uint32_t max_header_bytes = 64u << 10;        // of one call, as HTTP/2 counts
+  int64_t max_held_bytes = int64_t{256} << 20;  // for clients that do not read; then nothing more comes for these
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call
   size_t max_targets = 65536;
 };

@@ -17,8 +17,8 @@
 namespace sluice {
 
 // Waits for the first look-up of a target. Unlinks itself when it is destroyed.
-class TargetWaiter : public boost::intrusive::list_base_hook<
-                         boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+class TargetWaiter
+    : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
   virtual ~TargetWaiter() = default;
   virtual void OnTargetKnown() = 0;

@@ -125,8 +125,8 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
   }
   std::string host = text;
   const bool bracketed = absl::StartsWith(text, "[");
-  if (const size_t colon = text.rfind(':'); colon != std::string::npos && (bracketed || text.find(':') == colon) &&
-                                            !absl::EndsWith(text, "]")) {
+  if (const size_t colon = text.rfind(':');
+      colon != std::string::npos && (bracketed || text.find(':') == colon) && !absl::EndsWith(text, "]")) {
     if (!absl::SimpleAtoi(text.substr(colon + 1), &pattern.port) || pattern.port < 1 || pattern.port > 65535) {
       return refusal;
     }
@@ -173,7 +173,8 @@ bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
   const ip::address& address = *target.address;
   const auto loopback_only = [&](const auto& network) { return network.address().is_loopback(); };
   const auto matches = [&](const auto& network) {
-    return Contains(network, address) && (!address.is_loopback() || (loopback_only(network) && network.prefix_length() >= 8));
+    return Contains(network, address) &&
+           (!address.is_loopback() || (loopback_only(network) && network.prefix_length() >= 8));
   };
   return std::any_of(pattern.v4.begin(), pattern.v4.end(), matches) ||
          std::any_of(pattern.v6.begin(), pattern.v6.end(), matches);

@@ -34,8 +34,8 @@ class TargetPolicy {
   // Judges "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, and each of its addresses
   // has still to be judged. Returns PermissionDenied, or InvalidArgument if it is no target at all.
   absl::Status CheckTarget(absl::string_view target) const;
-  // Judges one address "IP:port" of a target that passed CheckTarget. Returns the pattern, as it was given, that lets it
-  // in.
+  // Judges one address "IP:port" of a target that passed CheckTarget. Returns the pattern, as it was given, that lets
+  // it in.
   absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address) const;
 
  private:
@@ -55,8 +55,8 @@ class TargetPolicy {
   std::vector<Pattern> patterns_;
 };
 
-// Judges an address "IP:port" that a proxy only passes a tunnel on to: PermissionDenied for the addresses that are never
-// workers, and for loopback.
+// Judges an address "IP:port" that a proxy only passes a tunnel on to: PermissionDenied for the addresses that are
+// never workers, and for loopback.
 absl::Status CheckNeverTarget(absl::string_view address);
 
 }  // namespace sluice

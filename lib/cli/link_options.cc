@@ -1,0 +1,104 @@
+#include "lib/cli/link_options.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/units.h"
+
+namespace sluice {
+namespace {
+
+absl::Status ParseBudgetBound(std::string_view field, const std::string& text, std::optional<int64_t>& bound) {
+  if (text.empty()) return absl::OkStatus();
+  int64_t bytes = 0;
+  absl::Status parsed = ParseField(field, text, ParseByteSize, bytes);
+  if (parsed.ok()) bound = bytes;
+  return parsed;
+}
+
+absl::Status ParseBudget(const LinkConfig& config, Link::BudgetOptions& options) {
+  options.buffer_known = !config.link.buffer().empty();
+  absl::Status status = ParseBudgetBound("schedule.budget_floor", config.schedule.budget_floor(), options.floor_bytes);
+  status.Update(ParseBudgetBound("schedule.budget_limit", config.schedule.budget_limit(), options.limit_bytes));
+  return status;
+}
+
+absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
+  if (config.shared_link == nullptr) return absl::OkStatus();
+  const v1::SharedLinkConfig& shared = *config.shared_link;
+  SharedLink& share = options.share.emplace();
+  share.socket = shared.socket();
+  share.application = shared.application().empty() ? config.application : shared.application();
+  if (shared.has_weight()) share.weight = shared.weight();
+  if (!options.budget.buffer_known && !options.schedule.budget_bytes.has_value()) {
+    return absl::InvalidArgumentError("shared_link: the budget of the whole link is not known; give link.buffer");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
+  if (!config.policy().empty()) {
+    absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
+    if (!discipline.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("schedule.policy: ", discipline.status().message()));
+    }
+    options.discipline = *discipline;
+  }
+  if (!config.budget().empty()) {
+    int64_t budget_bytes = 0;
+    absl::Status parsed = ParseField("schedule.budget", config.budget(), ParseByteSize, budget_bytes);
+    if (!parsed.ok()) return parsed;
+    options.budget_bytes = budget_bytes;
+  }
+  if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
+  return LinkSchedule::Create(options).status();
+}
+
+}  // namespace
+
+absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
+  absl::StatusOr<LinkProfile> profile = ParseLinkProfile(config.link);
+  if (!profile.ok()) return profile.status();
+  Link::Options options;
+  options.schedule.profile = *profile;
+  absl::Status status = ParseSchedule(config.schedule, options.schedule);
+  status.Update(ParseBudget(config, options.budget));
+  status.Update(ParseSharedLink(config, options));
+  if (status.ok()) status.Update(Link::Validate(options));
+  if (!status.ok()) return status;
+  if (config.watch_connections.has_value()) options.watch_connections = *config.watch_connections;
+  return options;
+}
+
+void AddScheduleFlags(CLI::App& app, const std::function<v1::ScheduleConfig*()>& config) {
+  AddTextFlag(app, "--policy", "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants",
+              [config](const auto& value) { config()->set_policy(value); });
+  AddTextFlag(app, "--budget",
+              "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",
+              [config](const auto& value) { config()->set_budget(value); });
+  AddTextFlag(app, "--budget_floor", "Lower bound of the adaptive budget. Default: 8 full frames",
+              [config](const auto& value) { config()->set_budget_floor(value); });
+  AddTextFlag(app, "--budget_limit",
+              "Upper bound of the adaptive budget. Default: --buffer, or 4mb if that is not given",
+              [config](const auto& value) { config()->set_budget_limit(value); });
+  app.add_option_function<int64_t>(
+      "--queue_limit", [config](int64_t value) { config()->set_queue_limit(value); },
+      "Maximum number of calls that wait; a fan-out that finds no room is refused. Default 65536");
+}
+
+void AddSharedLinkFlags(CLI::App& app, const std::function<v1::SharedLinkConfig*()>& config,
+                        const std::string& application) {
+  AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, if other processes of this host share the link",
+              [config](const auto& value) { config()->set_socket(value); });
+  AddTextFlag(app, "--shared_link_application",
+              "Name of this process in the metrics of sluice-link. Default " + application,
+              [config](const auto& value) { config()->set_application(value); });
+  app.add_option_function<double>(
+      "--shared_link_weight", [config](double value) { config()->set_weight(value); },
+      "While all processes want more, their shares are proportional to this. Default 1");
+}
+
+}  // namespace sluice

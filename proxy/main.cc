@@ -1,0 +1,148 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "lib/cli/link_options.h"
+#include "lib/cli/logging.h"
+#include "lib/cli/program.h"
+#include "lib/cli/ready_file.h"
+#include "lib/cli/termination_signal.h"
+#include "lib/cli/tls_flags.h"
+#include "lib/cli/units.h"
+#include "proxy/proxy_config.h"
+#include "proxy/proxy_program.h"
+
+namespace sluice {
+namespace {
+
+// What the command line and the config file say.
+struct ProxyFlags {
+  void AddTo(CLI::App& app) {
+    AddListFlag(
+        app, "--listen",
+        "Addresses for clients, host:port or unix:PATH; calls name their workers by :authority, or "
+        "tunnels by CONNECT",
+        [this](const std::vector<std::string>& list) { config.mutable_listen()->Assign(list.begin(), list.end()); });
+    AddListFlag(app, "--route",
+                "LISTEN=WORKERS: an address for clients that stands for one worker, or for one name "
+                "whose addresses are called in turn",
+                [this](const std::vector<std::string>& list) { SetRoutes(list); });
+    AddListFlag(
+        app, "--workers",
+        "Patterns of the workers that may be called: 10.0.0.0/8, *.workers.svc:7000, unix:PATH. "
+        "Default private, which is all private networks",
+        [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
+    AddTextFlag(app, "--worker_header", "Request header that names the worker in place of :authority. Default: none",
+                [this](const auto& value) { config.set_worker_header(value); });
+    app.add_option_function<bool>(
+        "--tunnels_to_workers", [this](bool value) { config.mutable_tunnels()->set_to_workers(value); },
+        "Pass tunnels to workers that carry something else than HTTP/2 in the clear, such as TLS. Default true");
+    app.add_option_function<bool>(
+        "--tunnels_to_others", [this](bool value) { config.mutable_tunnels()->set_to_others(value); },
+        "Pass tunnels of clients on this host to hosts that are no workers. Default true");
+    AddTextFlag(app, "--socket_mode", "Mode of Unix sockets, octal. Default 0660",
+                [this](const auto& value) { config.set_socket_mode(value); });
+    AddTextFlag(app, "--admin", "Address of /metrics and /healthz, host:port. Default: none",
+                [this](const auto& value) { config.set_admin(value); });
+    AddTextFlag(app, "--drain_delay", "How long to go on serving after SIGTERM while /healthz says draining. Default 0",
+                [this](const auto& value) { config.set_drain_delay(value); });
+    AddTextFlag(app, "--drain_timeout", "How long to wait after SIGTERM for calls under way. Default 10s",
+                [this](const auto& value) { config.set_drain_timeout(value); });
+    AddTextFlag(app, "--log_level", "Lowest level to log: debug, info, warning or error. Default info",
+                [this](const auto& value) { config.set_log_level(value); });
+    AddTextFlag(app, "--reload_interval", "How often to look for changes of the config file; 0 means never. Default 2s",
+                [this](const auto& value) { config.set_reload_interval(value); });
+    app.add_option("--ready_file", ready_file,
+                   "File to write the bound addresses to when the proxy serves, one per line");
+    AddTlsFlags(
+        app, [this] { return config.mutable_tls(); }, TlsRole::kClient);
+    AddLinkFlags(app, config, "sluice-proxy");
+  }
+
+  v1::ProxyConfig config;
+  std::string ready_file;
+
+ private:
+  // What has no "=" is refused with the routes that lack a part.
+  void SetRoutes(const std::vector<std::string>& list) {
+    config.clear_routes();
+    for (const std::string& text : list) {
+      const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+      v1::ProxyRoute& route = *config.add_routes();
+      route.set_listen(parts.first);
+      route.set_workers(parts.second);
+    }
+  }
+};
+
+class Proxy {
+ public:
+  absl::Status Configure() {
+    if (absl::Status status = SetLogLevel(flags_.config.log_level()); !status.ok()) return status;
+    auto options = ParseProxyConfig(flags_.config);
+    if (!options.ok()) return options.status();
+    options_ = *std::move(options);
+    return CheckTlsFiles({.client = options_.server.tls});
+  }
+
+  absl::Status Run() {
+    IoThread io_thread;
+    TerminationSignal termination(io_thread.context());
+    auto program = ProxyProgram::Start(options_, io_thread);
+    if (!program.ok()) return program.status();
+    if (absl::Status announced = Announce(**program); !announced.ok()) return announced;
+    const int signal = termination.Wait();
+    Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.drain_timeout}});
+    (*program)->Drain();
+    Log(LogLevel::kInfo, "stopped");
+    return absl::OkStatus();
+  }
+
+  ProxyFlags& flags() { return flags_; }
+  std::string& config_file() { return config_file_; }
+
+ private:
+  absl::Status Announce(const ProxyProgram& program) const {
+    const LinkSchedule::Options& schedule = options_.link.schedule;
+    std::vector<std::string> addresses = program.addresses();
+    const std::string admin = program.admin_address();
+    Log(LogLevel::kInfo, "serving",
+        {{"listen", absl::StrJoin(addresses, ",")},
+         {"admin", admin},
+         {"workers", options_.server.workers.empty() ? "private" : absl::StrJoin(options_.server.workers, ",")},
+         {"policy", DisciplineName(schedule.discipline)},
+         {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
+         {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
+    for (const std::string& address : BeyondThisHost(addresses)) {
+      Log(LogLevel::kWarning, "whoever reaches this address may call the workers through this proxy",
+          {{"listen", address}});
+    }
+    if (!admin.empty()) addresses.push_back(admin);
+    return WriteReadyFile(flags_.ready_file, addresses);
+  }
+
+  ProxyFlags flags_;
+  std::string config_file_;
+  ProxyProgramOptions options_;
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::Proxy proxy;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "sluice-proxy",
+                             .description = "Carries the gRPC calls of programs in any language to many workers, and "
+                                            "lets their answers come without TCP incast.",
+                             .add_flags = [&](CLI::App& app) { proxy.flags().AddTo(app); },
+                             .config = &proxy.flags().config,
+                             .config_file = &proxy.config_file(),
+                             .configure = [&] { return proxy.Configure(); },
+                             .run = [&] { return proxy.Run(); }});
+}

@@ -1,0 +1,106 @@
+#include "proxy/proxy_config.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lib/cli/link_options.h"
+#include "lib/cli/tls_flags.h"
+#include "lib/cli/units.h"
+#include "lib/grpc_wire/metadata_fields.h"
+#include "lib/telemetry/host_port.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kOctal = 8;
+
+absl::Status ParseListeners(const v1::ProxyConfig& config, ProxyServer::Options& options) {
+  for (const std::string& address : config.listen()) options.listeners.push_back({.address = address, .route = ""});
+  for (int i = 0; i < config.routes_size(); ++i) {
+    const v1::ProxyRoute& route = config.routes(i);
+    if (route.listen().empty() || route.workers().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("routes[", i, "] needs both listen and workers"));
+    }
+    options.listeners.push_back({.address = route.listen(), .route = route.workers()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
+  if (config.has_connections()) options.max_connections = config.connections();
+  if (config.has_calls()) options.max_calls = config.calls();
+  if (config.has_streams()) options.max_streams = config.streams();
+  int64_t header_bytes = options.max_header_bytes;
+  absl::Duration opening = absl::FromChrono(options.opening_timeout);
+  absl::Duration stall = absl::FromChrono(options.client_stall_timeout);
+  absl::Status status = ParseField("limits.headers", config.headers(), ParseByteSize, header_bytes);
+  status.Update(ParseField("limits.held", config.held(), ParseByteSize, options.max_held_bytes));
+  status.Update(
+      ParseField("limits.held_per_call", config.held_per_call(), ParseByteSize, options.max_held_bytes_per_call));
+  status.Update(ParseField("limits.opening_timeout", config.opening_timeout(), ParseDuration, opening));
+  status.Update(ParseField("limits.client_stall_timeout", config.client_stall_timeout(), ParseDuration, stall));
+  // What is too large for the type is too large for ProxyServer::Validate as well.
+  options.max_header_bytes = static_cast<uint32_t>(std::min<int64_t>(header_bytes, UINT32_MAX));
+  options.opening_timeout = absl::ToChronoNanoseconds(opening);
+  options.client_stall_timeout = absl::ToChronoNanoseconds(stall);
+  return status;
+}
+
+absl::Status ParseWorkerHeader(const std::string& name, ProxyOptions& options) {
+  options.worker_field = name;
+  if (name.empty() || (IsMetadataKey(name) && !IsProtocolField(name))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker_header is \"", name, "\"; it must be the name of metadata, in lower case"));
+}
+
+absl::Status ParseSocketMode(const std::string& text, uint32_t& mode) {
+  if (text.empty()) return absl::OkStatus();
+  uint32_t parsed = 0;
+  const bool octal = text.find_first_not_of("01234567") == std::string::npos && text.size() <= 4;
+  if (octal) parsed = static_cast<uint32_t>(std::stoul(text, nullptr, kOctal));
+  if (octal && parsed <= 0777) {
+    mode = parsed;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("socket_mode is \"", text, "\"; it must be octal, 0 to 0777"));
+}
+
+absl::Status CheckAdmin(const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  const absl::Status parsed = ParseHostPort(address).status();
+  return parsed.ok() ? parsed : absl::InvalidArgumentError(absl::StrCat("admin: ", parsed.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config) {
+  ProxyProgramOptions options;
+  options.admin = config.admin();
+  ProxyServer::Options& server = options.server;
+  absl::Status status = ParseListeners(config, server);
+  status.Update(CheckAdmin(config.admin()));
+  server.workers.assign(config.workers().begin(), config.workers().end());
+  server.client_users.assign(config.client_uids().begin(), config.client_uids().end());
+  status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));
+  status.Update(ParseLimits(config.limits(), server.proxy));
+  status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
+  if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
+  if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();
+  absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
+  status.Update(tls.status());
+  if (tls.ok()) server.tls = std::move(tls->client);
+  absl::StatusOr<Link::Options> link = ParseLinkOptions(config, "sluice-proxy");
+  status.Update(link.status());
+  if (link.ok()) options.link = *std::move(link);
+  status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
+  status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.drain_delay));
+  status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
+  if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule.discipline);
+  if (!status.ok()) return status;
+  return options;
+}
+
+}  // namespace sluice

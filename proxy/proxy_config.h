@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "sluice/link.h"
+#include "sluice/v1/config.pb.h"
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/proxy/proxy_server.h"
+
+namespace sluice {
+
+// The options of sluice-proxy.
+struct ProxyProgramOptions {
+  std::string admin;  // host:port; empty: none
+  Link::Options link;
+  ProxyServer::Options server;
+  absl::Duration drain_timeout = absl::Seconds(10);
+  absl::Duration drain_delay = absl::ZeroDuration();
+  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
+};
+
+// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field.
+absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config);
+
+}  // namespace sluice

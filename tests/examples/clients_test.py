@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The stock clients of examples/go and examples/python against workers on loopback: clients_test.py LANGUAGE BUILD. Exit
+"""The stock clients of examples/ against workers on loopback: clients_test.py LANGUAGE BUILD. Exit
 code 77: this machine lacks what the language needs; the reason is printed."""
 
 import contextlib

@@ -5,7 +5,7 @@ import contextlib
 from answer_measurement import Servers, built, link_flags, server_command
 from counters import cpu_seconds
 from measurement import Load, measure, summary
-from processes import Program
+from processes import Program, run_to_end
 from stock_clients import client_command, plain_environment, proxy_environment
 from topology import AGGREGATOR, Network
 
@@ -67,6 +67,8 @@ class ProxiedServers:
     def __init__(self, program, servers, network, scenario, folder):
         self.workers = servers.workers
         self._servers = servers
+        self._network = network
+        self._used = False
         ready = folder / "proxy.ready"
         ready.unlink(missing_ok=True)
         argv = [program, "--listen", _LISTEN, "--admin", _ADMIN, "--workers", "10.0.0.0/8"]
@@ -88,7 +90,15 @@ class ProxiedServers:
         self._proxy.check()
 
     def counts(self):
+        """RuntimeError where clients that are warm, as they are when this is called first, have passed the proxy by."""
+        self._used = self._used or self._has_clients()
+        if not self._used:
+            raise RuntimeError(f"no client is connected to the proxy:\n{self._proxy.log()}")
         return {"proxy_cpu_seconds": cpu_seconds(self._proxy.pid)}
+
+    def _has_clients(self):
+        argv = ["ss", "-tnH", "state", "established", "sport", "=", f":{_LISTEN.rpartition(':')[2]}"]
+        return bool(run_to_end(self._network.command(AGGREGATOR, argv), "ss").strip())
 
 
 class StockLoads:

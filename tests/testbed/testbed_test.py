@@ -247,8 +247,23 @@ def stock_clients(build):
     check(set(together["clients"]) == {"go", "python"}, f"not a report of each client: {together}")
 
 
-def _check_stock_clients(result, client, blocks):
-    check(result["mode"] == "direct" and result["client"] == client, f"another run: {result}")
+def proxies(build):
+    """The same clients through sluice-proxy: nothing is lost, whatever they know of it and however many there are."""
+    _build_clients("go")
+    arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
+    modes = ("proxy", "proxy-prior-knowledge")
+    results = json.loads(finish(start("--mode", ",".join(modes), *arguments, build, script=_PROXY)))
+    runs = [(mode, client) for mode in modes for client in ("go", "python")]
+    for result, (mode, client) in zip(results, runs, strict=True):
+        _check_stock_clients(result, client, blocks=10, mode=mode)
+    together = json.loads(finish(start("--mode", "proxy", "--together", *arguments, build, script=_PROXY)))
+    _check_stock_clients(together, "go+python", blocks=20, mode="proxy")
+    for result in (*results, together):
+        check(result["switch_drops"] == 0 and result["tcp_timeouts"] == 0, f"a schedule that drops: {result}")
+
+
+def _check_stock_clients(result, client, blocks, mode="direct"):
+    check(result["mode"] == mode and result["client"] == client, f"another run: {result}")
     check(result["errors"] == 0 and result["blocks_read"] == blocks, f"errors: {result}")
     check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput over the link's rate: {result}")
 
@@ -370,8 +385,8 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, loopback_reads, loopback_fans_out,
-          loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, loopback_reads,
+          loopback_fans_out, loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

@@ -8,12 +8,13 @@ cd "$(dirname "$0")/.."
 tests/install-packages.sh build network
 cmake --preset release >/dev/null
 cmake --build --preset release --target sluice-proxy answer_server fan_out_load
-clients=python
+clients=()
 for language in go java; do
   if examples/build-clients "$language"; then
-    clients=$language,$clients
+    clients+=("$language")
   else
     echo "The demo goes on without it."
   fi
 done
-exec examples/demo/proxy --build build/release --client "$clients" "$@"
+clients+=(python)
+exec examples/demo/proxy --build build/release --client "$(IFS=,; echo "${clients[*]}")" "$@"

@@ -66,10 +66,10 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kHttp2:
       return StartHttp2(opening_.TakeRest());
     case ClientOpening::Kind::kConnect:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeRest(), TunnelKind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
       return OnConnectRequest();
     case ClientOpening::Kind::kOther:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeRest(), TunnelKind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
       return RefuseHttp1(opening_.refusal());
   }
 }

@@ -43,9 +43,8 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   head.timeout = parsed->timeout;
   absl::Status status;
   for (HeaderField& field : headers) {
-    if (!worker_field.empty() && field.name == worker_field) {
-      head.worker = std::move(field.value);
-    } else if (field.name == kBlockField) {
+    if (!worker_field.empty() && field.name == worker_field) head.worker = field.value;
+    if (field.name == kBlockField) {
       head.block = std::move(field.value);
     } else if (field.name == kWeightField) {
       status.Update(ReadNumber(field, 1, kMaxWeight, head.calls));

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -17,11 +18,13 @@ import proxy_clients  # noqa: E402
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 _DOCUMENT = (_REPOSITORY / "docs/proxy.md").read_text()
+_README = (_REPOSITORY / "README.md").read_text()
 _SKIP = 77
 _PATIENCE = 120  # seconds for one run
 _WORKERS = ("10.0.0.1:7000", "10.0.0.2:7000")
 _FENCE = {"node": "js"}  # the language of a fence, where it is another word
 _PROXY_VARIABLES = re.compile("(no_)?(grpc_)?(https?_)?proxy|java_tool_options", re.I)
+_GET = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1]).read().decode())"  # what curl does
 _LANGUAGE = ""
 _BUILD = pathlib.Path()
 _CLIENT = []
@@ -40,12 +43,17 @@ def lines(text):
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
+def beside_a_proxy(client):
+    own = {name: value for name, value in os.environ.items() if not _PROXY_VARIABLES.fullmatch(name)}
+    own["PATH"] = f"{_BUILD}/bin:{own['PATH']}"
+    command = [sys.executable, _REPOSITORY / "tests/docs/with_proxy", _BUILD / "bin", *client]
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+
+
 def calls(way, environment=None):
     """The metrics of the proxy after calls to both workers."""
-    own = {name: value for name, value in os.environ.items() if not _PROXY_VARIABLES.fullmatch(name)}
-    command = [sys.executable, _REPOSITORY / "tests/docs/with_proxy", _BUILD / "bin"]
-    result = subprocess.run([*command, "env", *(f"{name}={value}" for name, value in (environment or {}).items()),
-                             *_CLIENT, way, *_WORKERS], env=own, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    assignments = [f"{name}={value}" for name, value in (environment or {}).items()]
+    result = beside_a_proxy(["env", *assignments, *_CLIENT, way, *_WORKERS])
     if result.returncode == _SKIP:
         raise Unsupported(result.stderr.strip())
     if result.returncode != 0:
@@ -77,6 +85,21 @@ class ProxyDocumentTest(unittest.TestCase):
         for name, value in environment.items():
             self.assertRegex(_DOCUMENT, rf'{name}="?{re.escape(value)}"? ')
         self.expect_calls(calls("environment", environment), "connect")
+
+    def test_the_lines_of_the_readme(self):
+        if _LANGUAGE != "python":
+            return  # they are for Python
+        (start, ask, look) = re.search(r"```bash\n(.*?)```", _README, re.S)[1].splitlines()
+        ask = ask.replace("python3 aggregator.py", " ".join([*_CLIENT, "environment", *_WORKERS]))
+        wait = "until (exec 3<>/dev/tcp/127.0.0.1/7400) 2>/dev/null; do :; done"
+        script = "\n".join([start, wait, ask, look, "kill $!; wait $!"])
+        if not shutil.which("curl"):
+            script = script.replace("curl", f"{sys.executable} -c '{_GET}'")
+        for port, free in (("7400", "7410"), ("9103", "9113")):  # another proxy has the first
+            script = script.replace(port, free)
+        result = beside_a_proxy(["bash", "-ec", script])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('sluice_proxy_calls_total{code="OK",workers="private"} 2', result.stdout)
 
     def test_the_ways_of_its_code(self):
         ways = {"authority": "http2", "fan-out": "http2"}

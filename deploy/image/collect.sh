@@ -28,7 +28,7 @@ for program in "$programs"/sluice-* "$programs"/search "$programs"/search-*; do
   strip -o "$tree/usr/bin/$(basename "$program")" "$program"
   found=$((found + 1))
 done
-for program in sluice-aggregator sluice-worker sluice-stripe sluice-cat sluice-load; do
+for program in sluice-aggregator sluice-proxy sluice-worker sluice-stripe sluice-cat sluice-load; do
   [ -x "$tree/usr/bin/$program" ] || { echo "$0: there is no $program in $programs" >&2; exit 1; }
 done
 for helper in $helpers; do cp "$helper" "$tree/usr/bin/"; done

@@ -3,6 +3,7 @@
 config_test.py FOLDER_OF_PROGRAMS"""
 
 import collections
+import fnmatch
 import json
 import pathlib
 import shutil
@@ -23,7 +24,7 @@ def configured(documents):
     """(workload, container, config folder in the container, ConfigMap) of each container with a config."""
     for workload in manifests.workloads(documents):
         for volume, config in manifests.config_volumes(workload):
-            for container in containers(workload):
+            for container in manifests.servers(workload):
                 for mount in container.get("volumeMounts", []):
                     if mount["name"] == volume:
                         yield workload, container, mount["mountPath"], find(documents, "ConfigMap", config)
@@ -42,14 +43,15 @@ def check(container, folder, data):
 
 class ConfigTest(unittest.TestCase):
     def test_programs_take_their_configs(self):
-        for overlay in ("dev", "production"):
+        programs = {overlay: {"sluice-aggregator", "sluice-worker", "sluice-link"} for overlay in ("dev", "production")}
+        for overlay, expected in {**programs, "proxy": {"sluice-proxy"}}.items():
             checked = set()
             for workload, container, folder, config in configured(manifests.installed(overlay)):
                 with self.subTest(overlay=overlay, workload=manifests.name(workload)):
                     result = check(container, folder, config["data"])
                     self.assertEqual((result.returncode, result.stdout), (0, "config ok\n"), result.stderr)
                     checked.add(container["image"] and pathlib.Path(container["command"][0]).name)
-            self.assertEqual(checked, {"sluice-aggregator", "sluice-worker", "sluice-link"})
+            self.assertEqual(checked, expected)
 
     def test_a_typo_would_be_found(self):
         _, container, folder, config = next(configured(manifests.installed("dev")))
@@ -58,8 +60,32 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("listens", result.stderr)
 
-    def test_aggregators_ask_services_and_workers_that_exist(self):
-        for overlay in ("dev", "production"):
+    def test_clients_of_a_proxy_find_it_where_it_listens(self):
+        documents = manifests.installed("proxy")
+        configs = {manifests.name(workload): json.loads(config["data"]["proxy.json"])
+                   for workload, _, _, config in configured(documents)}
+        hosts = {"node": "$(HOST_IP)", "sidecar": "127.0.0.1"}
+        clients = [each for each in manifests.workloads(documents) if "sluice/proxy" in manifests.pod(each)["metadata"]["labels"]]
+        self.assertEqual(len(clients), 4)
+        for workload in clients:
+            with self.subTest(workload=manifests.name(workload)):
+                way = manifests.pod(workload)["metadata"]["labels"]["sluice/proxy"]
+                (container,) = containers(workload)
+                (proxy,) = [each["value"] for each in container["env"] if each["name"].lower().endswith("proxy")]
+                self.assertEqual(proxy, f"http://{hosts[way]}:7400")
+                config = configs["DaemonSet sluice-proxy-node" if way == "node" else manifests.name(workload)]
+                self.assertEqual(config["listen"][0], "0.0.0.0:7400" if way == "node" else "127.0.0.1:7400")
+                workers = next(each for each in container["args"] if each.startswith("--workers=")).partition("=")[2]
+                for worker in workers.split(","):
+                    self.assertTrue(any(fnmatch.fnmatch(worker, pattern) for pattern in config["workers"]), worker)
+        daemon = find(documents, "DaemonSet", "sluice-proxy-node")
+        ports = {port["containerPort"]: port.get("hostPort") for port in containers(daemon)[0]["ports"]}
+        self.assertEqual(ports[7400], 7400)
+        socket = configs[manifests.name(daemon)]["listen"][1].removeprefix("unix:")
+        self.assertEqual([str(pathlib.Path(socket).parent)], manifests.host_paths(daemon))
+
+    def test_those_who_ask_find_services_and_workers_that_exist(self):
+        for overlay in manifests.WITH_CONFIGS:
             documents = manifests.installed(overlay)
             for workload, pods, service, port in manifests.asked(documents):
                 with self.subTest(overlay=overlay, workload=manifests.name(workload), service=service):

@@ -11,7 +11,8 @@ import needs
 yaml = needs.module("yaml", "python3-yaml")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-OVERLAYS = ("dev", "production", "monitoring")
+OVERLAYS = ("dev", "production", "monitoring", "proxy")
+WITH_CONFIGS = ("dev", "production", "proxy")  # those that start programs with a config
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
@@ -77,8 +78,18 @@ def containers(workload):
     return pod(workload)["spec"]["containers"]
 
 
+def servers(workload):
+    """The containers that run for as long as the pod does: sidecars are init containers that do not end."""
+    sidecars = [each for each in init_containers(workload) if each.get("restartPolicy") == "Always"]
+    return containers(workload) + sidecars
+
+
+def is_proxy(container):
+    return container.get("command", [""])[0] == "/usr/bin/sluice-proxy"
+
+
 def port_names(workload):
-    return {port["name"]: port["containerPort"] for each in containers(workload) for port in each.get("ports", [])}
+    return {port["name"]: port["containerPort"] for each in servers(workload) for port in each.get("ports", [])}
 
 
 def selects(selector, labels):
@@ -115,6 +126,8 @@ def asked(documents):
     """(workload, pods, Service, port) of each address that a workload asks, by its config or its command line. Pods are the
     names of a StatefulSet's, {"worker-0", "worker-1"}; there are none where the Service itself is asked."""
     for workload in workloads(documents):
+        if pod(workload)["metadata"]["labels"].get("sluice/proxy") == "node":
+            continue  # it names them to the proxy, which asks them
         for address in (each for workers in _worker_lists(documents, workload) for each in workers):
             host, _, port = address.rpartition(":")
             pods, _, service = host.rpartition(".")

@@ -3,8 +3,8 @@
 import json
 import re
 
-from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, name, of_kind, pod, port_names,
-                       selected, selects, workloads)
+from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, is_proxy, name, of_kind, pod,
+                       port_names, selected, selects, servers, workloads)
 
 # May be root, for nothing but what its name says.
 _OWNER_OF_HOST_PATH = "own-host-path"
@@ -77,11 +77,11 @@ def resources_are_given(documents):
 
 def servers_are_probed(documents):
     for workload in of_kind(documents, "Deployment", "StatefulSet", "DaemonSet"):
-        for container in containers(workload):
+        for container in servers(workload):
             ports = port_names(workload)
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 asked = container.get(probe, {})
-                port = asked.get("grpc", asked.get("httpGet", {})).get("port")
+                port = next((each["port"] for each in asked.values() if isinstance(each, dict)), None)
                 if ports.get(port, port) not in ports.values():
                     yield f"{name(workload)}, {container['name']} has no {probe} of one of its ports"
 
@@ -190,6 +190,27 @@ def volumes_exist(documents):
                 yield f"{name(workload)}: there is no volume claim {claim}"
 
 
+def configs_reach_running_proxies(documents):
+    """As those of aggregators: nobody's pods are started again for a change of it."""
+    for workload in workloads(documents):
+        for container in filter(is_proxy, servers(workload)):
+            mounts = {each["name"]: each for each in container["volumeMounts"]}
+            for config in (each for each in config_volumes(workload) if each[0] in mounts):
+                if not re.fullmatch(r"sluice-proxy-(node|sidecar)-config", config[1]):
+                    yield f"{name(workload)}: the ConfigMap {config[1]} has a name that changes"
+                if "subPath" in mounts[config[0]]:
+                    yield f"{name(workload)} mounts a file of {config[1]}, which never changes"
+
+
+def proxies_have_time_to_drain(documents):
+    for workload in workloads(documents):
+        for _, config in config_volumes(workload):
+            text = find(documents, "ConfigMap", config)["data"].get("proxy.json") if any(map(is_proxy, servers(workload))) else None
+            if text and pod(workload)["spec"].get("terminationGracePeriodSeconds", 30) <= _seconds(
+                    json.loads(text).get("drain_timeout", "10s")):
+                yield f"{name(workload)} is killed before its proxy has drained"
+
+
 def configs_reach_running_aggregators(documents):
     """A name with a hash, or a mounted file instead of its folder, would keep a change away from a pod that runs. Other
     programs read theirs at their start: without a hash, a change would start nothing."""
@@ -197,7 +218,7 @@ def configs_reach_running_aggregators(documents):
     for workload in workloads(documents):
         for volume, config in config_volumes(workload):
             if workload not in aggregators:
-                if not re.fullmatch(rf".*{_HASH}", config):
+                if not any(map(is_proxy, servers(workload))) and not re.fullmatch(rf".*{_HASH}", config):
                     yield f"{name(workload)} is not started again when {config} changes"
                 continue
             program, _, suffix = workload["metadata"]["name"].removeprefix("sluice-").partition("-")
@@ -299,7 +320,21 @@ def networks_let_through_what_is_asked(documents):
                 yield f"{who} may not ask the DNS by {protocol}"
 
 
+def networks_let_clients_to_the_proxy_of_their_node(documents):
+    for workload in selected(documents, {"matchLabels": {"sluice/proxy": "node"}}):
+        for proxy in selected(documents, {"matchLabels": {"app.kubernetes.io/component": "proxy-node"}}):
+            port = port_names(proxy)["proxy"]
+            if not _lets(documents, "egress", _labels(workload), _labels(proxy), None, port):
+                yield f"{name(workload)} may not ask {name(proxy)}"
+            if not _lets(documents, "ingress", _labels(proxy), _labels(workload), None, port):
+                yield f"{name(proxy)} may not be asked by {name(workload)}"
+
+
 def networks_let_prometheus_in(documents):
+    for workload in workloads(documents):
+        if any(map(is_proxy, servers(workload))) and not _lets(
+                documents, "ingress", _labels(workload), *_PROMETHEUS, port_names(workload).get("admin")):
+            yield f"{name(workload)} does not let Prometheus read the metrics of its proxy"
     for monitor in of_kind(documents, "PodMonitor"):
         for workload in selected(documents, monitor["spec"]["selector"]):
             if not _lets(documents, "ingress", _labels(workload), *_PROMETHEUS, port_names(workload).get("admin")):
@@ -328,5 +363,6 @@ def metrics_are_scraped(documents):
 POLICIES = (containers_are_restricted, pods_are_by_themselves, host_paths_fit_the_namespace, resources_are_given,
             servers_are_probed, images_are_pinned, selectors_select, servers_survive_a_drain_of_a_node,
             services_lead_somewhere, workers_keep_their_names, replicas_spread_over_nodes_that_take_them,
-            volumes_are_owned_once, volumes_exist, configs_reach_running_aggregators, pods_have_time_to_drain,
-            networks_are_closed, networks_let_through_what_is_asked, networks_let_prometheus_in, metrics_are_scraped)
+            volumes_are_owned_once, volumes_exist, configs_reach_running_aggregators, configs_reach_running_proxies,
+            pods_have_time_to_drain, proxies_have_time_to_drain, networks_are_closed, networks_let_through_what_is_asked,
+            networks_let_clients_to_the_proxy_of_their_node, networks_let_prometheus_in, metrics_are_scraped)

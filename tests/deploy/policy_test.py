@@ -155,6 +155,52 @@ BREACHES = {
 }
 
 
+def daemon(documents):
+    return find(documents, "DaemonSet", "sluice-proxy-node")
+
+
+def sidecar(documents):
+    return manifests.init_containers(find(documents, "Job", "fan-out-go-sidecar"))[0]
+
+
+# The same in the overlay `proxy`.
+PROXY_BREACHES = {
+    "containers_are_restricted": [
+        lambda documents: sidecar(documents)["securityContext"].update(readOnlyRootFilesystem=False),
+        lambda documents: containers(daemon(documents))[0]["securityContext"].pop("capabilities"),
+    ],
+    "host_paths_fit_the_namespace": [
+        lambda documents: manifests.of_kind(documents, "Namespace")[0]["metadata"]["labels"].update(
+            {"pod-security.kubernetes.io/enforce": "restricted"}),
+    ],
+    "servers_are_probed": [
+        lambda documents: containers(daemon(documents))[0]["livenessProbe"]["tcpSocket"].update(port="http"),
+        lambda documents: containers(daemon(documents))[0].pop("startupProbe"),
+    ],
+    "configs_reach_running_proxies": [
+        lambda documents: pod(daemon(documents))["spec"]["volumes"][0]["configMap"].update(
+            name="sluice-proxy-node-config-5tk2ctmtdm"),
+        lambda documents: sidecar(documents)["volumeMounts"][0].update(subPath="proxy.json"),
+    ],
+    "proxies_have_time_to_drain": [
+        lambda documents: pod(daemon(documents))["spec"].update(terminationGracePeriodSeconds=10),
+        lambda documents: pod(find(documents, "Job", "fan-out-go-sidecar"))["spec"].update(terminationGracePeriodSeconds=5),
+    ],
+    "networks_let_through_what_is_asked": [
+        lambda documents: network(documents, "answers")["spec"]["ingress"][0]["from"].pop(0),
+        lambda documents: network(documents, "answers")["spec"]["ingress"][0]["from"].pop(1),
+    ],
+    "networks_let_clients_to_the_proxy_of_their_node": [
+        lambda documents: network(documents, "proxy-node")["spec"]["ingress"].pop(0),
+        lambda documents: documents.remove(network(documents, "proxy-node-clients")),
+    ],
+    "networks_let_prometheus_in": [
+        lambda documents: network(documents, "proxy-node")["spec"]["ingress"].pop(1),
+        lambda documents: documents.remove(network(documents, "proxy-sidecar-metrics")),
+    ],
+}
+
+
 class PolicyTest(unittest.TestCase):
     def test_overlays_keep_to_the_policies(self):
         for overlay in manifests.OVERLAYS:
@@ -169,13 +215,14 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(list(policy(documents)), [])
 
     def test_each_policy_finds_what_breaks_it(self):
-        self.assertEqual(set(BREACHES), {policy.__name__ for policy in policies.POLICIES})
-        for policy in policies.POLICIES:
-            for number, breach in enumerate(BREACHES[policy.__name__]):
-                with self.subTest(policy=policy.__name__, breach=number):
-                    documents = manifests.installed("monitoring")
-                    breach(documents)
-                    self.assertNotEqual(list(policy(documents)), [])
+        self.assertEqual(set(BREACHES) | set(PROXY_BREACHES), {policy.__name__ for policy in policies.POLICIES})
+        for overlay, breaches in (("monitoring", BREACHES), ("proxy", PROXY_BREACHES)):
+            for policy in (each for each in policies.POLICIES if each.__name__ in breaches):
+                for number, breach in enumerate(breaches[policy.__name__]):
+                    with self.subTest(overlay=overlay, policy=policy.__name__, breach=number):
+                        documents = manifests.installed(overlay)
+                        breach(documents)
+                        self.assertNotEqual(list(policy(documents)), [])
 
     def test_no_network_policy_can_be_left_out(self):
         for overlay in manifests.OVERLAYS:

@@ -59,7 +59,7 @@ class ReadmeTest(unittest.TestCase):
                 self.assertTrue(target.exists(), f"{document.name} links {target}")
 
     def test_the_configs_in_deploy_are_good(self):
-        for program in ("aggregator", "worker", "link"):
+        for program in ("aggregator", "worker", "link", "proxy"):
             argv = [_PROGRAMS / f"sluice-{program}", "--config", _REPOSITORY / f"deploy/{program}.json", "--check-config"]
             self.assertEqual(subprocess.run(argv, capture_output=True, check=True).stdout, b"config ok\n")
 

@@ -1,0 +1,110 @@
+package sluice;
+
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientInterceptors;
+import io.grpc.Grpc;
+import io.grpc.HttpConnectProxiedSocketAddress;
+import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.stub.ClientCalls;
+import io.grpc.stub.MetadataUtils;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/** The snippets of docs/proxy.md for Java: Client environment|authority|detector|fan-out WORKER... */
+public final class Client {
+  /** Messages as they are, so that no generated code is needed. */
+  private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
+    @Override
+    public InputStream stream(byte[] value) {
+      return new ByteArrayInputStream(value);
+    }
+
+    @Override
+    public byte[] parse(InputStream stream) {
+      try {
+        return stream.readAllBytes();
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+  }
+
+  private static final MethodDescriptor<byte[], byte[]> CHECK =
+      MethodDescriptor.newBuilder(new Bytes(), new Bytes())
+          .setType(MethodDescriptor.MethodType.UNARY)
+          .setFullMethodName("grpc.health.v1.Health/Check")
+          .build();
+
+  private static ManagedChannel byAuthority(String worker) {
+    // [snippet]
+    return Grpc.newChannelBuilder("127.0.0.1:7400", InsecureChannelCredentials.create())
+        .overrideAuthority(worker)
+        .build();
+    // [snippet]
+  }
+
+  private static ManagedChannel byDetector(String worker) {
+    // [snippet]
+    return Grpc.newChannelBuilder(worker, InsecureChannelCredentials.create())
+        .proxyDetector(
+            target ->
+                HttpConnectProxiedSocketAddress.newBuilder()
+                    .setTargetAddress((InetSocketAddress) target)
+                    .setProxyAddress(new InetSocketAddress("127.0.0.1", 7400))
+                    .build())
+        .build();
+    // [snippet]
+  }
+
+  private static Metadata fanOutMetadata(List<String> workers) {
+    // [snippet]
+    Metadata metadata = new Metadata();
+    metadata.put(Metadata.Key.of("sluice-block", Metadata.ASCII_STRING_MARSHALLER), UUID.randomUUID().toString());
+    metadata.put(Metadata.Key.of("sluice-weight", Metadata.ASCII_STRING_MARSHALLER), "" + workers.size());
+    // [snippet]
+    return metadata;
+  }
+
+  private static ManagedChannel connect(String way, String worker) {
+    return switch (way) {
+      case "environment" -> Grpc.newChannelBuilder(worker, InsecureChannelCredentials.create()).build();
+      case "detector" -> byDetector(worker);
+      default -> byAuthority(worker);
+    };
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    String way = arguments[0];
+    List<String> workers = Arrays.asList(arguments).subList(1, arguments.length);
+    Metadata metadata = way.equals("fan-out") ? fanOutMetadata(workers) : new Metadata();
+    List<ManagedChannel> channels = new ArrayList<>();
+    List<Future<byte[]>> calls = new ArrayList<>();
+    for (String worker : workers) {
+      ManagedChannel connected = connect(way, worker);
+      channels.add(connected);
+      Channel channel = ClientInterceptors.intercept(connected, MetadataUtils.newAttachHeadersInterceptor(metadata));
+      CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(30, TimeUnit.SECONDS);
+      calls.add(ClientCalls.futureUnaryCall(channel.newCall(CHECK, options), new byte[0]));
+    }
+    for (Future<byte[]> call : calls) {
+      if (!Arrays.equals(call.get(), new byte[] {8, 1})) {
+        throw new IllegalStateException("the worker says " + Arrays.toString(call.get()));
+      }
+    }
+    channels.forEach(ManagedChannel::shutdownNow);
+    System.out.println(calls.size() + " served");
+  }
+}

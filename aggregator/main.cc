@@ -5,7 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include "aggregator/aggregator_server.h"
-#include "aggregator/config_reload.h"
+#include "aggregator/reloadable_config.h"
+#include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
@@ -111,15 +112,30 @@ class Aggregator {
 
  private:
   ConfigReload MakeReload(AggregatorServer& server) const {
-    const auto read = [argc = argc_, argv = argv_]() -> absl::StatusOr<v1::AggregatorConfig> {
+    // All configs here are the aggregator's.
+    using Config = ConfigReload::Config;
+    const auto of = [](const Config& config) -> const v1::AggregatorConfig& {
+      return static_cast<const v1::AggregatorConfig&>(config);
+    };
+    const auto read = [argc = argc_, argv = argv_](Config& config) {
       AggregatorFlags flags;
       absl::Status status = ReadConfigAgain(
           argc, argv, [&](CLI::App& app) { flags.AddTo(app); }, flags.config);
-      if (!status.ok()) return status;
-      return flags.config;
+      config.CopyFrom(flags.config);
+      return status;
     };
-    const auto apply = [&server](const AggregatorOptions& options) { return server.Reconfigure(options); };
-    return ConfigReload({.in_force = flags_.config, .read = read, .apply = apply}, server.config_metrics());
+    const auto check = [of](const Config& before, const Config& after) {
+      return CheckReloadable(of(before), of(after));
+    };
+    const auto apply = [of, &server](const Config& config) {
+      return ApplyConfig(of(config),
+                         [&server](const AggregatorOptions& options) { return server.Reconfigure(options); });
+    };
+    return ConfigReload({.in_force = std::make_unique<v1::AggregatorConfig>(flags_.config),
+                         .read = read,
+                         .check = check,
+                         .apply = apply},
+                        server.config_metrics());
   }
 
   std::unique_ptr<FileWatch> WatchConfig(IoThread& io_thread, ConfigReload& reload) const {

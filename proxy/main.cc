@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "lib/cli/config_reload.h"
+#include "lib/cli/file_watch.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
@@ -82,6 +84,8 @@ struct ProxyFlags {
 
 class Proxy {
  public:
+  Proxy(int argc, char** argv) : argc_(argc), argv_(argv) {}
+
   absl::Status Configure() {
     if (absl::Status status = SetLogLevel(flags_.config.log_level()); !status.ok()) return status;
     auto options = ParseProxyConfig(flags_.config);
@@ -96,7 +100,14 @@ class Proxy {
     auto program = ProxyProgram::Start(options_, io_thread);
     if (!program.ok()) return program.status();
     if (absl::Status announced = Announce(**program); !announced.ok()) return announced;
+    ConfigReload reload = MakeReload(**program);
+    std::unique_ptr<FileWatch> watch;
+    if (!config_file_.empty()) {
+      watch = std::make_unique<FileWatch>(io_thread.context(), config_file_, options_.reload_interval,
+                                          [&reload] { reload.Look(); });
+    }
     const int signal = termination.Wait();
+    watch.reset();
     Log(LogLevel::kInfo, "draining", {{"signal", signal}, {"timeout", options_.drain_timeout}});
     (*program)->Drain();
     Log(LogLevel::kInfo, "stopped");
@@ -126,6 +137,37 @@ class Proxy {
     return WriteReadyFile(flags_.ready_file, addresses);
   }
 
+  ConfigReload MakeReload(ProxyProgram& program) const {
+    // All configs here are the proxy's.
+    using Config = ConfigReload::Config;
+    const auto of = [](const Config& config) -> const v1::ProxyConfig& {
+      return static_cast<const v1::ProxyConfig&>(config);
+    };
+    const auto read = [argc = argc_, argv = argv_](Config& config) {
+      ProxyFlags flags;
+      absl::Status status = ReadConfigAgain(
+          argc, argv, [&](CLI::App& app) { flags.AddTo(app); }, flags.config);
+      config.CopyFrom(flags.config);
+      return status;
+    };
+    const auto check = [of](const Config& before, const Config& after) {
+      return CheckReloadable(of(before), of(after));
+    };
+    // The log level last: it has no effect on a config that is refused.
+    const auto apply = [of, &program](const Config& config) {
+      const absl::StatusOr<ProxyProgramOptions> options = ParseProxyConfig(of(config));
+      if (!options.ok()) return options.status();
+      if (absl::Status known = ParseLogLevel(of(config).log_level()).status(); !known.ok()) return known;
+      if (absl::Status applied = program.Reconfigure(*options); !applied.ok()) return applied;
+      return SetLogLevel(of(config).log_level());
+    };
+    return ConfigReload(
+        {.in_force = std::make_unique<v1::ProxyConfig>(flags_.config), .read = read, .check = check, .apply = apply},
+        program.config_metrics());
+  }
+
+  const int argc_;
+  char** const argv_;
   ProxyFlags flags_;
   std::string config_file_;
   ProxyProgramOptions options_;
@@ -135,7 +177,7 @@ class Proxy {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  sluice::Proxy proxy;
+  sluice::Proxy proxy(argc, argv);
   return sluice::RunProgram(argc, argv,
                             {.name = "sluice-proxy",
                              .description = "Carries the gRPC calls of programs in any language to many workers, and "

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "lib/cli/config_reload.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
@@ -74,7 +75,27 @@ absl::Status CheckAdmin(const std::string& address) {
   return parsed.ok() ? parsed : absl::InvalidArgumentError(absl::StrCat("admin: ", parsed.message()));
 }
 
+// What a process cannot change while it runs.
+v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
+  config.clear_workers();
+  config.clear_link();
+  config.clear_worker_header();
+  config.clear_tunnels();
+  config.clear_limits();
+  config.clear_log_level();
+  // A schedule that is not given is one without a policy.
+  config.mutable_schedule()->clear_budget();
+  config.mutable_schedule()->clear_budget_floor();
+  config.mutable_schedule()->clear_budget_limit();
+  config.mutable_schedule()->clear_queue_limit();
+  return config;
+}
+
 }  // namespace
+
+absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfig& after) {
+  return CheckSameButReloadable(WithoutReloadable(before), WithoutReloadable(after));
+}
 
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config) {
   ProxyProgramOptions options;

@@ -5,6 +5,7 @@
 #include "sluice/link.h"
 #include "sluice/v1/config.pb.h"
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/proxy/proxy_server.h"
@@ -23,5 +24,9 @@ struct ProxyProgramOptions {
 
 // Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field.
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config);
+
+// Returns FailedPrecondition that names the fields, with their old and new values, if `after` cannot take the place of
+// `before` in a proxy that runs.
+absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfig& after);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-#include "aggregator/config_reload.h"
+#include "aggregator/reloadable_config.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
+#include "lib/cli/config_reload.h"
 #include "lib/cli/logging.h"
 #include "prometheus/registry.h"
 
@@ -92,14 +94,25 @@ class ConfigReloadTest : public ::testing::Test {
   absl::StatusOr<v1::AggregatorConfig> file_ = Config();
   absl::Status may_apply_;
   std::vector<AggregatorOptions> applied_;
-  ConfigReload reload_{{.in_force = Config(),
-                        .read = [this] { return file_; },
-                        .apply =
-                            [this](const AggregatorOptions& options) {
-                              if (may_apply_.ok()) applied_.push_back(options);
-                              return may_apply_;
-                            }},
-                       metrics_};
+  static const v1::AggregatorConfig& Of(const ConfigReload::Config& config) {
+    return static_cast<const v1::AggregatorConfig&>(config);
+  }
+  ConfigReload reload_{
+      {.in_force = std::make_unique<v1::AggregatorConfig>(Config()),
+       .read =
+           [this](ConfigReload::Config& config) {
+             if (file_.ok()) config.CopyFrom(*file_);
+             return file_.status();
+           },
+       .check = [](const auto& before, const auto& after) { return CheckReloadable(Of(before), Of(after)); },
+       .apply =
+           [this](const ConfigReload::Config& config) {
+             return ApplyConfig(Of(config), [this](const AggregatorOptions& options) {
+               if (may_apply_.ok()) applied_.push_back(options);
+               return may_apply_;
+             });
+           }},
+      metrics_};
 };
 
 TEST_F(ConfigReloadTest, TheSameConfigChangesNothing) {

@@ -36,8 +36,11 @@ ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t str
 
 ProxiedCall::~ProxiedCall() {
   const std::string target = target_ != nullptr ? pattern_ : std::string();
-  proxy_.OnCallEnded(
-      {.pattern = target, .path = head_.path, .code = code_.value_or(absl::StatusCode::kCancelled), .began = began_});
+  proxy_.OnCallEnded({.pattern = target,
+                      .path = head_.path,
+                      .code = code_.value_or(absl::StatusCode::kCancelled),
+                      .began = began_,
+                      .sent = sent_});
 }
 
 // --- The request.
@@ -142,6 +145,7 @@ bool ProxiedCall::TakeResponseHeaders(HeaderList headers, bool end_stream) {
 bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   if (client_ == nullptr || answered_) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
+  proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream);
   CountHeld();
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers

@@ -137,6 +137,7 @@ bool ProxiedCall::TakeResponseHeaders(HeaderList headers, bool end_stream) {
 bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   if (client_ == nullptr || answered_) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
+  proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream);
   CountHeld();
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
@@ -213,8 +214,11 @@ void ProxiedCall::OnClosed(StreamEnd /*end*/) {
   if (worker != nullptr && !worker->over()) {
     proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
   }
-  proxy_.OnCallEnded(
-      {.pattern = pattern_, .path = head_.path, .code = code_.value_or(absl::StatusCode::kCancelled), .began = began_});
+  proxy_.OnCallEnded({.pattern = pattern_,
+                      .path = head_.path,
+                      .code = code_.value_or(absl::StatusCode::kCancelled),
+                      .began = began_,
+                      .sent = sent_});
 }
 
 }  // namespace sluice

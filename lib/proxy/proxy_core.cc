@@ -24,6 +24,19 @@ constexpr int64_t kFirstAnswerShare = 3;
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
 
+SruOutcome OutcomeOf(absl::StatusCode code, bool sent) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return SruOutcome::kOk;
+    case absl::StatusCode::kCancelled:
+      return SruOutcome::kCancelled;
+    case absl::StatusCode::kDeadlineExceeded:
+      return sent ? SruOutcome::kRpcDeadline : SruOutcome::kExpired;
+    default:
+      return SruOutcome::kRpcError;
+  }
+}
+
 }  // namespace
 
 ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
@@ -195,7 +208,12 @@ void ProxyCore::OnCallBegan() {
 void ProxyCore::OnCallEnded(const EndedCall& call) {
   metrics_.SetCalls(--calls_);
   metrics_.CountCall(call.pattern, call.code);
-  if (!call.pattern.empty()) metrics_.ObserveCall(call.path, absl::FromChrono(link_.now() - call.began));
+  if (call.pattern.empty()) return;
+  metrics_.ObserveCall(call.path, absl::FromChrono(link_.now() - call.began));
+  // The rules that watch a link go by its requests.
+  const SruOutcome outcome = OutcomeOf(call.code, call.sent);
+  link_.metrics().CountSruRequest(outcome);
+  if (outcome == SruOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
 }
 
 void ProxyCore::LookForStuckCalls() {

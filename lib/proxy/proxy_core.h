@@ -89,6 +89,7 @@ class ProxyCore {
     const std::string& path;
     absl::StatusCode code;
     TimePoint began;
+    bool sent;  // to its worker
   };
   void OnCallBegan();
   void OnCallEnded(const EndedCall& call);

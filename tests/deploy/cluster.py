@@ -36,7 +36,8 @@ def wait_until(condition, what, patience_s=180):
 
 
 class Namespace:
-    """All objects of one overlay, under a name and on host paths of its own, so that it stands beside others."""
+    """All objects of one overlay, under a name and on host paths of its own, so that it stands beside others. One image is
+    for all containers; with none, each keeps its own."""
 
     def __init__(self, name, image, documents):
         self.name = name
@@ -51,7 +52,7 @@ class Namespace:
         document["metadata"]["namespace"] = self.name
         if "template" in document.get("spec", {}):
             for container in manifests.init_containers(document) + manifests.containers(document):
-                container["image"] = self.image
+                container["image"] = self.image or container["image"]
             for volume in manifests.pod(document)["spec"].get("volumes", []):
                 if "hostPath" in volume:
                     volume["hostPath"]["path"] = self.host_path(volume["hostPath"]["path"])

@@ -1,4 +1,4 @@
-"""A worker, an aggregator and a sluice-link on loopback, and a Prometheus that scrapes them as operators are told to."""
+"""A worker, an aggregator, a sluice-link and a sluice-proxy on loopback, and a Prometheus that scrapes them as operators are told to."""
 
 import contextlib
 import json
@@ -88,18 +88,24 @@ class Demo:
             stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS]),
             "--mid_level", "--shared_link_socket", link_socket, "--buffer", "32kb",
         )  # fmt: skip
+        # A route to the aggregator, so that what is read makes calls of the proxy, too.
+        _, (self._route, proxy_admin) = self._serve(
+            stack, "sluice-proxy", "--route", f"127.0.0.1:0={self._address}", "--workers", "127.0.0.0/8", "--buffer", "32kb"
+        )
         self.targets = {
             "sluice-aggregator": aggregator_admin,
             "sluice-worker": addresses[_WORKERS],
             "sluice-link": link_admin,
+            "sluice-proxy": proxy_admin,
         }
 
     def read(self):
-        """Some data blocks, one after the other."""
-        flags = ["--clients", 2, "--blocks", 20]
-        report = json.loads(self._run("sluice-load", "--aggregator", self._address, "--file", "source", *flags))
-        if report["errors"]:
-            raise AssertionError(report)
+        """Some data blocks, one after the other, directly and through the proxy."""
+        for aggregator in (self._address, self._route):
+            flags = ["--clients", 2, "--blocks", 20]
+            report = json.loads(self._run("sluice-load", "--aggregator", aggregator, "--file", "source", *flags))
+            if report["errors"]:
+                raise AssertionError(report)
 
     def _serve(self, stack, name, *flags):
         """The program and its addresses; the last is where it is scraped."""

@@ -30,7 +30,8 @@ _JOBS = {
     "Worker": ["sluice-worker"],
     "Mid-level aggregator": ["sluice-aggregator"],
     "Shared link": ["sluice-link"],
-    "Both": ["sluice-aggregator", "sluice-worker"],
+    "Proxy": ["sluice-proxy"],
+    "Both": ["sluice-aggregator", "sluice-worker", "sluice-proxy"],
 }
 
 
@@ -66,7 +67,7 @@ class MonitoringTest(unittest.TestCase):
 
     @classmethod
     def wait_for_rules_to_see_it(cls):
-        complete = "instance:sluice_blocks_complete:ratio_rate5m"
+        complete = 'instance:sluice_blocks_complete:ratio_rate5m{job="sluice-aggregator"}'
         wait_until(lambda: cls.prometheus.value(complete) == 1, "the recording rules to see blocks")
         for _ in range(2):  # one evaluation may be under way
             before = cls.evaluations()
@@ -129,13 +130,15 @@ class HealthyTest(MonitoringTest):
                 self.prometheus.ask("query", query=query)
 
     def test_recording_rules_see_what_was_read(self):
-        goodput = "instance:sluice_goodput_bytes:rate5m"
+        aggregator = '{job="sluice-aggregator"}'
+        goodput = f"instance:sluice_goodput_bytes:rate5m{aggregator}"
+        proxied = 'instance:sluice_goodput_bytes:rate5m{job="sluice-proxy"}'
         sent = 'instance:sluice_worker_sent_bytes:rate5m{job="sluice-worker"}'  # the mid-level aggregator was asked for none
-        for rate in (goodput, sent):
+        for rate in (goodput, proxied, sent):
             # Targets are scraped one after the other, and what is late in one has been seen in another.
             wait_until(lambda rate=rate: (self.prometheus.value(rate) or 0) > 0, f"{rate} to be more than 0")
-        p99 = self.prometheus.value("instance:sluice_block_seconds:p99_rate5m")
-        self.assertGreaterEqual(p99, self.prometheus.value("instance:sluice_block_seconds:p50_rate5m"))
+        p99 = self.prometheus.value(f"instance:sluice_block_seconds:p99_rate5m{aggregator}")
+        self.assertGreaterEqual(p99, self.prometheus.value(f"instance:sluice_block_seconds:p50_rate5m{aggregator}"))
 
     def test_no_alert_fires(self):
         """Also none that would have waited for minutes first. A scrape may be late where the machine is busy."""

@@ -299,10 +299,11 @@ void ClientConnection::EndStuckCalls(TimePoint since, const absl::Status& why) {
 // After a GOAWAY, when the last call has ended and the client knows it.
 void ClientConnection::EndIfDone() {
   if (phase_ != Phase::kHttp2 || !session_->going_away() || !calls_.empty()) return;
-  proxy_.link().AtEndOfTurn([this] {
-    if (phase_ != Phase::kHttp2 || !calls_.empty()) return;
-    Flush();
-    End();
+  proxy_.link().AtEndOfTurn([weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> self = weak.lock();
+    if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
+    self->Flush();
+    self->End();
   });
 }
 

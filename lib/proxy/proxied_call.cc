@@ -30,14 +30,19 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
 }  // namespace
 
 ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
-    : proxy_(proxy), client_(&client), stream_(stream), began_(proxy.link().now()) {
-  proxy_.OnCallBegan();
+    : proxy_(&proxy), client_(&client), stream_(stream), began_(proxy.link().now()) {
+  proxy_->OnCallBegan(*this);
 }
 
 ProxiedCall::~ProxiedCall() {
+  if (proxy_ != nullptr) OnProxyGone();
+}
+
+void ProxiedCall::OnProxyGone() {
   const std::string target = target_ != nullptr ? pattern_ : std::string();
-  proxy_.OnCallEnded(
+  proxy_->OnCallEnded(
       {.pattern = target, .path = head_.path, .code = code_.value_or(absl::StatusCode::kCancelled), .began = began_});
+  proxy_ = nullptr;
 }
 
 // --- The request.
@@ -45,7 +50,7 @@ ProxiedCall::~ProxiedCall() {
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
   request_ended_ = end_stream;
-  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);
+  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_->options().worker_field);
   if (!head.ok()) return Refuse(head.status());
   head_ = *std::move(head);
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = began_ + absl::ToChronoNanoseconds(head_.timeout);
@@ -64,7 +69,7 @@ void ProxiedCall::Route() {
   if (!name.ok()) return Fail(name.status());
   // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
   authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : *name;
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(*name);
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_->FindTarget(*name);
   if (!target.ok()) return Fail(target.status());
   target_ = *std::move(target);
   if (target_->known()) return Start();
@@ -78,17 +83,17 @@ void ProxiedCall::Start() {
   pattern_ = choice->pattern;
   tls_ = choice->worker->tls() != nullptr;
   const ScheduledStream::Options options{.worker = choice->worker,
-                                         .response_bytes = proxy_.ExpectedBytes(head_.path),
+                                         .response_bytes = proxy_->ExpectedBytes(head_.path),
                                          .estimated = true,
                                          .many_messages = true,
                                          .deadline = deadline_};
   // The first events come within Submit.
   const auto make = [&] {
-    auto stream = std::make_unique<WorkerStream>(proxy_.link(), options, shared_from_this());
+    auto stream = std::make_unique<WorkerStream>(proxy_->link(), options, shared_from_this());
     worker_ = stream.get();
     return stream;
   };
-  const absl::Status submitted = proxy_.Submit(make, head_, deadline_);
+  const absl::Status submitted = proxy_->Submit(make, head_, deadline_);
   if (submitted.ok()) return;
   worker_ = nullptr;
   Fail(submitted);
@@ -151,8 +156,8 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
 int64_t ProxiedCall::WantedBytes() const {
   if (client_ == nullptr) return 0;
   const int64_t unsent_bytes = client_->UnsentBytes(*this);
-  if (unsent_bytes > 0 && proxy_.held_bytes() > proxy_.options().max_held_bytes) return 0;
-  return std::max<int64_t>(proxy_.options().max_held_bytes_per_call - unsent_bytes, 0);
+  if (unsent_bytes > 0 && proxy_->held_bytes() > proxy_->options().max_held_bytes) return 0;
+  return std::max<int64_t>(proxy_->options().max_held_bytes_per_call - unsent_bytes, 0);
 }
 
 void ProxiedCall::OnClientTook() {
@@ -163,16 +168,16 @@ void ProxiedCall::OnClientTook() {
 void ProxiedCall::CountHeld() {
   const auto unsent = static_cast<size_t>(client_ != nullptr ? client_->UnsentBytes(*this) : 0);
   if (unsent < held_bytes_ || held_bytes_ == 0) {
-    stuck_since_ = unsent == 0 ? TimePoint::max() : proxy_.link().now();
+    stuck_since_ = unsent == 0 ? TimePoint::max() : proxy_->link().now();
   }
-  proxy_.CountHeld(static_cast<int64_t>(unsent) - static_cast<int64_t>(held_bytes_));
+  proxy_->CountHeld(static_cast<int64_t>(unsent) - static_cast<int64_t>(held_bytes_));
   held_bytes_ = unsent;
 }
 
 bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
   worker_ = nullptr;
   const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
-  if (ok) proxy_.ObserveResponse(head_.path, response_bytes_);
+  if (ok && proxy_ != nullptr) proxy_->ObserveResponse(head_.path, response_bytes_);
   if (answered_ || client_ == nullptr) return ok;
   if (!why.ok()) {
     Fail(why);
@@ -198,7 +203,7 @@ void ProxiedCall::Fail(const absl::Status& why) {
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
   WorkerStream* const worker = std::exchange(worker_, nullptr);
-  if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
+  if (worker != nullptr && !worker->over()) proxy_->link().CancelCall(*worker, why);
 }
 
 // A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
@@ -215,7 +220,7 @@ void ProxiedCall::OnClosed(StreamEnd /*end*/) {
   CountHeld();
   WorkerStream* const worker = std::exchange(worker_, nullptr);
   if (worker != nullptr && !worker->over()) {
-    proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
+    proxy_->link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <boost/intrusive/list.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
@@ -19,12 +21,19 @@ class ClientConnection;
 class ProxyCore;
 class WorkerStream;
 
+// Links a call into the list of its proxy, until it is destroyed.
+using ProxyCallHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>,
+                                                       boost::intrusive::tag<struct ProxyCallTag>>;
+
 // One call of a client, from its first header to its end on both sides. The request passes as it comes. The answer
 // comes by the schedule of the link, message by message, and only while the client takes it. Held by the client's
 // connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
-class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
+class ProxiedCall final : public StreamEvents,
+                          public TargetWaiter,
+                          public ProxyCallHook,
+                          public std::enable_shared_from_this<ProxiedCall> {
  public:
-  // The core must outlive the call. The client calls OnClosed before it goes.
+  // The client calls OnClosed before it goes.
   ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
   ~ProxiedCall() override;
 
@@ -47,6 +56,8 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool Conclude(StreamEnd end, const absl::Status& why);
   void OnWorkerEnded(absl::Status why);
 
+  // The proxy goes, and its clients have gone. A stream to a worker that may not be reset yet outlives them.
+  void OnProxyGone();
   // Ends the call with a status that the client gets.
   void Fail(const absl::Status& why);
   int32_t stream() const { return stream_; }
@@ -64,7 +75,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void EndAnswer(absl::StatusCode code);
   void CountHeld();
 
-  ProxyCore& proxy_;
+  ProxyCore* proxy_;          // null: gone, as the client is then
   ClientConnection* client_;  // null: its stream is gone
   const int32_t stream_;
   const TimePoint began_;

@@ -39,6 +39,12 @@ ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsCon
 ProxyCore::~ProxyCore() {
   on_drained_ = nullptr;
   Close(absl::UnavailableError("the proxy has stopped"));
+  buried_->clear();
+  while (!all_calls_.empty()) {
+    ProxiedCall& call = all_calls_.front();
+    all_calls_.pop_front();
+    call.OnProxyGone();
+  }
   link_.timers().Clear(stuck_timer_);
   link_.timers().Clear(go_away_timer_);
 }
@@ -56,7 +62,8 @@ void ProxyCore::Bury(ClientConnection& connection) {
   const auto found = std::find_if(connections_.begin(), connections_.end(),
                                   [&connection](const auto& open) { return open.get() == &connection; });
   if (found == connections_.end()) return;
-  link_.AtEndOfTurn([buried = std::move(*found)] {});
+  buried_->push_back(std::move(*found));
+  link_.AtEndOfTurn([buried = buried_] { buried->clear(); });
   connections_.erase(found);
   metrics_.SetConnections(connections_.size());
   TellIfDrained();
@@ -187,7 +194,8 @@ void ProxyCore::CountHeld(int64_t more_bytes) {
   metrics_.SetHeldBytes(held_bytes_);
 }
 
-void ProxyCore::OnCallBegan() {
+void ProxyCore::OnCallBegan(ProxiedCall& call) {
+  all_calls_.push_back(call);
   metrics_.SetCalls(++calls_);
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/intrusive/list.hpp>
+
 #include "sluice/tls_options.h"
 
 #include "absl/container/flat_hash_map.h"
@@ -90,7 +92,7 @@ class ProxyCore {
     absl::StatusCode code;
     TimePoint began;
   };
-  void OnCallBegan();
+  void OnCallBegan(ProxiedCall& call);
   void OnCallEnded(const EndedCall& call);
 
   LinkCore& link() { return link_; }
@@ -125,12 +127,18 @@ class ProxyCore {
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
+  boost::intrusive::list<ProxiedCall, boost::intrusive::base_hook<ProxyCallHook>,
+                         boost::intrusive::constant_time_size<false>>
+      all_calls_;
   int64_t held_bytes_ = 0;
   TimerQueue::Id stuck_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;
   std::list<std::shared_ptr<ClientConnection>> connections_;
+  // Destroyed at the end of the turn, since their functions may still be on the stack; or with the core.
+  using Connections = std::vector<std::shared_ptr<ClientConnection>>;
+  const std::shared_ptr<Connections> buried_ = std::make_shared<Connections>();
 };
 
 }  // namespace sluice

@@ -90,6 +90,7 @@ void ClientConnection::OnConnectRequest() {
 }
 
 void ClientConnection::OnTargetKnown() {
+  if (phase_ != Phase::kConnecting) return;  // the client has gone in the same turn
   AnswerConnect(target_->Pick().status());
 }
 

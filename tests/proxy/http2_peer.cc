@@ -22,7 +22,11 @@
 namespace sluice::testing {
 namespace {
 
+// What blocks does so no longer than patience lasts.
 void Connect(int fd, const sockaddr* address, size_t bytes) {
+  const timeval patience = absl::ToTimeval(kPatience);
+  EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+  EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)), 0);
   EXPECT_EQ(connect(fd, address, static_cast<socklen_t>(bytes)), 0) << std::strerror(errno);
 }
 

@@ -104,8 +104,8 @@ TEST_F(TunnelTest, OtherRequestsGetAnAnswer) {
 TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
-  for (const std::string& bytes :
-       {std::string("\x16\x03\x01 hello", 9), std::string("GET / HTTP/1.1\r\n\r\n"), Connect("next.proxy:1") + "more"}) {
+  for (const std::string& bytes : {std::string("\x16\x03\x01 hello", 9), std::string("GET / HTTP/1.1\r\n\r\n"),
+                                   Connect("next.proxy:1") + "more"}) {
     TestSocket socket = Dial(listener.address().text);
     socket.Send(bytes);
     EXPECT_EQ(socket.ReceiveUntil(bytes), bytes);

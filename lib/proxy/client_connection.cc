@@ -270,6 +270,7 @@ void ClientConnection::OnDrained() {
   backlog_since_ = TimePoint::max();
   socket_->SetReading(true);
   FlushLater();
+  EndIfDone();
 }
 
 // --- How it ends.
@@ -321,7 +322,7 @@ void ClientConnection::EndIfDone() {
     const std::shared_ptr<ClientConnection> self = weak.lock();
     if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
     self->Flush();
-    self->End();
+    if (self->socket_->unsent_bytes() == 0) self->End();  // else when the client has read it: OnDrained
   });
 }
 

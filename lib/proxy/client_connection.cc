@@ -87,6 +87,7 @@ void ClientConnection::OnConnectRequest() {
 }
 
 void ClientConnection::OnTargetKnown() {
+  if (phase_ != Phase::kConnecting) return;  // the client has gone in the same turn
   AnswerConnect(target_->Pick().status());
 }
 
@@ -222,11 +223,11 @@ void ClientConnection::FlushLater() {
 void ClientConnection::Flush() {
   flush_queued_ = false;
   if (session_ == nullptr || phase_ != Phase::kHttp2) return;
-  if (socket_->unsent_bytes() > kMaxBacklogBytes) return;  // until OnDrained
+  if (backlog_bytes_ > 0) return;  // until OnDrained
   std::string output;
   session_->Output(output);
   if (!output.empty()) socket_->Write(std::move(output));
-  if (socket_->unsent_bytes() > kMaxBacklogBytes) socket_->SetReading(false);
+  WatchBacklog();
   for (const int32_t stream : std::exchange(ending_, {})) {
     if (session_->unsent_bytes(stream) > 0) {
       ending_.push_back(stream);
@@ -236,6 +237,15 @@ void ClientConnection::Flush() {
     }
   }
   TellTaken();
+}
+
+// Nothing is added to a backlog until it has left.
+void ClientConnection::WatchBacklog() {
+  const size_t bytes = socket_->unsent_bytes();
+  if (backlog_bytes_ == 0 && bytes <= kMaxBacklogBytes) return;
+  socket_->SetReading(false);
+  if (backlog_bytes_ == 0 || bytes < backlog_bytes_) backlog_since_ = proxy_.link().now();
+  backlog_bytes_ = bytes;
 }
 
 // The calls may ask for more of their answers, and end.
@@ -253,8 +263,11 @@ void ClientConnection::OnDrained() {
   if (phase_ == Phase::kRefused) return End();
   if (phase_ == Phase::kTunnel) return tunnel_->SetReading(true);
   if (phase_ != Phase::kHttp2) return;
+  backlog_bytes_ = 0;
+  backlog_since_ = TimePoint::max();
   socket_->SetReading(true);
   FlushLater();
+  EndIfDone();
 }
 
 // --- How it ends.
@@ -284,13 +297,19 @@ void ClientConnection::Close(const absl::Status& why) {
 }
 
 void ClientConnection::EndStuckCalls(TimePoint since, const absl::Status& why) {
+  if (phase_ != Phase::kHttp2) return;
+  if (backlog_bytes_ > 0) WatchBacklog();
+  // A reset of a stream would not leave.
+  const bool all = backlog_since_ <= since;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
-    if (call->stuck_since() > since) continue;
+    if (!all && call->stuck_since() > since) continue;
+    proxy_.metrics().CountStuckCall();
     call->Fail(why);
     session_->Reset(stream, Http2Error::kEnhanceYourCalm);
     FlushLater();
   }
+  if (all) End();
 }
 
 // After a GOAWAY, when the last call has ended and the client knows it.
@@ -300,7 +319,7 @@ void ClientConnection::EndIfDone() {
     const std::shared_ptr<ClientConnection> self = weak.lock();
     if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
     self->Flush();
-    self->End();
+    if (self->socket_->unsent_bytes() == 0) self->End();  // else when the client has read it: OnDrained
   });
 }
 

@@ -62,7 +62,8 @@ class ClientConnection final : public Flushable,
   void AnnounceGoAway();
   void GoAway();
   void Close(const absl::Status& why);
-  // Ends the calls whose client has taken nothing since then.
+  // Ends the calls whose client has taken nothing since then; all of them, and the connection, if it does not read its
+  // socket.
   void EndStuckCalls(TimePoint since, const absl::Status& why);
   size_t calls() const { return calls_.size(); }
 
@@ -97,6 +98,7 @@ class ClientConnection final : public Flushable,
   void Receive(absl::string_view bytes);
   void RefuseHttp1(std::string answer);
   void FlushLater();
+  void WatchBacklog();
   void TellTaken();
   void EndIfDone();
   void End();
@@ -110,6 +112,8 @@ class ClientConnection final : public Flushable,
   std::shared_ptr<Target> target_;  // the same
   std::string early_;               // what came before the tunnel was open
   bool flush_queued_ = false;
+  size_t backlog_bytes_ = 0;  // of the socket, when it was last looked at; 0: no more than it may hold
+  TimePoint backlog_since_ = TimePoint::max();  // it has grown no smaller since then
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

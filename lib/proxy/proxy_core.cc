@@ -218,14 +218,12 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
 
 void ProxyCore::LookForStuckCalls() {
   stuck_timer_ = link_.timers().Set(link_.now() + kLookForStuckCallsEvery, [this] {
-    if (held_bytes_ > 0) {
-      const auto connections = connections_;
-      const absl::Status why = absl::ResourceExhaustedError(
-          absl::StrCat("the client took nothing of the answer for ",
-                       absl::FormatDuration(absl::FromChrono(options_.client_stall_timeout))));
-      for (const auto& connection : connections) {
-        connection->EndStuckCalls(link_.now() - options_.client_stall_timeout, why);
-      }
+    const auto connections = connections_;
+    const absl::Status why = absl::ResourceExhaustedError(
+        absl::StrCat("the client took nothing of the answer for ",
+                     absl::FormatDuration(absl::FromChrono(options_.client_stall_timeout))));
+    for (const auto& connection : connections) {
+      connection->EndStuckCalls(link_.now() - options_.client_stall_timeout, why);
     }
     LookForStuckCalls();
   });

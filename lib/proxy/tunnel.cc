@@ -36,7 +36,11 @@ void Tunnel::OnConnected() {
   open_ = true;
   failed_.reset();
   owner_.on_open();
-  if (!early_.empty()) socket_->Write(std::exchange(early_, {}));
+  if (early_.empty()) return;
+  const bool backlog = early_.size() > kMaxBacklogBytes;
+  socket_->Write(std::exchange(early_, {}));
+  // Where the kernel takes all of it at once, no OnDrained follows.
+  if (backlog && socket_->unsent_bytes() == 0) owner_.on_backlog(false);
 }
 
 void Tunnel::OnDisconnected(absl::Status why) {

@@ -1,0 +1,304 @@
+#include "lib/proxy/proxy_server.h"
+
+#include <functional>
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "tests/link/test_http2_connection.h"
+#include "tests/proxy/proxy_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = StreamEnd::Kind;
+
+class ProxyServerTest : public ProxyTest {
+ protected:
+  static std::string AbstractAddress(const std::string& name) {
+    return absl::StrCat("unix-abstract:sluice-proxy-test-", getpid(), "-", name);
+  }
+  static std::unique_ptr<Http2Peer> ClientOf(const std::string& address) {
+    auto client = std::make_unique<Http2Peer>(ConnectTo(address));
+    client->Flush();
+    return client;
+  }
+};
+
+// --- Options.
+
+TEST_F(ProxyServerTest, OptionsThatAreOutOfBoundsAreNamed) {
+  using Options = ProxyServer::Options;
+  const std::pair<std::function<void(Options&)>, const char*> cases[] = {
+      {[](Options& o) { o.listeners.clear(); }, "listen is empty"},
+      {[](Options& o) { o.workers = {"10.0.0.0/99"}; }, "workers: \"10.0.0.0/99\""},
+      {[](Options& o) { o.listeners[0].route = "no-port"; }, "routes: "},
+      {[](Options& o) { o.socket_mode = 01000; }, "socket_mode is 512; it must be 0 to 511"},
+      {[](Options& o) { o.proxy.max_connections = 0; }, "max_connections is 0; it must be 1 to "},
+      {[](Options& o) { o.proxy.max_calls = 0; }, "max_calls is 0"},
+      {[](Options& o) { o.proxy.max_streams = 0; }, "max_streams is 0"},
+      {[](Options& o) { o.proxy.max_streams = (1 << 20) + 1; }, "max_streams is 1048577"},
+      {[](Options& o) { o.proxy.max_header_bytes = 1023; }, "max_header_bytes is 1023; it must be 1024 to 1048576"},
+      {[](Options& o) { o.proxy.max_held_bytes = 1; }, "max_held_bytes is 1; it must be 65536"},
+      {[](Options& o) { o.proxy.max_held_bytes_per_call = 1; }, "max_held_bytes_per_call is 1; it must be 16384"},
+      {[](Options& o) { o.proxy.opening_timeout = {}; }, "opening_timeout must be above 0"},
+      {[](Options& o) { o.proxy.client_stall_timeout = {}; }, "client_stall_timeout must be above 0"},
+  };
+  for (const auto& [spoil, why] : cases) {
+    Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}}};
+    EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok());
+    spoil(options);
+    const absl::Status refused = ProxyServer::Validate(options, Discipline::kGrants);
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << why;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(why));
+  }
+  const Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}}};
+  EXPECT_THAT(ProxyServer::Validate(options, Discipline::kBatches), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kRolling).ok());
+}
+
+TEST_F(ProxyServerTest, ACertificateIsNotLentToWhoeverReachesAPort) {
+  ProxyServer::Options options{.listeners = {{.address = "127.0.0.1:0", .route = ""}},
+                               .tls = TlsOptions{.certificate_file = "c.pem", .key_file = "k.pem"}};
+  const absl::Status refused = ProxyServer::Validate(options, Discipline::kGrants);
+  EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("listen: \"127.0.0.1:0\""));
+  options.listeners = {{.address = "unix:/run/s", .route = ""}, {.address = "localhost:0", .route = "w:1"}};
+  EXPECT_THAT(std::string(ProxyServer::Validate(options, Discipline::kGrants).message()), HasSubstr("localhost:0"));
+  options.listeners.pop_back();
+  EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok());
+  options.listeners[0].address = "127.0.0.1:0";
+  options.tls->certificate_file.clear();
+  EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok()) << "TLS without a certificate of its own";
+}
+
+TEST_F(ProxyServerTest, AnAddressThatIsTakenIsUnavailable) {
+  StartProxy();
+  EXPECT_THAT(ProxyServer::Start(
+                  link_, {.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = address(), .route = ""}}})
+                  .status(),
+              HasCode(absl::StatusCode::kUnavailable));
+}
+
+// --- Where calls go.
+
+TEST_F(ProxyServerTest, ARouteStandsForItsWorkers) {
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
+  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = "127.0.0.1:0", .route = worker.address()}};
+  StartProxy();
+  const auto client = ClientOf(address(1));
+  const auto& call = client->Open(Head("any.name.at.all"), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data, FrameMessage(worker.address()));
+}
+
+TEST_F(ProxyServerTest, AFieldMayNameTheWorker) {
+  options_.proxy.worker_field = "x-worker";
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    EXPECT_THAT(call.head().metadata, ::testing::ElementsAre(::testing::Key("x-worker")));
+    call.Answer(call.head().authority);
+  });
+  const auto client = NewClient();
+  const auto& call = client->Open(Head("proxy.svc:1", {{"x-worker", worker.address()}}), FrameMessage("?"));
+  const auto& other = client->Open(Head(worker.address(), {{"x-worker", "8.8.8.8:1"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  EXPECT_EQ(call.data, FrameMessage(worker.address()));
+  EXPECT_EQ(other.status(), "7");
+}
+
+// --- Who may connect.
+
+TEST_F(ProxyServerTest, OnlyTheUsersThatAreNamedMayConnectToUnixSockets) {
+  TestHttp2Server worker(Says("!"));
+  options_.listeners = {{.address = AbstractAddress("users"), .route = ""}, {.address = "127.0.0.1:0", .route = ""}};
+  options_.client_users = {geteuid() + 1};
+  StartProxy();
+  EXPECT_EQ(ConnectTo(address(0)).ReceiveAll(), "");
+  const auto client = ClientOf(address(1));
+  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); })) << "the kernel does not say who it is";
+  proxy_.reset();
+  options_.client_users = {geteuid() + 1, geteuid()};
+  StartProxy();
+  ExpectServes(worker.address());
+}
+
+// --- Limits.
+
+TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {
+  options_.proxy.max_calls = 3;
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  for (int i = 0; i < 3; ++i) client->Open(Head(worker.address()), FrameMessage("?"));
+  const auto& fourth = client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return fourth.closed.has_value(); }));
+  EXPECT_TRUE(fourth.is(Kind::kUnhandled, Http2Error::kRefusedStream));
+  EXPECT_TRUE(worker.AwaitRequests(3));
+}
+
+TEST_F(ProxyServerTest, ConnectionsAboveTheirNumberAreClosed) {
+  options_.proxy.max_connections = 2;
+  StartProxy();
+  auto first = NewClient();
+  const auto second = NewClient();
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
+  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
+  first.reset();
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 1));
+  TestHttp2Server worker(Says("!"));
+  ExpectServes(worker.address());
+}
+
+TEST_F(ProxyServerTest, AClientIsToldHowManyStreamsItMayOpen) {
+  options_.proxy.max_streams = 5;
+  StartProxy();
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() == 5; }));
+}
+
+TEST_F(ProxyServerTest, AHeadThatIsTooLargeEndsItsCallAlone) {
+  options_.proxy.max_header_bytes = 4096;
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  const auto& large = client->Open(Head(worker.address(), {{"x-large", std::string(5000, 'x')}}), FrameMessage("?"));
+  const auto& call = client->Open(Head(worker.address(), {{"x-small", std::string(3000, 'x')}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  EXPECT_TRUE(large.is(Kind::kReset, Http2Error::kEnhanceYourCalm));
+  EXPECT_EQ(call.status(), "0");
+  EXPECT_EQ(worker.counts().requests, 1);
+}
+
+// --- Changes.
+
+TEST_F(ProxyServerTest, NewCallsFollowNewOptions) {
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.request() != "hold") call.Answer("!");
+  });
+  const auto client = NewClient();
+  const auto& held = client->Open(Head(worker.address()), FrameMessage("hold"));
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  ProxyServer::Options changed = options_;
+  changed.workers = {"10.0.0.0/8"};
+  ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
+  const auto& denied = client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return denied.closed.has_value(); }));
+  EXPECT_EQ(denied.status(), "7");
+  EXPECT_FALSE(held.closed.has_value()) << "what began before goes on";
+  worker.Run([&] { worker.calls().front()->Answer("late"); });
+  EXPECT_TRUE(Await({client.get()}, [&] { return held.closed.has_value(); }));
+  EXPECT_EQ(held.status(), "0");
+  ASSERT_TRUE(proxy_->Reconfigure(options_).ok());
+  ExpectServes(worker.address());
+}
+
+TEST_F(ProxyServerTest, WhatCannotChangeChangesNothing) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const auto expect_refused = [&](const std::function<void(ProxyServer::Options&)>& change) {
+    ProxyServer::Options changed = options_;
+    changed.workers = {"10.0.0.0/8"};
+    change(changed);
+    EXPECT_THAT(proxy_->Reconfigure(changed), HasCode(absl::StatusCode::kInvalidArgument));
+    ExpectServes(worker.address());
+  };
+  expect_refused([](auto& options) { options.listeners[0].address = "127.0.0.1:1"; });
+  expect_refused([](auto& options) { options.listeners[0].route = "w:1"; });
+  expect_refused([](auto& options) { options.listeners.push_back(options.listeners[0]); });
+  expect_refused([](auto& options) { options.client_users = {7}; });
+  expect_refused([](auto& options) { options.socket_mode = 0600; });
+  expect_refused([](auto& options) { options.tls = TlsOptions(); });
+  expect_refused([](auto& options) { options.proxy.max_calls = 0; });
+}
+
+// --- The end.
+
+TEST_F(ProxyServerTest, ADrainLetsCallsEndAndSendsNewOnesElsewhere) {
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.SendHead(); });
+  const auto client = NewClient();
+  const auto idle = NewClient();
+  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  const std::string before = address();
+  std::future<size_t> drained = std::async(std::launch::async, [&] { return proxy_->Drain(kPatience); });
+  EXPECT_TRUE(Await({client.get(), idle.get()}, [&] { return client->session().going_away() && idle->over(); }));
+  EXPECT_FALSE(call.closed.has_value());
+  EXPECT_EQ(client->session().open_slots(), 0U);
+  worker.Run([&] {
+    worker.calls().front()->SendData(FrameMessage("late"));
+    worker.calls().front()->SendTrailers();
+  });
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data, FrameMessage("late"));
+  EXPECT_EQ(call.status(), "0");
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->over(); }));
+  EXPECT_EQ(drained.get(), 0U);
+}
+
+// More than sockets hold is on its way when the last call ends.
+TEST_F(ProxyServerTest, ADrainEndsNoConnectionBeforeItsAnswersHaveLeft) {
+  options_.listeners = {{.address = AbstractAddress("drain"), .route = ""}};
+  options_.proxy.max_held_bytes_per_call = 16 << 20;
+  StartProxy();
+  const std::string answer(5 << 20, 'x');
+  TestHttp2Server worker([&](TestHttp2Server::Call& call) { call.Answer(answer); });
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"), true, 1 << 30);
+  EXPECT_TRUE(worker.Await([](const auto& counts) { return counts.requests == 1; }));
+  const auto idle = NewClient();
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
+  std::future<size_t> drained = std::async(std::launch::async, [&] { return proxy_->Drain(kPatience); });
+  // Until then nothing is read.
+  EXPECT_TRUE(Await({idle.get()}, [&] { return idle->over(); }));
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->over(); }));
+  EXPECT_EQ(call.data.size(), answer.size() + 5);
+  EXPECT_EQ(call.status(), "0");
+  EXPECT_EQ(drained.get(), 0U);
+}
+
+TEST_F(ProxyServerTest, ADrainThatTakesTooLongSaysHowManyCallsAreLeft) {
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  for (int i = 0; i < 3; ++i) client->Open(Head(worker.address()), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(3));
+  EXPECT_EQ(proxy_->Drain(absl::Milliseconds(1)), 3U);
+  proxy_.reset();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->over(); }));
+  for (const auto* call : client->streams()) EXPECT_EQ(call->status(), "14");
+}
+
+TEST_F(ProxyServerTest, AnEndWithEverythingUnderWayLeavesNothing) {
+  StartProxy();
+  // More than may be reset at once, so that some outlive the proxy.
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.stream() % 4 == 1) call.SendHead();
+  });
+  std::vector<std::unique_ptr<Http2Peer>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(NewClient());
+    for (int j = 0; j < 60; ++j) {
+      clients.back()->Open(Head(worker.address()), FrameMessage("?"), /*end_stream=*/true);
+    }
+    clients.back()->Open(Head("localhost:1"), FrameMessage("?"));
+  }
+  ASSERT_TRUE(worker.AwaitRequests(180));
+  for (const auto& client : clients) client->Open(Head("no.such.name.invalid:1"), FrameMessage("?"));
+  proxy_.reset();
+  for (const auto& client : clients) EXPECT_TRUE(Await({client.get()}, [&] { return client->over(); }));
+  EXPECT_EQ(Metric("sluice_proxy_calls"), 0);
+  EXPECT_EQ(Metric("sluice_proxy_connections"), 0);
+  EXPECT_TRUE(Eventually([&] { return worker.counts().resets >= 100; }));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,147 @@
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "lib/proxy/client_connection.h"
+#include "tests/link/test_http2_connection.h"
+#include "tests/proxy/proxy_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using Kind = StreamEnd::Kind;
+
+constexpr size_t kAnswerBytes = 8 << 20;
+constexpr int kCalls = 8;
+
+// Clients that ask for much and take nothing.
+class SlowClientTest : public ProxyTest {
+ protected:
+  void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1)) {
+    // What a socket of TCP holds grows without end; that of a Unix socket does not.
+    options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-slow-", getpid()), .route = ""}};
+    options_.proxy.max_held_bytes_per_call = 64 << 10;
+    options_.proxy.client_stall_timeout = stall_timeout;
+    StartProxy();
+  }
+  // Bytes of answers that the worker has sent.
+  size_t SentBytes() {
+    size_t sent = 0;
+    worker_.Run([&] {
+      for (const auto& call : worker_.calls()) {
+        if (call->request() == "large")
+          sent += kAnswerBytes - call->connection().session().unsent_bytes(call->stream());
+      }
+    });
+    return sent;
+  }
+  std::vector<Http2Peer::Stream*> Ask(Http2Peer& client, uint32_t granted_bytes) {
+    std::vector<Http2Peer::Stream*> calls;
+    for (int i = 0; i < kCalls; ++i) {
+      calls.push_back(&client.Open(Head(worker_.address()), FrameMessage("large"), true, granted_bytes));
+    }
+    return calls;
+  }
+
+  TestHttp2Server worker_{[](TestHttp2Server::Call& call) {
+    if (call.request() != "large") return call.Answer("small");
+    call.SendHead();
+    call.SendData(FrameMessage(std::string(kAnswerBytes - 5, 'x')));
+    call.SendTrailers();
+  }};
+};
+
+TEST_F(SlowClientTest, AClosedWindowHoldsLittleOfEachAnswerAndNobodyElse) {
+  Start();
+  const auto client = NewClient({.stream_window_bytes = 0});
+  const auto calls = Ask(*client, 0);
+  EXPECT_TRUE(Await({client.get()}, [&] { return Metric("sluice_proxy_held_bytes") >= kCalls * (32 << 10); }));
+  for (int i = 0; i < 20; ++i) ExpectServes(worker_.address(), "small");
+  EXPECT_LE(Metric("sluice_proxy_held_bytes"), kCalls * (68 << 10));
+  EXPECT_LE(SentBytes(), kCalls * (68 << 10));
+  // It goes on where it was.
+  for (auto* call : calls) client->session().Grant(call->id, kAnswerBytes);
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  for (const auto* call : calls) EXPECT_EQ(call->data.size(), kAnswerBytes);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(SlowClientTest, ASocketThatIsNotReadHoldsLittleOfEachAnswerAndNobodyElse) {
+  Start();
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  const auto calls = Ask(*client, 1 << 30);
+  client->Flush();
+  // A connection's own backlog, what the kernel holds, and what each call may hold twice: in the session, and on its
+  // way.
+  constexpr size_t kBound = (1 << 20) + 2 * kCalls * (64 << 10);
+  EXPECT_TRUE(Eventually([&] { return SentBytes() > (512 << 10); }));
+  for (int i = 0; i < 20; ++i) ExpectServes(worker_.address(), "small");
+  EXPECT_LE(SentBytes(), kBound);
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  for (const auto* call : calls) EXPECT_EQ(call->data.size(), kAnswerBytes);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(SlowClientTest, ACallThatIsStuckEnds) {
+  Start(milliseconds(100));
+  const auto client = NewClient({.stream_window_bytes = 0});
+  const auto calls = Ask(*client, 0);
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  for (const auto* call : calls) EXPECT_TRUE(call->is(Kind::kReset, Http2Error::kEnhanceYourCalm));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), kCalls);
+  // The connection is good for other calls.
+  const auto& call = client->Open(Head(worker_.address()), FrameMessage("small"), true, 1000);
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "0");
+}
+
+TEST_F(SlowClientTest, AConnectionThatIsStuckEnds) {
+  Start(milliseconds(100));
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  Ask(*client, 1 << 30);
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] { return SentBytes() > (512 << 10); }));
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), kCalls);
+}
+
+// Its answers have all left the calls, and lie in front of the socket.
+TEST_F(SlowClientTest, AConnectionThatIsStuckEndsThoughItHasNoCall) {
+  Start(milliseconds(100));
+  const auto client = NewClient({.max_unsent_bytes_per_stream = 4 << 20});
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(60'000, 'x')); });
+  for (int i = 0; i < 20; ++i) client->Open(Head(worker.address()), FrameMessage("?"), true, 1 << 20);
+  client->Flush();
+  EXPECT_TRUE(worker.AwaitRequests(20));
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(SlowClientTest, AClientThatTakesALittleNowAndThenIsNotStuck) {
+  Start(milliseconds(400));
+  const auto client = NewClient({.stream_window_bytes = 0});
+  client->set_grants(false);
+  const auto& call = client->Open(Head(worker_.address()), FrameMessage("large"));
+  // Longer than the time after which it would be stuck, with looks at it in between.
+  const auto began = std::chrono::steady_clock::now();
+  int grants = 0;
+  EXPECT_TRUE(Await({client.get()}, [&] {
+    const auto passed = std::chrono::steady_clock::now() - began;
+    if (passed > grants * milliseconds(50)) {
+      client->session().Grant(call.id, 1000);
+      ++grants;
+    }
+    return passed > std::chrono::milliseconds(2500) || call.closed.has_value();
+  }));
+  EXPECT_FALSE(call.closed.has_value());
+  EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -13,10 +13,10 @@
 namespace sluice {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Call;
 using testing::CallbackCall;
 using testing::EndpointTest;
+using ::testing::HasSubstr;
 using testing::In;
 using testing::kAnswerBytes;
 using testing::kPatience;

@@ -1,2 +1,2 @@
-# gRPC, for the servers and the interceptor; the client's side does without. Also read by the installed package.
+# gRPC, for the servers; the client's side does without. Also read by the installed package.
 find_package(gRPC 1.51 CONFIG QUIET)

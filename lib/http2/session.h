@@ -88,6 +88,8 @@ class Http2Session {
     // (CVE-2023-44487).
     uint32_t resets_per_second = 33;
     uint32_t reset_burst = 1000;
+    // Server side: does not mind resets of streams that were never opened. See IdleResetFilter.
+    bool forgive_idle_resets = false;
   };
 
   // `events` must outlive the session. Output() begins with the preface and SETTINGS.

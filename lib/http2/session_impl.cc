@@ -86,6 +86,7 @@ absl::Status Http2Session::Impl::Start() {
 absl::Status Http2Session::Impl::Receive(absl::string_view bytes) {
   if (lost_) return absl::UnavailableError("HTTP/2 session: the connection is lost");
   if (!error_.ok() || bytes.empty()) return error_;
+  if (options_.forgive_idle_resets) bytes = idle_resets_.Pass(bytes);
   in_nghttp2_ = true;
   const ssize_t taken =
       nghttp2_session_mem_recv(nghttp2_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

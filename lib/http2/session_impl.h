@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "lib/http2/idle_reset_filter.h"
 #include "lib/http2/session.h"
 #include "lib/http2/unsent_data.h"
 
@@ -92,6 +93,8 @@ class Http2Session::Impl {
   // The header block that is coming in. Blocks of two streams never interleave (RFC 9113, section 4.3).
   HeaderList headers_;
   size_t header_list_bytes_ = 0;
+
+  IdleResetFilter idle_resets_;
 
   std::string output_;                    // serialised by Receive, and not fetched by Output yet
   std::string* serialised_to_ = nullptr;  // not null while Serialise runs

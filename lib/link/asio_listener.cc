@@ -58,8 +58,10 @@ absl::StatusOr<Place> PlaceOf(const std::string& address) {
   return Place{.endpoint = boost::asio::ip::tcp::endpoint(ip, static_cast<uint16_t>(parsed->port)), .tcp = true};
 }
 
-// A process that was killed leaves its socket behind; a connection to it is then refused.
+// A process that was killed leaves its socket behind; a connection to it is then refused. So is one to any other file.
 void RemoveDeadSocket(const Place& place) {
+  struct stat status {};
+  if (lstat(place.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return;
   const int failed = connect(fd, place.endpoint.data(), static_cast<socklen_t>(place.endpoint.size()));

@@ -55,7 +55,9 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
       opening.head, std::move(opening.data), opening.end_stream, static_cast<uint32_t>(window_.TakeWidening()), *this);
   if (!stream.ok()) {
     connection_ = nullptr;
-    return core_.Park(*this);
+    if (absl::IsResourceExhausted(stream.status())) return core_.Park(*this);
+    // Its headers are too large for the worker, on every connection.
+    return End(absl::ResourceExhaustedError(stream.status().message()), CallEnd::kArrived);
   }
   stream_ = *stream;
   connection->FlushLater();

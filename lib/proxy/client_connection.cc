@@ -35,10 +35,7 @@ ClientConnection::ClientConnection(ProxyCore& proxy, ClientOrigin origin, const 
   });
 }
 
-ClientConnection::~ClientConnection() {
-  proxy_.link().timers().Clear(opening_timer_);
-  proxy_.link().flushes().Forget(*this);
-}
+ClientConnection::~ClientConnection() = default;
 
 // --- How it begins.
 
@@ -69,10 +66,10 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kHttp2:
       return StartHttp2(opening_.TakeRest());
     case ClientOpening::Kind::kConnect:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeRest(), TunnelKind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
       return OnConnectRequest();
     case ClientOpening::Kind::kOther:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeRest(), TunnelKind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
       return RefuseHttp1(opening_.refusal());
   }
 }
@@ -219,7 +216,7 @@ void ClientConnection::Forget(const ProxiedCall& call) {
 }
 
 void ClientConnection::FlushLater() {
-  if (!std::exchange(flush_queued_, true)) proxy_.link().flushes().FlushLater(*this);
+  if (phase_ != Phase::kOver && !std::exchange(flush_queued_, true)) proxy_.link().flushes().FlushLater(*this);
 }
 
 void ClientConnection::Flush() {
@@ -299,10 +296,11 @@ void ClientConnection::EndStuckCalls(TimePoint since, const absl::Status& why) {
 // After a GOAWAY, when the last call has ended and the client knows it.
 void ClientConnection::EndIfDone() {
   if (phase_ != Phase::kHttp2 || !session_->going_away() || !calls_.empty()) return;
-  proxy_.link().AtEndOfTurn([this] {
-    if (phase_ != Phase::kHttp2 || !calls_.empty()) return;
-    Flush();
-    End();
+  proxy_.link().AtEndOfTurn([weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> self = weak.lock();
+    if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
+    self->Flush();
+    self->End();
   });
 }
 
@@ -314,6 +312,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   proxy_.link().timers().Clear(opening_timer_);
   if (session_ != nullptr) session_->Lose();
+  proxy_.link().flushes().Forget(*this);
   proxy_.Bury(*this);
 }
 

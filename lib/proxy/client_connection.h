@@ -35,9 +35,13 @@ using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketE
 // One connection of a client: HTTP/2 at once, HTTP/2 within a tunnel that CONNECT has asked for, or a tunnel that is
 // only passed on. A client that does not read is not read from, so what is kept for it is bounded. Used on the link's
 // thread only.
-class ClientConnection final : public Flushable, public StreamSocketEvents, public SessionEvents, private TargetWaiter {
+class ClientConnection final : public Flushable,
+                               public StreamSocketEvents,
+                               public SessionEvents,
+                               public std::enable_shared_from_this<ClientConnection>,
+                               private TargetWaiter {
  public:
-  // `proxy` must outlive the connection.
+  // `proxy` must be there until the connection has ended; see ProxyCore::Bury.
   ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept);
   ~ClientConnection() override;
 

@@ -55,7 +55,7 @@ void ClientOpening::ReadHttp1() {
   }
   kind_ = Kind::kConnect;
   target_ = std::string(request.target());
-  bytes_.erase(0, taken);
+  head_bytes_ = taken;
 }
 
 void ClientOpening::Refuse(int status, absl::string_view why) {
@@ -67,6 +67,10 @@ void ClientOpening::Refuse(int status, absl::string_view why) {
 }
 
 std::string ClientOpening::TakeRest() {
+  return TakeAll().substr(head_bytes_);
+}
+
+std::string ClientOpening::TakeAll() {
   return std::exchange(bytes_, {});
 }
 

@@ -31,6 +31,8 @@ class ClientOpening {
   const std::string& refusal() const { return refusal_; }
   // What came and belongs to what follows: for kHttp2 and kOther all bytes, for kConnect those behind its head.
   std::string TakeRest();
+  // All that came, in place of TakeRest: for whoever passes it on.
+  std::string TakeAll();
 
  private:
   void ReadHttp1();
@@ -38,6 +40,7 @@ class ClientOpening {
 
   Kind kind_ = Kind::kUnknown;
   std::string bytes_;
+  size_t head_bytes_ = 0;  // of a CONNECT, at the beginning of bytes_
   std::string target_;
   std::string refusal_;
 };

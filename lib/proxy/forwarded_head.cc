@@ -4,6 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "sluice/endpoint.h"
+#include "sluice/plan.h"
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata_fields.h"
@@ -25,10 +28,10 @@ bool IsHopField(absl::string_view name) {
   return std::find(kHopFields.begin(), kHopFields.end(), name) != kHopFields.end();
 }
 
-absl::Status ReadWeight(const std::string& value, int64_t& calls) {
-  if (absl::SimpleAtoi(value, &calls) && calls >= 1 && calls <= kMaxWeight) return absl::OkStatus();
+absl::Status ReadNumber(const HeaderField& field, int64_t least, int64_t most, int64_t& number) {
+  if (absl::SimpleAtoi(field.value, &number) && number >= least && number <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(kWeightField, " \"", Snippet(value), "\" is not a number from 1 to ", kMaxWeight));
+      absl::StrCat(field.name, " \"", Snippet(field.value), "\" is not a number from ", least, " to ", most));
 }
 
 }  // namespace
@@ -40,12 +43,13 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   head.timeout = parsed->timeout;
   absl::Status status;
   for (HeaderField& field : headers) {
-    if (!worker_field.empty() && field.name == worker_field) {
-      head.worker = std::move(field.value);
-    } else if (field.name == kBlockField) {
+    if (!worker_field.empty() && field.name == worker_field) head.worker = field.value;
+    if (field.name == kBlockField) {
       head.block = std::move(field.value);
     } else if (field.name == kWeightField) {
-      status.Update(ReadWeight(field.value, head.calls));
+      status.Update(ReadNumber(field, 1, kMaxWeight, head.calls));
+    } else if (field.name == kResponseBytesField) {
+      status.Update(ReadNumber(field, 0, kMaxResponseBytes, head.response_bytes.emplace()));
     } else if (!IsHopField(field.name)) {
       head.end_to_end.push_back(std::move(field));
     }

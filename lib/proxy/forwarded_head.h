@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,9 +16,11 @@ struct ForwardedHead {
   std::string authority;  // of the client
   std::string path;       // "/package.Service/Method"
   absl::Duration timeout = absl::InfiniteDuration();
-  std::string worker;     // value of the field that names the worker; empty if there is none
-  std::string block;      // kBlockField: calls with the same one belong to one fan-out; empty: the call stands alone
-  int64_t calls = 1;      // kWeightField: number of calls of that fan-out
+  std::string worker;  // value of the field that names the worker; empty if there is none
+  std::string block;   // kBlockField: calls with the same one belong to one fan-out; empty: the call stands alone
+  int64_t calls = 1;   // kWeightField: number of calls of that fan-out
+  // kResponseBytesField: expected bytes of the answer.
+  std::optional<int64_t> response_bytes;
   HeaderList end_to_end;  // the fields that the worker gets as they are
 };
 
@@ -27,8 +30,8 @@ inline constexpr char kWeightField[] = "sluice-weight";
 inline constexpr int64_t kMaxWeight = 65536;
 
 // Takes a request apart. `worker_field` is the name of the field that names the worker, or empty. Returns the errors of
-// ParseRequestHead if it is no call of gRPC, and InvalidArgument for a kBlockField that is longer than 64 bytes or a
-// kWeightField that is not 1 to kMaxWeight.
+// ParseRequestHead if it is no call of gRPC, and InvalidArgument for a kBlockField that is longer than 64 bytes, a
+// kWeightField that is not 1 to kMaxWeight, or a kResponseBytesField that is not 0 to kMaxResponseBytes.
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field);
 
 // The head that the worker gets. `timeout` is what the call has left; an infinite one is not sent.

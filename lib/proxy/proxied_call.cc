@@ -34,15 +34,6 @@ ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t str
   proxy_.OnCallBegan();
 }
 
-ProxiedCall::~ProxiedCall() {
-  const std::string target = target_ != nullptr ? pattern_ : std::string();
-  proxy_.OnCallEnded({.pattern = target,
-                      .path = head_.path,
-                      .code = code_.value_or(absl::StatusCode::kCancelled),
-                      .began = began_,
-                      .sent = sent_});
-}
-
 // --- The request.
 
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
@@ -80,11 +71,12 @@ void ProxiedCall::Start() {
   if (!choice.ok()) return Fail(choice.status());
   pattern_ = choice->pattern;
   tls_ = choice->worker->tls() != nullptr;
-  const ScheduledStream::Options options{.worker = choice->worker,
-                                         .response_bytes = proxy_.ExpectedBytes(head_.path),
-                                         .estimated = true,
-                                         .many_messages = true,
-                                         .deadline = deadline_};
+  const ScheduledStream::Options options{
+      .worker = choice->worker,
+      .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
+      .estimated = !head_.response_bytes.has_value(),
+      .many_messages = true,
+      .deadline = deadline_};
   // The first events come within Submit.
   const auto make = [&] {
     auto stream = std::make_unique<WorkerStream>(proxy_.link(), options, shared_from_this());
@@ -176,8 +168,9 @@ void ProxiedCall::CountHeld() {
 bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
   worker_ = nullptr;
   const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
+  if (client_ == nullptr) return ok;
   if (ok) proxy_.ObserveResponse(head_.path, response_bytes_);
-  if (answered_ || client_ == nullptr) return ok;
+  if (answered_) return ok;
   if (!why.ok()) {
     Fail(why);
   } else if (end.kind == StreamEnd::Kind::kReset || end.kind == StreamEnd::Kind::kUnhandled) {
@@ -221,6 +214,11 @@ void ProxiedCall::OnClosed(StreamEnd /*end*/) {
   if (worker != nullptr && !worker->over()) {
     proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
   }
+  proxy_.OnCallEnded({.pattern = pattern_,
+                      .path = head_.path,
+                      .code = code_.value_or(absl::StatusCode::kCancelled),
+                      .began = began_,
+                      .sent = sent_});
 }
 
 }  // namespace sluice

@@ -24,9 +24,9 @@ class WorkerStream;
 // connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
 class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
  public:
-  // The core must outlive the call. The client calls OnClosed before it goes.
+  // The client calls OnClosed before it goes. From then on the call does nothing, whatever the worker still says; the
+  // core may be gone.
   ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
-  ~ProxiedCall() override;
 
   // The client's side.
   void OnHeaders(HeaderList headers, bool end_stream) override;

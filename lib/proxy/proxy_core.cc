@@ -111,7 +111,8 @@ Http2Session::Options ProxyCore::session_options() const {
           // WantedBytes bounds what is asked for.
           .max_unsent_bytes_per_stream = 1u << 30,
           .resets_per_second = kResetsPerSecond,
-          .reset_burst = kResetBurst};
+          .reset_burst = kResetBurst,
+          .forgive_idle_resets = true};
 }
 
 absl::Status ProxyCore::CheckPassed(absl::string_view address) const {

@@ -1,5 +1,8 @@
 #include "lib/proxy/proxy_metrics.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "lib/telemetry/metric_families.h"
 
 namespace sluice {
@@ -9,6 +12,13 @@ constexpr std::array<const char*, 5> kConnectionNames = {"http2", "connect", "wo
                                                          "refused"};
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
+constexpr size_t kMaxMethodBytes = 256;
+
+// A label has to be UTF-8, or the scrape fails; the path of a call may be anything.
+bool IsName(const std::string& method) {
+  return method.size() <= kMaxMethodBytes &&
+         std::all_of(method.begin(), method.end(), [](char c) { return absl::ascii_isgraph(c); });
+}
 
 prometheus::Gauge& MakeGauge(prometheus::Registry& registry, const std::string& name, const std::string& help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
@@ -48,7 +58,7 @@ void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) 
 void ProxyMetrics::ObserveCall(const std::string& method, absl::Duration took) {
   auto found = seconds_by_method_.find(method);
   if (found == seconds_by_method_.end()) {
-    const std::string& label = seconds_by_method_.size() < kMaxMethods ? method : kOtherMethods;
+    const std::string label = seconds_by_method_.size() < kMaxMethods && IsName(method) ? method : kOtherMethods;
     found = seconds_by_method_.find(label);
     if (found == seconds_by_method_.end()) {
       prometheus::Histogram& histogram = call_seconds_.Add({{"method", label}}, TransferTimeBuckets());

@@ -63,8 +63,18 @@ bool IsName(absl::string_view text) {
   });
 }
 
-bool MatchesGlob(const std::string& pattern, const std::string& text) {
-  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE | FNM_CASEFOLD) == 0;
+bool IsSocket(absl::string_view text) {
+  return absl::StartsWith(text, "unix:") || absl::StartsWith(text, "unix-abstract:");
+}
+
+// A path that climbs out of the folder that a pattern lets in.
+bool Climbs(absl::string_view path) {
+  return absl::StrContains(path, "/../") || absl::EndsWith(path, "/..");
+}
+
+// Names have no case, paths have one.
+bool MatchesGlob(const std::string& pattern, const std::string& text, bool is_socket) {
+  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE | (is_socket ? 0 : FNM_CASEFOLD)) == 0;
 }
 
 absl::Status Deny(absl::string_view target, absl::string_view why) {
@@ -107,7 +117,7 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
     pattern.v6.push_back(ip::make_network_v6(kPrivateV6));
     return pattern;
   }
-  if (absl::StartsWith(text, "unix:") || absl::StartsWith(text, "unix-abstract:")) {
+  if (IsSocket(text)) {
     pattern.name = text;
     return pattern;
   }
@@ -148,8 +158,9 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
 
 absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view target) {
   Target parsed;
-  if (absl::StartsWith(target, "unix:") || absl::StartsWith(target, "unix-abstract:")) {
+  if (IsSocket(target)) {
     if (absl::Status valid = ValidateWorkerAddress(target); !valid.ok()) return valid;
+    if (Climbs(target)) return Deny(target, "has \"..\" in its path");
     parsed.name = std::string(target);
     parsed.is_socket = true;
     return parsed;
@@ -168,13 +179,17 @@ absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view
 
 bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
   if (pattern.port != 0 && pattern.port != target.port) return false;
-  if (!pattern.name.empty()) return MatchesGlob(pattern.name, target.name);
+  if (!pattern.name.empty()) {
+    return IsSocket(pattern.name) == target.is_socket && MatchesGlob(pattern.name, target.name, target.is_socket);
+  }
   if (!target.address.has_value()) return false;
   const ip::address& address = *target.address;
-  const auto loopback_only = [&](const auto& network) { return network.address().is_loopback(); };
+  // All of 127.0.0.0/8 is loopback, and one address of IPv6.
+  const auto loopback_only = [&](const auto& network) {
+    return network.address().is_loopback() && network.prefix_length() >= (address.is_v4() ? 8 : 128);
+  };
   const auto matches = [&](const auto& network) {
-    return Contains(network, address) &&
-           (!address.is_loopback() || (loopback_only(network) && network.prefix_length() >= 8));
+    return Contains(network, address) && (!address.is_loopback() || loopback_only(network));
   };
   return std::any_of(pattern.v4.begin(), pattern.v4.end(), matches) ||
          std::any_of(pattern.v6.begin(), pattern.v6.end(), matches);
@@ -204,7 +219,9 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   for (const Pattern& pattern : patterns_) {
     const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
                          (!loopback || absl::AsciiStrToLower(pattern.name) == "localhost");
-    if (by_name || Matches(pattern, *found)) return absl::string_view(pattern.text);
+    // A pattern of names says nothing about how an address is written.
+    const bool by_address = pattern.name.empty() && Matches(pattern, *found);
+    if (by_name || by_address) return absl::string_view(pattern.text);
   }
   return Deny(address, loopback ? "is a loopback address, and no pattern of the workers is for loopback alone"
                                 : "is not among the workers that this proxy may call");

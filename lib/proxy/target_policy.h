@@ -21,7 +21,7 @@ namespace sluice {
 //   10.0.0.0/8, 10.0.0.7:7000, fd00::/8, [fd00::7]:7000   addresses, by network or alone
 //   *.workers.svc:7000, shard-*, localhost                names; "*" stands for any characters
 //   private                                               the private networks of RFC 1918, 4193 and 6598
-//   unix:/run/workers/*                                    Unix sockets
+//   unix:/run/workers/*                                    Unix sockets, whose paths have no ".."
 //
 // Some addresses are never workers, whatever name leads to them: link-local ones, where clouds keep the metadata of
 // machines, multicast and unspecified ones. Loopback addresses are workers only by a pattern that has nothing but

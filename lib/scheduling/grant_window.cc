@@ -14,6 +14,7 @@ namespace {
 constexpr double kMeanWeight = 1.0 / 64;
 constexpr int64_t kReserveShare = 3;
 constexpr double kStraggleFactor = 2;
+constexpr double kMostStraggleDrains = 8;
 
 int64_t HeaderCost(const LinkProfile& profile) {
   return profile.buffer_packets > 0 ? BufferCostBytes(profile, kReadyHeaderBytes) : kReadyHeaderBytes;
@@ -23,7 +24,7 @@ int64_t HeaderCost(const LinkProfile& profile) {
 
 // Before the first answer nothing is known of the workers, and only what would be a stall is too long.
 GrantWindow::GrantWindow(const LinkSchedule::Options& options)
-    : straggle_after_(absl::ToChronoNanoseconds(options.stall_timeout)) {
+    : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);
 }
 
@@ -32,7 +33,15 @@ void GrantWindow::SetProfile(const LinkProfile& profile) {
   header_bytes_ = HeaderCost(profile);
   drain_time_ = DrainTime(profile);
   rtt_ns_ = absl::ToDoubleNanoseconds(profile.propagation_rtt);
-  straggle_after_ = std::max(straggle_after_, drain_time_);
+  SetStraggleAfter(wanted_straggle_after_ns_);
+}
+
+void GrantWindow::SetStraggleAfter(double wanted_ns) {
+  wanted_straggle_after_ns_ = wanted_ns;
+  const auto drain_ns = static_cast<double>(drain_time_.count());
+  constexpr double kLongestNs = 1e18;
+  const double bounded_ns = std::clamp(wanted_ns, drain_ns, kMostStraggleDrains * drain_ns);
+  straggle_after_ = std::chrono::nanoseconds(std::llround(std::min(bounded_ns, kLongestNs)));
 }
 
 bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {
@@ -52,9 +61,7 @@ void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer
   known_ = true;
   ready_latency_ns_ += weight * (static_cast<double>(ready_latency.count()) - ready_latency_ns_);
   answer_bytes_ += weight * (static_cast<double>(answer_bytes) - answer_bytes_);
-  constexpr double kLongestNs = 1e18;
-  const std::chrono::nanoseconds too_long(std::llround(std::min(kStraggleFactor * ready_latency_ns_, kLongestNs)));
-  straggle_after_ = std::max(too_long, drain_time_);
+  SetStraggleAfter(kStraggleFactor * ready_latency_ns_);
 }
 
 }  // namespace sluice

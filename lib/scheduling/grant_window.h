@@ -28,7 +28,9 @@ class GrantWindow {
   // hosts with many workers they would be in the way of the first answer. They leave with the first grant.
   int64_t FirstRequests(int64_t budget_bytes) const { return Window(budget_bytes, 0); }
 
-  // A call that is out for this long is a straggler: twice the mean, and at least the delay of a full buffer.
+  // A call that is out for this long is a straggler: twice the mean, at least the delay of a full buffer, and at most
+  // eight of these. So calls that take seconds, as long polls do, stop no others: one window of requests leaves in each
+  // of these times, and the headers of their answers, which come as far apart, take a 24th of the link.
   std::chrono::nanoseconds StraggleAfter() const { return straggle_after_; }
 
   // Whether answers are ready soon after their requests: within two round trips, or the time in which the link drains
@@ -46,6 +48,7 @@ class GrantWindow {
   static constexpr double kStock = 4;
 
   int64_t Window(int64_t budget_bytes, double stock) const;
+  void SetStraggleAfter(double wanted_ns);
 
   double bytes_per_ns_ = 0;
   int64_t header_bytes_ = 0;
@@ -56,7 +59,8 @@ class GrantWindow {
   bool known_ = false;
   double ready_latency_ns_ = 0;
   double answer_bytes_ = 0;
-  std::chrono::nanoseconds straggle_after_;
+  double wanted_straggle_after_ns_;
+  std::chrono::nanoseconds straggle_after_{0};
 };
 
 }  // namespace sluice

@@ -76,12 +76,12 @@ class AdoptionTest(unittest.TestCase):
         new, gone = new_and_gone("before.cc", "after.cc")
         self.assertLessEqual(new, 20)
         self.assertIn(f"{new} lines are new, and {gone} go", _DOCUMENT)
-        new, _ = new_and_gone("before.cc", "gated.cc")
+        new, _ = new_and_gone("before.cc", "endpoint.cc")
         self.assertIn(f"how a channel is made: {new} lines", _DOCUMENT)
         self.assertNotIn("sluice", (_EXAMPLE / "before.cc").read_text().lower())
 
     def test_the_code_of_the_document_is_that_of_the_programs(self):
-        programs = [(_EXAMPLE / f"{name}.cc").read_text() for name in ("after", "coroutine", "gated")]
+        programs = [(_EXAMPLE / f"{name}.cc").read_text() for name in ("after", "coroutine", "endpoint")]
         snippets = re.findall(r"```cpp\n(.*?)```", _DOCUMENT, re.S)
         self.assertTrue(snippets)
         for snippet in snippets:

@@ -91,7 +91,17 @@ TEST(StraggleAfterTest, IsTheTimeOfAStallBeforeTheFirstAnswer) {
   options.stall_timeout = absl::Milliseconds(70);
   EXPECT_EQ(GrantWindow(options).StraggleAfter(), 70ms);
   options.stall_timeout = absl::InfiniteDuration();
-  EXPECT_EQ(GrantWindow(options).StraggleAfter(), nanoseconds::max());
+  EXPECT_EQ(GrantWindow(options).StraggleAfter(), 88ms);
+}
+
+TEST(StraggleAfterTest, IsAtMostEightFullBuffers) {
+  GrantWindow window(TestOptions());
+  window.Observe(15'000ms, 1000);
+  EXPECT_EQ(window.StraggleAfter(), 88ms);
+  LinkProfile profile = TestOptions().profile;
+  profile.capacity_bytes_per_second *= 10;
+  window.SetProfile(profile);
+  EXPECT_LT(window.StraggleAfter(), 88ms);
 }
 
 TEST(StraggleAfterTest, IsTwiceTheMeanAndNeverLessThanAFullBuffer) {

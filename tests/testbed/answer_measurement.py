@@ -47,10 +47,8 @@ class AnswerMeasurement:
         return result
 
     def _load_argv(self, scenario, network):
-        link = scenario.link
         argv = [self._load, "--workers", ",".join(network.worker_addresses()), *policy_flags(scenario.policy)]
-        argv += ["--capacity", f"{link.rate_bps}bit", "--buffer", link.buffer_bytes, "--rtt", f"{link.rtt_us}us"]
-        argv += ["--mtu", MTU_BYTES, "--connections", "persistent"]
+        argv += link_flags(scenario.link)
         argv += ["--response-bytes", scenario.response_bytes, "--blocks", scenario.blocks]
         argv += ["--readers", scenario.clients, "--warmup", scenario.warmup_blocks]
         argv += ["--think", f"{scenario.think.usual_ms}ms", "--tail-time", f"{scenario.think.tail_ms}ms"]
@@ -93,6 +91,13 @@ class Servers:
         return started
 
 
+def link_flags(link):
+    """What our programs are told of a link on their command line."""
+    argv = ["--capacity", f"{link.rate_bps}bit", "--rtt", f"{link.rtt_us}us", "--mtu", MTU_BYTES]
+    argv += ["--connections", "persistent"]
+    return [*argv, "--buffer", link.told_buffer()] if link.told_buffer() else argv
+
+
 def policy_flags(policy):
     if policy == "hand-written":
         return ["--mode", "hand-written"]
@@ -103,7 +108,7 @@ def server_command(build, server):
     if server == "cpp":
         return [built(build, "tests/answer_server")]
     messages = built(build, "tests/testbed/generated/answers_pb2.py", os.R_OK).parent
-    return [_python_with_grpc(), _PYTHON_SERVER, messages]
+    return [python_with_grpc(), _PYTHON_SERVER, messages]
 
 
 def built(build, name, access=os.X_OK):
@@ -116,7 +121,7 @@ def built(build, name, access=os.X_OK):
     return path
 
 
-def _python_with_grpc():
+def python_with_grpc():
     # Debian's packages are for Debian's Python, and another one may come first on the path.
     for interpreter in (sys.executable, "/usr/bin/python3"):
         command = [interpreter, "-c", "import grpc, google.protobuf"]

@@ -22,15 +22,19 @@ def flag(parse):
     return convert
 
 
-def policies_of(known):
+def list_of(known, what):
     def parse(text):
-        policies = text.split(",")
-        for policy in policies:
-            if policy not in known:
-                raise ValueError(f"{policy!r} is not a policy; there are {', '.join(known)}")
-        return policies
+        words = text.split(",")
+        for word in words:
+            if word not in known:
+                raise ValueError(f"{word!r} is not a {what}; there are {', '.join(known)}")
+        return words
 
     return parse
+
+
+def policies_of(known):
+    return list_of(known, "policy")
 
 
 def count(text):
@@ -103,9 +107,14 @@ def add_load_flags(parser, policies=POLICIES, default_policy="rolling", blocks=2
     add = parser.add_argument
     add("--policy", type=flag(policies_of(policies)), default=[default_policy], help="one or more of %s, "
         "comma-separated: they run in turns (%s)" % (", ".join(policies), default_policy))  # fmt: skip
+    add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
+    add_block_flags(parser, blocks)
+
+
+def add_block_flags(parser, blocks=20):
+    add = parser.add_argument
     add("--blocks", type=flag(count), default=blocks, metavar="K", help="data blocks that each client reads in the "
         "measured part")  # fmt: skip
-    add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
     add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "
         f"with p99, {TAIL_SHARE:.0%}% of the answers, drawn at random, take that long instead")  # fmt: skip
     add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="read before the measured part")

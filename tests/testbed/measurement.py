@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import time
 
@@ -55,16 +56,18 @@ def measure(scenario, network, service, load, progress):
 class Load:
     """A program beside the aggregator that warms up, says so, waits for a file, reads, and reports in JSON on stdout."""
 
-    def __init__(self, network, argv, folder):
+    def __init__(self, network, argv, folder, environment=None):
         self._start_file = folder / "start"
         self._start_file.unlink(missing_ok=True)
         self._log = folder / "load.log"
         self._started_s = None
-        self._name = argv[0].name
+        self._name = pathlib.Path(argv[0]).name
         argv = [str(word) for word in [*argv, "--start-file", self._start_file]]
         self._output = open(folder / "load.json", "w+")
         self._errors = open(self._log, "w")
-        self._process = subprocess.Popen(network.command(AGGREGATOR, argv), stdout=self._output, stderr=self._errors)
+        self._process = subprocess.Popen(
+            network.command(AGGREGATOR, argv), stdout=self._output, stderr=self._errors, env=environment
+        )
 
     def __enter__(self):
         return self

@@ -169,6 +169,36 @@ class AnswerScenario:
         )
 
 
+# How a stock client reaches its workers: by itself; through sluice-proxy, by nothing but its environment; or at an address
+# of the proxy, as one that names the workers itself.
+WAYS = ("direct", "proxy", "proxy-prior-knowledge")
+CLIENTS = ("go", "python", "java")
+PROXY_POLICIES = ("unscheduled", "rolling", "grants")
+
+
+@dataclasses.dataclass(frozen=True)
+class StockScenario:
+    """The load: fan-outs of clients that know nothing of Sluice, all at the same time."""
+
+    link: LinkScenario
+    way: str
+    policy: str  # of the proxy
+    clients: tuple  # one or more of CLIENTS
+    response_bytes: int
+    blocks: int
+    think: Think = Think()
+    warmup_blocks: int = 2
+    timeout_s: int = 1800
+
+    @property
+    def title(self):
+        way = self.way if self.way == "direct" else f"{self.way} ({self.policy})"
+        return (
+            f"{'+'.join(self.clients)}, {way}: {self.link.workers} workers x {self.response_bytes} B, {self.blocks} blocks, "
+            f"{self.link.title}"
+        )
+
+
 FAULTS = ("none", "kill-client", "kill-daemon", "stop-client")
 
 

@@ -22,6 +22,8 @@ _ADAPT = _RUN.with_name("adapt")
 _CALIBRATE = _RUN.with_name("calibrate")
 _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
+_PROXY = _RUN.with_name("proxy")
+_BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
 _FOR_EVER = "--self-check --blocks 100000 --workers 16".split()
@@ -92,6 +94,14 @@ def flags(_build):
         (["--fault", "fire"], "invalid choice: 'fire'"),
     ):
         refuses(arguments, complaint, _SHARE)
+
+
+    for arguments, complaint in (
+        (["--mode", "direct,sideways"], "'sideways' is not a mode; there are direct, proxy"),
+        (["--client", "cobol"], "'cobol' is not a client"),
+        (["--policy", "batches"], "invalid choice: 'batches'"),
+    ):
+        refuses(arguments, complaint, _PROXY)
 
 
 def refuses(arguments, complaint, script=_RUN):
@@ -222,6 +232,49 @@ def _check_fan_out(result, calls):
     check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput over the link's rate: {what}")
 
 
+def stock_clients(build):
+    """They collapse where the library does not, and several may run at once."""
+    _build_clients("go")
+    arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
+    go, python, library = json.loads(finish(start("--mode", "direct,library", *arguments, build, script=_PROXY)))
+    for result, client in ((go, "go"), (python, "python")):
+        _check_stock_clients(result, client, blocks=10)
+        check(result["switch_drops"] > 0 and result["tcp_retransmits"] > 0, f"no drops when all answer at once: {result}")
+    check(library["mode"] == "library" and library["errors"] == 0, f"errors: {library}")
+    check(library["switch_drops"] == 0 and library["tcp_timeouts"] == 0, f"a schedule that drops: {library}")
+    together = json.loads(finish(start("--mode", "direct", "--together", *arguments, build, script=_PROXY)))
+    _check_stock_clients(together, "go+python", blocks=20)
+    check(set(together["clients"]) == {"go", "python"}, f"not a report of each client: {together}")
+
+
+def proxies(build):
+    """The same clients through sluice-proxy: nothing is lost, whatever they know of it and however many there are."""
+    _build_clients("go")
+    arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
+    modes = ("proxy", "proxy-prior-knowledge")
+    results = json.loads(finish(start("--mode", ",".join(modes), *arguments, build, script=_PROXY)))
+    runs = [(mode, client) for mode in modes for client in ("go", "python")]
+    for result, (mode, client) in zip(results, runs, strict=True):
+        _check_stock_clients(result, client, blocks=10, mode=mode)
+    together = json.loads(finish(start("--mode", "proxy", "--together", *arguments, build, script=_PROXY)))
+    _check_stock_clients(together, "go+python", blocks=20, mode="proxy")
+    for result in (*results, together):
+        check(result["switch_drops"] == 0 and result["tcp_timeouts"] == 0, f"a schedule that drops: {result}")
+
+
+def _check_stock_clients(result, client, blocks, mode="direct"):
+    check(result["mode"] == mode and result["client"] == client, f"another run: {result}")
+    check(result["errors"] == 0 and result["blocks_read"] == blocks, f"errors: {result}")
+    check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput over the link's rate: {result}")
+
+
+def _build_clients(*languages):
+    made = subprocess.run([_BUILD_CLIENTS, *languages], stderr=subprocess.PIPE, text=True, check=False)
+    if made.returncode == _SKIP:
+        skip(made.stderr.strip())
+    check(made.returncode == 0, made.stderr)
+
+
 def loopback_reads(build):
     _check_ratio(json.loads(finish(start("read", *_BRIEF, "--build", build, script=_LOOPBACK))))
 
@@ -332,8 +385,8 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, loopback_reads, loopback_fans_out,
-          loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, loopback_reads,
+          loopback_fans_out, loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

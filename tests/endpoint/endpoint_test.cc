@@ -1,20 +1,22 @@
-#include "lib/interceptor/gated_call.h"
+#include "sluice/endpoint.h"
 
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/interceptor/gating_test.h"
+#include "tests/endpoint/endpoint_fixture.h"
 
 namespace sluice {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::Call;
 using testing::CallbackCall;
-using testing::GatingTest;
+using testing::EndpointTest;
 using testing::In;
 using testing::kAnswerBytes;
 using testing::kPatience;
@@ -31,7 +33,7 @@ struct Interface {
   std::unique_ptr<Call> (*make)();
 };
 
-class GatedCallTest : public GatingTest, public ::testing::WithParamInterface<Interface> {
+class EndpointCallTest : public EndpointTest, public ::testing::WithParamInterface<Interface> {
  protected:
   std::unique_ptr<Call> Start(absl::Duration timeout = kPatience) {
     std::unique_ptr<Call> call = GetParam().make();
@@ -40,12 +42,12 @@ class GatedCallTest : public GatingTest, public ::testing::WithParamInterface<In
     return call;
   }
 };
-INSTANTIATE_TEST_SUITE_P(OfEveryInterface, GatedCallTest,
+INSTANTIATE_TEST_SUITE_P(OfEveryInterface, EndpointCallTest,
                          ::testing::Values(Interface{"Sync", &Make<SyncCall>}, Interface{"Queue", &Make<QueueCall>},
                                            Interface{"Callback", &Make<CallbackCall>}),
                          [](const auto& info) { return info.param.name; });
 
-TEST_P(GatedCallTest, NeverMoreThanTheBudgetIsInFlight) {
+TEST_P(EndpointCallTest, NeverMoreThanTheBudgetIsInFlight) {
   constexpr int kCalls = 200;
   server_.Close();
   Connect(/*answers=*/3);
@@ -63,7 +65,7 @@ TEST_P(GatedCallTest, NeverMoreThanTheBudgetIsInFlight) {
   EXPECT_EQ(server_.counts().most_open, 3);
 }
 
-TEST_P(GatedCallTest, ACancelEndsACallThatIsHeld) {
+TEST_P(EndpointCallTest, ACancelEndsACallThatIsHeld) {
   server_.Close();
   Connect(/*answers=*/1);
   const auto first = Start();
@@ -74,13 +76,14 @@ TEST_P(GatedCallTest, ACancelEndsACallThatIsHeld) {
   ASSERT_TRUE(held->Await());
   EXPECT_EQ(held->status().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_FALSE(first->ended());
+  EXPECT_TRUE(AwaitWaiting(0));
   server_.Open();
   ASSERT_TRUE(first->Await());
   EXPECT_TRUE(first->status().ok());
   EXPECT_EQ(server_.counts().requests, 1);
 }
 
-TEST_P(GatedCallTest, TheDeadlineEndsACallThatIsHeld) {
+TEST_P(EndpointCallTest, TheDeadlineEndsACallThatIsHeld) {
   server_.Close();
   Connect(/*answers=*/1);
   const auto first = Start();
@@ -89,13 +92,13 @@ TEST_P(GatedCallTest, TheDeadlineEndsACallThatIsHeld) {
   ASSERT_TRUE(held->Await());
   EXPECT_EQ(held->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_FALSE(first->ended());
-  EXPECT_EQ(link_->State().waiting_calls, 0);
+  EXPECT_TRUE(AwaitWaiting(0));
   server_.Open();
   ASSERT_TRUE(first->Await());
   EXPECT_EQ(server_.counts().requests, 1);
 }
 
-TEST_P(GatedCallTest, ACallInFlightThatIsCancelledGivesItsShareBack) {
+TEST_P(EndpointCallTest, ACallInFlightThatIsCancelledGivesItsShareBack) {
   server_.Close();
   Connect(/*answers=*/1);
   const auto first = Start();
@@ -110,7 +113,7 @@ TEST_P(GatedCallTest, ACallInFlightThatIsCancelledGivesItsShareBack) {
   EXPECT_TRUE(second->status().ok()) << second->status().error_message();
 }
 
-TEST_P(GatedCallTest, ACallThatIsOverBeforeItsStartIsNotSent) {
+TEST_P(EndpointCallTest, ACallThatIsOverBeforeItsStartIsNotSent) {
   Connect(/*answers=*/1);
   const auto cancelled = GetParam().make();
   cancelled->context().TryCancel();
@@ -123,7 +126,7 @@ TEST_P(GatedCallTest, ACallThatIsOverBeforeItsStartIsNotSent) {
   EXPECT_EQ(server_.counts().requests, 0);
 }
 
-TEST_P(GatedCallTest, AFullQueueRefuses) {
+TEST_P(EndpointCallTest, AFullQueueRefuses) {
   server_.Close();
   Connect(/*answers=*/1, /*queue_limit=*/1);
   const auto first = Start();
@@ -139,7 +142,7 @@ TEST_P(GatedCallTest, AFullQueueRefuses) {
   EXPECT_TRUE(held->status().ok());
 }
 
-TEST_P(GatedCallTest, CallsToADeadServerEndAndHoldNothing) {
+TEST_P(EndpointCallTest, CallsToADeadServerEndAndHoldNothing) {
   server_.Stop();
   Connect(/*answers=*/1);
   std::vector<std::unique_ptr<Call>> calls;
@@ -152,7 +155,7 @@ TEST_P(GatedCallTest, CallsToADeadServerEndAndHoldNothing) {
 }
 
 // Whatever becomes of a call, and whoever is first: TearDown looks that nothing is left.
-TEST_P(GatedCallTest, ManyCallsThatEndInManyWaysLeaveNothingBehind) {
+TEST_P(EndpointCallTest, ManyCallsThatEndInManyWaysLeaveNothingBehind) {
   const auto seed = ::testing::UnitTest::GetInstance()->random_seed();
   SCOPED_TRACE("--gtest_random_seed=" + std::to_string(seed));
   std::mt19937 dice(static_cast<unsigned>(seed));
@@ -166,9 +169,36 @@ TEST_P(GatedCallTest, ManyCallsThatEndInManyWaysLeaveNothingBehind) {
     for (const auto& call : calls) {
       ASSERT_TRUE(call->Await());
       EXPECT_THAT(call->status().error_code(), ::testing::AnyOf(grpc::StatusCode::OK, grpc::StatusCode::CANCELLED,
-                                                                grpc::StatusCode::DEADLINE_EXCEEDED));
+                                                                grpc::StatusCode::DEADLINE_EXCEEDED))
+          << call->status().error_message();
     }
   }
+}
+
+TEST_F(EndpointTest, AStreamPassesMessageByMessage) {
+  Connect(/*answers=*/1);
+  grpc::ClientContext context;
+  context.set_deadline(In(kPatience));
+  const auto reader = blocks_->Read(&context, v1::ReadRequest());
+  v1::ReadResponse part;
+  int parts = 0;
+  while (reader->Read(&part)) {
+    EXPECT_EQ(part.chunk().data().size(), 100u);
+    ++parts;
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(parts, 10);
+}
+
+std::string WhyNot(std::shared_ptr<Link> link, Endpoint::Options options = {}) {
+  return Endpoint::Create(std::move(link), std::move(options)).status().ToString();
+}
+
+TEST_F(EndpointTest, RefusesWhatItCannotServe) {
+  EXPECT_THAT(WhyNot(nullptr), HasSubstr("INVALID_ARGUMENT: link is null"));
+  EXPECT_THAT(WhyNot(*Link::Create({.schedule = {.discipline = Discipline::kBatches}})), HasSubstr("batches"));
+  EXPECT_THAT(WhyNot(*Link::Create(Link::Options()), {.listen = "127.0.0.1:0"}),
+              HasSubstr("INVALID_ARGUMENT: listen is \"127.0.0.1:0\"; it must be unix:PATH"));
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // How often the words of a corpus occur, of which each shard is another server. Arguments: PREFIX SHARD...
+#include "sluice/endpoint.h"
+
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
-
-#include "sluice/interceptor.h"
 
 #include "examples/adoption/shards.grpc.pb.h"
 
@@ -71,13 +70,14 @@ int main(int argc, char** argv) {
   }
   adoption::CountRequest request;
   request.set_prefix(argv[1]);
-  const auto link = sluice::Link::Create({.schedule = {.discipline = sluice::Discipline::kRolling}});
-  const sluice::GatingOptions gating{.response_bytes = [](std::string_view) { return 20'000; },
-                                     .learn_response_bytes = true};
+  const auto link = sluice::Link::Create(sluice::Link::Options());
+  const auto endpoint = sluice::Endpoint::Create(*link);
   std::vector<std::unique_ptr<adoption::Shards::Stub>> shards;
   for (int i = 2; i < argc; ++i) {
-    const auto channel = sluice::CreateGatedChannel(*link, argv[i], grpc::InsecureChannelCredentials(), gating);
-    shards.push_back(adoption::Shards::NewStub(*channel));
+    grpc::ChannelArguments arguments;
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, argv[i]);
+    shards.push_back(adoption::Shards::NewStub(
+        grpc::CreateCustomChannel((*endpoint)->target(), grpc::InsecureChannelCredentials(), arguments)));
   }
   Print(CountWords(shards, request));
 }

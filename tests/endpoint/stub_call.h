@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/support/status.h>
 
+#include "sluice/endpoint.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "absl/synchronization/notification.h"
@@ -18,7 +20,7 @@
 
 namespace sluice::testing {
 
-inline constexpr int64_t kAnswerBytes = 1000;  // asked for by a StubCall; one packet
+inline constexpr int64_t kAnswerBytes = 1400;  // asked for by a call; one full packet
 
 inline std::chrono::system_clock::time_point In(absl::Duration time) {
   return std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time);
@@ -38,7 +40,10 @@ class Call {
   const v1::ReadManifestResponse& response() const { return response_; }
 
  protected:
-  Call() { request_.set_length(kAnswerBytes); }
+  Call() {
+    request_.set_length(kAnswerBytes);
+    context_->AddMetadata(kResponseBytesField, std::to_string(kAnswerBytes));
+  }
 
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   v1::ReadManifestRequest request_;

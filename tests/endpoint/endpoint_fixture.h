@@ -2,28 +2,27 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string_view>
 
+#include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include "sluice/interceptor.h"
+#include "sluice/endpoint.h"
 #include "sluice/link.h"
 #include "sluice/v1/block_service.grpc.pb.h"
 #include "sluice/v1/sru_service.grpc.pb.h"
 
 #include "gtest/gtest.h"
+#include "tests/endpoint/gated_server.h"
+#include "tests/endpoint/stub_call.h"
 #include "tests/eventually.h"
 #include "tests/has_code.h"
-#include "tests/interceptor/gated_server.h"
-#include "tests/interceptor/stub_call.h"
 
 namespace sluice::testing {
 
-// A channel to a plain server, gated by a link.
-class GatingTest : public ::testing::Test {
+// A channel to a plain server, through an endpoint of a link.
+class EndpointTest : public ::testing::Test {
  protected:
-  ~GatingTest() override {
+  ~EndpointTest() override {
     server_.Open();
     if (link_) {
       EXPECT_TRUE(AwaitIdle());
@@ -36,18 +35,12 @@ class GatingTest : public ::testing::Test {
     schedule.budget_bytes = answers * schedule.profile.frame_bytes;
     schedule.stall_timeout = absl::Minutes(10);  // the server is held for as long as a test takes
     link_ = *Link::Create({.schedule = schedule});
-    const auto channel =
-        *CreateGatedChannel(link_, server_.address(), grpc::InsecureChannelCredentials(),
-                            {.response_bytes = [this](std::string_view method) { return Expected(method); },
-                             .learn_response_bytes = learn_});
+    endpoint_ = *Endpoint::Create(link_);
+    grpc::ChannelArguments arguments;
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, server_.address());
+    const auto channel = grpc::CreateCustomChannel(endpoint_->target(), grpc::InsecureChannelCredentials(), arguments);
     stub_ = v1::SruService::NewStub(channel);
     blocks_ = v1::BlockService::NewStub(channel);
-  }
-
-  std::optional<int64_t> Expected(std::string_view method) {
-    if (method == "/sluice.v1.SruService/ReadManifest") return sru_bytes_;
-    if (method == "/sluice.v1.BlockService/Read") return block_bytes_;
-    return std::nullopt;
   }
 
   bool AwaitIdle() {
@@ -64,10 +57,8 @@ class GatingTest : public ::testing::Test {
   }
 
   GatedServer server_;
-  std::optional<int64_t> sru_bytes_ = kAnswerBytes;
-  int64_t block_bytes_ = kAnswerBytes;
-  bool learn_ = false;
   std::shared_ptr<Link> link_;
+  std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<v1::SruService::Stub> stub_;
   std::unique_ptr<v1::BlockService::Stub> blocks_;
 };

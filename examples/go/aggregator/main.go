@@ -1,0 +1,161 @@
+// An aggregator as one writes it with grpc-go: it asks all workers at once, waits for all answers, and asks again. It knows
+// nothing of Sluice. Prints how long that took, in JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"sluice/examples/answers"
+)
+
+type options struct {
+	workers       string
+	via           string
+	responseBytes uint
+	thinkMs       float64
+	tailMs        float64
+	tailShare     float64
+	blocks        int
+	warmupBlocks  int
+	timeout       float64
+	startFile     string
+}
+
+type report struct {
+	Blocks      int     `json:"blocks"` // that came whole
+	Seconds     float64 `json:"seconds"`
+	GoodputMbps float64 `json:"goodput_mbps"`
+	BlockP50Ms  float64 `json:"block_p50_ms"`
+	BlockP99Ms  float64 `json:"block_p99_ms"`
+	Errors      int     `json:"errors"` // blocks that did not
+	ErrorSample string  `json:"error_sample"`
+	GrpcVersion string  `json:"grpc_version"`
+}
+
+func parseFlags() options {
+	var o options
+	flag.StringVar(&o.workers, "workers", "", "host:port of the workers, comma-separated")
+	flag.StringVar(&o.via, "via", "", "connect to this address instead, and name the worker as the :authority")
+	flag.UintVar(&o.responseBytes, "response-bytes", 10240, "of an answer")
+	flag.Float64Var(&o.thinkMs, "think-ms", 0, "workers answer so much later")
+	flag.Float64Var(&o.tailMs, "tail-ms", 0, "instead of think-ms for a share of the answers")
+	flag.Float64Var(&o.tailShare, "tail-share", 0, "that share, 0 to 1")
+	flag.IntVar(&o.blocks, "blocks", 20, "fan-outs, one after the other")
+	flag.IntVar(&o.warmupBlocks, "warmup-blocks", 2, "fan-outs before, not counted")
+	flag.Float64Var(&o.timeout, "timeout", 600, "seconds for each fan-out")
+	flag.StringVar(&o.startFile, "start-file", "", "after the warm-up say \"warm\" on stderr, and wait for this file")
+	flag.Parse()
+	if o.workers == "" || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "usage: aggregator --workers HOST:PORT,... [flags]; --help tells them")
+		os.Exit(2)
+	}
+	return o
+}
+
+func run(o options) (report, error) {
+	fanOut, err := Connect(strings.Split(o.workers, ","), o.via)
+	if err != nil {
+		return report{}, err
+	}
+	request := &answers.AnswerRequest{
+		ResponseBytes: uint32(o.responseBytes),
+		ThinkUs:       uint32(1000 * o.thinkMs),
+		TailThinkUs:   uint32(1000 * o.tailMs),
+		TailShare:     o.tailShare,
+	}
+	// The payload of all answers.
+	ask := func() (int, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.timeout*float64(time.Second)))
+		defer cancel()
+		responses, err := fanOut.Ask(ctx, request)
+		if err != nil {
+			return 0, err
+		}
+		bytes := 0
+		for _, response := range responses {
+			bytes += len(response.Payload)
+		}
+		return bytes, nil
+	}
+	for range o.warmupBlocks {
+		if _, err := ask(); err != nil {
+			return report{}, fmt.Errorf("warm-up: %w", err)
+		}
+	}
+	if err := awaitStart(o.startFile); err != nil {
+		return report{}, err
+	}
+	return measure(o.blocks, ask), nil
+}
+
+func measure(blocks int, ask func() (int, error)) report {
+	result := report{GrpcVersion: grpc.Version}
+	var blockMs []float64
+	bytes := 0
+	started := time.Now()
+	for range blocks {
+		blockStarted := time.Now()
+		received, err := ask()
+		if err != nil {
+			result.Errors++
+			result.ErrorSample = err.Error()
+			continue
+		}
+		bytes += received
+		blockMs = append(blockMs, 1e3*time.Since(blockStarted).Seconds())
+	}
+	result.Seconds = time.Since(started).Seconds()
+	result.Blocks = len(blockMs)
+	result.GoodputMbps = 8e-6 * float64(bytes) / result.Seconds
+	result.BlockP50Ms = percentile(blockMs, 0.5)
+	result.BlockP99Ms = percentile(blockMs, 0.99)
+	return result
+}
+
+func awaitStart(file string) error {
+	if file == "" {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "warm")
+	for {
+		_, err := os.Stat(file)
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// The least value that a share of all is not above.
+func percentile(values []float64, share float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
+}
+
+func main() {
+	result, err := run(parseFlags())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aggregator:", err)
+		os.Exit(1)
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aggregator:", err)
+		os.Exit(1)
+	}
+	fmt.Println(string(text))
+}

@@ -1,0 +1,118 @@
+// A worker as one writes it with grpc-go. It knows nothing of Sluice, and serves until SIGTERM.
+//
+//	worker --listen HOST:PORT,... [--ready-file FILE]
+//
+// Port 0 is a free one. The ready file has the addresses, one a line, and appears when all of them are served.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"sluice/examples/answers"
+)
+
+type server struct {
+	answers.UnimplementedAnswersServer
+}
+
+func (server) Answer(ctx context.Context, request *answers.AnswerRequest) (*answers.AnswerResponse, error) {
+	return think(ctx, request)
+}
+
+func (server) AnswerStream(request *answers.AnswerRequest, stream grpc.ServerStreamingServer[answers.AnswerResponse]) error {
+	response, err := think(stream.Context(), request)
+	if err != nil {
+		return err
+	}
+	for range max(1, request.Messages) {
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Takes the time that the request asks for.
+func think(ctx context.Context, request *answers.AnswerRequest) (*answers.AnswerResponse, error) {
+	tail := rand.Float64() < request.TailShare
+	microseconds := request.ThinkUs
+	if tail {
+		microseconds = request.TailThinkUs
+	}
+	if microseconds > 0 {
+		select {
+		case <-time.After(time.Duration(microseconds) * time.Microsecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return &answers.AnswerResponse{Payload: bytes.Repeat([]byte("x"), int(request.ResponseBytes)), Tail: tail}, nil
+}
+
+func serve(addresses []string, readyFile string) error {
+	service := grpc.NewServer()
+	answers.RegisterAnswersServer(service, server{})
+	var listeners []net.Listener
+	serving := ""
+	for _, address := range addresses {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, listener)
+		serving += listener.Addr().String() + "\n"
+	}
+	ended := make(chan error, len(listeners))
+	for _, listener := range listeners {
+		go func() { ended <- service.Serve(listener) }()
+	}
+	// Before anybody who waits for the file may send the signal.
+	terminated, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() {
+		<-terminated.Done()
+		service.Stop()
+	}()
+	if readyFile != "" {
+		if err := writeReadyFile(readyFile, serving); err != nil {
+			return err
+		}
+	}
+	for range listeners {
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Renamed: written whole, or not there at all.
+func writeReadyFile(file, content string) error {
+	if err := os.WriteFile(file+".new", []byte(content), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "host:port, comma-separated")
+	readyFile := flag.String("ready-file", "", "write the addresses there")
+	flag.Parse()
+	if err := serve(strings.Split(*listen, ","), *readyFile); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,147 @@
+package sluice.examples;
+
+import com.google.gson.FieldNamingPolicy;
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import io.grpc.ManagedChannel;
+import io.grpc.Status;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import sluice.testbed.v1.AnswersOuterClass.AnswerRequest;
+import sluice.testbed.v1.AnswersOuterClass.AnswerResponse;
+
+/**
+ * An aggregator as one writes it with grpc-java: it asks all workers at once, waits for all answers, and asks again. It knows
+ * nothing of Sluice. Prints how long that took, in JSON.
+ */
+public final class Aggregator {
+  private static final List<String> FLAGS =
+      List.of(
+          "workers", // host:port of the workers, comma-separated
+          "via", // connect to this address instead, and name the worker as the :authority
+          "response-bytes", // of an answer
+          "think-ms", // workers answer so much later
+          "tail-ms", // instead of think-ms for a share of the answers
+          "tail-share", // that share, 0 to 1
+          "blocks", // fan-outs, one after the other
+          "warmup-blocks", // fan-outs before, not counted
+          "timeout", // seconds for each fan-out
+          "start-file"); // after the warm-up say "warm" on stderr, and wait for this file
+
+  private static final class Report {
+    int blocks; // that came whole
+    double seconds;
+    double goodputMbps;
+    double blockP50Ms;
+    double blockP99Ms;
+    int errors; // blocks that did not
+    String errorSample = "";
+    String grpcVersion = ManagedChannel.class.getPackage().getImplementationVersion();
+  }
+
+  private final FanOut fanOut;
+  private final AnswerRequest request;
+  private final double timeoutSeconds;
+
+  private Aggregator(FanOut fanOut, Flags flags) {
+    this.fanOut = fanOut;
+    request =
+        AnswerRequest.newBuilder()
+            .setResponseBytes(flags.whole("response-bytes", 10240))
+            .setThinkUs((int) (1000 * flags.number("think-ms", 0)))
+            .setTailThinkUs((int) (1000 * flags.number("tail-ms", 0)))
+            .setTailShare(flags.number("tail-share", 0))
+            .build();
+    timeoutSeconds = flags.number("timeout", 600);
+  }
+
+  /** The payload of all answers. */
+  private long ask() throws ExecutionException, InterruptedException {
+    long bytes = 0;
+    for (AnswerResponse response : fanOut.ask(request, timeoutSeconds)) {
+      bytes += response.getPayload().size();
+    }
+    return bytes;
+  }
+
+  private Report measure(int blocks) throws InterruptedException {
+    Report report = new Report();
+    List<Double> blockMs = new ArrayList<>();
+    long bytes = 0;
+    long started = System.nanoTime();
+    for (int i = 0; i < blocks; i++) {
+      long blockStarted = System.nanoTime();
+      try {
+        bytes += ask();
+        blockMs.add(1e-6 * (System.nanoTime() - blockStarted));
+      } catch (ExecutionException error) {
+        report.errors++;
+        report.errorSample = describe(error);
+      }
+    }
+    report.seconds = 1e-9 * (System.nanoTime() - started);
+    report.blocks = blockMs.size();
+    report.goodputMbps = 8e-6 * bytes / report.seconds;
+    report.blockP50Ms = percentile(blockMs, 0.5);
+    report.blockP99Ms = percentile(blockMs, 0.99);
+    return report;
+  }
+
+  private static Report run(Flags flags) throws Exception {
+    try (FanOut fanOut = new FanOut(List.of(flags.text("workers").split(",")), flags.text("via"))) {
+      Aggregator aggregator = new Aggregator(fanOut, flags);
+      for (int i = 0; i < flags.whole("warmup-blocks", 2); i++) {
+        aggregator.ask();
+      }
+      awaitStart(flags.text("start-file"));
+      return aggregator.measure(flags.whole("blocks", 20));
+    }
+  }
+
+  private static void awaitStart(String file) throws InterruptedException {
+    if (file == null) {
+      return;
+    }
+    System.err.println("warm");
+    while (!Files.exists(Path.of(file))) {
+      Thread.sleep(2);
+    }
+  }
+
+  /** The least value that a share of all is not above. */
+  private static double percentile(List<Double> values, double share) {
+    List<Double> sorted = values.stream().sorted().toList();
+    return sorted.isEmpty() ? 0 : sorted.get(Math.max(0, (int) Math.ceil(share * sorted.size()) - 1));
+  }
+
+  private static String describe(ExecutionException error) {
+    Status status = Status.fromThrowable(error);
+    String cause = status.getCause() == null ? "" : ": " + status.getCause().getMessage();
+    return status.getCode() + ": " + status.getDescription() + cause;
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    try {
+      Flags flags = new Flags(arguments, FLAGS);
+      if (flags.text("workers") == null) {
+        throw new Flags.Usage("--workers HOST:PORT,... is required");
+      }
+      Report report = run(flags);
+      Gson gson =
+          new GsonBuilder()
+              .setPrettyPrinting()
+              .setFieldNamingPolicy(FieldNamingPolicy.LOWER_CASE_WITH_UNDERSCORES)
+              .create();
+      System.out.println(gson.toJson(report));
+    } catch (Flags.Usage | NumberFormatException usage) {
+      System.err.println("aggregator: " + usage.getMessage());
+      System.exit(2);
+    } catch (ExecutionException error) {
+      System.err.println("aggregator: warm-up: " + describe(error));
+      System.exit(1);
+    }
+  }
+}

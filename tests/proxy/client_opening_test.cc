@@ -1,0 +1,154 @@
+#include "lib/proxy/client_opening.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace sluice {
+namespace {
+
+using Kind = ClientOpening::Kind;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+struct Opened {
+  Kind kind = Kind::kUnknown;
+  std::string target;
+  std::string refusal;
+  std::string rest;  // with what came after the kind was known
+};
+
+// Hands `bytes` over in pieces until the kind is known.
+Opened Open(absl::string_view bytes, size_t piece_bytes = SIZE_MAX) {
+  ClientOpening opening;
+  Opened opened;
+  while (!bytes.empty() && opened.kind == Kind::kUnknown) {
+    const absl::string_view piece = bytes.substr(0, piece_bytes);
+    bytes.remove_prefix(piece.size());
+    opened.kind = opening.Read(piece);
+    EXPECT_EQ(opened.kind, opening.kind());
+  }
+  opened.target = opening.target();
+  opened.refusal = opening.refusal();
+  opened.rest = absl::StrCat(opening.TakeRest(), bytes);
+  return opened;
+}
+
+TEST(ClientOpeningTest, ThePrefaceIsHttp2WithAllOfItsBytes) {
+  for (const size_t piece : {size_t{1}, size_t{2}, size_t{7}, size_t{23}, size_t{24}, SIZE_MAX}) {
+    const Opened opened = Open(absl::StrCat(kPreface, "frames"), piece);
+    EXPECT_EQ(opened.kind, Kind::kHttp2) << piece;
+    EXPECT_EQ(opened.rest, absl::StrCat(kPreface, "frames")) << piece;
+    EXPECT_THAT(opened.refusal, IsEmpty());
+  }
+}
+
+TEST(ClientOpeningTest, APartOfAnOpeningDecidesNothing) {
+  for (const absl::string_view opening :
+       {absl::string_view(kPreface), absl::string_view("CONNECT a.b:1 HTTP/1.1\r\nHost: a.b:1\r\n\r\n")}) {
+    for (size_t bytes = 0; bytes < opening.size(); ++bytes) {
+      ClientOpening part;
+      EXPECT_EQ(part.Read(opening.substr(0, bytes)), Kind::kUnknown) << opening.substr(0, bytes);
+    }
+  }
+}
+
+TEST(ClientOpeningTest, ConnectNamesItsTargetAndLeavesWhatFollows) {
+  const std::string head = "CONNECT worker-7.svc:7000 HTTP/1.1\r\nHost: worker-7.svc:7000\r\nUser-Agent: grpc\r\n\r\n";
+  for (const size_t piece : {size_t{1}, size_t{3}, head.size(), SIZE_MAX}) {
+    const Opened opened = Open(absl::StrCat(head, kPreface, "frames"), piece);
+    EXPECT_EQ(opened.kind, Kind::kConnect) << piece;
+    EXPECT_EQ(opened.target, "worker-7.svc:7000");
+    EXPECT_EQ(opened.rest, absl::StrCat(kPreface, "frames")) << piece;
+  }
+}
+
+TEST(ClientOpeningTest, TheTargetOfConnectIsTakenAsItIs) {
+  for (const char* target : {"10.0.0.7:7000", "[fd00::7]:7000", "no-port", "unix:/run/w"}) {
+    EXPECT_EQ(Open(absl::StrCat("CONNECT ", target, " HTTP/1.1\r\n\r\n")).target, target);
+  }
+}
+
+// What follows a CONNECT is the tunnel (RFC 9110, section 9.3.6).
+TEST(ClientOpeningTest, ABodyOfConnectIsNoBody) {
+  const Opened opened = Open("CONNECT a:1 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_EQ(opened.kind, Kind::kConnect);
+  EXPECT_EQ(opened.rest, "abc");
+}
+
+TEST(ClientOpeningTest, OtherMethodsAreRefusedWithAWord) {
+  for (const char* method : {"GET", "POST", "PUT", "OPTIONS", "PRINT"}) {
+    const std::string request = absl::StrCat(method, " / HTTP/1.1\r\nHost: a\r\n\r\nbody");
+    for (const size_t piece : {size_t{1}, SIZE_MAX}) {
+      const Opened opened = Open(request, piece);
+      EXPECT_EQ(opened.kind, Kind::kOther) << method;
+      EXPECT_THAT(opened.refusal, StartsWith("HTTP/1.1 501 Not Implemented\r\nConnection: close\r\n"));
+      EXPECT_THAT(opened.refusal, HasSubstr("no_proxy"));
+      EXPECT_EQ(opened.rest, request) << "a tunnel passes all of it on";
+    }
+  }
+}
+
+TEST(ClientOpeningTest, ARefusalSaysHowLongItIs) {
+  const std::string refusal = Open("GET / HTTP/1.1\r\n\r\n").refusal;
+  const size_t body = refusal.find("\r\n\r\n") + 4;
+  EXPECT_THAT(refusal, HasSubstr(absl::StrCat("Content-Length: ", refusal.size() - body, "\r\n")));
+  EXPECT_THAT(refusal, EndsWith("\n"));
+}
+
+TEST(ClientOpeningTest, WhatIsAlmostHttpIsABadRequest) {
+  for (const char* request : {"CONNECT\r\n\r\n", "CONNECT a:1 HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSX\r\n\r\n",
+                              "G@T / HTTP/1.1\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nno colon\r\n\r\n"}) {
+    const Opened opened = Open(request);
+    EXPECT_EQ(opened.kind, Kind::kOther) << request;
+    EXPECT_THAT(opened.refusal, StartsWith("HTTP/1.1 400 Bad Request\r\n")) << request;
+  }
+}
+
+TEST(ClientOpeningTest, AHeadThatIsTooLargeIsRefusedBeforeItsEnd) {
+  ClientOpening opening;
+  opening.Read("CONNECT a:1 HTTP/1.1\r\nX: ");
+  size_t bytes = 0;
+  for (; opening.kind() == Kind::kUnknown && bytes < 2 * ClientOpening::kMaxHeadBytes; bytes += 1024) {
+    opening.Read(std::string(1024, 'x'));
+  }
+  EXPECT_EQ(opening.kind(), Kind::kOther);
+  EXPECT_LE(bytes, ClientOpening::kMaxHeadBytes + 1024);
+  EXPECT_THAT(opening.refusal(), HasSubstr("the head is too large"));
+}
+
+TEST(ClientOpeningTest, AHeadThatIsAlmostTooLargeIsTaken) {
+  std::string head = "CONNECT a:1 HTTP/1.1\r\n";
+  while (head.size() < ClientOpening::kMaxHeadBytes - 600) absl::StrAppend(&head, "X: ", std::string(500, 'x'), "\r\n");
+  EXPECT_EQ(Open(head + "\r\n").kind, Kind::kConnect);
+}
+
+TEST(ClientOpeningTest, WhatIsNoHttpIsKnownByItsFirstByteAndGetsNoAnswer) {
+  const std::string hello("\x16\x03\x01\x02\x00\x01", 6);
+  for (const std::string& bytes : {hello, std::string("\0\0", 2), std::string("get / http"), std::string("\r\n")}) {
+    ClientOpening opening;
+    EXPECT_EQ(opening.Read(bytes.substr(0, 1)), Kind::kOther);
+    EXPECT_THAT(opening.refusal(), IsEmpty());
+    const Opened opened = Open(bytes);
+    EXPECT_EQ(opened.kind, Kind::kOther);
+    EXPECT_EQ(opened.rest, bytes);
+  }
+}
+
+// A client within its tunnel may speak to a proxy of its own.
+TEST(ClientOpeningTest, WithinATunnelAConnectIsPassedOnWhole) {
+  const std::string request = "CONNECT a:1 HTTP/1.1\r\n\r\nmore";
+  ClientOpening opening;
+  EXPECT_EQ(opening.Read(request), Kind::kConnect);
+  EXPECT_EQ(opening.TakeAll(), request);
+}
+
+}  // namespace
+}  // namespace sluice

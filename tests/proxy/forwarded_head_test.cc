@@ -1,0 +1,133 @@
+#include "lib/proxy/forwarded_head.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/has_code.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::HasCode;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+HeaderList Request(const HeaderList& more = {}) {
+  HeaderList headers = {{":method", "POST"},        {":scheme", "http"}, {":path", "/a.B/C"},
+                        {":authority", "worker:1"}, {"te", "trailers"},  {"content-type", "application/grpc+proto"}};
+  headers.insert(headers.end(), more.begin(), more.end());
+  return headers;
+}
+
+ForwardedHead Parse(const HeaderList& more, absl::string_view worker_field = "") {
+  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(Request(more), worker_field);
+  EXPECT_TRUE(head.ok()) << head.status();
+  return head.ok() ? *std::move(head) : ForwardedHead();
+}
+
+TEST(ForwardedHeadTest, WhatGoesEndToEndStaysAsItIs) {
+  const HeaderField secret{"authorization", "Bearer x", true};
+  const HeaderList fields = {{"user-agent", "grpc-python/1.2"},
+                             {"grpc-encoding", "gzip"},
+                             {"grpc-accept-encoding", "identity, gzip"},
+                             secret,
+                             {"x-trace-bin", "AAEC"},
+                             {"a", "1"},
+                             {"a", "2"}};
+  const ForwardedHead head = Parse(fields);
+  EXPECT_EQ(head.path, "/a.B/C");
+  EXPECT_EQ(head.authority, "worker:1");
+  EXPECT_EQ(head.timeout, absl::InfiniteDuration());
+  EXPECT_EQ(head.calls, 1);
+  HeaderList sent = {{"content-type", "application/grpc+proto"}};
+  sent.insert(sent.end(), fields.begin(), fields.end());
+  EXPECT_EQ(head.end_to_end, sent) << "in their order, and secrets are secret still";
+}
+
+TEST(ForwardedHeadTest, FieldsOfOneHopEndHere) {
+  const ForwardedHead head = Parse({{"host", "other:2"},
+                                    {"keep-alive", "1"},
+                                    {"proxy-authorization", "Basic x", true},
+                                    {"proxy-connection", "keep-alive"},
+                                    {"grpc-timeout", "1S"}});
+  EXPECT_THAT(head.end_to_end, ElementsAre(HeaderField{"content-type", "application/grpc+proto"}));
+  EXPECT_EQ(head.authority, "worker:1");
+}
+
+TEST(ForwardedHeadTest, TheNewHeadIsOneOfGrpc) {
+  ForwardedHead head = Parse({{"a", "1"}});
+  EXPECT_THAT(ToHeaders(head, "10.0.0.7:7000", false, absl::Milliseconds(1500)),
+              ElementsAre(HeaderField{":method", "POST"}, HeaderField{":scheme", "http"},
+                          HeaderField{":path", "/a.B/C"}, HeaderField{":authority", "10.0.0.7:7000"},
+                          HeaderField{"te", "trailers"}, HeaderField{"grpc-timeout", "1500000u"},
+                          HeaderField{"content-type", "application/grpc+proto"}, HeaderField{"a", "1"}));
+  EXPECT_THAT(ToHeaders(head, "w", true, absl::InfiniteDuration()), Contains(HeaderField{":scheme", "https"}));
+  for (const HeaderField& field : ToHeaders(head, "w", true, absl::InfiniteDuration())) {
+    EXPECT_NE(field.name, "grpc-timeout");
+  }
+  EXPECT_THAT(ToHeaders(head, "w", false, absl::ZeroDuration()), Contains(HeaderField{"grpc-timeout", "1n"}));
+}
+
+TEST(ForwardedHeadTest, TheTimeoutIsThatOfTheClient) {
+  EXPECT_EQ(Parse({{"grpc-timeout", "250m"}}).timeout, absl::Milliseconds(250));
+  EXPECT_EQ(Parse({{"grpc-timeout", "99999999H"}}).timeout, absl::Hours(99999999));
+  EXPECT_THAT(ParseForwardedHead(Request({{"grpc-timeout", "soon"}}), "").status(),
+              HasCode(absl::StatusCode::kInternal));
+}
+
+TEST(ForwardedHeadTest, AFanOutHasANameAndAWeightWhichTheWorkerDoesNotGet) {
+  const ForwardedHead head = Parse({{"sluice-block", "query-17"}, {"sluice-weight", "64"}});
+  EXPECT_EQ(head.block, "query-17");
+  EXPECT_EQ(head.calls, 64);
+  EXPECT_THAT(head.end_to_end, ElementsAre(HeaderField{"content-type", "application/grpc+proto"}));
+  EXPECT_EQ(Parse({{"sluice-block", std::string(64, 'x')}, {"sluice-weight", "65536"}}).calls, kMaxWeight);
+}
+
+TEST(ForwardedHeadTest, AFanOutThatIsOutOfBoundsIsNamedWithItsBound) {
+  const std::pair<HeaderField, const char*> cases[] = {
+      {{"sluice-weight", "0"}, "sluice-weight \"0\" is not a number from 1 to 65536"},
+      {{"sluice-weight", "65537"}, "sluice-weight \"65537\""},
+      {{"sluice-weight", "-1"}, "sluice-weight \"-1\""},
+      {{"sluice-weight", "many"}, "sluice-weight \"many\""},
+      {{"sluice-weight", "99999999999999999999"}, "sluice-weight \"9"},
+      {{"sluice-block", std::string(65, 'x')}, "sluice-block has 65 bytes; it has at most 64"},
+  };
+  for (const auto& [field, why] : cases) {
+    const absl::Status refused = ParseForwardedHead(Request({field}), "").status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << field.value;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(why));
+  }
+}
+
+TEST(ForwardedHeadTest, AFieldMayNameTheWorkerWhichGetsItToo) {
+  const HeaderField field{"x-worker", "10.0.0.7:7000"};
+  const ForwardedHead head = Parse({field}, "x-worker");
+  EXPECT_EQ(head.worker, "10.0.0.7:7000");
+  EXPECT_THAT(head.end_to_end, Contains(field));
+  EXPECT_THAT(Parse({field}).worker, IsEmpty()) << "no such field is configured";
+  EXPECT_THAT(Parse({field}).end_to_end, Contains(field));
+  EXPECT_THAT(Parse({}, "x-worker").worker, IsEmpty());
+}
+
+TEST(ForwardedHeadTest, WhatIsNoCallOfGrpcIsRefused) {
+  const auto with = [](const std::string& name, const std::string& value) {
+    HeaderList headers = Request();
+    for (HeaderField& field : headers) {
+      if (field.name == name) field.value = value;
+    }
+    return ParseForwardedHead(headers, "").status();
+  };
+  EXPECT_THAT(with("content-type", "text/html"), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(with(":method", "GET"), HasCode(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(with(":path", "a.B/C"), HasCode(absl::StatusCode::kInternal));
+  EXPECT_THAT(ParseForwardedHead({}, "").status(), Not(HasCode(absl::StatusCode::kOk)));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,198 @@
+#include "lib/proxy/target_policy.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/has_code.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using ::testing::HasSubstr;
+
+TargetPolicy Policy(const std::vector<std::string>& patterns) {
+  absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(patterns);
+  EXPECT_TRUE(policy.ok()) << policy.status();
+  return *std::move(policy);
+}
+
+// Of a target that is an address or a socket, or of a name that leads to `address`.
+absl::Status Judge(const std::vector<std::string>& patterns, const std::string& target, std::string address = "") {
+  const TargetPolicy policy = Policy(patterns);
+  absl::Status status = policy.CheckTarget(target);
+  if (status.ok()) status = policy.CheckAddress(target, address.empty() ? target : address).status();
+  return status;
+}
+
+struct Case {
+  std::vector<std::string> patterns;
+  std::vector<std::string> let_in;
+  std::vector<std::string> kept_out;
+};
+
+TEST(TargetPolicyTest, EveryFormOfAPatternLetsInWhatItSays) {
+  const std::vector<Case> cases = {
+      {{"10.0.0.0/8"}, {"10.0.0.1:1", "10.255.255.255:65535"}, {"11.0.0.0:1", "9.255.255.255:1", "[fd00::1]:1"}},
+      {{"10.0.0.7/24"}, {"10.0.0.1:1", "10.0.0.255:1"}, {"10.0.1.0:1"}},
+      {{"10.0.0.7:7000"}, {"10.0.0.7:7000"}, {"10.0.0.7:7001", "10.0.0.8:7000"}},
+      {{"10.0.0.7"}, {"10.0.0.7:7000", "10.0.0.7:1"}, {"10.0.0.8:7000"}},
+      {{"fd00::/8"}, {"[fd00::1]:1", "[fdff::1]:1"}, {"[fc00::1]:1", "10.0.0.1:1"}},
+      {{"[fd00::7]:7000"}, {"[fd00::7]:7000", "[fd00:0::7]:7000"}, {"[fd00::7]:1", "[fd00::8]:7000"}},
+      {{"[fd00::7]"}, {"[fd00::7]:7000"}, {"[fd00::8]:7000"}},
+      {{"fd00::7"}, {"[fd00::7]:7000", "[fd00::7]:1"}, {"[fd00::8]:7000"}},
+      {{"private"},
+       {"10.1.2.3:1", "172.16.0.1:1", "172.31.255.255:1", "192.168.1.1:1", "100.64.0.1:1", "[fd00::1]:1",
+        "[fc00::1]:1"},
+       {"172.32.0.1:1", "100.128.0.1:1", "8.8.8.8:53", "[2001:db8::1]:1"}},
+      {{}, {"10.1.2.3:1", "[fd00::1]:1"}, {"8.8.8.8:53"}},
+      {{"8.8.8.8", "10.0.0.0/8"}, {"8.8.8.8:1", "10.1.1.1:1"}, {"8.8.4.4:1"}},
+  };
+  for (const Case& rule : cases) {
+    for (const std::string& target : rule.let_in) EXPECT_TRUE(Judge(rule.patterns, target).ok()) << target;
+    for (const std::string& target : rule.kept_out) {
+      EXPECT_THAT(Judge(rule.patterns, target), HasCode(absl::StatusCode::kPermissionDenied)) << target;
+    }
+  }
+}
+
+TEST(TargetPolicyTest, NamesMatchAsTheyAreWritten) {
+  const std::vector<Case> cases = {
+      {{"*.workers.svc:7000"},
+       {"w-1.workers.svc:7000", "a.b.workers.svc:7000", "W-1.Workers.SVC:7000"},
+       {"w-1.workers.svc:7001", "workers.svc:7000", "w-1.workers.svc.evil.com:7000"}},
+      {{"shard-*"}, {"shard-1:1", "shard-:2", "shard-x.anywhere:3"}, {"a-shard-1:1"}},
+      {{"db"}, {"db:1", "DB:65535"}, {"db2:1", "d:1"}},
+  };
+  for (const Case& rule : cases) {
+    for (const std::string& name : rule.let_in) EXPECT_TRUE(Judge(rule.patterns, name, "8.8.8.8:1").ok()) << name;
+    for (const std::string& name : rule.kept_out) {
+      EXPECT_THAT(Judge(rule.patterns, name, "8.8.8.8:1"), HasCode(absl::StatusCode::kPermissionDenied)) << name;
+    }
+  }
+}
+
+TEST(TargetPolicyTest, ANameOfNoPatternIsJudgedByItsAddresses) {
+  const TargetPolicy policy = Policy({"10.0.0.0/8"});
+  EXPECT_TRUE(policy.CheckTarget("anything.at.all:7000").ok()) << "before the look-up";
+  EXPECT_EQ(*policy.CheckAddress("anything.at.all:7000", "10.1.2.3:7000"), "10.0.0.0/8");
+  EXPECT_THAT(policy.CheckAddress("anything.at.all:7000", "8.8.8.8:7000").status(),
+              HasCode(absl::StatusCode::kPermissionDenied));
+  // With a port in each pattern, a name with another port need not be looked up.
+  EXPECT_THAT(Policy({"10.0.0.7:7000"}).CheckTarget("name:7001"), HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(Policy({"10.0.0.7:7000"}).CheckTarget("name:7000").ok());
+  // With names alone, no other is looked up at all.
+  EXPECT_THAT(Policy({"*.svc"}).CheckTarget("name:7001"), HasCode(absl::StatusCode::kPermissionDenied));
+}
+
+TEST(TargetPolicyTest, SaysWhichPatternLetIn) {
+  const TargetPolicy policy = Policy({"*.svc", "private", "10.0.0.7"});
+  EXPECT_EQ(*policy.CheckAddress("a.svc:1", "8.8.8.8:1"), "*.svc");
+  EXPECT_EQ(*policy.CheckAddress("10.0.0.7:1", "10.0.0.7:1"), "private") << "the first";
+}
+
+TEST(TargetPolicyTest, SomeAddressesAreNeverWorkers) {
+  const std::vector<std::string> all = {"0.0.0.0/0", "::/0", "*"};
+  for (const char* address :
+       {"169.254.169.254:80", "169.254.0.1:1", "[fe80::1]:1", "[::ffff:169.254.169.254]:80", "100.100.100.200:80",
+        "192.0.0.192:80", "[fd00:ec2::254]:80", "[::ffff:100.100.100.200]:80", "0.0.0.0:1", "[::]:1", "224.0.0.1:1",
+        "[ff02::1]:1", "255.255.255.255:1", "[::ffff:0.0.0.0]:1"}) {
+    const absl::Status literal = Judge(all, address);
+    EXPECT_THAT(literal, HasCode(absl::StatusCode::kPermissionDenied)) << address;
+    EXPECT_THAT(std::string(literal.message()), HasSubstr("never a worker"));
+    EXPECT_THAT(Judge(all, "friendly.name:80", address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
+    EXPECT_THAT(Judge({"friendly.name"}, "friendly.name:80", address), HasCode(absl::StatusCode::kPermissionDenied));
+    EXPECT_THAT(CheckNeverTarget(address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
+  }
+}
+
+TEST(TargetPolicyTest, LoopbackNeedsAPatternOfItsOwn) {
+  for (const char* address : {"127.0.0.1:1", "127.255.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
+    for (const char* pattern : {"0.0.0.0/0", "::/0", "*", "private", "126.0.0.0/7", "::/64"}) {
+      EXPECT_THAT(Judge({pattern}, address), HasCode(absl::StatusCode::kPermissionDenied)) << pattern << " " << address;
+      EXPECT_THAT(Judge({pattern, "name"}, "name:1", address), HasCode(absl::StatusCode::kPermissionDenied))
+          << pattern << " " << address;
+    }
+    EXPECT_THAT(CheckNeverTarget(address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
+  }
+  EXPECT_THAT(Judge({"::1/8"}, "[::1]:1"), HasCode(absl::StatusCode::kPermissionDenied)) << "more than loopback";
+  EXPECT_TRUE(Judge({"127.0.0.0/8"}, "127.0.0.1:1").ok());
+  EXPECT_TRUE(Judge({"127.0.0.1"}, "127.0.0.1:1").ok());
+  EXPECT_FALSE(Judge({"127.0.0.1"}, "127.0.0.2:1").ok());
+  EXPECT_TRUE(Judge({"127.0.0.1:7000"}, "[::ffff:127.0.0.1]:7000").ok()) << "the same place";
+  EXPECT_TRUE(Judge({"::1"}, "[::1]:1").ok());
+  EXPECT_TRUE(Judge({"localhost"}, "localhost:1", "127.0.0.1:1").ok());
+  EXPECT_TRUE(Judge({"localhost:7000"}, "localhost:7000", "[::1]:7000").ok());
+  EXPECT_FALSE(Judge({"localhost:7000"}, "localhost:7001", "127.0.0.1:7001").ok());
+  EXPECT_FALSE(Judge({"local*"}, "localhost:1", "127.0.0.1:1").ok()) << "has more than loopback in it";
+  EXPECT_TRUE(Judge({"127.0.0.0/8"}, "any.name:1", "127.0.0.1:1").ok());
+}
+
+// What getaddrinfo takes for an address is a name here, and is judged by what it leads to.
+TEST(TargetPolicyTest, AnAddressInAnotherNotationIsAName) {
+  for (const char* target : {"2130706433:1", "0x7f000001:1", "127.1:1", "0177.0.0.1:1"}) {
+    EXPECT_THAT(Judge({"*", "0.0.0.0/0"}, target, "127.0.0.1:1"), HasCode(absl::StatusCode::kPermissionDenied))
+        << target;
+  }
+}
+
+TEST(TargetPolicyTest, AMappedAddressIsTheOneThatItStandsFor) {
+  EXPECT_TRUE(Judge({"10.0.0.0/8"}, "[::ffff:10.0.0.1]:1").ok());
+  EXPECT_TRUE(Judge({"[::ffff:10.0.0.1]:1"}, "10.0.0.1:1").ok());
+  EXPECT_FALSE(Judge({"::/0"}, "[::ffff:10.0.0.1]:1").ok()) << "it is no IPv6 address";
+}
+
+TEST(TargetPolicyTest, UnixSocketsNeedAPatternForUnixSockets) {
+  EXPECT_TRUE(Judge({"unix:/run/workers/*"}, "unix:/run/workers/a").ok());
+  EXPECT_TRUE(Judge({"unix:/run/a.sock"}, "unix:/run/a.sock").ok());
+  EXPECT_TRUE(Judge({"unix-abstract:w-*"}, "unix-abstract:w-1").ok());
+  for (const char* target : {"unix:/run/docker.sock", "unix:/run/workers", "unix-abstract:/run/workers/a"}) {
+    EXPECT_THAT(Judge({"unix:/run/workers/*"}, target), HasCode(absl::StatusCode::kPermissionDenied)) << target;
+  }
+  for (const char* pattern : {"*", "*.sock", "*run*", "0.0.0.0/0", "private", "localhost"}) {
+    EXPECT_THAT(Judge({pattern}, "unix:/run/docker.sock"), HasCode(absl::StatusCode::kPermissionDenied)) << pattern;
+  }
+}
+
+TEST(TargetPolicyTest, APathDoesNotLeaveItsFolder) {
+  for (const char* target : {"unix:/run/workers/../docker.sock", "unix:/run/workers/a/../../docker.sock",
+                             "unix:/run/workers/..", "unix:/run/Workers/a", "unix:///run/workers/../docker.sock"}) {
+    EXPECT_THAT(Judge({"unix:/run/workers/*"}, target), HasCode(absl::StatusCode::kPermissionDenied)) << target;
+  }
+  EXPECT_TRUE(Judge({"unix:/run/workers/*"}, "unix:/run/workers/a..b").ok());
+}
+
+TEST(TargetPolicyTest, WhatIsNoTargetIsSaidSo) {
+  for (const char* target : {"", "name", "10.0.0.1", ":80", "*:80", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:x",
+                             "fd00::1:80", "unix:", "http://10.0.0.1:80"}) {
+    EXPECT_THAT(Judge({"0.0.0.0/0", "*"}, target), HasCode(absl::StatusCode::kInvalidArgument)) << target;
+  }
+  for (const char* target : {"na\nme:80", "na\"me:80", "dns:///a:80", "user@host:80"}) {
+    EXPECT_FALSE(Judge({"0.0.0.0/0", "*"}, target).ok()) << target;
+  }
+  const absl::Status denied = Policy({"10.0.0.0/8"}).CheckTarget(absl::StrCat(std::string(5000, 'x'), "\n:80"));
+  EXPECT_LT(denied.message().size(), 300U) << "it goes into a header";
+  EXPECT_THAT(std::string(denied.message()), ::testing::Not(HasSubstr("\n")));
+}
+
+TEST(TargetPolicyTest, APatternThatIsNoneIsNamed) {
+  for (const char* pattern : {"", "10.0.0.0/33", "fd00::/129", "a b", "10.0.0.0/8:80", "name:0", "name:65536",
+                              "name:port", "[fd00::1", "[name]:80x", "na/me", "?ame"}) {
+    const absl::Status refused = TargetPolicy::Create({std::string("private"), std::string(pattern)}).status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << pattern;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat("workers: \"", pattern, "\"")));
+  }
+}
+
+TEST(CheckNeverTargetTest, OtherAddressesMayBePassedOnTo) {
+  for (const char* address : {"8.8.8.8:53", "10.0.0.1:1", "[2001:db8::1]:443"}) {
+    EXPECT_TRUE(CheckNeverTarget(address).ok()) << address;
+  }
+  for (const char* address : {"unix:/run/a", "name:80", "", "10.0.0.1"}) EXPECT_FALSE(CheckNeverTarget(address).ok());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,146 @@
+"""Measurements of clients that know nothing of Sluice, with and without sluice-proxy beside them, in a test network."""
+
+import contextlib
+
+from answer_measurement import Servers, built, link_flags, server_command
+from counters import cpu_seconds
+from measurement import Load, measure, summary
+from processes import Program, run_to_end
+from stock_clients import client_command, plain_environment, proxy_environment
+from topology import AGGREGATOR, Network
+
+_LISTEN = "127.0.0.1:7400"
+_ADMIN = "127.0.0.1:7480"
+
+
+class StockMeasurement:
+    """Runs scenarios with these clients, in these ways."""
+
+    def __init__(self, build, folder, clients, ways):
+        self._folder = folder
+        self._server = server_command(build, "cpp")
+        self._clients = {client: client_command(client) for client in clients}
+        self._proxy = built(build, "bin/sluice-proxy") if set(ways) - {"direct"} else None
+
+    def run(self, scenario, progress):
+        """One object, ready for JSON."""
+        progress.step(scenario.title)
+        with contextlib.ExitStack() as stack:
+            network = stack.enter_context(Network(scenario.link))
+            servers = stack.enter_context(Servers(self._server, network, self._folder))
+            service = servers
+            if scenario.way != "direct":
+                service = stack.enter_context(ProxiedServers(self._proxy, servers, network, scenario, self._folder))
+            measured = measure(scenario, network, service, self._load(scenario, network), progress)
+        result = {
+            "mode": scenario.way,
+            "client": "+".join(scenario.clients),
+            "policy": "none" if scenario.way == "direct" else scenario.policy,
+            **scenario.link.facts(),
+            "response_bytes": scenario.response_bytes,
+            "blocks": scenario.blocks,
+            **scenario.think.facts(),
+            **measured,
+        }
+        progress.step(summary(result))
+        return result
+
+    def _load(self, scenario, network):
+        argv = ["--workers", ",".join(network.worker_addresses()), "--response-bytes", scenario.response_bytes]
+        argv += ["--blocks", scenario.blocks, "--warmup-blocks", scenario.warmup_blocks]
+        argv += ["--think-ms", scenario.think.usual_ms, "--tail-ms", scenario.think.tail_ms]
+        argv += ["--tail-share", scenario.think.tail_share]
+        if scenario.way == "proxy-prior-knowledge":
+            argv += ["--via", _LISTEN]
+        environment = proxy_environment(_LISTEN) if scenario.way == "proxy" else plain_environment()
+        loads = {}
+        for client in scenario.clients:
+            folder = self._folder / client
+            folder.mkdir(exist_ok=True)
+            loads[client] = Load(network, [*self._clients[client], *argv], folder, environment)
+        return StockLoads(loads)
+
+
+class ProxiedServers:
+    """sluice-proxy beside the aggregator, and the servers that it asks, until the `with` block ends."""
+
+    def __init__(self, program, servers, network, scenario, folder):
+        self.workers = servers.workers
+        self._servers = servers
+        self._network = network
+        self._used = False
+        ready = folder / "proxy.ready"
+        ready.unlink(missing_ok=True)
+        argv = [program, "--listen", _LISTEN, "--admin", _ADMIN, "--workers", "10.0.0.0/8"]
+        argv += ["--policy", scenario.policy, *link_flags(scenario.link), "--ready-file", ready]
+        self._proxy = Program(network, AGGREGATOR, argv, folder / "proxy.log")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._proxy)
+            self._proxy.wait_until_ready(ready)
+            stack.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._proxy.__exit__(*error)
+
+    def check(self):
+        self._servers.check()
+        self._proxy.check()
+
+    def counts(self):
+        """RuntimeError where clients that are warm, as they are when this is called first, have passed the proxy by."""
+        self._used = self._used or self._has_clients()
+        if not self._used:
+            raise RuntimeError(f"no client is connected to the proxy:\n{self._proxy.log()}")
+        return {"proxy_cpu_seconds": cpu_seconds(self._proxy.pid)}
+
+    def _has_clients(self):
+        argv = ["ss", "-tnH", "state", "established", "sport", "=", f":{_LISTEN.rpartition(':')[2]}"]
+        return bool(run_to_end(self._network.command(AGGREGATOR, argv), "ss").strip())
+
+
+class StockLoads:
+    """Loads by the name of their client, which run at the same time and count as one."""
+
+    def __init__(self, loads):
+        self._loads = loads
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        for load in self._loads.values():
+            self._stack.enter_context(load)
+        return self
+
+    def __exit__(self, *error):
+        return self._stack.__exit__(*error)
+
+    def wait_until_warm(self, service, on_wait):
+        for load in self._loads.values():
+            load.wait_until_warm(service, on_wait)
+
+    def start(self):
+        for load in self._loads.values():
+            load.start()
+
+    def seconds(self):
+        return next(iter(self._loads.values())).seconds()
+
+    def ended(self, wait_s):
+        return all([load.ended(wait_s / len(self._loads)) for load in self._loads.values()])
+
+    def report(self):
+        """Of several clients: their bytes in the time of the slowest, and the longest of their block times."""
+        reports = {client: load.report() for client, load in self._loads.items()}
+        every = list(reports.values())
+        seconds = max(report["seconds"] for report in every)
+        return {
+            "blocks": sum(report["blocks"] for report in every),
+            "seconds": seconds,
+            "goodput_bps": sum(1e6 * report["goodput_mbps"] * report["seconds"] for report in every) / seconds,
+            "block_p50_ms": max(report["block_p50_ms"] for report in every),
+            "block_p99_ms": max(report["block_p99_ms"] for report in every),
+            "errors": sum(report["errors"] for report in every),
+            "clients": reports,
+        }

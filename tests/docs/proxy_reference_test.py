@@ -41,6 +41,16 @@ class ReferenceTest(unittest.TestCase):
         rows = [name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"`([\w.]+)`", row)]
         self.assertEqual(sorted(rows), sorted(fields("ProxyConfig")))
 
+    def test_its_code_in_cpp_is_that_of_an_example(self):
+        def lines(text):
+            return "\n".join(line.strip() for line in text.strip().splitlines())
+
+        example = lines((_REPOSITORY / "examples/adoption/endpoint.cc").read_text())
+        snippets = re.findall(r"^```cpp\n(.*?)^```", _DOCUMENT, re.M | re.S)
+        self.assertEqual(len(snippets), 2)
+        for snippet in snippets:
+            self.assertIn(lines(snippet), example)
+
     def test_its_config_is_the_one_in_deploy(self):
         config = re.search(r"```json\n(.*?)```", _DOCUMENT, re.S)[1]
         self.assertEqual(config, (_REPOSITORY / "deploy/proxy.json").read_text())

@@ -96,7 +96,6 @@ ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
 }
 
 void ProxiedCall::OnRequestSent() {
-  sent_ = true;
   GrantRequest();
 }
 
@@ -104,13 +103,13 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   ungranted_bytes_ += window_bytes;
   request_ended_ = request_ended_ || end_stream;
   if (answered_) return;  // nobody needs it
-  if (replayable_ || !sent_) request_.append(bytes.data(), bytes.size());
-  if (!sent_) return;
+  if (replayable_) request_.append(bytes.data(), bytes.size());
+  // Until it begins, or begins again, no more is granted than has come.
+  if (worker_ == nullptr || !worker_->open()) return;
   if (request_.size() > kMaxReplayBytes) {
     replayable_ = false;
     std::string().swap(request_);
   }
-  if (worker_ == nullptr || !worker_->open()) return;
   const absl::StatusOr<size_t> kept = worker_->SendData(std::string(bytes), end_stream);
   if (!kept.ok()) return Fail(kept.status());
   if (*kept == 0) GrantRequest();

@@ -79,8 +79,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   // DATA of the request that was not sent, or that is kept in case the worker never looks at it.
   std::string request_;
   bool request_ended_ = false;
-  bool replayable_ = true;  // request_ has all of it
-  bool sent_ = false;
+  bool replayable_ = true;      // request_ has all of it
   size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
 
   bool headers_sent_ = false;

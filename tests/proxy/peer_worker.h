@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <sys/socket.h>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/proxy/http2_peer.h"
+
+namespace sluice::testing {
+
+// A worker on the thread of the test, which hears requests as they come: see Http2Peer. TestHttp2Server, on a thread of
+// its own, waits for the whole request. Not thread-safe.
+class PeerWorker {
+ public:
+  PeerWorker() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    boost::asio::ip::tcp::endpoint endpoint(boost::asio::ip::address_v4::loopback(), 0);
+    EXPECT_EQ(bind(listener_.fd(), endpoint.data(), static_cast<socklen_t>(endpoint.size())), 0);
+    EXPECT_EQ(listen(listener_.fd(), SOMAXCONN), 0);
+    auto bytes = static_cast<socklen_t>(endpoint.capacity());
+    EXPECT_EQ(getsockname(listener_.fd(), endpoint.data(), &bytes), 0);
+    address_ = absl::StrCat("127.0.0.1:", endpoint.port());
+  }
+
+  const std::string& address() const { return address_; }
+  // Those that were accepted, in their order.
+  const std::vector<std::unique_ptr<Http2Peer>>& connections() const { return connections_; }
+  Http2Session& session() { return connections_.back()->session(); }
+  // Bytes that the session does not know of, on the last connection.
+  void Say(const std::string& bytes) { connections_.back()->socket().Send(bytes); }
+
+  void Pump() {
+    const int fd = accept(listener_.fd(), nullptr, nullptr);
+    if (fd >= 0) {
+      connections_.push_back(std::make_unique<Http2Peer>(
+          TestSocket(fd),
+          Http2Session::Options{.side = Http2Session::Side::kServer, .max_unsent_bytes_per_stream = 64u << 20}));
+    }
+    for (const auto& connection : connections_) connection->Pump();
+  }
+
+ private:
+  TestSocket listener_;
+  std::string address_;
+  std::vector<std::unique_ptr<Http2Peer>> connections_;
+};
+
+}  // namespace sluice::testing

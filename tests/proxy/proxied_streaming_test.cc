@@ -1,0 +1,153 @@
+// Calls whose request has several messages, through a proxy, to a worker that hears them one by one.
+#include <string>
+
+#include "tests/http2/raw_frames.h"
+#include "tests/link/test_http2_connection.h"
+#include "tests/proxy/peer_worker.h"
+#include "tests/proxy/proxy_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using Kind = StreamEnd::Kind;
+
+HeaderList AnswerHead() {
+  return {{":status", "200"}, {"content-type", "application/grpc"}};
+}
+
+class ProxiedStreamingTest : public ProxyTest {
+ protected:
+  void SetUp() override { StartProxy(); }
+
+  // The call at the worker, once it is there.
+  Http2Peer::Stream& AwaitCall(Http2Peer& client, size_t connection = 0, size_t index = 0) {
+    EXPECT_TRUE(AwaitHere(client, [&] {
+      return worker_.connections().size() > connection && worker_.connections()[connection]->streams().size() > index &&
+             !worker_.connections()[connection]->streams()[index]->headers.empty();
+    }));
+    return *worker_.connections()[connection]->streams()[index];
+  }
+  bool AwaitHere(Http2Peer& client, absl::FunctionRef<bool()> condition) {
+    return Await({&client}, [&] {
+      worker_.Pump();
+      return condition();
+    });
+  }
+
+  PeerWorker worker_;
+};
+
+TEST_F(ProxiedStreamingTest, AnAnswerFollowsManyMessages) {
+  const auto client = NewClient();
+  auto& call = client->Open(Head(worker_.address()), FrameMessage("0"), /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  std::string expected = FrameMessage("0");
+  for (const size_t bytes : {1, 1000, 50'000, 200'000}) {
+    const std::string message = FrameMessage(std::string(bytes, 'x'));
+    expected += message;
+    ASSERT_TRUE(client->session().SendData(call.id, message, false).ok());
+    EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == expected.size(); })) << bytes;
+  }
+  EXPECT_FALSE(served.ended);
+  ASSERT_TRUE(client->session().SendData(call.id, "", true).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.ended; }));
+  EXPECT_TRUE(served.data == expected);
+  worker_.session().SendHeaders(served.id, AnswerHead(), false);
+  ASSERT_TRUE(worker_.session().SendData(served.id, FrameMessage("sum"), false).ok());
+  worker_.session().SendHeaders(served.id, {{"grpc-status", "0"}}, true);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data, FrameMessage("sum"));
+  EXPECT_EQ(call.status(), "0");
+}
+
+TEST_F(ProxiedStreamingTest, MessagesMayAlternate) {
+  const auto client = NewClient();
+  auto& call = client->Open(Head(worker_.address()), "", /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  worker_.session().SendHeaders(served.id, AnswerHead(), false);
+  std::string asked;
+  std::string answered;
+  for (int i = 0; i < 10; ++i) {
+    asked += FrameMessage(std::string(3000, 'a'));
+    ASSERT_TRUE(client->session().SendData(call.id, FrameMessage(std::string(3000, 'a')), false).ok());
+    EXPECT_TRUE(AwaitHere(*client, [&] { return served.data == asked; }));
+    answered += FrameMessage(std::string(7000, 'b'));
+    ASSERT_TRUE(worker_.session().SendData(served.id, FrameMessage(std::string(7000, 'b')), false).ok());
+    EXPECT_TRUE(AwaitHere(*client, [&] { return call.data == answered; }));
+  }
+  ASSERT_TRUE(client->session().SendData(call.id, "", true).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.ended; }));
+  worker_.session().SendHeaders(served.id, {{"grpc-status", "0"}}, true);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return call.closed.has_value(); }));
+  EXPECT_TRUE(call.is(Kind::kComplete));
+}
+
+TEST_F(ProxiedStreamingTest, AnAnswerBeforeTheEndOfTheRequestEndsIt) {
+  const auto client = NewClient();
+  auto& call = client->Open(Head(worker_.address()), FrameMessage("0"), /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  HeaderList answer = AnswerHead();
+  answer.push_back({"grpc-status", "9"});
+  worker_.session().SendHeaders(served.id, answer, true);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return call.closed.has_value() && served.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "9");
+  EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kNoError));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(ProxiedStreamingTest, AWorkerThatDoesNotReadStopsTheClient) {
+  const auto client = NewClient({.max_unsent_bytes_per_stream = 16 << 20});
+  auto& call = client->Open(Head(worker_.address()), "", /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  worker_.connections().front()->set_grants(false);
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(8 << 20, 'x'), false).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 65535; }));
+  TestHttp2Server other(Says("!"));
+  for (int i = 0; i < 10; ++i) {
+    ExpectServes(other.address());
+    client->Pump();
+    worker_.Pump();
+  }
+  // What the worker has, and as much again that is kept for it.
+  EXPECT_GE(client->session().unsent_bytes(call.id), static_cast<size_t>(7 << 20));
+  worker_.connections().front()->set_grants(true);
+  worker_.session().Grant(served.id, 65535);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 8 << 20; }));
+}
+
+// It is sent again on the next connection; the client goes on meanwhile, since nobody has told it anything.
+TEST_F(ProxiedStreamingTest, ARequestThatGrowsWhileItWaitsToBeSentAgainStaysWhole) {
+  const auto client = NewClient();
+  std::string request(60'000, 'a');
+  auto& call = client->Open(Head(worker_.address()), request, /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 60'000; }));
+  // The client has the window back.
+  ASSERT_TRUE(client->session().SendData(call.id, "b", false).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 60'001; }));
+  worker_.Say(raw::GoAway(0));
+  EXPECT_TRUE(AwaitHere(*client, [&] { return worker_.connections()[0]->over(); }));
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(60'000, 'c'), true).ok());
+  auto& again = AwaitCall(*client, 1);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return again.ended; }));
+  request += "b" + std::string(60'000, 'c');
+  EXPECT_EQ(again.data.size(), request.size());
+  EXPECT_TRUE(again.data == request);
+  EXPECT_FALSE(call.closed.has_value());
+}
+
+TEST_F(ProxiedStreamingTest, ALargeRequestThatTheWorkerRefusesIsForTheClientToSendAgain) {
+  const auto client = NewClient();
+  auto& call = client->Open(Head(worker_.address()), std::string(50'000, 'a'), /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 50'000; }));
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(50'000, 'b'), false).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 100'000; }));
+  worker_.session().Reset(served.id, Http2Error::kRefusedStream);
+  EXPECT_TRUE(AwaitHere(*client, [&] { return call.closed.has_value(); }));
+  EXPECT_TRUE(call.is(Kind::kUnhandled, Http2Error::kRefusedStream));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+}  // namespace
+}  // namespace sluice::testing

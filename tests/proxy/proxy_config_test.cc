@@ -1,0 +1,127 @@
+#include "proxy/proxy_config.h"
+
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include "tests/has_code.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::HasCode;
+using ::testing::HasSubstr;
+
+absl::StatusOr<ProxyProgramOptions> Parse(const std::string& json) {
+  v1::ProxyConfig config;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(json, &config).ok()) << json;
+  if (config.listen().empty() && config.routes().empty()) config.add_listen("127.0.0.1:0");
+  return ParseProxyConfig(config);
+}
+
+TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
+  const auto options = Parse("{}");
+  ASSERT_TRUE(options.ok()) << options.status();
+  const ProxyServer::Options& server = options->server;
+  ASSERT_EQ(server.listeners.size(), 1U);
+  EXPECT_EQ(server.listeners[0].address, "127.0.0.1:0");
+  EXPECT_EQ(server.listeners[0].route, "");
+  EXPECT_TRUE(server.workers.empty());
+  EXPECT_TRUE(server.client_users.empty());
+  EXPECT_FALSE(server.tls.has_value());
+  EXPECT_EQ(server.socket_mode, 0660U);
+  EXPECT_EQ(server.proxy.worker_field, "");
+  EXPECT_TRUE(server.proxy.pass_tunnels);
+  EXPECT_TRUE(server.proxy.pass_worker_tunnels);
+  EXPECT_EQ(server.proxy.max_connections, ProxyOptions().max_connections);
+  EXPECT_EQ(server.proxy.max_held_bytes_per_call, ProxyOptions().max_held_bytes_per_call);
+  EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(60));
+  EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
+  EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
+  EXPECT_EQ(options->reload_interval, absl::Seconds(2));
+  EXPECT_EQ(options->link.schedule.discipline, Discipline::kGrants);
+}
+
+TEST(ProxyConfigTest, EveryFieldIsTaken) {
+  const auto options = Parse(R"({
+    "listen": ["unix:/run/a", "127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
+    "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
+    "tunnels": {"to_workers": false, "to_others": false},
+    "limits": {"connections": 1, "calls": 2, "streams": 3, "headers": "4kb", "held": "5mb", "held_per_call": "6mb",
+               "opening_timeout": "7s", "client_stall_timeout": "8s"},
+    "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
+    "reload_interval": "0", "schedule": {"policy": "rolling"}})");
+  ASSERT_TRUE(options.ok()) << options.status();
+  const ProxyServer::Options& server = options->server;
+  ASSERT_EQ(server.listeners.size(), 3U);
+  EXPECT_EQ(server.listeners[2].address, "127.0.0.1:2");
+  EXPECT_EQ(server.listeners[2].route, "w.svc:7000");
+  EXPECT_EQ(options->admin, "127.0.0.1:3");
+  EXPECT_THAT(server.workers, ElementsAre("10.0.0.0/8", "*.svc:7000"));
+  EXPECT_EQ(server.proxy.worker_field, "x-worker");
+  EXPECT_FALSE(server.proxy.pass_worker_tunnels);
+  EXPECT_FALSE(server.proxy.pass_tunnels);
+  EXPECT_EQ(server.proxy.max_connections, 1U);
+  EXPECT_EQ(server.proxy.max_calls, 2U);
+  EXPECT_EQ(server.proxy.max_streams, 3U);
+  EXPECT_EQ(server.proxy.max_header_bytes, 4096U);
+  EXPECT_EQ(server.proxy.max_held_bytes, 5 << 20);
+  EXPECT_EQ(server.proxy.max_held_bytes_per_call, 6 << 20);
+  EXPECT_EQ(server.proxy.opening_timeout, std::chrono::seconds(7));
+  EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(8));
+  EXPECT_EQ(server.socket_mode, 0600U);
+  EXPECT_THAT(server.client_users, ElementsAre(9, 10));
+  EXPECT_EQ(options->drain_timeout, absl::Seconds(11));
+  EXPECT_EQ(options->drain_delay, absl::Seconds(12));
+  EXPECT_EQ(options->reload_interval, absl::ZeroDuration());
+  EXPECT_EQ(options->link.schedule.discipline, Discipline::kRolling);
+}
+
+TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"routes": [{"listen": "127.0.0.1:1"}]})", "routes[0] needs both listen and workers"},
+      {R"({"routes": [{"listen": "a:1", "workers": "w:1"}, {"workers": "w:1"}]})", "routes[1]"},
+      {R"({"routes": [{"listen": "127.0.0.1:1", "workers": "no-port"}]})", "routes: worker address \"no-port\""},
+      {R"({"admin": "here"})", "admin: \"here\" has no port"},
+      {R"({"workers": ["10.0.0.0/99"]})", "workers: \"10.0.0.0/99\""},
+      {R"({"worker_header": "X-Worker"})", "worker_header is \"X-Worker\"; it must be the name of metadata"},
+      {R"({"worker_header": "te"})", "worker_header is \"te\""},
+      {R"({"worker_header": ":path"})", "worker_header is \":path\""},
+      {R"({"limits": {"connections": 0}})", "max_connections is 0; it must be 1 to 1048576"},
+      {R"({"limits": {"calls": 0}})", "max_calls is 0; it must be 1 to 16777216"},
+      {R"({"limits": {"streams": 2000000}})", "max_streams is 2000000; it must be 1 to 1048576"},
+      {R"({"limits": {"headers": "much"}})", "limits.headers"},
+      {R"({"limits": {"headers": "1023b"}})", "max_header_bytes is 1023; it must be 1024 to 1048576"},
+      {R"({"limits": {"headers": "8gb"}})", "max_header_bytes is 4294967295"},
+      {R"({"limits": {"held": "1kb"}})", "max_held_bytes is 1024; it must be 65536"},
+      {R"({"limits": {"held_per_call": "1kb"}})", "max_held_bytes_per_call is 1024; it must be 16384"},
+      {R"({"limits": {"held": "-1"}})", "limits.held"},
+      {R"({"limits": {"opening_timeout": "0"}})", "opening_timeout must be above 0"},
+      {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},
+      {R"({"limits": {"client_stall_timeout": "0s"}})", "client_stall_timeout must be above 0"},
+      {R"({"socket_mode": "0888"})", "socket_mode is \"0888\"; it must be octal, 0 to 0777"},
+      {R"({"socket_mode": "1777"})", "socket_mode is \"1777\""},
+      {R"({"socket_mode": "rw-"})", "socket_mode is \"rw-\""},
+      {R"({"drain_timeout": "long"})", "drain_timeout"},
+      {R"({"drain_delay": "long"})", "drain_delay"},
+      {R"({"reload_interval": "long"})", "reload_interval"},
+      {R"({"schedule": {"policy": "batches"}})", "policy is batches"},
+      {R"({"schedule": {"policy": "none"}})", "none"},
+      {R"({"link": {"capacity": "fast"}})", "capacity"},
+      {R"({"tls": {"ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}})", "listen: \"127.0.0.1:0\""},
+      {R"({"tls": {"ca": "ca.pem", "certificate": "c.pem"}})", "key"},
+  };
+  for (const auto& [json, named] : cases) {
+    const absl::Status refused = Parse(json).status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument)) << json;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(named)) << json;
+  }
+  EXPECT_THAT(std::string(ParseProxyConfig({}).status().message()), HasSubstr("listen is empty"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -72,7 +72,7 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
 
 absl::StatusOr<size_t> ScheduledStream::SendData(std::string bytes, bool end_stream) {
   if (!open()) return absl::FailedPreconditionError("the stream is not open");
-  const absl::StatusOr<size_t> kept = connection_->session()->SendData(stream_, std::move(bytes), end_stream);
+  absl::StatusOr<size_t> kept = connection_->session()->SendData(stream_, std::move(bytes), end_stream);
   connection_->FlushLater();
   return kept;
 }

@@ -122,12 +122,12 @@ void ProxiedCall::GrantRequest() {
 
 // --- The answer.
 
-bool ProxiedCall::TakeResponseHeaders(HeaderList headers, bool end_stream) {
+bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream) {
   replayable_ = false;
   std::string().swap(request_);
   if (client_ == nullptr || answered_) return false;
   if (end_stream) code_ = StatusIn(headers).value_or(absl::StatusCode::kUnknown);
-  client_->SendHeaders(*this, std::move(headers), end_stream);
+  client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
   if (end_stream) EndAnswer(*code_);
   return true;
@@ -183,7 +183,7 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
   return ok;
 }
 
-void ProxiedCall::OnWorkerEnded(absl::Status why) {
+void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
   worker_ = nullptr;
   if (!why.ok()) Fail(why);
 }

@@ -41,11 +41,11 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool may_begin_again() const { return replayable_; }
   void OnRequestSent();
   void OnRequestTaken() { GrantRequest(); }
-  bool TakeResponseHeaders(HeaderList headers, bool end_stream);
+  bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
   bool TakeResponseData(absl::string_view bytes, bool end_stream);
   int64_t WantedBytes() const;
   bool Conclude(StreamEnd end, const absl::Status& why);
-  void OnWorkerEnded(absl::Status why);
+  void OnWorkerEnded(const absl::Status& why);
 
   // Ends the call with a status that the client gets.
   void Fail(const absl::Status& why);

@@ -1,7 +1,5 @@
 #include "lib/proxy/worker_stream.h"
 
-#include <utility>
-
 #include "lib/link/tcp_report.h"
 #include "lib/proxy/proxied_call.h"
 
@@ -23,7 +21,7 @@ bool WorkerStream::TakeHeaders(HeaderList headers, bool end_stream) {
   for (const HeaderField& field : headers) {
     if (end_stream && field.name == kTcpReportKey) CountTcpReport(field.value);
   }
-  return call_->TakeResponseHeaders(std::move(headers), end_stream);
+  return call_->TakeResponseHeaders(headers, end_stream);
 }
 
 bool WorkerStream::TakeData(absl::string_view bytes, bool end_stream) {
@@ -43,7 +41,7 @@ bool WorkerStream::Conclude(StreamEnd end, const absl::Status& why) {
 }
 
 void WorkerStream::OnEnded(absl::Status why) {
-  call_->OnWorkerEnded(std::move(why));
+  call_->OnWorkerEnded(why);
 }
 
 }  // namespace sluice

@@ -102,8 +102,8 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   SimulatedWorker::Wire wire_;
   std::string arrived_;  // and was not read
   std::optional<absl::Status> end_;
-  bool reading_ = false;      // Read is under way to its turn
-  bool wants_bytes_ = true;   // SetReading
+  bool reading_ = false;     // Read is under way to its turn
+  bool wants_bytes_ = true;  // SetReading
 };
 
 namespace {

@@ -96,6 +96,7 @@ ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
 }
 
 void ProxiedCall::OnRequestSent() {
+  sent_ = true;
   GrantRequest();
 }
 

@@ -82,6 +82,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool replayable_ = true;      // request_ has all of it
   size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
 
+  bool sent_ = false;  // to its worker
   bool headers_sent_ = false;
   bool answered_ = false;
   std::optional<absl::StatusCode> code_;

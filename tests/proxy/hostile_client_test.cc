@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "gmock/gmock.h"
 #include "tests/http2/raw_frames.h"
 #include "tests/proxy/proxy_fixture.h"
 
@@ -126,7 +127,7 @@ TEST_F(HostileClientTest, ContinuationsWithoutEndEndTheConnection) {
 
 TEST_F(HostileClientTest, WhatIsNoHttp2AfterThePrefaceEndsTheConnection) {
   for (const std::string& frames :
-       {std::string(100, 'x'), raw::Data(1, "before its headers"), raw::WindowUpdate(0, 0), raw::RstStream(7, 8),
+       {std::string(100, 'x'), raw::Data(1, "before its headers"), raw::WindowUpdate(0, 0), raw::RstStream(0, 8),
         raw::Headers(2, Head("w:1")), raw::Frame(raw::kPushPromise, raw::kEndHeaders, 1, std::string(4, '\2')),
         raw::WindowUpdate(0, 0x7fffffff) + raw::WindowUpdate(0, 0x7fffffff)}) {
     TestSocket socket = Begin();
@@ -135,6 +136,14 @@ TEST_F(HostileClientTest, WhatIsNoHttp2AfterThePrefaceEndsTheConnection) {
   }
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
   ExpectServes(worker_.address());
+}
+
+// Clients on gRPC's C core do that: see IdleResetFilter.
+TEST_F(HostileClientTest, AResetOfAStreamThatWasNeverOpenedIsForgiven) {
+  TestSocket socket = Begin();
+  socket.Send(raw::RstStream(7, 8));
+  socket.Send(raw::Ping());
+  EXPECT_THAT(socket.ReceiveUntil("12345678"), ::testing::HasSubstr("12345678"));
 }
 
 // The window of a stream is all that it may send unasked.

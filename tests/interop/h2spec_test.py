@@ -35,15 +35,15 @@ _CLOSED = (
     "9113, section 5.1, it is no more than allowed."
 )
 _PRIORITY = (
-    "The proxy says SETTINGS_NO_RFC7540_PRIORITIES, and nghttp2 ignores PRIORITY frames then without a look at them. They "
-    "are deprecated (RFC 9113, section 5.3)."
+    "The proxy says SETTINGS_NO_RFC7540_PRIORITIES, and nghttp2 ignores PRIORITY frames then without a look at them. "
+    "They are deprecated (RFC 9113, section 5.3)."
 )
 _DEVIATIONS = {
     ("generic/2", "Sends a WINDOW_UPDATE frame on half-closed (remote) stream"): _NO_BODY,
     ("generic/2", "Sends a PRIORITY frame on half-closed (remote) stream"): _NO_BODY,
     ("http2/3.5", "Sends invalid connection preface"): (
-        "The listener speaks HTTP/1.1 as well, for CONNECT: it closes the connection, but says 501 before, which h2spec "
-        "takes for a broken frame."
+        "The listener speaks HTTP/1.1 as well, for CONNECT: it closes the connection, but answers before, which "
+        "h2spec takes for a broken frame."
     ),
     ("http2/5.1", "idle: Sends a RST_STREAM frame"): _IDLE_RESET,
     ("http2/6.4", "Sends a RST_STREAM frame on a idle stream"): _IDLE_RESET,
@@ -134,11 +134,12 @@ def run_h2spec(port, folder):
 
 def judge(outcomes):
     failed = {case: text for case, text in outcomes.items() if text is not None}
-    complaints = [f"{section}: {case}\n{text}" for (section, case), text in failed.items() if (section, case) not in _DEVIATIONS]
-    complaints += [f"{section}: {case}: listed, and did not fail" for section, case in _DEVIATIONS if (section, case) not in failed]
+    complaints = [f"{': '.join(case)}\n{text}" for case, text in failed.items() if case not in _DEVIATIONS]
+    complaints += [f"{': '.join(case)}: listed, and did not fail" for case in _DEVIATIONS if case not in failed]
     if len(outcomes) != _CASES:
         complaints.append(f"h2spec ran {len(outcomes)} cases, not {_CASES}")
-    print(f"{len(outcomes)} cases, {len(failed)} failed, {len(failed.keys() & _DEVIATIONS.keys())} of them expected to:")
+    expected = len(failed.keys() & _DEVIATIONS.keys())
+    print(f"{len(outcomes)} cases, {len(failed)} failed, {expected} of them expected to:")
     for (section, case), why in _DEVIATIONS.items():
         print(f"  {section}: {case}\n    {why}")
     for complaint in complaints:

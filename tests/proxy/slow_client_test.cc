@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using Kind = StreamEnd::Kind;
 
-constexpr size_t kAnswerBytes = 8 << 20;
+constexpr size_t kAnswerBytes = 2 << 20;
 constexpr int kCalls = 8;
 
 // Clients that ask for much and take nothing.

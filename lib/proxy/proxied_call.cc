@@ -140,6 +140,15 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream);
   CountHeld();
+  // What a schedule grants stays below that; an unscheduled link asks for all at once.
+  const int64_t bound_bytes = 2 * proxy_.options().max_held_bytes;
+  const bool holds_much = static_cast<int64_t>(held_bytes_) > proxy_.options().max_held_bytes_per_call;
+  if (holds_much && proxy_.held_bytes() > bound_bytes) {
+    Fail(absl::ResourceExhaustedError(
+        absl::StrCat("the client does not read, and more than ", bound_bytes, " bytes are held for all clients")));
+    client_->Reset(*this, Http2Error::kEnhanceYourCalm);
+    return false;
+  }
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
   return true;
 }

@@ -15,7 +15,8 @@ using std::chrono::seconds;
 // Between the word to clients that they should go elsewhere and the end of new calls: what they sent before is here.
 constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
-constexpr seconds kLookForStuckCallsEvery{1};
+constexpr minutes kSweepTargetsEvery{1};
+constexpr seconds kLookEvery{1};
 constexpr size_t kMaxHistories = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
 // An answer of unknown size is assumed to take a third of the buffer.
@@ -46,13 +47,13 @@ ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsCon
       tls_(std::move(tls)),
       options_(std::move(options)),
       metrics_(metrics) {
-  LookForStuckCalls();
+  LookAround();
 }
 
 ProxyCore::~ProxyCore() {
   on_drained_ = nullptr;
   Close(absl::UnavailableError("the proxy has stopped"));
-  link_.timers().Clear(stuck_timer_);
+  link_.timers().Clear(look_timer_);
   link_.timers().Clear(go_away_timer_);
 }
 
@@ -129,7 +130,6 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string&
   if (std::find(own_addresses_.begin(), own_addresses_.end(), name) != own_addresses_.end()) {
     return absl::PermissionDeniedError(absl::StrCat("\"", name, "\" is this proxy"));
   }
-  SweepTargets();
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
@@ -139,14 +139,13 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string&
   return target;
 }
 
-// Now and then: a look at all of them for each of ten thousand targets takes seconds.
+// A worker that nobody calls would stay connected, or be tried, for ever.
 void ProxyCore::SweepTargets() {
-  if (targets_.size() < std::min(sweep_targets_at_, options_.max_targets)) return;
-  const TimePoint idle_since = link_.now() - kTargetIdleTime;
+  swept_targets_ = link_.now();
+  const TimePoint idle_since = swept_targets_ - kTargetIdleTime;
   absl::erase_if(targets_, [&](const auto& entry) {
     return entry.second.use_count() == 1 && entry.second->last_use() < idle_since;
   });
-  sweep_targets_at_ = std::max<size_t>(64, 2 * targets_.size());
 }
 
 ScheduledStream& ProxyCore::Take(const MakeStream& make) {
@@ -216,8 +215,8 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
   if (outcome == SruOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
 }
 
-void ProxyCore::LookForStuckCalls() {
-  stuck_timer_ = link_.timers().Set(link_.now() + kLookForStuckCallsEvery, [this] {
+void ProxyCore::LookAround() {
+  look_timer_ = link_.timers().Set(link_.now() + kLookEvery, [this] {
     const auto connections = connections_;
     const absl::Status why = absl::ResourceExhaustedError(
         absl::StrCat("the client took nothing of the answer for ",
@@ -225,7 +224,8 @@ void ProxyCore::LookForStuckCalls() {
     for (const auto& connection : connections) {
       connection->EndStuckCalls(link_.now() - options_.client_stall_timeout, why);
     }
-    LookForStuckCalls();
+    if (link_.now() - swept_targets_ >= kSweepTargetsEvery) SweepTargets();
+    LookAround();
   });
 }
 

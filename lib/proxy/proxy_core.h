@@ -111,7 +111,7 @@ class ProxyCore {
 
   ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
-  void LookForStuckCalls();
+  void LookAround();
   void TellIfDrained();
 
   LinkCore& link_;
@@ -121,13 +121,13 @@ class ProxyCore {
   ProxyMetrics& metrics_;
   std::vector<std::string> own_addresses_;
   absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
-  size_t sweep_targets_at_ = 64;
+  TimePoint swept_targets_;
   absl::flat_hash_map<std::string, MethodHistory> histories_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
   int64_t held_bytes_ = 0;
-  TimerQueue::Id stuck_timer_;
+  TimerQueue::Id look_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;

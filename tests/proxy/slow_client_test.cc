@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -18,12 +19,13 @@ constexpr int kCalls = 8;
 // Clients that ask for much and take nothing.
 class SlowClientTest : public ProxyTest {
  protected:
-  void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1)) {
+  void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1),
+             const LinkSchedule::Options& schedule = Ample()) {
     // What a socket of TCP holds grows without end; that of a Unix socket does not.
     options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-slow-", getpid()), .route = ""}};
     options_.proxy.max_held_bytes_per_call = 64 << 10;
     options_.proxy.client_stall_timeout = stall_timeout;
-    StartProxy();
+    StartProxy(schedule);
   }
   // Bytes of answers that the worker has sent.
   size_t SentBytes() {
@@ -121,6 +123,20 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckEndsThoughItHasNoCall) {
   EXPECT_TRUE(worker.AwaitRequests(20));
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
   EXPECT_TRUE(AwaitIdle());
+}
+
+// Nothing holds answers back there, so what is too much ends.
+TEST_F(SlowClientTest, AnUnscheduledLinkEndsWhatItCannotHold) {
+  options_.proxy.max_held_bytes = 1 << 20;
+  Start(std::chrono::hours(1), {.discipline = Discipline::kUnscheduled});
+  const auto client = NewClient({.stream_window_bytes = 0});
+  const auto calls = Ask(*client, 0);
+  const auto ended = [&] {
+    return std::count_if(calls.begin(), calls.end(), [](const auto* call) { return call->closed.has_value(); });
+  };
+  EXPECT_TRUE(Await({client.get()}, [&] { return ended() >= kCalls - 1; }));
+  EXPECT_LE(Metric("sluice_proxy_held_bytes"), 3 << 20);
+  ExpectServes(worker_.address(), "small");
 }
 
 TEST_F(SlowClientTest, AClientThatTakesALittleNowAndThenIsNotStuck) {

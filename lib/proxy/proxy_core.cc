@@ -116,11 +116,16 @@ Http2Session::Options ProxyCore::session_options() const {
           .forgive_idle_resets = true};
 }
 
-absl::Status ProxyCore::CheckPassed(absl::string_view address) const {
+absl::Status ProxyCore::CheckNotOwn(absl::string_view address) const {
   if (std::find(own_addresses_.begin(), own_addresses_.end(), address) != own_addresses_.end()) {
     return absl::PermissionDeniedError(absl::StrCat("\"", address, "\" is this proxy"));
   }
-  return CheckNeverTarget(address);
+  return absl::OkStatus();
+}
+
+absl::Status ProxyCore::CheckPassed(absl::string_view address) const {
+  const absl::Status not_own = CheckNotOwn(address);
+  return not_own.ok() ? CheckNeverTarget(address) : not_own;
 }
 
 absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string& name) {

@@ -72,6 +72,7 @@ class ProxyCore {
   void Bury(ClientConnection& connection);  // destroys it at the end of the turn
   Http2Session::Options session_options() const;
   bool MayTakeCall() const { return calls_ < options_.max_calls; }
+  absl::Status CheckNotOwn(absl::string_view address) const;  // a name may lead back here, without end
   absl::Status CheckPassed(absl::string_view address) const;  // an address that a tunnel leads to
 
   // For the calls.

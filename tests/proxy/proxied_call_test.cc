@@ -268,6 +268,15 @@ TEST_F(ProxiedCallTest, ATargetThatMayNotBeCalledIsDenied) {
   EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 4);
 }
 
+TEST_F(ProxiedCallTest, ANameThatLeadsBackIsDenied) {
+  const auto client = NewClient();
+  const auto& call = client->Open(Head("localhost" + address().substr(address().rfind(':'))), FrameMessage("?"));
+  AwaitEnd(*client, call);
+  EXPECT_EQ(call.status(), "7");
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(Metric("sluice_proxy_calls_total"), 1);
+}
+
 TEST_F(ProxiedCallTest, WhatIsNoGrpcIsRefusedAsHttpSays) {
   const auto client = NewClient();
   const auto open = [&](const std::string& field, const std::string& value) -> const Http2Peer::Stream& {

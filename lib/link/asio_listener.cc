@@ -10,6 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <ifaddrs.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -190,6 +191,28 @@ absl::StatusOr<std::unique_ptr<AsioListener>> AsioListener::Listen(AsioExecutor&
 
 AsioListener::AsioListener(std::shared_ptr<Acceptor> acceptor, std::string address)
     : acceptor_(std::move(acceptor)), address_(std::move(address)) {}
+
+std::vector<std::string> AsioListener::AllAddresses() const {
+  std::vector<std::string> all = {address_};
+  const absl::StatusOr<HostPort> bound = ParseHostPort(address_);
+  if (!bound.ok()) return all;
+  boost::system::error_code error;
+  const auto ip = boost::asio::ip::make_address(bound->host, error);
+  if (error || !ip.is_unspecified()) return all;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return all;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
+  for (const ifaddrs* interface = interfaces; interface != nullptr; interface = interface->ifa_next) {
+    if (interface->ifa_addr == nullptr) continue;
+    boost::asio::ip::tcp::endpoint endpoint;
+    const int family = interface->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    std::memcpy(endpoint.data(), interface->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    endpoint.port(static_cast<uint16_t>(bound->port));
+    all.push_back(TextOf(endpoint));
+  }
+  return all;
+}
 
 AsioListener::~AsioListener() {
   acceptor_->Close();

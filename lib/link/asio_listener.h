@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lib/link/asio_executor.h"
@@ -37,6 +38,8 @@ class AsioListener {
   AsioListener& operator=(const AsioListener&) = delete;
 
   const std::string& address() const { return address_; }  // with the real port
+  // All addresses that lead here, as Executor::Resolve tells them: a listener on all addresses has each of the host's.
+  std::vector<std::string> AllAddresses() const;
 
  private:
   class Acceptor;

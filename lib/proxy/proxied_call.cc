@@ -69,7 +69,7 @@ void ProxiedCall::Start() {
   if (client_ == nullptr || answered_) return;
   absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok()) return Fail(choice.status());
-  if (absl::Status not_own = proxy_->CheckNotOwn(choice->worker->target()); !not_own.ok()) return Fail(not_own);
+  if (absl::Status not_own = proxy_.CheckNotOwn(choice->worker->target()); !not_own.ok()) return Fail(not_own);
   pattern_ = choice->pattern;
   tls_ = choice->worker->tls() != nullptr;
   const ScheduledStream::Options options{

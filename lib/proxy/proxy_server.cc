@@ -100,6 +100,7 @@ absl::Status ProxyServer::Open(const TargetPolicy& policy) {
       tls = *std::move(found);
     }
     core_ = std::make_unique<ProxyCore>(core, policy, std::move(tls), options_.proxy, metrics_);
+    std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
       auto opened =
           AsioListener::Listen(link_->executor(), listener.address, options_.socket_mode, OnAccept(listener.route));
@@ -108,9 +109,10 @@ absl::Status ProxyServer::Open(const TargetPolicy& policy) {
         return;
       }
       addresses_.push_back((*opened)->address());
+      for (std::string& own : (*opened)->AllAddresses()) own_addresses.push_back(std::move(own));
       listeners_.push_back(*std::move(opened));
     }
-    core_->SetOwnAddresses(addresses_);
+    core_->SetOwnAddresses(std::move(own_addresses));
   });
   return status;
 }

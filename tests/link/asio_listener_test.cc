@@ -303,5 +303,17 @@ TEST_F(AsioListenerTest, APeerThatIsNotReadAndGoesIsNoticedByAWrite) {
   EXPECT_TRUE(testing::Eventually([&] { return absl::StartsWith(log_.events().back(), "ended: "); }));
 }
 
+TEST_F(AsioListenerTest, OneOnAllAddressesHasEachOfTheHosts) {
+  const absl::StatusOr<std::string> bound = Listen("0.0.0.0:0");
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  const std::string port = bound->substr(bound->rfind(':'));
+  std::vector<std::string> all;
+  RunOn(executor_, [&] { all = listeners_.back()->AllAddresses(); });
+  EXPECT_THAT(all, ::testing::IsSupersetOf({"0.0.0.0" + port, "127.0.0.1" + port}));
+  const absl::StatusOr<std::string> one = Listen("127.0.0.1:0");
+  RunOn(executor_, [&] { all = listeners_.back()->AllAddresses(); });
+  EXPECT_THAT(all, ElementsAre(*one));
+}
+
 }  // namespace
 }  // namespace sluice

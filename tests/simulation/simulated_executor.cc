@@ -46,6 +46,11 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     wire_.to_worker->Write(std::move(bytes));
   }
 
+  void SetReading(bool reading) {
+    wants_bytes_ = reading;
+    if (reading) ReadLater();
+  }
+
  private:
   void Connect(const Listener& listener) {
     const std::weak_ptr<Socket> weak = weak_from_this();
@@ -63,11 +68,6 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
           self->end_ = std::move(why);
           self->ReadLater();
         });
-  }
-
-  void SetReading(bool reading) {
-    wants_bytes_ = reading;
-    if (reading) ReadLater();
   }
 
   void ReadLater() {

@@ -175,8 +175,10 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
   }
   BlockId id = 0;
   ScheduledStream* const calls[] = {&Take(make)};
-  absl::Status submitted = link_.Submit(calls, deadline, id);
-  if (!submitted.ok() || head.calls <= 1 || head.block.empty() || blocks_by_name_.contains(head.block)) {
+  // A block has one deadline, and its calls may have others: those are the clients', who cancel what is late.
+  const bool goes_on = head.calls > 1 && !head.block.empty();
+  absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
+  if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {
     return submitted;
   }
   if (blocks_.size() >= kMaxOpenBlocks) {

@@ -25,18 +25,18 @@ absl::Status CheckBounds(absl::string_view field, Number value, Number least, Nu
 }
 
 absl::Status CheckLimits(const ProxyOptions& options) {
-  absl::Status status = CheckBounds<size_t>("max_connections", options.max_connections, 1, 1 << 20);
-  status.Update(CheckBounds<size_t>("max_calls", options.max_calls, 1, 1 << 24));
-  status.Update(CheckBounds<uint32_t>("max_streams", options.max_streams, 1, 1 << 20));
-  status.Update(CheckBounds<uint32_t>("max_header_bytes", options.max_header_bytes, 1024, 1 << 20));
-  status.Update(CheckBounds<int64_t>("max_held_bytes", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
+  absl::Status status = CheckBounds<size_t>("limits.connections", options.max_connections, 1, 1 << 20);
+  status.Update(CheckBounds<size_t>("limits.calls", options.max_calls, 1, 1 << 24));
+  status.Update(CheckBounds<uint32_t>("limits.streams", options.max_streams, 1, 1 << 20));
+  status.Update(CheckBounds<uint32_t>("limits.headers", options.max_header_bytes, 1024, 1 << 20));
+  status.Update(CheckBounds<int64_t>("limits.held", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
   status.Update(
-      CheckBounds<int64_t>("max_held_bytes_per_call", options.max_held_bytes_per_call, 1 << 14, int64_t{1} << 29));
+      CheckBounds<int64_t>("limits.held_per_call", options.max_held_bytes_per_call, 1 << 14, int64_t{1} << 29));
   if (options.opening_timeout <= std::chrono::nanoseconds(0)) {
-    status.Update(absl::InvalidArgumentError("opening_timeout must be above 0"));
+    status.Update(absl::InvalidArgumentError("limits.opening_timeout must be above 0"));
   }
   if (options.client_stall_timeout <= std::chrono::nanoseconds(0)) {
-    status.Update(absl::InvalidArgumentError("client_stall_timeout must be above 0"));
+    status.Update(absl::InvalidArgumentError("limits.client_stall_timeout must be above 0"));
   }
   return status;
 }

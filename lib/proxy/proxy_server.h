@@ -38,9 +38,10 @@ class ProxyServer {
     ProxyOptions proxy;
   };
 
-  // Returns what Start would return, and starts nothing. Returns InvalidArgument that names the field for options that
-  // are out of bounds, for a discipline of the link that a proxy cannot follow (batches needs to know a whole fan-out),
-  // and for a listener on TCP if the TLS options have a certificate: anybody could call workers in its name.
+  // Returns what Start would return, and starts nothing. Returns InvalidArgument that names the field, as the config of
+  // sluice-proxy has it, for options that are out of bounds, for a discipline of the link that a proxy cannot follow
+  // (batches needs to know a whole fan-out), and for a listener on TCP if the TLS options have a certificate: anybody
+  // could call workers in its name.
   static absl::Status Validate(const Options& options, Discipline discipline);
 
   // Serves when it returns. Returns Unavailable if it cannot listen on an address, and the errors of ValidateTls.

@@ -156,6 +156,22 @@ TEST_F(ProxiedScheduleTest, CallsOfOneFanOutAreOneBlock) {
   EXPECT_EQ(link_->State().blocks, 3) << "a call alone";
 }
 
+TEST_F(ProxiedScheduleTest, EachCallOfAFanOutHasItsOwnDeadline) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  const auto open = [&](const std::string& timeout) -> const Http2Peer::Stream& {
+    return client->Open(
+        Head(worker.address(), {{"sluice-block", "q"}, {"sluice-weight", "2"}, {"grpc-timeout", timeout}}),
+        FrameMessage("?"));
+  };
+  open("1n");
+  const auto& second = open("1H");
+  ASSERT_TRUE(worker.AwaitRequests(2));
+  EXPECT_EQ(link_->State().blocks, 1);
+  EXPECT_FALSE(second.closed.has_value());
+}
+
 TEST_F(ProxiedScheduleTest, ACallOfAFanOutThatHasEndedStandsAlone) {
   StartProxy(WithBudget(kBudget));
   TestHttp2Server worker(Says("!"));

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""A sluice-proxy that ends under load, and another one that takes its place, as stock clients in Python see it:
+restart_test.py BUILD. Exit code 77: there is no grpcio; the reason is printed."""
+
+import collections
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+try:
+    import grpc
+except ImportError:
+    _DEBIAN = "/usr/bin/python3"  # its grpcio is a package of the distribution
+    if sys.executable == _DEBIAN or not os.path.exists(_DEBIAN) or os.environ.get("SLUICE_RESTART_TEST"):
+        print("Python has no grpcio: tests/install-packages.sh network")
+        sys.exit(77)
+    os.execve(_DEBIAN, [_DEBIAN, *sys.argv], {**os.environ, "SLUICE_RESTART_TEST": "1"})
+
+_PATIENCE = 30  # seconds that a test waits for what has to happen
+_CLIENTS = 8
+_CALLS = 50  # of each client, before something happens and after it
+_METHOD = "/sluice.testbed.v1.Answers/Answer"
+_REQUEST = b"\x08\xa0\x9c\x01"  # AnswerRequest: response_bytes is 20000
+_BUILD = None
+
+
+@contextlib.contextmanager
+def started(argv, ready):
+    """A program, and its addresses; it is killed in the end if it has not ended by then."""
+    ready.unlink(missing_ok=True)
+    with subprocess.Popen([str(word) for word in argv]) as process:
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"{argv[0]} does not serve")
+                time.sleep(0.01)
+            yield process, ready.read_text().split()
+        finally:
+            process.kill()
+
+
+class Load:
+    """Clients, each with a connection of its own, that call without a pause until the load ends."""
+
+    def __init__(self, target, worker):
+        self._changed = threading.Condition()
+        self._done = [0] * _CLIENTS
+        self._ends = False
+        self.errors = collections.Counter()
+        self._threads = [threading.Thread(target=self._call, args=(i, target, worker)) for i in range(_CLIENTS)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Before the proxy that serves it ends."""
+        self._ends = True
+        for thread in self._threads:
+            thread.join()
+
+    def await_calls(self):
+        """Waits until each client has made so many more calls that went well."""
+        with self._changed:
+            wanted = [done + _CALLS for done in self._done]
+            reached = lambda: all(done >= want for done, want in zip(self._done, wanted))  # noqa: E731
+            if not self._changed.wait_for(reached, _PATIENCE):
+                raise AssertionError(f"calls do not go on: {self._done}, errors: {self.errors}")
+
+    def _call(self, client, target, worker):
+        options = [("grpc.default_authority", worker), ("grpc.use_local_subchannel_pool", 1),
+                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]  # fmt: skip
+        with grpc.insecure_channel(target, options=options) as channel:
+            answer = channel.unary_unary(_METHOD)
+            while not self._ends:
+                try:
+                    answer(_REQUEST, timeout=_PATIENCE, wait_for_ready=True)
+                except grpc.RpcError as error:
+                    self.errors[error.code()] += 1
+                    continue
+                with self._changed:
+                    self._done[client] += 1
+                    self._changed.notify_all()
+
+
+class RestartTest(unittest.TestCase):
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ready = self._folder / "workers"
+        _, (self._worker,) = stack.enter_context(started([_BUILD / "tests/answer_server", ready, "127.0.0.1:0"], ready))
+
+    def _proxy(self):
+        ready = self._folder / "proxy"
+        return started([_BUILD / "bin/sluice-proxy", "--listen", f"unix:{self._folder}/socket", "--workers", "127.0.0.0/8",
+                        "--log-level", "warning", "--ready-file", ready], ready)  # fmt: skip
+
+    def _load(self):
+        return Load(f"unix:{self._folder}/socket", self._worker)
+
+    def test_a_drain_costs_no_call(self):
+        with self._proxy() as (first, _), self._load() as load:
+            load.await_calls()
+            first.send_signal(signal.SIGTERM)
+            self.assertEqual(first.wait(_PATIENCE), 0)
+            with self._proxy():
+                load.await_calls()
+                self.assertEqual(load.errors, {})
+                load.end()
+
+    def test_clients_of_a_proxy_that_was_killed_go_on_with_the_next(self):
+        with self._proxy() as (first, _), self._load() as load:
+            load.await_calls()
+            first.kill()
+            first.wait(_PATIENCE)
+            with self._proxy():
+                load.await_calls()
+                self.assertLessEqual(set(load.errors), {grpc.StatusCode.UNAVAILABLE})
+                # What was under way, and what was sent before the client knew.
+                self.assertLessEqual(sum(load.errors.values()), 2 * _CLIENTS)
+                load.end()
+
+
+if __name__ == "__main__":
+    _BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/cli/logging.h"
+#include "lib/link/worker_address.h"
 #include "lib/telemetry/host_port.h"
 #include "lib/tls/pem_file.h"
 
@@ -46,7 +47,7 @@ absl::Status CheckFields(const v1::TlsConfig& config, TlsRole role) {
 }
 
 bool IsBeyondThisHost(const std::string& address) {
-  if (address.starts_with("unix:") || address.starts_with("unix-abstract:")) return false;
+  if (IsUnixAddress(address)) return false;
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return true;
   boost::system::error_code error;

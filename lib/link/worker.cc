@@ -54,8 +54,7 @@ Worker::~Worker() {
 
 std::string Worker::authority() const {
   if (tls_ != nullptr && !tls_->options().server_name.empty()) return tls_->options().server_name;
-  const bool is_socket = absl::StartsWith(target_, "unix:") || absl::StartsWith(target_, "unix-abstract:");
-  return is_socket ? "localhost" : target_;
+  return IsUnixAddress(target_) ? "localhost" : target_;
 }
 
 void Worker::Connect() {

@@ -89,4 +89,8 @@ absl::Status ValidateWorkerAddress(absl::string_view address) {
   return ParseWorkerTarget(address).status();
 }
 
+bool IsUnixAddress(absl::string_view address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
+}
+
 }  // namespace sluice

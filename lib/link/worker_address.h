@@ -25,4 +25,7 @@ struct WorkerTarget {
 absl::StatusOr<WorkerTarget> ParseWorkerTarget(absl::string_view address);
 absl::Status ValidateWorkerAddress(absl::string_view address);
 
+// True for "unix:PATH" and "unix-abstract:NAME", valid or not.
+bool IsUnixAddress(absl::string_view address);
+
 }  // namespace sluice

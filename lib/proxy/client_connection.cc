@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/tunnel.h"
 
@@ -16,13 +15,9 @@ constexpr size_t kMaxBacklogBytes = 256u << 10;
 
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
-std::string Http1Refusal(const absl::Status& why) {
-  const char* status = absl::IsPermissionDenied(why)  ? "403 Forbidden"
-                       : absl::IsInvalidArgument(why) ? "400 Bad Request"
-                                                      : "502 Bad Gateway";
-  return absl::StrCat("HTTP/1.1 ", status,
-                      "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.message().size() + 1,
-                      "\r\n\r\n", why.message(), "\n");
+std::string RefusalOf(const absl::Status& why) {
+  const int status = absl::IsPermissionDenied(why) ? 403 : absl::IsInvalidArgument(why) ? 400 : 502;
+  return Http1Refusal(status, why.message());
 }
 
 }  // namespace
@@ -66,10 +61,9 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kHttp2:
       return StartHttp2(opening_.TakeRest());
     case ClientOpening::Kind::kConnect:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
-      return OnConnectRequest();
     case ClientOpening::Kind::kOther:
       if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
+      if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
       return RefuseHttp1(opening_.refusal());
   }
 }
@@ -95,7 +89,7 @@ void ClientConnection::AnswerConnect(const absl::Status& worker) {
   if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(std::exchange(early_, {}), TunnelKind::kOther);
   }
-  if (!worker.ok()) return RefuseHttp1(Http1Refusal(worker));
+  if (!worker.ok()) return RefuseHttp1(RefusalOf(worker));
   socket_->Write(kTunnelIsOpen);
   phase_ = Phase::kInTunnel;
   opening_ = ClientOpening();
@@ -142,7 +136,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
                     .on_backlog = [this](bool backlog) { socket_->SetReading(!backlog); },
                     .on_over =
                         [this, kind](const absl::Status& why, bool opened) {
-                          if (!opened && kind == TunnelKind::kOther) return RefuseHttp1(Http1Refusal(why));
+                          if (!opened && kind == TunnelKind::kOther) return RefuseHttp1(RefusalOf(why));
                           phase_ = Phase::kRefused;  // what the other side has said still leaves
                           if (socket_->unsent_bytes() == 0) End();
                         }});
@@ -173,7 +167,7 @@ StreamEvents* ClientConnection::OnStream(int32_t stream) {
   return calls_.emplace(stream, std::move(call)).first->second.get();
 }
 
-absl::StatusOr<std::string> ClientConnection::TargetOf(const ForwardedHead& head) const {
+std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   if (!origin_.route.empty()) return origin_.route;
   if (!connect_target_.empty()) return connect_target_;
   return head.worker.empty() ? head.authority : head.worker;

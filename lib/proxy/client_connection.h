@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
 #include "lib/link/connection.h"
@@ -46,7 +45,7 @@ class ClientConnection final : public Flushable,
   ~ClientConnection() override;
 
   // The worker of a call: that of the route, that of CONNECT, or the one that the call names.
-  absl::StatusOr<std::string> TargetOf(const ForwardedHead& head) const;
+  std::string TargetOf(const ForwardedHead& head) const;
   bool keeps_authority() const { return !connect_target_.empty(); }
 
   // For the calls.
@@ -65,7 +64,6 @@ class ClientConnection final : public Flushable,
   // Ends the calls whose client has taken nothing since then; all of them, and the connection, if it does not read its
   // socket.
   void EndStuckCalls(TimePoint since, const absl::Status& why);
-  size_t calls() const { return calls_.size(); }
 
   void Flush() override;
 

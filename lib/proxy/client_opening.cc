@@ -59,11 +59,8 @@ void ClientOpening::ReadHttp1() {
 }
 
 void ClientOpening::Refuse(int status, absl::string_view why) {
-  const auto reason = http::obsolete_reason(static_cast<http::status>(status));
   kind_ = Kind::kOther;
-  refusal_ = absl::StrCat("HTTP/1.1 ", status, " ", absl::string_view(reason.data(), reason.size()),
-                          "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.size() + 1,
-                          "\r\n\r\n", why, "\n");
+  refusal_ = Http1Refusal(status, why);
 }
 
 std::string ClientOpening::TakeRest() {
@@ -72,6 +69,13 @@ std::string ClientOpening::TakeRest() {
 
 std::string ClientOpening::TakeAll() {
   return std::exchange(bytes_, {});
+}
+
+std::string Http1Refusal(int status, absl::string_view why) {
+  const auto reason = http::obsolete_reason(static_cast<http::status>(status));
+  return absl::StrCat("HTTP/1.1 ", status, " ", absl::string_view(reason.data(), reason.size()),
+                      "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.size() + 1,
+                      "\r\n\r\n", why, "\n");
 }
 
 }  // namespace sluice

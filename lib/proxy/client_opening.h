@@ -12,8 +12,7 @@ namespace sluice {
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
 //   CONNECT      The client asks for a tunnel (RFC 9110, section 9.3.6), as gRPC's clients do with a proxy.
-//   another one  Outside of a tunnel it is refused with an answer of HTTP/1.1; within a tunnel it is of no concern
-//   here.
+//   other        The client speaks something else. Its owner refuses that, or passes it on within a tunnel.
 class ClientOpening {
  public:
   enum class Kind { kUnknown, kHttp2, kConnect, kOther };
@@ -44,5 +43,8 @@ class ClientOpening {
   std::string target_;
   std::string refusal_;
 };
+
+// The whole answer of HTTP/1.1 that refuses a request, with `why` as its body. The connection ends with it.
+std::string Http1Refusal(int status, absl::string_view why);
 
 }  // namespace sluice

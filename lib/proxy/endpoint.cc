@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/link/worker_address.h"
 #include "lib/proxy/proxy_server.h"
 
 namespace sluice {
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Create(std::shared_ptr<Link>
 absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Create(std::shared_ptr<Link> link, Options options) {
   if (link == nullptr) return absl::InvalidArgumentError("link is null");
   if (options.listen.empty()) options.listen = OwnName();
-  if (!absl::StartsWith(options.listen, "unix:") && !absl::StartsWith(options.listen, "unix-abstract:")) {
+  if (!IsUnixAddress(options.listen)) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen is \"", options.listen, "\"; it must be unix:PATH or unix-abstract:NAME"));
   }

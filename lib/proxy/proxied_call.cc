@@ -48,17 +48,15 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
 
 // What a client says that is no call of gRPC.
 void ProxiedCall::Refuse(const absl::Status& why) {
-  code_ = why.code();
   client_->SendHeaders(*this, ToRefusal(why), /*end_stream=*/true);
   EndAnswer(why.code());
 }
 
 void ProxiedCall::Route() {
-  absl::StatusOr<std::string> name = client_->TargetOf(head_);
-  if (!name.ok()) return Fail(name.status());
+  const std::string name = client_->TargetOf(head_);
   // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
-  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : *name;
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(*name);
+  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : name;
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(name);
   if (!target.ok()) return Fail(target.status());
   target_ = *std::move(target);
   if (target_->known()) return Start();
@@ -128,10 +126,9 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   replayable_ = false;
   std::string().swap(request_);
   if (client_ == nullptr || answered_) return false;
-  if (end_stream) code_ = StatusIn(headers).value_or(absl::StatusCode::kUnknown);
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
-  if (end_stream) EndAnswer(*code_);
+  if (end_stream) EndAnswer(StatusIn(headers).value_or(absl::StatusCode::kUnknown));
   return true;
 }
 
@@ -201,7 +198,6 @@ void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
 
 void ProxiedCall::Fail(const absl::Status& why) {
   if (client_ == nullptr || answered_) return;
-  code_ = why.code();
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
   WorkerStream* const worker = std::exchange(worker_, nullptr);
@@ -210,7 +206,7 @@ void ProxiedCall::Fail(const absl::Status& why) {
 
 // A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
 void ProxiedCall::EndAnswer(absl::StatusCode code) {
-  code_ = code_.value_or(code);
+  code_ = code;
   answered_ = true;
   if (!request_ended_) client_->EndSoon(*this);
 }

@@ -50,8 +50,6 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   // Ends the call with a status that the client gets.
   void Fail(const absl::Status& why);
   int32_t stream() const { return stream_; }
-  // The client has been told how the call ended.
-  bool answered() const { return answered_; }
   // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
   TimePoint stuck_since() const { return stuck_since_; }
 
@@ -84,7 +82,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
 
   bool sent_ = false;  // to its worker
   bool headers_sent_ = false;
-  bool answered_ = false;
+  bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;
   int64_t response_bytes_ = 0;
   size_t held_bytes_ = 0;  // for the client, as the core has counted them

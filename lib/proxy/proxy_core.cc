@@ -132,9 +132,7 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string&
   const auto found = targets_.find(name);
   if (found != targets_.end()) return found->second;
   if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
-  if (std::find(own_addresses_.begin(), own_addresses_.end(), name) != own_addresses_.end()) {
-    return absl::PermissionDeniedError(absl::StrCat("\"", name, "\" is this proxy"));
-  }
+  if (absl::Status not_own = CheckNotOwn(name); !not_own.ok()) return not_own;
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));

@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
@@ -14,8 +13,8 @@
 namespace sluice {
 namespace {
 
-bool IsUnixSocket(const std::string& address) {
-  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
+bool LendsCertificate(const ProxyServer::Options& options) {
+  return options.tls.has_value() && !options.tls->certificate_file.empty();
 }
 
 template <class Number>
@@ -42,7 +41,7 @@ absl::Status CheckLimits(const ProxyOptions& options) {
 }
 
 absl::Status CheckListener(const ProxyServer::Listener& listener, bool lends_certificate) {
-  if (lends_certificate && !IsUnixSocket(listener.address)) {
+  if (lends_certificate && !IsUnixAddress(listener.address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen: \"", listener.address,
                      "\" would let anybody who can connect call the workers with this proxy's certificate; with a "
@@ -68,7 +67,7 @@ absl::Status ProxyServer::Validate(const Options& options, Discipline discipline
         "unscheduled");
   }
   if (options.listeners.empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
-  const bool lends_certificate = options.tls.has_value() && !options.tls->certificate_file.empty();
+  const bool lends_certificate = LendsCertificate(options);
   absl::Status status = TargetPolicy::Create(options.workers).status();
   for (const Listener& listener : options.listeners) status.Update(CheckListener(listener, lends_certificate));
   status.Update(CheckBounds<uint32_t>("socket_mode", options.socket_mode, 0, 0777));
@@ -128,7 +127,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const std::string& route) {
 }
 
 bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
-  const bool lends_certificate = options_.tls.has_value() && !options_.tls->certificate_file.empty();
+  const bool lends_certificate = LendsCertificate(options_);
   if (options_.client_users.empty()) return !lends_certificate || connection.client == geteuid();
   if (!connection.client.has_value()) return !lends_certificate;
   const auto& users = options_.client_users;

@@ -63,10 +63,6 @@ bool IsName(absl::string_view text) {
   });
 }
 
-bool IsSocket(absl::string_view text) {
-  return absl::StartsWith(text, "unix:") || absl::StartsWith(text, "unix-abstract:");
-}
-
 // A path that climbs out of the folder that a pattern lets in.
 bool Climbs(absl::string_view path) {
   return absl::StrContains(path, "/../") || absl::EndsWith(path, "/..");
@@ -117,7 +113,7 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
     pattern.v6.push_back(ip::make_network_v6(kPrivateV6));
     return pattern;
   }
-  if (IsSocket(text)) {
+  if (IsUnixAddress(text)) {
     pattern.name = text;
     return pattern;
   }
@@ -158,7 +154,7 @@ absl::StatusOr<TargetPolicy::Pattern> TargetPolicy::Parse(const std::string& tex
 
 absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view target) {
   Target parsed;
-  if (IsSocket(target)) {
+  if (IsUnixAddress(target)) {
     if (absl::Status valid = ValidateWorkerAddress(target); !valid.ok()) return valid;
     if (Climbs(target)) return Deny(target, "has \"..\" in its path");
     parsed.name = std::string(target);
@@ -180,7 +176,7 @@ absl::StatusOr<TargetPolicy::Target> TargetPolicy::ParseTarget(absl::string_view
 bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
   if (pattern.port != 0 && pattern.port != target.port) return false;
   if (!pattern.name.empty()) {
-    return IsSocket(pattern.name) == target.is_socket && MatchesGlob(pattern.name, target.name, target.is_socket);
+    return IsUnixAddress(pattern.name) == target.is_socket && MatchesGlob(pattern.name, target.name, target.is_socket);
   }
   if (!target.address.has_value()) return false;
   const ip::address& address = *target.address;

@@ -8,9 +8,9 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/link/worker_address.h"
 #include "lib/serving/server_credentials.h"
 
 namespace sluice {
@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kLongestDrain = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
 
 std::string WithPort(const std::string& address, int port) {
-  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return address;
+  if (IsUnixAddress(address)) return address;
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
 }
 

@@ -112,29 +112,8 @@ class Aggregator {
 
  private:
   ConfigReload MakeReload(AggregatorServer& server) const {
-    // All configs here are the aggregator's.
-    using Config = ConfigReload::Config;
-    const auto of = [](const Config& config) -> const v1::AggregatorConfig& {
-      return static_cast<const v1::AggregatorConfig&>(config);
-    };
-    const auto read = [argc = argc_, argv = argv_](Config& config) {
-      AggregatorFlags flags;
-      absl::Status status = ReadConfigAgain(
-          argc, argv, [&](CLI::App& app) { flags.AddTo(app); }, flags.config);
-      config.CopyFrom(flags.config);
-      return status;
-    };
-    const auto check = [of](const Config& before, const Config& after) {
-      return CheckReloadable(of(before), of(after));
-    };
-    const auto apply = [of, &server](const Config& config) {
-      return ApplyConfig(of(config),
-                         [&server](const AggregatorOptions& options) { return server.Reconfigure(options); });
-    };
-    return ConfigReload({.in_force = std::make_unique<v1::AggregatorConfig>(flags_.config),
-                         .read = read,
-                         .check = check,
-                         .apply = apply},
+    const auto apply = [&server](const AggregatorOptions& options) { return server.Reconfigure(options); };
+    return ConfigReload(ReloadOptions(flags_, argc_, argv_, CheckReloadable, ParseAggregatorConfig, apply),
                         server.config_metrics());
   }
 

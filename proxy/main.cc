@@ -138,32 +138,9 @@ class Proxy {
   }
 
   ConfigReload MakeReload(ProxyProgram& program) const {
-    // All configs here are the proxy's.
-    using Config = ConfigReload::Config;
-    const auto of = [](const Config& config) -> const v1::ProxyConfig& {
-      return static_cast<const v1::ProxyConfig&>(config);
-    };
-    const auto read = [argc = argc_, argv = argv_](Config& config) {
-      ProxyFlags flags;
-      absl::Status status = ReadConfigAgain(
-          argc, argv, [&](CLI::App& app) { flags.AddTo(app); }, flags.config);
-      config.CopyFrom(flags.config);
-      return status;
-    };
-    const auto check = [of](const Config& before, const Config& after) {
-      return CheckReloadable(of(before), of(after));
-    };
-    // The log level last: it has no effect on a config that is refused.
-    const auto apply = [of, &program](const Config& config) {
-      const absl::StatusOr<ProxyProgramOptions> options = ParseProxyConfig(of(config));
-      if (!options.ok()) return options.status();
-      if (absl::Status known = ParseLogLevel(of(config).log_level()).status(); !known.ok()) return known;
-      if (absl::Status applied = program.Reconfigure(*options); !applied.ok()) return applied;
-      return SetLogLevel(of(config).log_level());
-    };
-    return ConfigReload(
-        {.in_force = std::make_unique<v1::ProxyConfig>(flags_.config), .read = read, .check = check, .apply = apply},
-        program.config_metrics());
+    const auto apply = [&program](const ProxyProgramOptions& options) { return program.Reconfigure(options); };
+    return ConfigReload(ReloadOptions(flags_, argc_, argv_, CheckReloadable, ParseProxyConfig, apply),
+                        program.config_metrics());
   }
 
   const int argc_;

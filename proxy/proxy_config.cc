@@ -84,10 +84,7 @@ v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
   config.clear_limits();
   config.clear_log_level();
   // A schedule that is not given is one without a policy.
-  config.mutable_schedule()->clear_budget();
-  config.mutable_schedule()->clear_budget_floor();
-  config.mutable_schedule()->clear_budget_limit();
-  config.mutable_schedule()->clear_queue_limit();
+  ClearReloadable(*config.mutable_schedule());
   return config;
 }
 

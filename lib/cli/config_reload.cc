@@ -9,7 +9,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "lib/cli/logging.h"
 #include "lib/stripe/crc32c.h"
 
 namespace sluice {
@@ -21,6 +20,13 @@ absl::Status CheckSameButReloadable(const google::protobuf::Message& before, con
   if (differencer.Compare(before, after)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("needs a restart: ", absl::StrReplaceAll(absl::StripSuffix(differences, "\n"), {{"\n", "; "}})));
+}
+
+void ClearReloadable(v1::ScheduleConfig& schedule) {
+  schedule.clear_budget();
+  schedule.clear_budget_floor();
+  schedule.clear_budget_limit();
+  schedule.clear_queue_limit();
 }
 
 uint32_t ConfigHash(const google::protobuf::Message& config) {

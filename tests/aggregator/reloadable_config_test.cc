@@ -9,6 +9,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
+#include "aggregator/aggregator_config.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/logging.h"
 #include "prometheus/registry.h"
@@ -107,7 +108,7 @@ class ConfigReloadTest : public ::testing::Test {
        .check = [](const auto& before, const auto& after) { return CheckReloadable(Of(before), Of(after)); },
        .apply =
            [this](const ConfigReload::Config& config) {
-             return ApplyConfig(Of(config), [this](const AggregatorOptions& options) {
+             return ApplyConfig(Of(config), ParseAggregatorConfig, [this](const AggregatorOptions& options) {
                if (may_apply_.ok()) applied_.push_back(options);
                return may_apply_;
              });

@@ -39,10 +39,7 @@ AdminServer::Page WorkersPage(Link& link) {
 
 absl::StatusOr<std::unique_ptr<AggregatorServer>> AggregatorServer::Start(const AggregatorOptions& options,
                                                                           IoThread& io_thread) {
-  Link::Options link_options = options.link;
-  link_options.budget.on_change = LogBudget;
-  if (link_options.share.has_value()) link_options.share->on_state = LogShare;
-  auto link = Link::Create(std::move(link_options));
+  auto link = CreateLoggedLink(options.link);
   if (!link.ok()) return link.status();
   std::unique_ptr<AggregatorServer> server(new AggregatorServer(*std::move(link), options, io_thread));
   absl::Status admin = server->StartAdmin(options, io_thread);

@@ -13,10 +13,7 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyProgramOptions& options,
                                                                   IoThread& io_thread) {
-  Link::Options link_options = options.link;
-  link_options.budget.on_change = LogBudget;
-  if (link_options.share.has_value()) link_options.share->on_state = LogShare;
-  auto link = Link::Create(std::move(link_options));
+  auto link = CreateLoggedLink(options.link);
   if (!link.ok()) return link.status();
   std::unique_ptr<ProxyProgram> program(new ProxyProgram(*std::move(link), options));
   if (absl::Status admin = program->StartAdmin(options.admin, io_thread); !admin.ok()) return admin;

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <cstdint>
+#include <memory>
 
-#include "sluice/budget_control.h"
+#include "sluice/link.h"
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace sluice {
 
-// What programs log of their link: for Link::BudgetOptions::on_change and SharedLink::on_state.
-void LogBudget(int64_t before_bytes, const BudgetStep& step);
-void LogShare(const absl::Status& state);
+// As Link::Create, with a link that logs the changes of its budget and of its lease.
+absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options);
 
 }  // namespace sluice

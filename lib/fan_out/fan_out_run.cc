@@ -10,9 +10,6 @@
 namespace sluice {
 namespace {
 
-// An answer of unknown size is assumed to take a third of the buffer.
-constexpr int64_t kFirstAnswerShare = 3;
-
 std::vector<std::vector<size_t>> WorkersByAsk(const std::vector<FanOutRun::Ask>& asks) {
   std::vector<std::vector<size_t>> workers;
   workers.reserve(asks.size());
@@ -112,7 +109,7 @@ WireCall& FanOutRun::Launch(size_t attempt) {
   attempts_.resize(std::max(attempts_.size(), attempt + 1));
   std::optional<int64_t> bytes = ask.response_bytes;
   if (!bytes.has_value()) bytes = history_.ResponseBytes();
-  if (!bytes.has_value()) bytes = core_.link().schedule().options().profile.buffer_bytes / kFirstAnswerShare;
+  if (!bytes.has_value()) bytes = MethodHistory::FirstResponseBytes(core_.link().schedule().options().profile);
   std::shared_ptr<const std::string> request = sink_->RequestOf(attempt);
   if (made.retry) core_.link().metrics().CountSruRetry();
   WireCall& call = core_.link().NewCall({.worker = spec_.workers->workers[made.worker],

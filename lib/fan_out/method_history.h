@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "sluice/link_profile.h"
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "lib/fan_out/recent_quantile.h"
@@ -14,8 +16,10 @@ class MethodHistory {
  public:
   MethodHistory();
 
-  // A size in bytes that most answers do not exceed. Empty before the first few.
+  // A size in bytes that most answers do not exceed. Empty before the first few; FirstResponseBytes may stand for it.
   std::optional<int64_t> ResponseBytes() const;
+  // What an answer of unknown size is assumed to take: a third of the buffer.
+  static int64_t FirstResponseBytes(const LinkProfile& profile) { return profile.buffer_bytes / 3; }
   void ObserveResponse(int64_t bytes);
 
   // A quantile of the times that workers took until their answer was ready. The first call for a quantile begins to

@@ -19,8 +19,6 @@ constexpr minutes kSweepTargetsEvery{1};
 constexpr seconds kLookEvery{1};
 constexpr size_t kMaxHistories = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
-// An answer of unknown size is assumed to take a third of the buffer.
-constexpr int64_t kFirstAnswerShare = 3;
 // Resets that a client may send; hedged fan-outs of an application over one connection send many.
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
@@ -191,7 +189,7 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
 int64_t ProxyCore::ExpectedBytes(const std::string& path) const {
   std::optional<int64_t> bytes;
   if (const auto found = histories_.find(path); found != histories_.end()) bytes = found->second.ResponseBytes();
-  return bytes.value_or(link_.schedule().options().profile.buffer_bytes / kFirstAnswerShare);
+  return bytes.value_or(MethodHistory::FirstResponseBytes(link_.schedule().options().profile));
 }
 
 void ProxyCore::ObserveResponse(const std::string& path, int64_t bytes) {

@@ -27,6 +27,8 @@ install(DIRECTORY ${sluice_SOURCE_DIR}/proto/sluice DESTINATION ${CMAKE_INSTALL_
   COMPONENT development FILES_MATCHING PATTERN "*.proto")
 if(sluice_programs)
   install(TARGETS ${sluice_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+  install(PROGRAMS ${sluice_SOURCE_DIR}/tools/sluice_plan/plan_plot.py
+    DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME sluice-plan-plot COMPONENT programs)
 endif()
 
 configure_package_config_file(${sluice_SOURCE_DIR}/cmake/sluiceConfig.cmake.in

@@ -1,3 +1,5 @@
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -5,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "lib/cli/config_reload.h"
@@ -16,6 +19,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
+#include "lib/link/tls_context.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_program.h"
 
@@ -27,7 +31,7 @@ struct ProxyFlags {
   void AddTo(CLI::App& app) {
     AddListFlag(
         app, "--listen",
-        "Addresses for clients, host:port or unix:PATH; calls name their workers by :authority, or "
+        "Addresses for clients, host:port, tls:host:port or unix:PATH; calls name their workers by :authority, or "
         "tunnels by CONNECT",
         [this](const std::vector<std::string>& list) { config.mutable_listen()->Assign(list.begin(), list.end()); });
     AddListFlag(app, "--route",
@@ -47,6 +51,14 @@ struct ProxyFlags {
     app.add_option_function<bool>(
         "--tunnels_to_others", [this](bool value) { config.mutable_tunnels()->set_to_others(value); },
         "Pass tunnels of clients on this host to hosts that are no workers. Default true");
+    AddTextFlag(
+        app, "--tunnels_receive_window",
+        "Bytes that a worker may send ahead through such a tunnel; 0: as many as the kernel lets it. Default 64kb",
+        [this](const auto& value) { config.mutable_tunnels()->set_receive_window(value); });
+    AddLimitFlags(app);
+    AddListFlag(app, "--client_uids",
+                "Users who may connect to Unix sockets, by number. Default: whom the mode of the socket lets in",
+                [this](const std::vector<std::string>& list) { SetClientUids(list); });
     AddTextFlag(app, "--socket_mode", "Mode of Unix sockets, octal. Default 0660",
                 [this](const auto& value) { config.set_socket_mode(value); });
     AddTextFlag(app, "--admin", "Address of /metrics and /healthz, host:port. Default: none",
@@ -63,6 +75,7 @@ struct ProxyFlags {
                    "File to write the bound addresses to when the proxy serves, one per line");
     AddTlsFlags(
         app, [this] { return config.mutable_tls(); }, TlsRole::kClient);
+    AddListenerTlsFlags(app);
     AddLinkFlags(app, config, "sluice-proxy");
   }
 
@@ -70,6 +83,54 @@ struct ProxyFlags {
   std::string ready_file;
 
  private:
+  void AddListenerTlsFlags(CLI::App& app) {
+    AddTextFlag(app, "--listener_tls_certificate",
+                "Certificate chain of this proxy for its clients at tls:host:port. PEM",
+                [this](const auto& value) { config.mutable_listener_tls()->set_certificate(value); });
+    AddTextFlag(app, "--listener_tls_key", "Private key of that certificate. PEM",
+                [this](const auto& value) { config.mutable_listener_tls()->set_key(value); });
+    AddTextFlag(app, "--listener_tls_client_ca", "Authorities of the clients' certificates, which these must show. PEM",
+                [this](const auto& value) { config.mutable_listener_tls()->set_client_ca(value); });
+    AddListFlag(app, "--listener_tls_client_names",
+                "DNS names and URIs, of which the certificate of a client must have one. Default: any will do",
+                [this](const std::vector<std::string>& list) {
+                  config.mutable_listener_tls()->mutable_client_names()->Assign(list.begin(), list.end());
+                });
+  }
+
+  void AddLimitFlags(CLI::App& app) {
+    const auto number = [&](const char* name, void (v1::ProxyLimits::*set)(uint32_t), const char* help) {
+      app.add_option_function<uint32_t>(
+          name, [this, set](uint32_t value) { (config.mutable_limits()->*set)(value); }, help);
+    };
+    const auto text = [&](const char* name, void (v1::ProxyLimits::*set)(const std::string&), const char* help) {
+      AddTextFlag(app, name, help, [this, set](const auto& value) { (config.mutable_limits()->*set)(value); });
+    };
+    number("--limits_connections", &v1::ProxyLimits::set_connections, "Connections of clients. Default 16384");
+    number("--limits_calls", &v1::ProxyLimits::set_calls, "Calls that have not ended. Default 65536");
+    number("--limits_streams", &v1::ProxyLimits::set_streams, "Calls at a time on one connection. Default 4096");
+    text("--limits_headers", &v1::ProxyLimits::set_headers<const std::string&>, "Headers of one call. Default 64kb");
+    text("--limits_held", &v1::ProxyLimits::set_held<const std::string&>,
+         "Bytes that are kept for clients that do not read. Default 256mb");
+    text("--limits_held_per_call", &v1::ProxyLimits::set_held_per_call<const std::string&>,
+         "The same for one call. Default 1mb");
+    text("--limits_opening_timeout", &v1::ProxyLimits::set_opening_timeout<const std::string&>,
+         "Time for a new connection to begin HTTP/2, or CONNECT. Default 10s");
+    text("--limits_client_stall_timeout", &v1::ProxyLimits::set_client_stall_timeout<const std::string&>,
+         "A call whose client takes nothing of its answer for so long ends. Default 60s");
+  }
+
+  void SetClientUids(const std::vector<std::string>& list) {
+    config.clear_client_uids();
+    for (const std::string& text : list) {
+      uint32_t user = 0;
+      if (!absl::SimpleAtoi(text, &user)) {
+        throw CLI::ValidationError("--client_uids", "\"" + text + "\" is not the number of a user");
+      }
+      config.add_client_uids(user);
+    }
+  }
+
   // What has no "=" is refused with the routes that lack a part.
   void SetRoutes(const std::vector<std::string>& list) {
     config.clear_routes();
@@ -91,7 +152,9 @@ class Proxy {
     auto options = ParseProxyConfig(flags_.config);
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
-    return CheckTlsFiles({.client = options_.server.tls});
+    absl::Status files = CheckTlsFiles({.client = options_.server.tls});
+    if (options_.server.listener_tls.has_value()) files.Update(ValidateListenerTls(*options_.server.listener_tls));
+    return files;
   }
 
   absl::Status Run() {
@@ -122,14 +185,21 @@ class Proxy {
     const LinkSchedule::Options& schedule = options_.link.schedule;
     std::vector<std::string> addresses = program.addresses();
     const std::string admin = program.admin_address();
+    std::vector<std::string> listen;  // as the config has them
+    std::vector<std::string> open;    // to whoever reaches them
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      const bool tls = options_.server.listeners[i].tls;
+      listen.push_back(tls ? "tls:" + addresses[i] : addresses[i]);
+      if (!tls) open.push_back(addresses[i]);
+    }
     Log(LogLevel::kInfo, "serving",
-        {{"listen", absl::StrJoin(addresses, ",")},
+        {{"listen", absl::StrJoin(listen, ",")},
          {"admin", admin},
          {"workers", options_.server.workers.empty() ? "private" : absl::StrJoin(options_.server.workers, ",")},
          {"policy", DisciplineName(schedule.discipline)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
-    for (const std::string& address : BeyondThisHost(addresses)) {
+    for (const std::string& address : BeyondThisHost(open)) {
       Log(LogLevel::kWarning, "whoever reaches this address may call the workers through this proxy",
           {{"listen", address}});
     }

@@ -6,6 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
@@ -18,16 +20,30 @@ namespace {
 
 constexpr int kOctal = 8;
 
+constexpr absl::string_view kTlsPrefix = "tls:";
+
+ProxyServer::Listener MakeListener(absl::string_view address, const std::string& route) {
+  const bool tls = absl::ConsumePrefix(&address, kTlsPrefix);
+  return {.address = std::string(address), .route = route, .tls = tls};
+}
+
 absl::Status ParseListeners(const v1::ProxyConfig& config, ProxyServer::Options& options) {
-  for (const std::string& address : config.listen()) options.listeners.push_back({.address = address, .route = ""});
+  for (const std::string& address : config.listen()) options.listeners.push_back(MakeListener(address, ""));
   for (int i = 0; i < config.routes_size(); ++i) {
     const v1::ProxyRoute& route = config.routes(i);
     if (route.listen().empty() || route.workers().empty()) {
       return absl::InvalidArgumentError(absl::StrCat("routes[", i, "] needs both listen and workers"));
     }
-    options.listeners.push_back({.address = route.listen(), .route = route.workers()});
+    options.listeners.push_back(MakeListener(route.listen(), route.workers()));
   }
   return absl::OkStatus();
+}
+
+ListenerTls ParseListenerTls(const v1::ProxyListenerTls& config) {
+  return {.files = {.certificate_file = config.certificate(),
+                    .key_file = config.key(),
+                    .client_ca_file = config.client_ca()},
+          .client_names = {config.client_names().begin(), config.client_names().end()}};
 }
 
 absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
@@ -106,10 +122,13 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseLimits(config.limits(), server.proxy));
   status.Update(ParseWorkerHeader(config.worker_header(), server.proxy));
   if (config.tunnels().has_to_workers()) server.proxy.pass_worker_tunnels = config.tunnels().to_workers();
+  status.Update(ParseField("tunnels.receive_window", config.tunnels().receive_window(), ParseByteSize,
+                           server.proxy.worker_tunnel_receive_bytes));
   if (config.tunnels().has_to_others()) server.proxy.pass_tunnels = config.tunnels().to_others();
   absl::StatusOr<TlsSettings> tls = ParseTlsConfig(config.tls(), TlsRole::kClient);
   status.Update(tls.status());
   if (tls.ok()) server.tls = std::move(tls->client);
+  if (config.has_listener_tls()) server.listener_tls = ParseListenerTls(config.listener_tls());
   absl::StatusOr<Link::Options> link = ParseLinkOptions(config, "sluice-proxy");
   status.Update(link.status());
   if (link.ok()) options.link = *std::move(link);

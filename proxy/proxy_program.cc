@@ -1,5 +1,8 @@
 #include "proxy/proxy_program.h"
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
@@ -10,6 +13,32 @@
 #include "lib/telemetry/worker_summary.h"
 
 namespace sluice {
+namespace {
+
+// Whoever reaches the port can cause one.
+constexpr std::chrono::seconds kLogHandshakeEvery{1};
+
+std::function<void(const absl::Status&)> LogHandshakes() {
+  using Clock = std::chrono::steady_clock;
+  return [next = Clock::time_point(), unlogged = int64_t{0}](const absl::Status& why) mutable {
+    const Clock::time_point now = Clock::now();
+    if (now < next) {
+      ++unlogged;
+      return;
+    }
+    Log(LogLevel::kWarning, "a client's TLS handshake has failed",
+        {{"reason", why}, {"unlogged", std::exchange(unlogged, 0)}});
+    next = now + kLogHandshakeEvery;
+  };
+}
+
+void LogListenerTls(const absl::Status& state) {
+  if (state.ok()) return Log(LogLevel::kInfo, "new files of listener_tls are in force");
+  Log(LogLevel::kError, "files of listener_tls have changed and are not taken; the last good ones stay in force",
+      {{"reason", state}});
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyProgramOptions& options,
                                                                   IoThread& io_thread) {
@@ -17,7 +46,10 @@ absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyPro
   if (!link.ok()) return link.status();
   std::unique_ptr<ProxyProgram> program(new ProxyProgram(*std::move(link), options));
   if (absl::Status admin = program->StartAdmin(options.admin, io_thread); !admin.ok()) return admin;
-  auto server = ProxyServer::Start(program->link_, options.server);
+  ProxyServer::Options logged = options.server;
+  logged.on_handshake_failed = LogHandshakes();
+  logged.on_listener_tls = LogListenerTls;
+  auto server = ProxyServer::Start(program->link_, std::move(logged));
   if (!server.ok()) return server.status();
   program->server_ = *std::move(server);
   return program;

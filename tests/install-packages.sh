@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [checks]     default: build network
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build network
 set -eu
 
 # To configure and build everything, tests and benchmarks included.
@@ -19,6 +19,9 @@ fi
 browser="chromium"
 # The documents that examples/search searches: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
+# For the simulations in packets, whose tests are skipped without them: ns-3 (tests/simulation/ns3; 57 MB), ns-2
+# (tests/simulation/ns2), and their pictures.
+simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
 # For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
 # skipped.
 checks="clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
@@ -32,8 +35,9 @@ for group in "$@"; do
     monitoring) wanted="$wanted $monitoring" ;;
     browser) wanted="$wanted $browser" ;;
     search) wanted="$wanted $search" ;;
+    simulation) wanted="$wanted $simulation" ;;
     checks) wanted="$wanted $checks" ;;
-    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, search and checks" >&2; exit 2 ;;
+    *) echo "$0: unknown group '$group'; there are build, network, monitoring, browser, search, simulation and checks" >&2; exit 2 ;;
   esac
 done
 

@@ -24,6 +24,7 @@ mkdir -m 1777 "$tree/tmp"
 
 found=0
 for program in "$programs"/sluice-* "$programs"/search "$programs"/search-*; do
+  [ "${program##*/}" = sluice-plan-plot ] && continue  # a script: there is no Python in the image
   [ -x "$program" ] || continue
   strip -o "$tree/usr/bin/$(basename "$program")" "$program"
   found=$((found + 1))

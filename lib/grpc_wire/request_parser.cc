@@ -18,17 +18,17 @@ struct Checked {
   std::string content_type;
 };
 
-absl::Status ReadField(HeaderField&& field, ReceivedRequestHead& head, Checked& checked) {
+absl::Status ReadField(const HeaderField& field, ReceivedRequestHead& head, Checked& checked) {
   if (field.name == ":method") {
-    checked.method = std::move(field.value);
+    checked.method = field.value;
   } else if (field.name == ":scheme") {
     head.tls = field.value == "https";
   } else if (field.name == ":path") {
-    head.path = std::move(field.value);
+    head.path = field.value;
   } else if (field.name == ":authority" || (field.name == "host" && head.authority.empty())) {
-    head.authority = std::move(field.value);
+    head.authority = field.value;
   } else if (field.name == "content-type") {
-    checked.content_type = std::move(field.value);
+    checked.content_type = field.value;
   } else if (field.name == "grpc-timeout") {
     const std::optional<absl::Duration> timeout = ParseTimeout(field.value);
     if (!timeout.has_value()) {
@@ -37,13 +37,11 @@ absl::Status ReadField(HeaderField&& field, ReceivedRequestHead& head, Checked& 
     }
     head.timeout = *timeout;
   } else if (field.name == "grpc-encoding") {
-    head.encoding = std::move(field.value);
+    head.encoding = field.value;
   } else if (field.name == "grpc-accept-encoding") {
-    head.accept_encoding = std::move(field.value);
+    head.accept_encoding = field.value;
   } else if (field.name == "user-agent") {
-    head.user_agent = std::move(field.value);
-  } else {
-    AppendMetadata(std::move(field), head.metadata);
+    head.user_agent = field.value;
   }
   return absl::OkStatus();
 }
@@ -51,10 +49,17 @@ absl::Status ReadField(HeaderField&& field, ReceivedRequestHead& head, Checked& 
 }  // namespace
 
 absl::StatusOr<ReceivedRequestHead> ParseRequestHead(HeaderList headers) {
+  absl::StatusOr<ReceivedRequestHead> head = ParseProtocolFields(headers);
+  if (!head.ok()) return head;
+  for (HeaderField& field : headers) AppendMetadata(std::move(field), head->metadata);
+  return head;
+}
+
+absl::StatusOr<ReceivedRequestHead> ParseProtocolFields(const HeaderList& headers) {
   ReceivedRequestHead head;
   Checked checked;
   absl::Status status;
-  for (HeaderField& field : headers) status.Update(ReadField(std::move(field), head, checked));
+  for (const HeaderField& field : headers) status.Update(ReadField(field, head, checked));
   if (!IsGrpcContentType(checked.content_type)) {
     return absl::InvalidArgumentError(
         absl::StrCat("content-type \"", Snippet(checked.content_type), "\" is not application/grpc"));

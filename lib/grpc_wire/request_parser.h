@@ -27,6 +27,9 @@ struct ReceivedRequestHead {
 // method other than POST, Internal for :path or grpc-timeout. ToRefusal makes the answer to it.
 absl::StatusOr<ReceivedRequestHead> ParseRequestHead(HeaderList headers);
 
+// The same without the metadata, for whoever sends the fields on.
+absl::StatusOr<ReceivedRequestHead> ParseProtocolFields(const HeaderList& headers);
+
 // The answer to a request that ParseRequestHead refuses: trailers alone, with the HTTP status 415, 405 or 400.
 HeaderList ToRefusal(const absl::Status& refusal);
 

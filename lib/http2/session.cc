@@ -69,6 +69,10 @@ size_t Http2Session::unsent_bytes(int32_t stream) const {
 void Http2Session::Grant(int32_t stream, uint32_t bytes) {
   impl_->Grant(stream, bytes);
 }
+bool Http2Session::on_wire(int32_t stream) const {
+  return impl_->on_wire(stream);
+}
+
 void Http2Session::Reset(int32_t stream, Http2Error error) {
   impl_->Reset(stream, error);
 }

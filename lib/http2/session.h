@@ -130,6 +130,8 @@ class Http2Session {
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
   // Bytes of SendData that no Output has had yet, for want of a window or because nobody has called Output.
   size_t unsent_bytes(int32_t stream) const;
+  // Client side: whether an Output has had the headers of this stream. A reset before that sends nothing at all.
+  bool on_wire(int32_t stream) const;
   // Lets the other side send `bytes` more of DATA on this stream; 0 does nothing. If the window grows to 2^31 or more,
   // the stream is reset with kFlowControlError.
   void Grant(int32_t stream, uint32_t bytes);

@@ -158,6 +158,11 @@ size_t Http2Session::Impl::unsent_bytes(int32_t id) const {
   return it == streams_.end() ? 0 : it->second->unsent.size();
 }
 
+bool Http2Session::Impl::on_wire(int32_t id) const {
+  const auto it = streams_.find(id);
+  return it != streams_.end() && it->second->opened;
+}
+
 void Http2Session::Impl::Lose() {
   lost_ = true;
   auto streams = std::exchange(streams_, {});

@@ -60,6 +60,7 @@ class Http2Session::Impl {
   void SendHeaders(int32_t id, const HeaderList& headers, bool end_stream);
   absl::StatusOr<size_t> SendData(int32_t id, std::string bytes, bool end_stream);
   size_t unsent_bytes(int32_t id) const;
+  bool on_wire(int32_t id) const;
   void Grant(int32_t id, uint32_t bytes);
   void Reset(int32_t id, Http2Error error);
   void Ping();

@@ -124,10 +124,10 @@ std::shared_ptr<void> AsioExecutor::Resolve(const std::string& target, OnResolve
   return StartResolution(*this, target, std::move(on_resolved));
 }
 
-std::unique_ptr<StreamSocket> AsioExecutor::Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-                                                    const std::string& server_name, StreamSocketEvents& events) {
-  if (stream_threads_ != nullptr) return stream_threads_->Connect(address, std::move(tls), server_name, events);
-  return ConnectStream(*this, address, std::move(tls), server_name, events);
+std::unique_ptr<StreamSocket> AsioExecutor::Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                                    StreamSocketEvents& events) {
+  if (stream_threads_ != nullptr) return stream_threads_->Connect(address, options, events);
+  return ConnectStream(*this, address, options, events);
 }
 
 }  // namespace sluice

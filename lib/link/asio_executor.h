@@ -60,8 +60,8 @@ class AsioExecutor final : public Executor {
   // Looks names up one after the other, on a thread of Asio's, by getaddrinfo. The destructor waits for the look-up
   // that is under way, since getaddrinfo cannot be cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-                                        const std::string& server_name, StreamSocketEvents& events) override;
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                        StreamSocketEvents& events) override;
 
   // Buffers for streams, used on the link's thread. All streams share them, since most are idle at any moment.
   absl::Span<char> read_buffer() { return {read_buffer_.get(), kReadBufferBytes}; }

@@ -8,18 +8,17 @@
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <ifaddrs.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lib/link/asio_stream.h"
+#include "lib/link/socket_address.h"
+#include "lib/link/worker_address.h"
 #include "lib/telemetry/host_port.h"
 
 namespace sluice {
@@ -38,25 +37,14 @@ struct Place {
 
 absl::StatusOr<Place> PlaceOf(const std::string& address) {
   absl::string_view rest = address;
-  const bool abstract = absl::StartsWith(address, "unix-abstract:");
-  if (absl::ConsumePrefix(&rest, "unix:") || absl::ConsumePrefix(&rest, "unix-abstract:")) {
-    if (rest.empty() || rest.size() >= sizeof(sockaddr_un::sun_path)) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" must name a Unix socket with 1 to ",
-                                                     sizeof(sockaddr_un::sun_path) - 1, " bytes"));
-    }
-    const absl::string_view zero = abstract ? absl::string_view("\0", 1) : "";
-    return Place{.endpoint = boost::asio::local::stream_protocol::endpoint(absl::StrCat(zero, rest)),
-                 .path = abstract ? std::string() : std::string(rest)};
-  }
-  const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
-  if (!parsed.ok()) return absl::InvalidArgumentError(parsed.status().message());
-  boost::system::error_code error;
-  const std::string host = parsed->host.empty() ? "::" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
-  const auto ip = boost::asio::ip::make_address(host, error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" must have an IP address, or be unix:PATH"));
-  }
-  return Place{.endpoint = boost::asio::ip::tcp::endpoint(ip, static_cast<uint16_t>(parsed->port)), .tcp = true};
+  const bool local = absl::ConsumePrefix(&rest, "localhost:");
+  const bool all = !local && absl::ConsumePrefix(&rest, ":");
+  const std::string numeric = local ? absl::StrCat("127.0.0.1:", rest) : all ? absl::StrCat("[::]:", rest) : address;
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(numeric, SocketUse::kListen);
+  if (!endpoint.ok()) return endpoint.status();
+  absl::string_view path = address;
+  if (!absl::ConsumePrefix(&path, "unix:")) path = "";
+  return Place{.endpoint = *endpoint, .path = std::string(path), .tcp = !IsUnixAddress(address)};
 }
 
 // A process that was killed leaves its socket behind; a connection to it is then refused. So is one to any other file.
@@ -77,12 +65,6 @@ boost::asio::ip::tcp::endpoint TcpEndpointOf(const stream_protocol::endpoint& en
   return tcp;
 }
 
-std::string TextOf(const boost::asio::ip::tcp::endpoint& endpoint) {
-  const auto address = endpoint.address();
-  return address.is_v6() ? absl::StrCat("[", address.to_string(), "]:", endpoint.port())
-                         : absl::StrCat(address.to_string(), ":", endpoint.port());
-}
-
 absl::Status Unavailable(const std::string& address, absl::string_view what, const boost::system::error_code& error) {
   return absl::UnavailableError(absl::StrCat("cannot ", what, " ", address, ": ", error.message()));
 }
@@ -91,20 +73,21 @@ absl::Status Unavailable(const std::string& address, absl::string_view what, con
 
 class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
-  Acceptor(AsioExecutor& executor, OnAccept on_accept)
+  Acceptor(AsioExecutor& executor, Options options, OnAccept on_accept)
       : executor_(executor),
+        options_(std::move(options)),
         on_accept_(std::move(on_accept)),
         acceptor_(executor.context()),
         pause_(executor.context()) {}
 
-  absl::StatusOr<std::string> Open(const std::string& address, const Place& place, uint32_t unix_mode) {
+  absl::StatusOr<std::string> Open(const std::string& address, const Place& place) {
     boost::system::error_code error;
     acceptor_.open(place.endpoint.protocol(), error);
     if (error) return Unavailable(address, "open a socket for", error);
     if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
     if (!place.path.empty()) RemoveDeadSocket(place);
     // The mode counts from the first moment on.
-    const mode_t umask_before = place.path.empty() ? 0 : umask(~unix_mode & 0777);
+    const mode_t umask_before = place.path.empty() ? 0 : umask(~options_.unix_mode & 0777);
     acceptor_.bind(place.endpoint, error);
     if (!place.path.empty()) umask(umask_before);
     if (error) return Unavailable(address, "listen on", error);
@@ -114,7 +97,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     acceptor_.native_non_blocking(true, error);
     is_tcp_ = place.tcp;
     std::string bound = address;
-    if (place.tcp) bound = TextOf(TcpEndpointOf(acceptor_.local_endpoint(error)));
+    if (place.tcp) bound = FormatSocketAddress(TcpEndpointOf(acceptor_.local_endpoint(error)));
     Accept();
     return bound;
   }
@@ -145,13 +128,13 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   void Take(stream_protocol::socket socket) {
     AcceptedConnection connection;
-    std::string peer = "a client";
+    connection.peer = "a client";
     if (is_tcp_) {
       boost::system::error_code error;
       const auto remote = socket.remote_endpoint(error);
       if (error) return;  // it has gone
       const boost::asio::ip::tcp::endpoint tcp = TcpEndpointOf(remote);
-      peer = TextOf(tcp);
+      connection.peer = FormatSocketAddress(tcp);
       const auto address = tcp.address();
       connection.local =
           address.is_loopback() || (address.is_v6() && address.to_v6().is_v4_mapped() &&
@@ -165,13 +148,14 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
       }
     }
     const auto shared = std::make_shared<stream_protocol::socket>(std::move(socket));
-    connection.start = [this, self = shared_from_this(), shared, peer](StreamSocketEvents& events) {
-      return AcceptStream(executor_, std::move(*shared), peer, events);
+    connection.start = [this, self = shared_from_this(), shared, peer = connection.peer](StreamSocketEvents& events) {
+      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, events);
     };
     on_accept_(std::move(connection));
   }
 
   AsioExecutor& executor_;
+  const Options options_;
   OnAccept on_accept_;  // null: closed
   boost::asio::basic_socket_acceptor<stream_protocol> acceptor_;
   boost::asio::steady_timer pause_;
@@ -180,11 +164,11 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
 };
 
 absl::StatusOr<std::unique_ptr<AsioListener>> AsioListener::Listen(AsioExecutor& executor, const std::string& address,
-                                                                   uint32_t unix_mode, OnAccept on_accept) {
+                                                                   Options options, OnAccept on_accept) {
   const absl::StatusOr<Place> place = PlaceOf(address);
   if (!place.ok()) return place.status();
-  auto acceptor = std::make_shared<Acceptor>(executor, std::move(on_accept));
-  absl::StatusOr<std::string> bound = acceptor->Open(address, *place, unix_mode);
+  auto acceptor = std::make_shared<Acceptor>(executor, std::move(options), std::move(on_accept));
+  absl::StatusOr<std::string> bound = acceptor->Open(address, *place);
   if (!bound.ok()) return bound.status();
   return std::unique_ptr<AsioListener>(new AsioListener(std::move(acceptor), *std::move(bound)));
 }
@@ -209,7 +193,7 @@ std::vector<std::string> AsioListener::AllAddresses() const {
     if (family != AF_INET && family != AF_INET6) continue;
     std::memcpy(endpoint.data(), interface->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     endpoint.port(static_cast<uint16_t>(bound->port));
-    all.push_back(TextOf(endpoint));
+    all.push_back(FormatSocketAddress(endpoint));
   }
   return all;
 }

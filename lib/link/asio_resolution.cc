@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/link/socket_address.h"
 #include "lib/link/worker_address.h"
 
 namespace sluice {
@@ -34,10 +35,7 @@ void Answer(const std::weak_ptr<Resolution>& question, absl::StatusOr<std::vecto
 std::vector<WorkerAddress> AddressesOf(const tcp::resolver::results_type& results) {
   std::vector<WorkerAddress> addresses;
   for (const auto& result : results) {
-    const tcp::endpoint endpoint = result.endpoint();
-    const std::string ip = endpoint.address().to_string();
-    WorkerAddress address{endpoint.address().is_v6() ? absl::StrCat("[", ip, "]:", endpoint.port())
-                                                     : absl::StrCat(ip, ":", endpoint.port())};
+    WorkerAddress address{FormatSocketAddress(result.endpoint())};
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) {
       addresses.push_back(std::move(address));
     }

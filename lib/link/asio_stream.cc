@@ -10,20 +10,15 @@
 #include <utility>  // Boost 1.74 misses it in C++20
 
 #include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "lib/link/socket_address.h"
 #include "lib/link/tcp_connection.h"
 #include "lib/link/tls_context.h"
 #include "lib/link/tls_filter.h"
-#include "lib/telemetry/host_port.h"
 
 namespace sluice {
 namespace {
@@ -34,22 +29,8 @@ using boost::asio::generic::stream_protocol;
 constexpr int kReadsPerTurn = 4;
 // Parts of one write, far below IOV_MAX.
 constexpr size_t kMaxParts = 64;
-
-absl::StatusOr<stream_protocol::endpoint> EndpointOf(const WorkerAddress& address) {
-  absl::string_view rest = address.text;
-  boost::system::error_code bad;
-  if (absl::ConsumePrefix(&rest, "unix:") || absl::ConsumePrefix(&rest, "unix-abstract:")) {
-    const absl::string_view abstract = absl::StartsWith(address.text, "unix:") ? "" : absl::string_view("\0", 1);
-    if (rest.size() < sizeof(sockaddr_un::sun_path) && !rest.empty()) {
-      return boost::asio::local::stream_protocol::endpoint(absl::StrCat(abstract, rest));
-    }
-  } else if (const absl::StatusOr<HostPort> parsed = ParseHostPort(address.text); parsed.ok() && parsed->port != 0) {
-    const auto ip = boost::asio::ip::make_address(parsed->host, bad);
-    if (!bad) return boost::asio::ip::tcp::endpoint(ip, static_cast<uint16_t>(parsed->port));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", address.text, "\" is neither an IP address with a port nor a Unix socket"));
-}
+// More than any handshake has after its first flight; of KeyUpdate (RFC 8446, section 4.6.3) it is thousands.
+constexpr size_t kMaxUnreadReplyBytes = 64u << 10;
 
 // A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
 class Stream : public std::enable_shared_from_this<Stream> {
@@ -63,7 +44,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
         events_(&events),
         socket_(executor.context()) {}
 
-  void Open(const WorkerAddress& address);
+  void Open(const WorkerAddress& address, int receive_buffer_bytes);
   // Takes the socket of a listener in place of Open.
   void Take(stream_protocol::socket socket);
   void Write(std::string bytes);
@@ -80,6 +61,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
 
   void OnSocketConnected(int error);
+  void Begin();
   void StopWatchingWrites();
   void StartTls();
   void ArmRead();
@@ -105,6 +87,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   StreamSocketEvents* events_;  // null: closed
   stream_protocol::socket socket_;
   int fd_ = -1;                         // of socket_
+  bool accepted_ = false;               // by a listener
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
@@ -114,13 +97,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
   uint64_t read_turn_ = 0;  // of which reads_left_ is
   int reads_left_ = 0;
   std::deque<std::string> unsent_;
-  size_t front_sent_ = 0;     // of its first part
-  size_t unsent_bytes_ = 0;   // of all parts
-  absl::Status write_error_;  // of a connection that is read to its end
+  size_t front_sent_ = 0;          // of its first part
+  size_t unsent_bytes_ = 0;        // of all parts
+  size_t unread_reply_bytes_ = 0;  // of TLS itself, such as to KeyUpdate, behind other bytes
+  absl::Status write_error_;       // of a connection that is read to its end
 };
 
-void Stream::Open(const WorkerAddress& address) {
-  const absl::StatusOr<stream_protocol::endpoint> endpoint = EndpointOf(address);
+void Stream::Open(const WorkerAddress& address, int receive_buffer_bytes) {
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address.text, SocketUse::kConnect);
   if (!endpoint.ok()) return PostDisconnect(endpoint.status());
   boost::system::error_code error;
   socket_.open(endpoint->protocol(), error);
@@ -133,7 +117,7 @@ void Stream::Open(const WorkerAddress& address) {
     executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
     return;
   }
-  SetUpTcp(fd_, executor_.Random());
+  SetUpTcp(fd_, executor_.Random(), receive_buffer_bytes);
   socket_.async_connect(*endpoint, [self = shared_from_this()](const boost::system::error_code& error) {
     self->OnSocketConnected(error.value());
   });
@@ -148,22 +132,28 @@ void Stream::OnSocketConnected(int error) {
     return Disconnect(Error("connect to ", ECONNREFUSED));
   }
   StopWatchingWrites();
-  ArmRead();
-  if (tls_ != nullptr) return StartTls();
-  connected_ = true;
-  events_->OnConnected();
+  Begin();
 }
 
 void Stream::Take(stream_protocol::socket socket) {
+  accepted_ = true;
   socket_ = std::move(socket);
   fd_ = socket_.native_handle();
   described_ = DescribeTcp(fd_);
   if (described_.has_value()) SetUpTcp(fd_, executor_.Random());
-  connected_ = true;
   boost::system::error_code error;
   socket_.native_non_blocking(true, error);
   if (error) return PostDisconnect(Error("", error.value()));
+  executor_.Post([self = shared_from_this()] {
+    if (self->is_open()) self->Begin();
+  });
+}
+
+void Stream::Begin() {
   ArmRead();
+  if (tls_ != nullptr) return StartTls();
+  connected_ = true;
+  events_->OnConnected();
 }
 
 void Stream::SetReading(bool reading) {
@@ -183,7 +173,10 @@ void Stream::StopWatchingWrites() {
 
 // Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.
 void Stream::StartTls() {
-  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = TlsFilter::Create(*tls_->Current(), server_name_, name_);
+  const std::shared_ptr<SSL_CTX> context = tls_->Current();
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = accepted_
+                                                          ? TlsFilter::Accept(*context, tls_->client_names(), name_)
+                                                          : TlsFilter::Create(*context, server_name_, name_);
   if (!filter.ok()) return Disconnect(filter.status());
   filter_ = *std::move(filter);
   Send(filter_->TakeCiphertext());
@@ -231,7 +224,13 @@ void Stream::OnCiphertext(absl::string_view ciphertext) {
   std::string& plaintext = executor_.plaintext_buffer();
   plaintext.clear();
   absl::Status status = filter_->Receive(ciphertext, plaintext);
-  Send(filter_->TakeCiphertext());
+  std::string reply = filter_->TakeCiphertext();
+  // The owner does not see them, so it cannot stop a peer that asks for one after the other and reads none.
+  unread_reply_bytes_ = unsent_bytes_ > 0 ? unread_reply_bytes_ + reply.size() : 0;
+  if (unread_reply_bytes_ > kMaxUnreadReplyBytes) {
+    return Disconnect(absl::UnavailableError(absl::StrCat(name_, " reads none of the answers of TLS")));
+  }
+  Send(std::move(reply));
   if (!connected_ && filter_->established()) {
     connected_ = true;
     events_->OnConnected();
@@ -352,16 +351,16 @@ class StreamHandle final : public StreamSocket {
 }  // namespace
 
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
-                                            std::shared_ptr<const TlsContext> tls, const std::string& server_name,
-                                            StreamSocketEvents& events) {
-  auto stream = std::make_shared<Stream>(executor, address.text, std::move(tls), server_name, events);
-  stream->Open(address);
+                                            const Executor::ConnectOptions& options, StreamSocketEvents& events) {
+  auto stream = std::make_shared<Stream>(executor, address.text, options.tls, options.server_name, events);
+  stream->Open(address, options.receive_buffer_bytes);
   return std::make_unique<StreamHandle>(std::move(stream));
 }
 
 std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, stream_protocol::socket socket,
-                                           const std::string& peer, StreamSocketEvents& events) {
-  auto stream = std::make_shared<Stream>(executor, peer, nullptr, "", events);
+                                           const std::string& peer, std::shared_ptr<const TlsContext> tls,
+                                           StreamSocketEvents& events) {
+  auto stream = std::make_shared<Stream>(executor, peer, std::move(tls), "", events);
   stream->Take(std::move(socket));
   return std::make_unique<StreamHandle>(std::move(stream));
 }

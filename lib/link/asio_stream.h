@@ -13,12 +13,12 @@ namespace sluice {
 
 // As Executor::Connect, with a kernel's socket in the loop of `executor`.
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
-                                            std::shared_ptr<const TlsContext> tls, const std::string& server_name,
-                                            StreamSocketEvents& events);
+                                            const Executor::ConnectOptions& options, StreamSocketEvents& events);
 
-// Makes a stream of a socket that a listener has accepted. It is connected already, so there is no OnConnected. `peer`
-// names the other end in errors.
+// Makes a stream of a socket that a listener has accepted. OnConnected follows, once a TLS handshake is complete with a
+// `tls` for listeners. `peer` names the other end in errors.
 std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, boost::asio::generic::stream_protocol::socket socket,
-                                           const std::string& peer, StreamSocketEvents& events);
+                                           const std::string& peer, std::shared_ptr<const TlsContext> tls,
+                                           StreamSocketEvents& events);
 
 }  // namespace sluice

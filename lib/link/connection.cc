@@ -17,7 +17,7 @@ Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& o
     : flushes_(flushes),
       options_(options),
       events_(events),
-      socket_(executor.Connect(options_.address, options_.tls, options_.server_name, *this)) {}
+      socket_(executor.Connect(options_.address, {.tls = options_.tls, .server_name = options_.server_name}, *this)) {}
 
 // Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {

@@ -76,10 +76,17 @@ class Executor {
   using OnResolved = std::function<void(absl::StatusOr<std::vector<WorkerAddress>>)>;
   virtual std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) = 0;
 
-  // Connects. A null `tls` means plaintext; `server_name` is the name that the certificate must have. `events` must
-  // outlive the stream.
-  virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-                                                const std::string& server_name, StreamSocketEvents& events) = 0;
+  struct ConnectOptions {
+    std::shared_ptr<const TlsContext> tls = nullptr;  // null: plaintext
+    std::string server_name = {};                     // that the certificate must have
+    // Room for what has come and was not read (SO_RCVBUF of socket(7), before the kernel doubles it): about the window
+    // of TCP. It is set before the connection is made, since the scale of the window follows from it. 0: the kernel's
+    // choice, which grows as the other side sends. Nothing to Unix sockets.
+    int receive_buffer_bytes = 0;
+  };
+  // Connects. `events` must outlive the stream.
+  virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                                StreamSocketEvents& events) = 0;
 };
 
 }  // namespace sluice

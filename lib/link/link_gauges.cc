@@ -1,5 +1,6 @@
 #include "lib/link/link_gauges.h"
 
+#include "sluice/collapse.h"
 #include "sluice/plan.h"
 
 namespace sluice {

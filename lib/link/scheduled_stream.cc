@@ -116,8 +116,13 @@ void ScheduledStream::EndUnsent(absl::Status why) {
   Tell(std::move(why));
 }
 
+// The allowance counts what the worker hears of.
+bool ScheduledStream::MayReset() {
+  return connection_ == nullptr || !connection_->session()->on_wire(stream_) || options_.worker->TakeReset(core_.now());
+}
+
 bool ScheduledStream::Abandon(const absl::Status& why) {
-  if (connection_ == nullptr || told_ || options_.worker->TakeReset(core_.now())) return false;
+  if (told_ || MayReset()) return false;
   options_.worker->WaitForReset(*this);
   Tell(why);
   return true;
@@ -133,7 +138,7 @@ void ScheduledStream::ResetNow() {
 void ScheduledStream::Abort() {
   if (ended_) return;
   // Whoever cancels a call has asked for its reset before; see Abandon.
-  const bool may_reset = !end_status_.ok() || connection_ == nullptr || options_.worker->TakeReset(core_.now());
+  const bool may_reset = !end_status_.ok() || MayReset();
   if (end_status_.ok()) {
     end_status_ =
         late() ? absl::DeadlineExceededError("the deadline passed") : absl::CancelledError("the call was cancelled");
@@ -156,7 +161,7 @@ void ScheduledStream::ResetStream() {
   WaitHook::unlink();
   Connection* const connection = connection_;
   if (connection == nullptr) return;
-  connection->session()->Reset(stream_, Http2Error::kCancel);
+  connection->session()->Reset(stream_, reset_error_);
   connection->FlushLater();
 }
 

@@ -66,6 +66,8 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
 
   // The status of the call if the schedule ends it before it has a status of its own.
   void set_end_status(absl::Status why) { end_status_ = std::move(why); }
+  // What the worker is told if this side resets the stream.
+  void set_reset_error(Http2Error error) { reset_error_ = error; }
   // The worker can take calls again.
   void Resume();
 
@@ -120,6 +122,7 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
   void TellReady();
   void WidenWindow();
   void SetPaused(bool paused);
+  bool MayReset();
   void ResetStream();
   void ResetLater();
   void Tell(absl::Status why);
@@ -144,7 +147,8 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
   bool asked_ = false;         // bytes of the answer were granted
   bool paused_ = false;        // all of them have come, and the message that is coming needs more
   bool headers_came_ = false;  // the worker has looked at the request
-  bool reset_ = false;         // this side has reset the stream, or is about to
+  Http2Error reset_error_ = Http2Error::kCancel;
+  bool reset_ = false;  // this side has reset the stream, or is about to
   bool told_ = false;
   bool ended_ = false;
   int unhandled_ = 0;          // how often the worker said that it never looked at the request

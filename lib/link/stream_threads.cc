@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "lib/link/asio_executor.h"
@@ -25,9 +26,8 @@ class FarEnd final : public StreamSocketEvents {
  public:
   FarEnd(AsioExecutor& link, std::shared_ptr<Shared> shared) : link_(link), shared_(std::move(shared)) {}
 
-  void Open(AsioExecutor& executor, const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-            const std::string& server_name) {
-    socket_ = ConnectStream(executor, address, std::move(tls), server_name, *this);
+  void Open(AsioExecutor& executor, const WorkerAddress& address, const Executor::ConnectOptions& options) {
+    socket_ = ConnectStream(executor, address, options, *this);
   }
   void Write(std::string bytes) {
     if (socket_ == nullptr) return;
@@ -87,10 +87,8 @@ class NearEnd final : public StreamSocket {
     thread_.Post([far = std::move(far_)] { far->Close(); });
   }
 
-  void Open(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls, const std::string& server_name) {
-    thread_.Post([far = far_, &thread = thread_, address, tls = std::move(tls), server_name] {
-      far->Open(thread, address, tls, server_name);
-    });
+  void Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
+    thread_.Post([far = far_, &thread = thread_, address, options] { far->Open(thread, address, options); });
   }
   void Write(std::string bytes) override {
     shared_->unsent_bytes += bytes.size();
@@ -125,10 +123,10 @@ StreamThreads::~StreamThreads() {
 }
 
 std::unique_ptr<StreamSocket> StreamThreads::Connect(const WorkerAddress& address,
-                                                     std::shared_ptr<const TlsContext> tls,
-                                                     const std::string& server_name, StreamSocketEvents& events) {
+                                                     const Executor::ConnectOptions& options,
+                                                     StreamSocketEvents& events) {
   auto near = std::make_unique<NearEnd>(link_, *threads_[next_++ % threads_.size()], events);
-  near->Open(address, std::move(tls), server_name);
+  near->Open(address, options);
   return near;
 }
 

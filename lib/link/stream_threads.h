@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "lib/link/executor.h"
@@ -22,8 +21,8 @@ class StreamThreads {
   StreamThreads& operator=(const StreamThreads&) = delete;
 
   // As Executor::Connect, called on the link's thread. The threads get streams in turn.
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-                                        const std::string& server_name, StreamSocketEvents& events);
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const Executor::ConnectOptions& options,
+                                        StreamSocketEvents& events);
 
   // Closes streams that were dropped and ends the threads. Do not call it on one of them. A second call does nothing.
   void Stop();

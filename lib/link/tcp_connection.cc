@@ -50,7 +50,7 @@ TcpEndpoint EndpointOf(const sockaddr_storage& storage) {
 
 }  // namespace
 
-void SetUpTcp(int fd, double random) {
+void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   const int choice = std::clamp(static_cast<int>(random * kQuietChoices), 0, kQuietChoices - 1);
   Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -58,6 +58,7 @@ void SetUpTcp(int fd, double random) {
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
+  if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
 }
 
 std::optional<TcpSocket> DescribeTcp(int fd) {

@@ -56,11 +56,13 @@ std::string NamesOf(const X509* certificate) {
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   for (int i = 0; alternatives != nullptr && i < sk_GENERAL_NAME_num(alternatives.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(alternatives.get(), i);
-    if (name->type != GEN_DNS && name->type != GEN_IPADD) continue;
+    if (name->type != GEN_DNS && name->type != GEN_IPADD && name->type != GEN_URI) continue;
     if (names.size() == kMaxNames) {
       ++left_out;
     } else {
-      names.push_back(name->type == GEN_DNS ? TextOf(name->d.dNSName) : IpOf(name->d.iPAddress));
+      names.push_back(name->type == GEN_IPADD ? IpOf(name->d.iPAddress)
+                      : name->type == GEN_DNS ? TextOf(name->d.dNSName)
+                                              : TextOf(name->d.uniformResourceIdentifier));
     }
   }
   if (left_out > 0) names.push_back(absl::StrCat(left_out, " more"));
@@ -91,16 +93,20 @@ bool IsAboutOurCertificate(int alert) {
   }
 }
 
-std::string AlertError(absl::string_view peer, int alert) {
-  if (alert == TLS1_AD_NO_APPLICATION_PROTOCOL) return absl::StrCat(peer, " does not offer HTTP/2 (ALPN \"h2\")");
+std::string NoHttp2(absl::string_view peer) {
+  return absl::StrCat(peer, " does not offer HTTP/2 (ALPN \"h2\")");
+}
+
+std::string AlertError(absl::string_view peer, int alert, absl::string_view this_side) {
+  if (alert == TLS1_AD_NO_APPLICATION_PROTOCOL) return NoHttp2(peer);
   if (alert == TLS13_AD_CERTIFICATE_REQUIRED) {
     return absl::StrCat(peer, " asks for a certificate of this client, which has none");
   }
   const char* const name = SSL_alert_desc_string_long(alert);
   const std::string text = std::strcmp(name, "unknown") == 0 ? absl::StrCat(alert) : std::string(name);
-  return absl::StrCat(
-      peer, IsAboutOurCertificate(alert) ? " refuses the certificate of this client" : " refuses the TLS connection",
-      ": TLS alert \"", text, "\"");
+  const std::string what =
+      IsAboutOurCertificate(alert) ? absl::StrCat("certificate of this ", this_side) : std::string("TLS connection");
+  return absl::StrCat(peer, " refuses the ", what, ": TLS alert \"", text, "\"");
 }
 
 }  // namespace
@@ -135,6 +141,11 @@ std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl
   }
 }
 
+std::string ClientNameError(const X509* certificate, absl::string_view peer) {
+  return absl::StrCat("the certificate of ", peer, " is for ", NamesOf(certificate),
+                      ", and has none of client_names as its DNS name or URI");
+}
+
 std::string OwnCertificate(const SSL* ssl) {
   X509* const own = SSL_get_certificate(ssl);
   if (own == nullptr) return "this client has none";
@@ -144,13 +155,18 @@ std::string OwnCertificate(const SSL* ssl) {
                       TimeOf(X509_get0_notAfter(own)));
 }
 
-std::string TlsError(absl::string_view peer) {
+std::string TlsError(const SSL* ssl, absl::string_view peer) {
   // Alerts are numbered from SSL_AD_REASON_OFFSET among the reasons.
   const int reason = ERR_GET_REASON(ERR_peek_last_error());
   if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET &&
       reason < SSL_AD_REASON_OFFSET + 256) {
     ERR_clear_error();
-    return AlertError(peer, reason - SSL_AD_REASON_OFFSET);
+    return AlertError(peer, reason - SSL_AD_REASON_OFFSET, SSL_is_server(ssl) == 1 ? "listener" : "client");
+  }
+  const bool no_certificate = reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
+  if (no_certificate || reason == SSL_R_NO_APPLICATION_PROTOCOL) {
+    ERR_clear_error();
+    return no_certificate ? absl::StrCat(peer, " showed no certificate") : NoHttp2(peer);
   }
   return absl::StrCat("TLS with ", peer, ": ", OpensslReason());
 }

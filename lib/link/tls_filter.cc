@@ -1,12 +1,15 @@
 #include "lib/link/tls_filter.h"
 
+#include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,35 +39,81 @@ absl::Status Name(SSL* ssl, const std::string& server_name) {
                                                  "cannot be checked"));
 }
 
+// Names are compared with all their bytes: one with a 0 in it is another one.
+bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
+  if (name.type != GEN_DNS && name.type != GEN_URI) return false;
+  const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
+  const absl::string_view found(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                                static_cast<size_t>(ASN1_STRING_length(text)));
+  return name.type == GEN_DNS ? absl::EqualsIgnoreCase(found, wanted) : found == wanted;
+}
+
+bool HasOneOf(const X509* certificate, const std::vector<std::string>& names) {
+  const std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>> own(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
+    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
+    if (std::any_of(names.begin(), names.end(), [&](const auto& wanted) { return IsName(name, wanted); })) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-TlsFilter::TlsFilter(SslPtr ssl, std::string server_name, std::string peer)
-    : ssl_(std::move(ssl)), server_name_(std::move(server_name)), peer_(std::move(peer)) {
+TlsFilter::TlsFilter(SslPtr ssl, const std::string& peer) : ssl_(std::move(ssl)), peer_(peer) {
   SSL_set_app_data(ssl_.get(), this);
-  SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, &TlsFilter::OnVerify);
-  SSL_set_cert_cb(ssl_.get(), &TlsFilter::OnCertificateRequest, this);
-  SSL_set_connect_state(ssl_.get());
   SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Make(SSL_CTX& context, const std::string& peer) {
+  ERR_clear_error();
+  SslPtr ssl(SSL_new(&context));
+  if (ssl == nullptr) return absl::ResourceExhaustedError(absl::StrCat("TLS with ", peer, ": ", OpensslReason()));
+  return std::unique_ptr<TlsFilter>(new TlsFilter(std::move(ssl), peer));
 }
 
 absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Create(SSL_CTX& context, const std::string& server_name,
                                                              const std::string& peer) {
-  ERR_clear_error();
-  SslPtr ssl(SSL_new(&context));
-  if (ssl == nullptr) return absl::ResourceExhaustedError(absl::StrCat("TLS with ", peer, ": ", OpensslReason()));
-  if (absl::Status status = Name(ssl.get(), server_name); !status.ok()) return status;
-  std::unique_ptr<TlsFilter> filter(new TlsFilter(std::move(ssl), server_name, peer));
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = Make(context, peer);
+  if (!filter.ok()) return filter;
+  SSL* const ssl = (*filter)->ssl_.get();
+  if (absl::Status status = Name(ssl, server_name); !status.ok()) return status;
+  (*filter)->server_name_ = server_name;
+  SSL_set_verify(ssl, SSL_VERIFY_PEER, &TlsFilter::OnVerify);
+  SSL_set_cert_cb(ssl, &TlsFilter::OnCertificateRequest, filter->get());
+  SSL_set_connect_state(ssl);
   std::string none;
-  if (absl::Status status = filter->Receive("", none); !status.ok()) return status;
+  if (absl::Status status = (*filter)->Receive("", none); !status.ok()) return status;
+  return filter;
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Accept(SSL_CTX& context, std::vector<std::string> client_names,
+                                                             const std::string& peer) {
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = Make(context, peer);
+  if (!filter.ok()) return filter;
+  (*filter)->client_names_ = std::move(client_names);
+  SSL* const ssl = (*filter)->ssl_.get();
+  SSL_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &TlsFilter::OnVerify);
+  SSL_set_accept_state(ssl);
   return filter;
 }
 
 int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
-  if (ok == 1) return 1;
   const auto* const ssl =
       static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(check, SSL_get_ex_data_X509_STORE_CTX_idx()));
   auto& filter = *static_cast<TlsFilter*>(SSL_get_app_data(ssl));
-  filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
+  if (ok != 1) {
+    filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
+    return 0;
+  }
+  // The certificates come with the other side's own as the last, at depth 0.
+  const X509* const certificate = X509_STORE_CTX_get_current_cert(check);
+  if (filter.client_names_.empty() || X509_STORE_CTX_get_error_depth(check) > 0 ||
+      HasOneOf(certificate, filter.client_names_)) {
+    return 1;
+  }
+  X509_STORE_CTX_set_error(check, X509_V_ERR_CERT_REJECTED);
+  filter.certificate_error_ = ClientNameError(certificate, filter.peer_);
   return 0;
 }
 
@@ -134,7 +183,7 @@ absl::Status TlsFilter::Handshake() {
 }
 
 absl::Status TlsFilter::Failure() {
-  if (certificate_error_.empty()) return absl::UnavailableError(TlsError(peer_));
+  if (certificate_error_.empty()) return absl::UnavailableError(TlsError(ssl_.get(), peer_));
   ERR_clear_error();
   return absl::UnavailableError(certificate_error_);
 }

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <openssl/ossl_typ.h>
 
@@ -12,16 +14,20 @@
 
 namespace sluice {
 
-// The client's side of one TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock but
-// that of the certificate check. There is one for each TLS connection. Not thread-safe.
+// One side of a TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock but that of
+// the certificate check. There is one for each TLS connection. Not thread-safe.
 //
-// After each call the owner sends the bytes of TakeCiphertext to the other side; the first are there from the
-// beginning.
+// After each call the owner sends the bytes of TakeCiphertext to the other side; the first of a client are there from
+// the beginning.
 class TlsFilter {
  public:
-  // The certificate of the other side must name `server_name`, a DNS name or an IP address without brackets. Errors
-  // call the other side `peer`. Returns InvalidArgument if `server_name` cannot be a name.
+  // A client. The certificate of the other side must name `server_name`, a DNS name or an IP address without brackets.
+  // Errors call the other side `peer`. Returns InvalidArgument if `server_name` cannot be a name.
   static absl::StatusOr<std::unique_ptr<TlsFilter>> Create(SSL_CTX& context, const std::string& server_name,
+                                                           const std::string& peer);
+  // A server, with a context of TlsContext::CreateForListener. The other side must show a certificate, and with
+  // `client_names` one that has one of them.
+  static absl::StatusOr<std::unique_ptr<TlsFilter>> Accept(SSL_CTX& context, std::vector<std::string> client_names,
                                                            const std::string& peer);
   TlsFilter(const TlsFilter&) = delete;
   TlsFilter& operator=(const TlsFilter&) = delete;
@@ -39,14 +45,15 @@ class TlsFilter {
   void SendEnd();
   std::string TakeCiphertext();
 
-  // True once the handshake is complete on this side and both sides speak HTTP/2. With TLS 1.3 the other side may still
-  // refuse this side's certificate; Receive reports that.
+  // True once the handshake is complete on this side and both sides speak HTTP/2. A server then knows the client's
+  // certificate. With TLS 1.3 the other side of a client may still refuse its certificate; Receive reports that.
   bool established() const { return established_; }
   // True after the other side's close_notify.
   bool ended() const { return ended_; }
 
  private:
-  TlsFilter(SslPtr ssl, std::string server_name, std::string peer);
+  TlsFilter(SslPtr ssl, const std::string& peer);
+  static absl::StatusOr<std::unique_ptr<TlsFilter>> Make(SSL_CTX& context, const std::string& peer);
 
   static int OnVerify(int ok, X509_STORE_CTX* check);
   static int OnCertificateRequest(SSL* ssl, void* filter);
@@ -55,11 +62,12 @@ class TlsFilter {
   absl::Status Failure();
 
   const SslPtr ssl_;
-  const std::string server_name_;
   const std::string peer_;
-  bool heard_ = false;            // a byte of the other side has come
-  bool asked_ = false;            // the other side has asked for a certificate
-  bool heard_plaintext_ = false;  // plaintext has come, so the other side has accepted this side's certificate
+  std::string server_name_;                // of a client
+  std::vector<std::string> client_names_;  // of a server
+  bool heard_ = false;                     // a byte of the other side has come
+  bool asked_ = false;                     // the other side has asked for a certificate
+  bool heard_plaintext_ = false;           // plaintext has come, so the other side has accepted this side's certificate
   bool established_ = false;
   bool ended_ = false;
   std::string certificate_error_;  // empty if there is none

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/tunnel.h"
 
@@ -24,15 +26,23 @@ std::string RefusalOf(const absl::Status& why) {
 
 ClientConnection::ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
-  opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + proxy_.options().opening_timeout, [this] {
-    opening_timer_ = TimerQueue::Id();
-    End();
-  });
+  opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + proxy_.options().opening_timeout,
+                                              [this] { OnOpeningTimeout(); });
 }
 
 ClientConnection::~ClientConnection() = default;
 
 // --- How it begins.
+
+void ClientConnection::OnOpeningTimeout() {
+  opening_timer_ = TimerQueue::Id();
+  if (!connected_) {
+    proxy_.OnHandshakeFailed(absl::DeadlineExceededError(
+        absl::StrCat(origin_.peer, " has not completed its handshake within limits.opening_timeout, ",
+                     absl::FormatDuration(absl::FromChrono(proxy_.options().opening_timeout)))));
+  }
+  End();
+}
 
 void ClientConnection::OnBytes(absl::string_view bytes) {
   switch (phase_) {
@@ -120,17 +130,18 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
   phase_ = Phase::kTunnel;
   tunnel_ = std::make_unique<Tunnel>(
       proxy_.link().executor(), connect_target_,
+      kind == TunnelKind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,
       [this, kind](const WorkerAddress& address) {
         return kind == TunnelKind::kWorker ? proxy_.policy().CheckAddress(connect_target_, address.text).status()
-                                           : proxy_.CheckPassed(address.text);
+                                           : proxy_.policy().CheckPassed(address.text);
       },
       Tunnel::Owner{.on_open =
                         [this, kind] {
-                          if (kind == TunnelKind::kOther) socket_->Write(kTunnelIsOpen);
+                          if (kind == TunnelKind::kOther) Write(kTunnelIsOpen);
                         },
                     .on_bytes =
                         [this](absl::string_view bytes) {
-                          socket_->Write(std::string(bytes));
+                          Write(std::string(bytes));
                           if (socket_->unsent_bytes() > kMaxBacklogBytes) tunnel_->SetReading(false);
                         },
                     .on_backlog = [this](bool backlog) { socket_->SetReading(!backlog); },
@@ -146,7 +157,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
 void ClientConnection::RefuseHttp1(std::string answer) {
   proxy_.metrics().CountConnection(ProxyConnection::kRefused);
   phase_ = Phase::kRefused;
-  socket_->Write(std::move(answer));
+  Write(std::move(answer));
   if (socket_->unsent_bytes() == 0) End();
 }
 
@@ -217,11 +228,15 @@ void ClientConnection::FlushLater() {
 void ClientConnection::Flush() {
   flush_queued_ = false;
   if (session_ == nullptr || phase_ != Phase::kHttp2) return;
-  if (backlog_bytes_ > 0) return;  // until OnDrained
+  if (backlog_) return;  // until OnDrained
   std::string output;
   session_->Output(output);
-  if (!output.empty()) socket_->Write(std::move(output));
-  WatchBacklog();
+  if (!output.empty()) Write(std::move(output));
+  WatchSocket();
+  if (socket_->unsent_bytes() > kMaxBacklogBytes) {
+    backlog_ = true;
+    socket_->SetReading(false);
+  }
   for (const int32_t stream : std::exchange(ending_, {})) {
     if (session_->unsent_bytes(stream) > 0) {
       ending_.push_back(stream);
@@ -233,13 +248,19 @@ void ClientConnection::Flush() {
   TellTaken();
 }
 
-// Nothing is added to a backlog until it has left.
-void ClientConnection::WatchBacklog() {
-  const size_t bytes = socket_->unsent_bytes();
-  if (backlog_bytes_ == 0 && bytes <= kMaxBacklogBytes) return;
-  socket_->SetReading(false);
-  if (backlog_bytes_ == 0 || bytes < backlog_bytes_) backlog_since_ = proxy_.link().now();
-  backlog_bytes_ = bytes;
+void ClientConnection::Write(std::string bytes) {
+  written_bytes_ += bytes.size();
+  socket_->Write(std::move(bytes));
+}
+
+void ClientConnection::WatchSocket() {
+  const size_t unsent_bytes = socket_->unsent_bytes();
+  const bool taken = std::exchange(taken_bytes_, written_bytes_ - unsent_bytes) != taken_bytes_;
+  if (unsent_bytes == 0) {
+    unsent_since_ = TimePoint::max();
+  } else if (taken || unsent_since_ == TimePoint::max()) {
+    unsent_since_ = proxy_.link().now();
+  }
 }
 
 // The calls may ask for more of their answers, and end.
@@ -257,9 +278,8 @@ void ClientConnection::OnDrained() {
   if (phase_ == Phase::kRefused) return End();
   if (phase_ == Phase::kTunnel) return tunnel_->SetReading(true);
   if (phase_ != Phase::kHttp2) return;
-  backlog_bytes_ = 0;
-  backlog_since_ = TimePoint::max();
-  socket_->SetReading(true);
+  unsent_since_ = TimePoint::max();
+  if (std::exchange(backlog_, false)) socket_->SetReading(true);
   FlushLater();
   EndIfDone();
 }
@@ -290,20 +310,24 @@ void ClientConnection::Close(const absl::Status& why) {
   End();
 }
 
-void ClientConnection::EndStuckCalls(TimePoint since, const absl::Status& why) {
-  if (phase_ != Phase::kHttp2) return;
-  if (backlog_bytes_ > 0) WatchBacklog();
-  // A reset of a stream would not leave.
-  const bool all = backlog_since_ <= since;
+void ClientConnection::LookAround(TimePoint now) {
+  if (phase_ != Phase::kHttp2 && phase_ != Phase::kRefused) return;
+  WatchSocket();
+  const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
+  const bool all = unsent_since_ <= now - timeout;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
-    if (!all && call->stuck_since() > since) continue;
-    proxy_.metrics().CountStuckCall();
-    call->Fail(why);
-    session_->Reset(stream, Http2Error::kEnhanceYourCalm);
-    FlushLater();
+    if (all || call->stuck_since() <= now - timeout) {
+      proxy_.metrics().CountStuckCall();
+      call->Fail(absl::ResourceExhaustedError(
+          absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout)))));
+      session_->Reset(stream, Http2Error::kEnhanceYourCalm);
+      FlushLater();
+    } else if (call->deadline() <= now) {
+      call->Fail(absl::DeadlineExceededError("the deadline passed, and the client has not ended the call"));
+    }
   }
-  if (all) End();
+  if (all) End();  // a reset of a stream would not leave
 }
 
 // After a GOAWAY, when the last call has ended and the client knows it.
@@ -317,7 +341,8 @@ void ClientConnection::EndIfDone() {
   });
 }
 
-void ClientConnection::OnDisconnected(absl::Status /*why*/) {
+void ClientConnection::OnDisconnected(absl::Status why) {
+  if (!connected_) proxy_.OnHandshakeFailed(why);
   End();
 }
 

@@ -26,6 +26,7 @@ class Tunnel;
 struct ClientOrigin {
   std::string route;   // the worker that this listener stands for; empty: the client names it
   bool local = false;  // the client is on this host
+  std::string peer;    // the client's end, for errors
 };
 
 // Makes the stream of a connection that was accepted.
@@ -61,9 +62,9 @@ class ClientConnection final : public Flushable,
   void AnnounceGoAway();
   void GoAway();
   void Close(const absl::Status& why);
-  // Ends the calls whose client has taken nothing since then; all of them, and the connection, if it does not read its
-  // socket.
-  void EndStuckCalls(TimePoint since, const absl::Status& why);
+  // Ends the calls that are late, which clients do themselves unless they hang, and those of which the client has taken
+  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket.
+  void LookAround(TimePoint now);
 
   void Flush() override;
 
@@ -80,13 +81,14 @@ class ClientConnection final : public Flushable,
   enum class TunnelKind { kWorker, kOther };
 
   // StreamSocketEvents.
-  void OnConnected() override {}
+  void OnConnected() override { connected_ = true; }
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;
   void OnDisconnected(absl::Status why) override;
   // SessionEvents.
   StreamEvents* OnStream(int32_t stream) override;
 
+  void OnOpeningTimeout();
   void Open(absl::string_view bytes);
   void OnConnectRequest();
   void OnTargetKnown() override;
@@ -96,7 +98,8 @@ class ClientConnection final : public Flushable,
   void Receive(absl::string_view bytes);
   void RefuseHttp1(std::string answer);
   void FlushLater();
-  void WatchBacklog();
+  void Write(std::string bytes);
+  void WatchSocket();
   void TellTaken();
   void EndIfDone();
   void End();
@@ -104,14 +107,17 @@ class ClientConnection final : public Flushable,
   ProxyCore& proxy_;
   const ClientOrigin origin_;
   Phase phase_ = Phase::kOpening;
+  bool connected_ = false;  // nothing was said before
   ClientOpening opening_;
   TimerQueue::Id opening_timer_;
   std::string connect_target_;      // of CONNECT
   std::shared_ptr<Target> target_;  // the same
   std::string early_;               // what came before the tunnel was open
   bool flush_queued_ = false;
-  size_t backlog_bytes_ = 0;  // of the socket, when it was last looked at; 0: no more than it may hold
-  TimePoint backlog_since_ = TimePoint::max();  // it has grown no smaller since then
+  uint64_t written_bytes_ = 0;
+  uint64_t taken_bytes_ = 0;                   // by the kernel, of those, when the socket was last looked at
+  TimePoint unsent_since_ = TimePoint::max();  // the kernel has taken nothing of what is unsent since then
+  bool backlog_ = false;                       // more is unsent than may be; nothing is added until it has left
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

@@ -37,7 +37,7 @@ absl::Status ReadNumber(const HeaderField& field, int64_t least, int64_t most, i
 }  // namespace
 
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field) {
-  absl::StatusOr<ReceivedRequestHead> parsed = ParseRequestHead(headers);
+  absl::StatusOr<ReceivedRequestHead> parsed = ParseProtocolFields(headers);
   if (!parsed.ok()) return parsed.status();
   ForwardedHead head{.authority = std::move(parsed->authority), .path = std::move(parsed->path)};
   head.timeout = parsed->timeout;

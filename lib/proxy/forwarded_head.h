@@ -30,7 +30,7 @@ inline constexpr char kWeightField[] = "sluice-weight";
 inline constexpr int64_t kMaxWeight = 65536;
 
 // Takes a request apart. `worker_field` is the name of the field that names the worker, or empty. Returns the errors of
-// ParseRequestHead if it is no call of gRPC, and InvalidArgument for a kBlockField that is longer than 64 bytes, a
+// ParseProtocolFields if it is no call of gRPC, and InvalidArgument for a kBlockField that is longer than 64 bytes, a
 // kWeightField that is not 1 to kMaxWeight, or a kResponseBytesField that is not 0 to kMaxResponseBytes.
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field);
 

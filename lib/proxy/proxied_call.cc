@@ -27,6 +27,13 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
+// The code of a client's reset, where it speaks of the call. The others are about the client's own connection, and
+// would accuse the worker of what it has not done.
+Http2Error ResetErrorOf(StreamEnd end) {
+  const bool of_the_call = end.error == Http2Error::kInternalError || end.error == Http2Error::kEnhanceYourCalm;
+  return end.kind == StreamEnd::Kind::kReset && of_the_call ? end.error : Http2Error::kCancel;
+}
+
 }  // namespace
 
 ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
@@ -67,7 +74,6 @@ void ProxiedCall::Start() {
   if (client_ == nullptr || answered_) return;
   absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok()) return Fail(choice.status());
-  if (absl::Status not_own = proxy_.CheckNotOwn(choice->worker->target()); !not_own.ok()) return Fail(not_own);
   pattern_ = choice->pattern;
   tls_ = choice->worker->tls() != nullptr;
   const ScheduledStream::Options options{
@@ -211,13 +217,14 @@ void ProxiedCall::EndAnswer(absl::StatusCode code) {
   if (!request_ended_) client_->EndSoon(*this);
 }
 
-void ProxiedCall::OnClosed(StreamEnd /*end*/) {
+void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   client_->Forget(*this);
   client_ = nullptr;
   CountHeld();
   WorkerStream* const worker = std::exchange(worker_, nullptr);
   if (worker != nullptr && !worker->over()) {
+    worker->set_reset_error(ResetErrorOf(end));
     proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
   }
   proxy_.OnCallEnded({.pattern = pattern_,

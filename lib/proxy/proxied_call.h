@@ -52,6 +52,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   int32_t stream() const { return stream_; }
   // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
   TimePoint stuck_since() const { return stuck_since_; }
+  TimePoint deadline() const { return deadline_; }
 
  private:
   void OnTargetKnown() override { Start(); }

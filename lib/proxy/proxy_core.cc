@@ -74,6 +74,11 @@ void ProxyCore::Bury(ClientConnection& connection) {
   TellIfDrained();
 }
 
+void ProxyCore::OnHandshakeFailed(const absl::Status& why) {
+  metrics_.CountConnection(ProxyConnection::kHandshakeFailed);
+  if (on_handshake_failed_ != nullptr) on_handshake_failed_(why);
+}
+
 void ProxyCore::Close(const absl::Status& why) {
   closing_ = true;
   const auto connections = connections_;
@@ -98,9 +103,19 @@ void ProxyCore::TellIfDrained() {
 }
 
 void ProxyCore::Reconfigure(TargetPolicy policy, ProxyOptions options) {
-  policy_ = std::make_shared<const TargetPolicy>(std::move(policy));
+  SetPolicy(std::move(policy));
   options_ = std::move(options);
   targets_.clear();
+}
+
+void ProxyCore::SetOwnAddresses(std::vector<std::string> addresses) {
+  own_addresses_ = std::move(addresses);
+  SetPolicy(*policy_);
+}
+
+void ProxyCore::SetPolicy(TargetPolicy policy) {
+  policy.SetOwnAddresses(own_addresses_);
+  policy_ = std::make_shared<const TargetPolicy>(std::move(policy));
 }
 
 Http2Session::Options ProxyCore::session_options() const {
@@ -114,23 +129,10 @@ Http2Session::Options ProxyCore::session_options() const {
           .forgive_idle_resets = true};
 }
 
-absl::Status ProxyCore::CheckNotOwn(absl::string_view address) const {
-  if (std::find(own_addresses_.begin(), own_addresses_.end(), address) != own_addresses_.end()) {
-    return absl::PermissionDeniedError(absl::StrCat("\"", address, "\" is this proxy"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ProxyCore::CheckPassed(absl::string_view address) const {
-  const absl::Status not_own = CheckNotOwn(address);
-  return not_own.ok() ? CheckNeverTarget(address) : not_own;
-}
-
 absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string& name) {
   const auto found = targets_.find(name);
   if (found != targets_.end()) return found->second;
   if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
-  if (absl::Status not_own = CheckNotOwn(name); !not_own.ok()) return not_own;
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
@@ -171,7 +173,7 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
   }
   BlockId id = 0;
   ScheduledStream* const calls[] = {&Take(make)};
-  // A block has one deadline, and its calls may have others: those are the clients', who cancel what is late.
+  // A block has one deadline, and its calls may have others. Clients cancel what is late, or LookAround does.
   const bool goes_on = head.calls > 1 && !head.block.empty();
   absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
   if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {
@@ -221,12 +223,7 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
 void ProxyCore::LookAround() {
   look_timer_ = link_.timers().Set(link_.now() + kLookEvery, [this] {
     const auto connections = connections_;
-    const absl::Status why = absl::ResourceExhaustedError(
-        absl::StrCat("the client took nothing of the answer for ",
-                     absl::FormatDuration(absl::FromChrono(options_.client_stall_timeout))));
-    for (const auto& connection : connections) {
-      connection->EndStuckCalls(link_.now() - options_.client_stall_timeout, why);
-    }
+    for (const auto& connection : connections) connection->LookAround(link_.now());
     if (link_.now() - swept_targets_ >= kSweepTargetsEvery) SweepTargets();
     LookAround();
   });

@@ -35,6 +35,10 @@ struct ProxyOptions {
   std::string worker_field;
   bool pass_tunnels = true;         // of local clients, to targets that are no workers
   bool pass_worker_tunnels = true;  // that carry something else than HTTP/2 in the clear to a worker
+  // Window of TCP for what comes back through one of those, about; 0: the kernel's choice. No schedule bounds what a
+  // worker sends there. The default is what Linux begins with, before it lets the window grow to megabytes: it fills
+  // 1 Gbit/s up to a round trip of half a millisecond.
+  int64_t worker_tunnel_receive_bytes = 64 << 10;
   std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // until a connection speaks HTTP/2
   // A client that takes nothing of an answer for so long loses it.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
@@ -65,15 +69,18 @@ class ProxyCore {
   void Drain(std::function<void()> on_drained);
   // Calls that begin from now on follow these.
   void Reconfigure(TargetPolicy policy, ProxyOptions options);
-  // The proxy's own addresses, which tunnels do not lead to.
-  void SetOwnAddresses(std::vector<std::string> addresses) { own_addresses_ = std::move(addresses); }
+  // The proxy's own addresses, which nothing leads to. Before the first Accept.
+  void SetOwnAddresses(std::vector<std::string> addresses);
+
+  // Told of each client whose connection could not be made, on the link's thread: "10.0.0.7:41234 showed no
+  // certificate".
+  void SetOnHandshakeFailed(std::function<void(const absl::Status&)> told) { on_handshake_failed_ = std::move(told); }
 
   // For the connections.
   void Bury(ClientConnection& connection);  // destroys it at the end of the turn
+  void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
   bool MayTakeCall() const { return calls_ < options_.max_calls; }
-  absl::Status CheckNotOwn(absl::string_view address) const;  // a name may lead back here, without end
-  absl::Status CheckPassed(absl::string_view address) const;  // an address that a tunnel leads to
 
   // For the calls.
   absl::StatusOr<std::shared_ptr<Target>> FindTarget(const std::string& name);
@@ -103,6 +110,8 @@ class ProxyCore {
   size_t calls() const { return calls_; }
 
  private:
+  void SetPolicy(TargetPolicy policy);
+
   // A fan-out of which more calls are to come.
   struct OpenBlock {
     std::string name;
@@ -121,6 +130,7 @@ class ProxyCore {
   ProxyOptions options_;
   ProxyMetrics& metrics_;
   std::vector<std::string> own_addresses_;
+  std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
   absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;
   absl::flat_hash_map<std::string, MethodHistory> histories_;

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<const char*, 5> kConnectionNames = {"http2", "connect", "worker_tunnel", "other_tunnel",
-                                                         "refused"};
+constexpr std::array<const char*, 6> kConnectionNames = {"http2",        "connect", "worker_tunnel",
+                                                         "other_tunnel", "refused", "handshake_failed"};
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;

@@ -24,6 +24,7 @@ enum class ProxyConnection {
   kWorkerTunnel,  // something else for a worker, passed on: TLS
   kOtherTunnel,   // something for a host that is no worker, passed on
   kRefused,
+  kHandshakeFailed,  // of TLS: the client has no certificate, another one, no TLS at all, or no time
 };
 
 // The metrics of a proxy beside those of its link. There is one for each proxy. Used on the link's thread only; the
@@ -45,7 +46,7 @@ class ProxyMetrics {
   void SetHeldBytes(int64_t bytes) { held_bytes_->Set(static_cast<double>(bytes)); }
 
  private:
-  static constexpr size_t kConnectionKinds = 5;
+  static constexpr size_t kConnectionKinds = 6;
 
   const std::array<prometheus::Counter*, kConnectionKinds> connections_total_;
   prometheus::Family<prometheus::Counter>& calls_total_;

@@ -13,6 +13,10 @@
 namespace sluice {
 namespace {
 
+// Of a tunnel to a worker: a few packets, and what fits SO_RCVBUF.
+constexpr int64_t kLeastWindowBytes = 4096;
+constexpr int64_t kMostWindowBytes = int64_t{1} << 30;
+
 bool LendsCertificate(const ProxyServer::Options& options) {
   return options.tls.has_value() && !options.tls->certificate_file.empty();
 }
@@ -31,6 +35,12 @@ absl::Status CheckLimits(const ProxyOptions& options) {
   status.Update(CheckBounds<int64_t>("limits.held", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
   status.Update(
       CheckBounds<int64_t>("limits.held_per_call", options.max_held_bytes_per_call, 1 << 14, int64_t{1} << 29));
+  if (options.worker_tunnel_receive_bytes != 0 && (options.worker_tunnel_receive_bytes < kLeastWindowBytes ||
+                                                   options.worker_tunnel_receive_bytes > kMostWindowBytes)) {
+    status.Update(
+        absl::InvalidArgumentError(absl::StrCat("tunnels.receive_window is ", options.worker_tunnel_receive_bytes,
+                                                "; it must be 0, or ", kLeastWindowBytes, " to ", kMostWindowBytes)));
+  }
   if (options.opening_timeout <= std::chrono::nanoseconds(0)) {
     status.Update(absl::InvalidArgumentError("limits.opening_timeout must be above 0"));
   }
@@ -41,21 +51,35 @@ absl::Status CheckLimits(const ProxyOptions& options) {
 }
 
 absl::Status CheckListener(const ProxyServer::Listener& listener, bool lends_certificate) {
-  if (lends_certificate && !IsUnixAddress(listener.address)) {
+  if (listener.tls && IsUnixAddress(listener.address)) {
+    return absl::InvalidArgumentError(absl::StrCat("listen: \"tls:", listener.address,
+                                                   "\" must be tls:host:port; who connects to a Unix socket is known "
+                                                   "from the kernel"));
+  }
+  if (lends_certificate && !listener.tls && !IsUnixAddress(listener.address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen: \"", listener.address,
-                     "\" would let anybody who can connect call the workers with this proxy's certificate; with a "
-                     "certificate it must be unix:PATH, where the kernel says who connects"));
+                     "\" would let anybody who can connect call the workers with this proxy's certificate "
+                     "(tls.certificate); with that it must be unix:PATH, where the kernel says who connects, or "
+                     "tls:host:port, where clients show a certificate"));
   }
   if (listener.route.empty()) return absl::OkStatus();
   const absl::Status valid = ValidateWorkerAddress(listener.route);
   return valid.ok() ? valid : absl::InvalidArgumentError(absl::StrCat("routes: ", valid.message()));
 }
 
-bool Same(const std::vector<ProxyServer::Listener>& a, const std::vector<ProxyServer::Listener>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
-    return one.address == other.address && one.route == other.route;
-  });
+absl::Status CheckListenerTls(const ProxyServer::Options& options) {
+  const auto found = std::find_if(options.listeners.begin(), options.listeners.end(),
+                                  [](const ProxyServer::Listener& listener) { return listener.tls; });
+  if (options.listener_tls.has_value()) {
+    absl::Status valid = ValidateListenerTls(*options.listener_tls, /*look_at_files=*/false);
+    if (!valid.ok() || found != options.listeners.end()) return valid;
+    return absl::InvalidArgumentError(
+        "listener_tls is given and has no effect: no address in listen or routes is tls:host:port");
+  }
+  if (found == options.listeners.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("listen: \"tls:", found->address,
+                                                 "\" without listener_tls; give its certificate, key and client_ca"));
 }
 
 }  // namespace
@@ -70,6 +94,7 @@ absl::Status ProxyServer::Validate(const Options& options, Discipline discipline
   const bool lends_certificate = LendsCertificate(options);
   absl::Status status = TargetPolicy::Create(options.workers).status();
   for (const Listener& listener : options.listeners) status.Update(CheckListener(listener, lends_certificate));
+  status.Update(CheckListenerTls(options));
   status.Update(CheckBounds<uint32_t>("socket_mode", options.socket_mode, 0, 0777));
   status.Update(CheckLimits(options.proxy));
   return status;
@@ -98,11 +123,21 @@ absl::Status ProxyServer::Open(const TargetPolicy& policy) {
       }
       tls = *std::move(found);
     }
+    if (options_.listener_tls.has_value()) {
+      absl::StatusOr<std::shared_ptr<TlsContext>> made = TlsContext::CreateForListener(*options_.listener_tls);
+      if (!made.ok()) {
+        status = made.status();
+        return;
+      }
+      listener_tls_ = *std::move(made);
+    }
     core_ = std::make_unique<ProxyCore>(core, policy, std::move(tls), options_.proxy, metrics_);
+    core_->SetOnHandshakeFailed(options_.on_handshake_failed);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
-      auto opened =
-          AsioListener::Listen(link_->executor(), listener.address, options_.socket_mode, OnAccept(listener.route));
+      auto opened = AsioListener::Listen(
+          link_->executor(), listener.address,
+          {.unix_mode = options_.socket_mode, .tls = listener.tls ? listener_tls_ : nullptr}, OnAccept(listener));
       if (!opened.ok()) {
         status = opened.status();
         return;
@@ -116,14 +151,24 @@ absl::Status ProxyServer::Open(const TargetPolicy& policy) {
   return status;
 }
 
-AsioListener::OnAccept ProxyServer::OnAccept(const std::string& route) {
-  return [this, route](const AcceptedConnection& connection) {
-    if (!MayConnect(connection)) {
+// Whom a listener with TLS lets in is found in the handshake.
+AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
+  return [this, listener](const AcceptedConnection& connection) {
+    if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
       return;
     }
-    core_->Accept({.route = route, .local = connection.local}, connection.start);
+    if (listener.tls) LookAtListenerTls();
+    core_->Accept({.route = listener.route, .local = connection.local, .peer = connection.peer}, connection.start);
   };
+}
+
+void ProxyServer::LookAtListenerTls() {
+  (void)listener_tls_->Current();  // as the connection will: it looks at the files
+  absl::Status status = listener_tls_->reload_status();
+  if (status == listener_tls_status_) return;
+  listener_tls_status_ = std::move(status);
+  if (options_.on_listener_tls != nullptr) options_.on_listener_tls(listener_tls_status_);
 }
 
 bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
@@ -136,15 +181,20 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 
 absl::Status ProxyServer::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options, link_->schedule_options().discipline); !valid.ok()) return valid;
-  if (!Same(options.listeners, options_.listeners) || options.tls != options_.tls ||
-      options.client_users != options_.client_users || options.socket_mode != options_.socket_mode) {
+  if (options.listeners != options_.listeners || options.tls != options_.tls ||
+      options.listener_tls != options_.listener_tls || options.client_users != options_.client_users ||
+      options.socket_mode != options_.socket_mode) {
     return absl::InvalidArgumentError(
-        "listen, routes, client_users, socket_mode and tls of a proxy that serves cannot change; restart it");
+        "listen, routes, client_uids, socket_mode, tls and listener_tls of a proxy that serves cannot change; restart "
+        "it");
   }
   absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(options.workers);
   if (!policy.ok()) return policy.status();
-  link_->Await([&](LinkCore&) { core_->Reconfigure(*std::move(policy), options.proxy); });
-  options_ = std::move(options);
+  link_->Await([&](LinkCore&) {
+    core_->Reconfigure(*std::move(policy), options.proxy);
+    options_.workers = std::move(options.workers);
+    options_.proxy = std::move(options.proxy);
+  });
   return absl::OkStatus();
 }
 

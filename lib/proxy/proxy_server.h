@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/link/asio_listener.h"
+#include "lib/link/tls_context.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/proxy_metrics.h"
 
@@ -26,25 +28,35 @@ class ProxyServer {
   struct Listener {
     std::string address;  // host:port, unix:PATH or unix-abstract:NAME
     std::string route;    // the worker, or the name of workers, that it stands for; empty: clients name theirs
+    bool tls = false;     // clients speak TLS, and show a certificate: see listener_tls. Of host:port only
+
+    friend bool operator==(const Listener&, const Listener&) = default;
   };
   struct Options {
-    std::vector<Listener> listeners;   // at least one
-    std::vector<std::string> workers;  // patterns: see TargetPolicy
-    std::optional<TlsOptions> tls;     // towards workers; absent: plaintext
+    std::vector<Listener> listeners;          // at least one
+    std::vector<std::string> workers;         // patterns: see TargetPolicy
+    std::optional<TlsOptions> tls;            // towards workers; absent: plaintext
+    std::optional<ListenerTls> listener_tls;  // of the listeners with TLS; given if there is one
     // Users whose processes may connect to Unix sockets, by number. Default: any user that the mode of the socket lets
     // in; if the TLS options have a certificate, the user of this process.
     std::vector<uint32_t> client_users;
     uint32_t socket_mode = 0660;  // of Unix sockets in the file system
     ProxyOptions proxy;
+    // Told on the link's thread; both may be null, and are taken by Start alone. The first: why a client got no
+    // connection, "10.0.0.7:41234 showed no certificate". The second: that new files of listener_tls are not taken, and
+    // why; OK once they are.
+    std::function<void(const absl::Status&)> on_handshake_failed;
+    std::function<void(const absl::Status&)> on_listener_tls;
   };
 
   // Returns what Start would return, and starts nothing. Returns InvalidArgument that names the field, as the config of
   // sluice-proxy has it, for options that are out of bounds, for a discipline of the link that a proxy cannot follow
-  // (batches needs to know a whole fan-out), and for a listener on TCP if the TLS options have a certificate: anybody
-  // could call workers in its name.
+  // (batches needs to know a whole fan-out), and for a listener on TCP without TLS if the TLS options have a
+  // certificate: anybody could call workers in its name. Reads no file.
   static absl::Status Validate(const Options& options, Discipline discipline);
 
-  // Serves when it returns. Returns Unavailable if it cannot listen on an address, and the errors of ValidateTls.
+  // Serves when it returns. Returns Unavailable if it cannot listen on an address, and the errors of ValidateTls and
+  // ValidateListenerTls.
   static absl::StatusOr<std::unique_ptr<ProxyServer>> Start(std::shared_ptr<Link> link, Options options);
   ~ProxyServer();  // ends all calls
   ProxyServer(const ProxyServer&) = delete;
@@ -64,15 +76,18 @@ class ProxyServer {
  private:
   explicit ProxyServer(std::shared_ptr<Link> link);
   absl::Status Open(const TargetPolicy& policy);
-  AsioListener::OnAccept OnAccept(const std::string& route);
+  AsioListener::OnAccept OnAccept(const Listener& listener);
+  void LookAtListenerTls();
   bool MayConnect(const AcceptedConnection& connection) const;
 
   const std::shared_ptr<Link> link_;
-  Options options_;
+  Options options_;  // written on the link's thread once it serves
   ProxyMetrics metrics_;
   std::vector<std::string> addresses_;
   // Used on the link's thread only.
   std::unique_ptr<ProxyCore> core_;
+  std::shared_ptr<TlsContext> listener_tls_;  // null: no listener has TLS
+  absl::Status listener_tls_status_;          // as it was told last
   std::vector<std::unique_ptr<AsioListener>> listeners_;
 };
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <fnmatch.h>
 
 #include "absl/strings/ascii.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata_fields.h"
+#include "lib/link/socket_address.h"
 #include "lib/link/worker_address.h"
 #include "lib/telemetry/host_port.h"
 
@@ -211,6 +214,7 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   if (!named.ok()) return named.status();
   if (!found.ok()) return found.status();
   if (found->address.has_value() && IsNever(*found->address)) return DenyNever(address);
+  if (absl::Status not_own = CheckNotOwn(address); !not_own.ok()) return not_own;
   const bool loopback = found->address.has_value() && found->address->is_loopback();
   for (const Pattern& pattern : patterns_) {
     const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
@@ -223,7 +227,25 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
                                 : "is not among the workers that this proxy may call");
 }
 
-absl::Status CheckNeverTarget(absl::string_view address) {
+// One place has several notations.
+std::string TargetPolicy::Canonical(absl::string_view address) {
+  const absl::StatusOr<Target> parsed = ParseTarget(address);
+  if (!parsed.ok() || !parsed->address.has_value()) return std::string(address);
+  return FormatSocketAddress(ip::tcp::endpoint(*parsed->address, static_cast<uint16_t>(parsed->port)));
+}
+
+void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses) {
+  own_addresses_.clear();
+  for (const std::string& address : addresses) own_addresses_.push_back(Canonical(address));
+}
+
+absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
+  const bool own = std::find(own_addresses_.begin(), own_addresses_.end(), Canonical(address)) != own_addresses_.end();
+  return own ? Deny(address, "is this proxy") : absl::OkStatus();
+}
+
+absl::Status TargetPolicy::CheckPassed(absl::string_view address) const {
+  if (absl::Status not_own = CheckNotOwn(address); !not_own.ok()) return not_own;
   const absl::StatusOr<HostPort> parsed = ParseHostPort(std::string_view(address.data(), address.size()));
   if (!parsed.ok()) return absl::InvalidArgumentError(parsed.status().message());
   const std::optional<ip::address> literal = ParseIp(parsed->host);

@@ -15,7 +15,8 @@
 namespace sluice {
 
 // Says which workers a proxy may call for its clients. Names are judged as they are written, and each address of a name
-// as well, since whoever controls a name also controls where it leads. There is one for each proxy. Immutable.
+// as well, since whoever controls a name also controls where it leads. There is one for each proxy. Immutable once it
+// is in use.
 //
 // A pattern is one of these; without a port it stands for every port:
 //   10.0.0.0/8, 10.0.0.7:7000, fd00::/8, [fd00::7]:7000   addresses, by network or alone
@@ -24,19 +25,26 @@ namespace sluice {
 //   unix:/run/workers/*                                    Unix sockets, whose paths have no ".."
 //
 // Some addresses are never workers, whatever name leads to them: link-local ones, where clouds keep the metadata of
-// machines, multicast and unspecified ones. Loopback addresses are workers only by a pattern that has nothing but
-// loopback in it.
+// machines, multicast and unspecified ones, and the proxy's own, since a name that leads back there does so without
+// end. Loopback addresses are workers only by a pattern that has nothing but loopback in it.
 class TargetPolicy {
  public:
   // Returns InvalidArgument that names the pattern. An empty list stands for "private".
   static absl::StatusOr<TargetPolicy> Create(absl::Span<const std::string> patterns);
 
+  // The proxy's own addresses, "IP:port" or "unix:PATH". Before it is in use.
+  void SetOwnAddresses(absl::Span<const std::string> addresses);
+
   // Judges "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, and each of its addresses
   // has still to be judged. Returns PermissionDenied, or InvalidArgument if it is no target at all.
   absl::Status CheckTarget(absl::string_view target) const;
-  // Judges one address "IP:port" of a target that passed CheckTarget. Returns the pattern, as it was given, that lets
-  // it in.
+  // Judges one address "IP:port" or "unix:PATH" of a target that passed CheckTarget. Returns the pattern, as it was
+  // given, that lets it in.
   absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address) const;
+
+  // Judges an address "IP:port" that a tunnel is only passed on to: PermissionDenied for the addresses that are never
+  // workers, and for loopback.
+  absl::Status CheckPassed(absl::string_view address) const;
 
  private:
   struct Pattern {
@@ -51,12 +59,12 @@ class TargetPolicy {
   static absl::StatusOr<Pattern> Parse(const std::string& text);
   static absl::StatusOr<Target> ParseTarget(absl::string_view target);
   static bool Matches(const Pattern& pattern, const Target& target);
+  static std::string Canonical(absl::string_view address);
+
+  absl::Status CheckNotOwn(absl::string_view address) const;
 
   std::vector<Pattern> patterns_;
+  std::vector<std::string> own_addresses_;  // canonical
 };
-
-// Judges an address "IP:port" that a proxy only passes a tunnel on to: PermissionDenied for the addresses that are
-// never workers, and for loopback.
-absl::Status CheckNeverTarget(absl::string_view address);
 
 }  // namespace sluice

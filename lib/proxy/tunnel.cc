@@ -6,8 +6,11 @@
 
 namespace sluice {
 
-Tunnel::Tunnel(Executor& executor, const std::string& target, Check check, Owner owner)
-    : executor_(executor), check_(std::move(check)), owner_(std::move(owner)) {
+Tunnel::Tunnel(Executor& executor, const std::string& target, int receive_buffer_bytes, Check check, Owner owner)
+    : executor_(executor),
+      receive_buffer_bytes_(receive_buffer_bytes),
+      check_(std::move(check)),
+      owner_(std::move(owner)) {
   look_up_ = executor_.Resolve(target, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
     if (!addresses.ok()) return owner_.on_over(addresses.status(), false);
@@ -24,7 +27,7 @@ void Tunnel::TryNext(absl::Status why) {
     absl::Status checked = check_(address);
     if (checked.ok()) {
       failed_ = std::move(socket_);
-      socket_ = executor_.Connect(address, nullptr, "", *this);
+      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_}, *this);
       return;
     }
     why = std::move(checked);

@@ -28,8 +28,9 @@ class Tunnel final : private StreamSocketEvents {
 
   static constexpr size_t kMaxBacklogBytes = 256u << 10;
 
-  // Connects to the first address of `target` that passes `check` and answers. `executor` must outlive the tunnel.
-  Tunnel(Executor& executor, const std::string& target, Check check, Owner owner);
+  // Connects to the first address of `target` that passes `check` and answers. `receive_buffer_bytes` is as in
+  // Executor::ConnectOptions. `executor` must outlive the tunnel.
+  Tunnel(Executor& executor, const std::string& target, int receive_buffer_bytes, Check check, Owner owner);
   ~Tunnel() override;
   Tunnel(const Tunnel&) = delete;
   Tunnel& operator=(const Tunnel&) = delete;
@@ -46,6 +47,7 @@ class Tunnel final : private StreamSocketEvents {
   void TryNext(absl::Status why);
 
   Executor& executor_;
+  const int receive_buffer_bytes_;
   const Check check_;
   const Owner owner_;
   std::shared_ptr<void> look_up_;

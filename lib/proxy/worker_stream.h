@@ -25,6 +25,7 @@ class WorkerStream final : public ScheduledStream {
   using ScheduledStream::AskForMore;
   using ScheduledStream::open;
   using ScheduledStream::SendData;
+  using ScheduledStream::set_reset_error;
 
  private:
   Opening Begin(TimePoint now) override;

@@ -52,7 +52,9 @@ bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {
 int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
   const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
   if (!known_) return most;
-  const double thinking = std::ceil(ready_latency_ns_ * bytes_per_ns_ / answer_bytes_);
+  // Where the path holds more than the budget, the budget is what one round trip takes.
+  const double taken_per_ns = std::min(bytes_per_ns_, static_cast<double>(budget_bytes) / rtt_ns_);
+  const double thinking = std::ceil(ready_latency_ns_ * taken_per_ns / answer_bytes_);
   return static_cast<int64_t>(std::min(thinking + stock, static_cast<double>(most)));
 }
 

@@ -1,8 +1,14 @@
 """sluice-plan as its users meet it. Run as: sluice_plan_test.py PATH_OF_SLUICE_PLAN [unittest arguments]."""
 
+import csv
+import importlib.util
+import io
 import json
+import math
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM = ""
@@ -24,6 +30,15 @@ def plan(*flags):
     result = run(*flags, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
+
+
+def csv_rows(*flags):
+    """The rows of --csv, with numbers as numbers."""
+    result = run(*flags, "--csv")
+    assert result.returncode == 0, result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    texts = ("reason", "applicable")
+    return [{key: value if key in texts else float(value or "nan") for key, value in row.items()} for row in rows]
 
 
 def table_rows(*flags):
@@ -122,6 +137,123 @@ class TableTest(unittest.TestCase):
         self.assertIn("240 too many", advice)
 
 
+class CollapseTest(unittest.TestCase):
+    READ = [*PERSISTENT, "--workers", "100", "--sru", "10000"]
+
+    def test_flags_are_the_symbols_of_the_source(self):
+        deviation = math.sqrt(2)
+        collapse = plan(*self.READ, "--window", "4", "--window_deviation", str(deviation), "--rto_min", "10ms")
+        self.assertEqual((collapse["collapse_window"], collapse["collapse_rounds"]), (4, 3))
+        self.assertEqual(collapse["rto_min_s"], 0.01)
+        loss = 1 - (32000 + 12500) / 1040 / 400
+        self.assertAlmostEqual(collapse["collapse_loss_probability"], loss, places=9)
+        log = math.log(loss)
+        bound = math.exp(4 * log + log * log)
+        self.assertAlmostEqual(collapse["collapse_full_loss_bound"], bound, places=9)
+        exact = bound / 2 * (1 + math.erf((4 + 2 * log) / 2))
+        self.assertAlmostEqual(collapse["collapse_full_loss_probability"], exact, places=9)
+        self.assertAlmostEqual(collapse["collapse_timeout_probability"], 1 - (1 - exact) ** 3, places=9)
+        self.assertAlmostEqual(collapse["collapse_block_timeout_probability"], 1 - (1 - exact) ** 300, places=9)
+        self.assertGreater(collapse["collapse_printed_goodput_bps"], collapse["collapse_goodput_bps"])
+
+    def test_rounds_are_those_given(self):
+        one = plan(*self.READ, "--window", "4", "--rounds", "1")
+        self.assertEqual(one["collapse_rounds"], 1)
+        self.assertAlmostEqual(one["collapse_timeout_probability"], one["collapse_full_loss_probability"], places=12)
+
+    def test_rto_min_changes_how_bad_and_not_whether(self):
+        slow, fast = (plan(*self.READ, "--rto_min", rto) for rto in ("200ms", "1ms"))
+        self.assertEqual(slow["collapse_block_timeout_probability"], fast["collapse_block_timeout_probability"])
+        self.assertLess(5 * slow["collapse_goodput_bps"], fast["collapse_goodput_bps"])
+
+    def test_advice_says_what_a_block_waits_for(self):
+        _, advice = table_rows(*FRESH, "--workers", "16", "--sru", "10000", "--rto_min", "50ms")
+        self.assertIn("the block waits for a timeout of 50 ms with 0.44", advice)
+
+
+class SweepTest(unittest.TestCase):
+    READ = [*FRESH, "--workers", "25", "--block", "1000000"]
+
+    def test_a_row_for_each_value(self):
+        rows, advice = table_rows(*self.READ, "--sweep", "buffer=16000:128000:x2")
+        self.assertEqual(len(rows), 4)
+        self.assertIn("Without a schedule a block is likelier than not to wait for a timeout at buffer = ", advice)
+        self.assertIn("Batches do best at 125 KiB", advice)
+        self.assertIn("A closed loop (grants, rolling) reaches", advice)
+
+    def test_every_parameter_can_be_swept_and_nothing_else_changes(self):
+        sru = [*FRESH, "--workers", "25", "--sru", "10000"]
+        for sweep, key, values in (
+                ("workers=2:4", "workers", [2, 3, 4]),
+                ("workers=1:64:x4", "workers", [1, 4, 16, 64]),
+                ("buffer=32kb:128kb", "buffer_bytes", [32768, 65536, 131072]),
+                ("buffer=10p:30p:+10p", "buffer_bytes", [10400, 20800, 31200]),
+                ("sru=1000:2000:+500", "sru_bytes", [1000, 1500, 2000]),
+                ("capacity=100mbit:1gbit:x10", "capacity_bps", [1e8, 1e9]),
+                ("rtt=20us:200us:+20us", "rtt_s", [20e-6 * i for i in range(1, 11)]),
+                ("timer_granularity=1us:1ms:x10", "timer_granularity_s", [1e-6, 1e-5, 1e-4, 1e-3]),
+        ):
+            rows = csv_rows(*sru, "--sweep", sweep)
+            self.assertEqual(len(rows), len(values), sweep)
+            for row, value in zip(rows, values):
+                self.assertAlmostEqual(row[key] / value, 1, places=9, msg=sweep)
+            inputs = ("workers", "sru_bytes", "capacity_bps", "buffer_bytes", "rtt_s", "timer_granularity_s", "rto_min_s")
+            for other in set(inputs) - {key}:
+                self.assertEqual(len({row[other] for row in rows}), 1, f"{sweep} changes {other}")
+
+    def test_rows_are_those_of_the_flags(self):
+        base = dict(zip(FRESH[::2], FRESH[1::2])) | {"--workers": "25", "--sru": "10000"}
+        for name, value in (("rtt", "150us"), ("sru", "7001"), ("workers", "31"), ("buffer", "45p")):
+            sweep = f"{name}={value}:{value}"
+            swept, = csv_rows(*sum(base.items(), ()), "--sweep", sweep)
+            told = plan(*sum((base | {f"--{name}": value}).items(), ()))
+            for key, value in told.items():
+                if isinstance(value, float):
+                    self.assertAlmostEqual(swept[key], value, delta=1e-9 * abs(value), msg=f"{sweep} {key}")
+
+    def test_what_is_swept_need_not_be_given(self):
+        self.assertEqual(len(csv_rows("--sru", "10kb", "--sweep", "workers=1:5")), 5)
+        self.assertEqual(len(csv_rows("--workers", "5", "--sweep", "sru=1kb:4kb")), 3)
+
+    def test_whole_values_come_once(self):
+        rows = csv_rows("--sru", "10kb", "--sweep", "workers=1:6:x1.2")
+        self.assertEqual([row["workers"] for row in rows], [1, 2, 3, 4, 5, 6])
+
+    def test_anomaly_of_the_timer_granularity(self):
+        # Source, V.D: T + d_max is 2.858 ms at N = 25, which 1 ms and 3 ms round to 3 ms, and 2 ms to 4 ms.
+        rows = csv_rows(*self.READ, "--sweep", "timer_granularity=1ms:3ms:+1ms")
+        self.assertEqual([round(row["slot_s"] * 1e3) for row in rows], [3, 4, 3])
+
+    def test_csv_of_the_table_has_every_n(self):
+        rows = csv_rows(*FRESH, "--workers", "22", "--block", "1000000")
+        self.assertEqual([row["workers"] for row in rows], list(range(1, 23)))
+        self.assertIn("240 too many", rows[20]["reason"])
+        self.assertTrue(math.isnan(rows[20]["block_time_s"]))
+        self.assertEqual((rows[20]["applicable"], rows[21]["applicable"]), ("false", "true"))
+
+
+class PlotTest(unittest.TestCase):
+    PLOT = pathlib.Path(__file__).resolve().parents[2] / "tools/sluice_plan/plan_plot.py"
+
+    def plot(self, text, path):
+        return subprocess.run([sys.executable, self.PLOT, path], input=text, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no module matplotlib, of Debian's package python3-matplotlib")
+    def test_draws_a_sweep(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "plan.svg")
+            table = run("--workers", "64", "--sru", "32kb", "--sweep", "buffer=32kb:1mb", "--csv").stdout
+            result = self.plot(table, path)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for text in ("buffer of the port, KiB", "goodput, Mbit/s", "grants", "batches", "unscheduled"):
+                self.assertIn(text, path.read_text())
+
+    def test_says_what_is_wrong(self):
+        self.assertIn("sluice-plan --csv", self.plot("a,b\n1,2\n", "plan.svg").stderr)
+        self.assertIn("OUT ends with .svg", self.plot("", "plan.gif").stderr)
+
+
 class BadInputTest(unittest.TestCase):
     def refused(self, wanted, *flags):
         result = run(*flags)
@@ -155,6 +287,35 @@ class BadInputTest(unittest.TestCase):
         self.refused(["timer_granularity is 0"], *sru, "--timer_granularity", "0s")
         self.refused(["connections", "lazy"], *sru, "--connections", "lazy")
         self.refused(["mtu", "40"], *sru, "--mtu", "40")
+
+    def test_options_of_the_collapse_are_named(self):
+        sru = ["--workers", "4", "--sru", "10000"]
+        self.refused(["rto_min is 2h", "from 0 to 1h"], *sru, "--rto_min", "2h")
+        self.refused(["rto_min", "soon"], *sru, "--rto_min", "soon")
+        self.refused(["window_packets is -1", "from 0 to 4294967296"], *sru, "--window=-1")
+        self.refused(["window_packets is nan"], *sru, "--window", "nan")
+        self.refused(["window_deviation is inf"], *sru, "--window_deviation", "inf")
+        self.refused(["rounds is -2"], *sru, "--rounds=-2")
+
+    def test_sweeps_are_quoted(self):
+        sru = ["--workers", "4", "--sru", "10000", "--sweep"]
+        self.refused(['"buffer"', "NAME=FROM:TO"], *sru, "buffer")
+        self.refused(['"buffer=1kb"', "NAME=FROM:TO"], *sru, "buffer=1kb")
+        self.refused(['"jitter" cannot be swept', "timer_granularity"], *sru, "jitter=1us:1ms")
+        self.refused(["begins wrongly", '"lots"'], *sru, "buffer=lots:1mb")
+        self.refused(["ends wrongly", "ambiguous"], *sru, "capacity=1gbit:10gbps")
+        self.refused(["ends before it begins"], *sru, "buffer=2kb:1kb")
+        self.refused(["above 0"], *sru, "rtt=0us:1ms")
+        self.refused(['"x1" is not a step', "above 1"], *sru, "buffer=1kb:2kb:x1")
+        self.refused(['"2" is not a step'], *sru, "buffer=1kb:2kb:2")
+        self.refused(['"+a bit" is not a step: "a bit"'], *sru, "rtt=1us:2us:+a bit")
+        self.refused(['"+0us" is not a step', "above 0"], *sru, "rtt=1us:2us:+0us")
+        self.refused(["more than 1048576 steps"], *sru, "rtt=1ns:1s:+1ns")
+        self.refused(["more than 1048576 steps"], *sru, "buffer=1kb:1mb:x1.000000000001")
+        self.refused(["propagation_rtt is 20s", "from 1ns to 10s"], *sru, "rtt=5s:20s")
+        self.refused(["workers is 2097152", "1048576"], *sru, "workers=1:2097152:x2")
+        self.refused(["--sru or --block"], "--workers", "4", "--block", "4000", "--sweep", "sru=1kb:2kb")
+        self.refused(["--csv"], *sru, "rtt=1us:2us", "--json")
 
     def test_exactly_one_size_is_needed(self):
         self.refused(["--sru", "--block"], "--workers", "4")

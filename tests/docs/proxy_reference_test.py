@@ -16,6 +16,7 @@ _PROTO = (_REPOSITORY / "proto/sluice/v1/config.proto").read_text()
 _SKIP = 77
 _OPAQUE = {"routes", "link", "schedule", "shared_link", "tls"}  # messages that have tables elsewhere, or a row of their own
 _SCRAPED = {}
+_HELP = ""
 
 
 def fields(message):
@@ -41,6 +42,13 @@ class ReferenceTest(unittest.TestCase):
         rows = [name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"`([\w.]+)`", row)]
         self.assertEqual(sorted(rows), sorted(fields("ProxyConfig")))
 
+    def test_every_field_has_a_flag(self):
+        others = {"routes": ["route"], "link": ["capacity", "buffer", "rtt"], "schedule": ["policy", "budget"],
+                  "shared_link": ["shared_link_socket"], "tls": ["tls_ca", "tls_certificate", "tls_key", "tls_server_name"]}
+        for field in fields("ProxyConfig"):
+            for flag in others.get(field, [field.replace(".", "_")]):
+                self.assertRegex(_HELP, rf"(?m)^ *--{flag}\b", field)
+
     def test_its_code_in_cpp_is_that_of_an_example(self):
         def lines(text):
             return "\n".join(line.strip() for line in text.strip().splitlines())
@@ -65,6 +73,8 @@ class ReferenceTest(unittest.TestCase):
 
 
 def main(build):
+    global _HELP
+    _HELP = subprocess.run([f"{build}/bin/sluice-proxy", "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
     # Any call will do, also one that the worker does not know.
     call = ["env", "http_proxy=http://127.0.0.1:7400", f"{build}/bin/sluice-load", "--aggregator=10.0.0.1:7000"]
     ran = subprocess.run([sys.executable, _REPOSITORY / "tests/docs/with_proxy", f"{build}/bin", "sh", "-c",

@@ -108,6 +108,7 @@ class ProxyClientFuzz {
                       return std::make_unique<WireEnd>(wire_);
                     });
     });
+    workers_.Turn([&] { wire_.events->OnConnected(); });
   }
 
   void Run() {

@@ -69,7 +69,7 @@ class ScriptedWorkers final : public Executor {
     });
     return question;
   }
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress&, std::shared_ptr<const TlsContext>, const std::string&,
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress&, const ConnectOptions&,
                                         StreamSocketEvents& events) override {
     auto wire = std::make_shared<Wire>(*this, events);
     events_.After(kDelay, [wire] { wire->Begin(); });

@@ -280,6 +280,7 @@ TEST(Http2Session, ResetBeforeTheRequestLeavesSendsNothing) {
   RawServer server;
   RecordedStream call;
   const int32_t id = *server.client->Open(RequestHeaders(), "body", true, 100, call);
+  EXPECT_FALSE(server.client->on_wire(id));
   server.client->Reset(id, Http2Error::kCancel);
   EXPECT_THAT(server.Hear(), IsEmpty());
   EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kCancel));

@@ -40,7 +40,7 @@ class Accepted final : public StreamSocketEvents {
   Accepted(EventLog& log, const AcceptedConnection& connection) : log_(log), socket_(connection.start(*this)) {}
 
   StreamSocket& socket() { return *socket_; }
-  void OnConnected() override { log_.Add("connected for the second time"); }
+  void OnConnected() override { log_.Add("connected"); }
   void OnBytes(absl::string_view bytes) override {
     log_.Add(std::string(bytes));
     socket_->Write(std::string(bytes));
@@ -71,12 +71,13 @@ class AsioListenerTest : public ::testing::Test {
   absl::StatusOr<std::string> Listen(const std::string& address, uint32_t mode = 0600) {
     absl::StatusOr<std::string> bound(std::string(""));
     RunOn(executor_, [&] {
-      auto listener = AsioListener::Listen(executor_, address, mode, [this](const AcceptedConnection& connection) {
-        log_.Add(absl::StrCat(connection.local ? "local" : "remote", " user ",
-                              connection.client.has_value() ? absl::StrCat(*connection.client) : "unknown"));
-        if (refuse_) return;
-        accepted_.push_back(std::make_unique<Accepted>(log_, connection));
-      });
+      auto listener =
+          AsioListener::Listen(executor_, address, {.unix_mode = mode}, [this](const AcceptedConnection& connection) {
+            log_.Add(absl::StrCat(connection.local ? "local" : "remote", " user ",
+                                  connection.client.has_value() ? absl::StrCat(*connection.client) : "unknown"));
+            if (refuse_) return;
+            accepted_.push_back(std::make_unique<Accepted>(log_, connection));
+          });
       if (!listener.ok()) {
         bound = listener.status();
         return;
@@ -120,7 +121,7 @@ TEST_F(AsioListenerTest, TellsThePeerOfTheListener) {
     client.Write("bye");
     client.AwaitBytes(3);
   }
-  EXPECT_THAT(log_.Await(3), ElementsAre("local user unknown", "bye", "ended: OK"));
+  EXPECT_THAT(log_.Await(4), ElementsAre("local user unknown", "connected", "bye", "ended: OK"));
 }
 
 TEST_F(AsioListenerTest, APortThatIsTakenIsUnavailable) {
@@ -256,7 +257,7 @@ TEST_F(AsioListenerTest, ReadingMayStopAndGoOnWithinAnEvent) {
   client.Write("a");
   EXPECT_EQ(client.AwaitBytes(1), "a");
   client.Write("b");
-  log_.Await(3);
+  log_.Await(4);
   RunOn(executor_, [] {});
   EXPECT_EQ(client.received(), "a");
   RunOn(executor_, [&] {
@@ -272,7 +273,7 @@ TEST_F(AsioListenerTest, OnDrainedComesOnceAllThatWasKeptHasLeft) {
   const auto bound = Listen(absl::StrCat("unix:", Path("socket")));
   TestStream client(executor_, {*bound});
   ASSERT_THAT(client.log().Await(1), ElementsAre("connected"));
-  ASSERT_THAT(log_.Await(1), SizeIs(1));
+  ASSERT_THAT(log_.Await(2), SizeIs(2));
   RunOn(executor_, [&] { client.socket()->SetReading(false); });
   RunOn(executor_, [&] {
     StreamSocket& socket = accepted_.front()->socket();
@@ -282,10 +283,10 @@ TEST_F(AsioListenerTest, OnDrainedComesOnceAllThatWasKeptHasLeft) {
     EXPECT_GT(socket.unsent_bytes(), 1U << 20);
   });
   RunOn(executor_, [] {});
-  EXPECT_THAT(log_.events(), SizeIs(1)) << "nobody reads";
+  EXPECT_THAT(log_.events(), SizeIs(2)) << "nobody reads";
   RunOn(executor_, [&] { client.socket()->SetReading(true); });
   EXPECT_THAT(client.AwaitBytes(8 + (4 << 20)), SizeIs(8 + (4 << 20)));
-  EXPECT_THAT(log_.Await(2), ElementsAre(::testing::_, "drained"));
+  EXPECT_THAT(log_.Await(3), ElementsAre(::testing::_, "connected", "drained"));
   RunOn(executor_, [&] { EXPECT_EQ(accepted_.front()->socket().unsent_bytes(), 0U); });
 }
 
@@ -293,7 +294,7 @@ TEST_F(AsioListenerTest, APeerThatIsNotReadAndGoesIsNoticedByAWrite) {
   const auto bound = Listen(absl::StrCat("unix:", Path("socket")));
   auto client = std::make_unique<TestStream>(executor_, WorkerAddress{*bound});
   ASSERT_THAT(client->log().Await(1), ElementsAre("connected"));
-  ASSERT_THAT(log_.Await(1), SizeIs(1));
+  ASSERT_THAT(log_.Await(2), SizeIs(2));
   RunOn(executor_, [&] {
     client->socket()->SetReading(false);
     accepted_.front()->socket().SetReading(false);

@@ -252,7 +252,7 @@ TEST_P(AsioStreamTest, DroppingItWhileItConnectsCallsNothing) {
     TestStream stream(executor_, AddressOfNobody());
     stream.log().Await(1);
     RunOn(executor_, [&] {
-      stream.socket() = executor_.Connect(address, nullptr, "", stream);
+      stream.socket() = executor_.Connect(address, {}, stream);
       stream.socket().reset();
     });
     RunOn(executor_, [] {});
@@ -372,7 +372,7 @@ TEST(AsioStreamEndTest, StreamsMayGoAfterStop) {
     void OnBytes(absl::string_view) override {}
     void OnDisconnected(absl::Status) override { ADD_FAILURE(); }
   } events;
-  RunOn(executor, [&] { socket = executor.Connect(listener.address(), nullptr, "", events); });
+  RunOn(executor, [&] { socket = executor.Connect(listener.address(), {}, events); });
   executor.Stop();
   socket.reset();
 }

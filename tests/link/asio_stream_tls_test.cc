@@ -14,7 +14,7 @@
 #include "tests/link/test_certificates.h"
 #include "tests/link/test_listener.h"
 #include "tests/link/test_stream.h"
-#include "tests/link/tls_server_end.h"
+#include "tests/link/tls_end.h"
 
 namespace sluice {
 namespace {

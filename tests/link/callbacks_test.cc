@@ -37,8 +37,8 @@ class ManualExecutor final : public Executor {
   void SetTimer(TimePoint time, std::function<void()> /*task*/) override { timer_ = time; }
   double Random() override { return 0; }
   std::shared_ptr<void> Resolve(const std::string& /*target*/, OnResolved /*on_resolved*/) override { return nullptr; }
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& /*address*/, std::shared_ptr<const TlsContext> /*tls*/,
-                                        const std::string& /*server_name*/, StreamSocketEvents& /*events*/) override {
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& /*address*/, const ConnectOptions& /*options*/,
+                                        StreamSocketEvents& /*events*/) override {
     return nullptr;
   }
 

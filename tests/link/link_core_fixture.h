@@ -124,27 +124,30 @@ class LinkCoreTest : public ::testing::Test {
   // The block's tags; they go on from those before.
   std::vector<size_t> Ask(const std::vector<std::string>& targets, const CallOptions& options) {
     std::vector<size_t> tags;
-    executor_.Await([&] {
-      std::vector<ScheduledStream*> calls;
-      const TimePoint deadline = core_->now() + options.timeout;
-      const TimePoint told_deadline = core_->now() + options.told_timeout.value_or(options.timeout);
-      for (const std::string& target : targets) {
-        tags.push_back(next_tag_++);
-        WireCall& call = core_->NewCall({.worker = WorkerOf(target),
-                                         .path = "/test.Answers/Get",
-                                         .server_streaming = options.server_streaming,
-                                         .request = std::make_shared<const std::string>(FrameMessage("?")),
-                                         .response_bytes = options.response_bytes,
-                                         .deadline = told_deadline,
-                                         .tag = tags.back()},
-                                        owner_);
-        calls_[tags.back()] = &call;
-        calls.push_back(&call);
-      }
-      BlockId block = 0;
-      const absl::Status submitted = core_->Submit(calls, deadline, block);
-      EXPECT_TRUE(submitted.ok()) << submitted;
-    });
+    executor_.Await([&] { tags = AskHere(targets, options); });
+    return tags;
+  }
+  std::vector<size_t> AskHere(const std::vector<std::string>& targets, const CallOptions& options) {
+    std::vector<size_t> tags;
+    std::vector<ScheduledStream*> calls;
+    const TimePoint deadline = core_->now() + options.timeout;
+    const TimePoint told_deadline = core_->now() + options.told_timeout.value_or(options.timeout);
+    for (const std::string& target : targets) {
+      tags.push_back(next_tag_++);
+      WireCall& call = core_->NewCall({.worker = WorkerOf(target),
+                                       .path = "/test.Answers/Get",
+                                       .server_streaming = options.server_streaming,
+                                       .request = std::make_shared<const std::string>(FrameMessage("?")),
+                                       .response_bytes = options.response_bytes,
+                                       .deadline = told_deadline,
+                                       .tag = tags.back()},
+                                      owner_);
+      calls_[tags.back()] = &call;
+      calls.push_back(&call);
+    }
+    BlockId block = 0;
+    const absl::Status submitted = core_->Submit(calls, deadline, block);
+    EXPECT_TRUE(submitted.ok()) << submitted;
     return tags;
   }
   std::vector<size_t> Ask(const std::vector<std::string>& targets) { return Ask(targets, CallOptions()); }

@@ -64,6 +64,20 @@ TEST_F(LinkCoreResetTest, ManyCancelledCallsAreNotAllReset) {
   EXPECT_EQ(server_.counts().connections, 1);
 }
 
+TEST_F(LinkCoreResetTest, ACallWhoseRequestHasNotLeftNeedsNoReset) {
+  StartLink(Ample());
+  Connect(server_.address());
+  std::vector<size_t> tags;
+  executor_.Await([&] {
+    tags = AskHere(std::vector<std::string>(300, server_.address()), CallOptions());
+    for (const size_t tag : tags) CancelHere(tag);
+  });
+  for (const size_t tag : tags) EXPECT_EQ(AwaitEnd(tag).status, absl::CancelledError("not needed"));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(server_.counts().requests, 0);
+  EXPECT_EQ(server_.counts().resets, 0);
+}
+
 // A call whose worker never answers holds its place in the schedule, and its share of the budget, until its reset.
 TEST_F(LinkCoreResetTest, CancelledCallsThatMustNotBeResetAreResetLater) {
   constexpr int kCalls = 103;

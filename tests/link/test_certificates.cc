@@ -94,8 +94,9 @@ X509* TestCertificates::Sign(const std::string& common_name, EVP_PKEY* key, cons
     std::string names;
     for (const std::string& dns : options->dns_names) absl::StrAppend(&names, names.empty() ? "" : ",", "DNS:", dns);
     for (const std::string& ip : options->ip_addresses) absl::StrAppend(&names, names.empty() ? "" : ",", "IP:", ip);
+    for (const std::string& uri : options->uris) absl::StrAppend(&names, names.empty() ? "" : ",", "URI:", uri);
     if (!names.empty()) AddExtension(certificate, issuer, NID_subject_alt_name, names);
-    AddExtension(certificate, issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+    AddExtension(certificate, issuer, NID_ext_key_usage, options->usage);
   }
   EXPECT_GT(X509_sign(certificate, signer.key != nullptr ? signer.key : key, EVP_sha256()), 0);
   return certificate;

@@ -24,6 +24,8 @@ class TestCertificates {
   struct Options {
     std::vector<std::string> dns_names = {"localhost"};
     std::vector<std::string> ip_addresses = {"127.0.0.1", "::1"};
+    std::vector<std::string> uris = {};
+    std::string usage = "serverAuth,clientAuth";  // extended; of which side
     absl::Duration valid_from = -absl::Hours(1);  // from now
     absl::Duration valid_until = absl::Hours(1);
   };

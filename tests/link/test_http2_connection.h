@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
 #include "tests/link/test_http2_server.h"
-#include "tests/link/tls_server_end.h"
+#include "tests/link/tls_end.h"
 
 namespace sluice::testing {
 

@@ -16,7 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "lib/http2/session.h"
 #include "tests/grpc_wire/server_call.h"
-#include "tests/link/tls_server_end.h"
+#include "tests/link/tls_end.h"
 #include "tests/watched.h"
 
 namespace sluice::testing {

@@ -1,5 +1,6 @@
 #include "tests/link/test_listener.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -9,6 +10,9 @@
 #include <arpa/inet.h>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -106,6 +110,21 @@ std::string ReceiveAtLeast(int fd, size_t bytes) {
 
 std::string ReceiveAll(int fd) {
   return ReceiveAtLeast(fd, SIZE_MAX);
+}
+
+size_t SendUntilFull(int fd, size_t most_bytes) {
+  const std::string bytes(65536, 'x');
+  size_t sent_bytes = 0;
+  while (sent_bytes < most_bytes) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN) break;
+    sent_bytes += static_cast<size_t>(std::max<ssize_t>(sent, 0));
+    pollfd waiting{.fd = fd, .events = POLLOUT, .revents = 0};
+    if (sent < 0 && poll(&waiting, 1, /*timeout=*/500) == 0) break;
+  }
+  int unacknowledged_bytes = 0;
+  EXPECT_EQ(ioctl(fd, SIOCOUTQ, &unacknowledged_bytes), 0);
+  return sent_bytes - static_cast<size_t>(unacknowledged_bytes);
 }
 
 void Reset(int fd) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -40,7 +41,9 @@ class TestListener {
 void SendAll(int fd, absl::string_view bytes);
 std::string ReceiveAtLeast(int fd, size_t bytes);  // fewer at the end of the stream
 std::string ReceiveAll(int fd);                    // until its end
-void Reset(int fd);                                // ends with an RST when it is closed
+// Sends by TCP until the other side has taken no more for half a second, or `most_bytes`. Returns what it has taken.
+size_t SendUntilFull(int fd, size_t most_bytes);
+void Reset(int fd);  // ends with an RST when it is closed
 
 // An address of loopback where nobody listens.
 WorkerAddress AddressOfNobody();

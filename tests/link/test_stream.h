@@ -31,7 +31,7 @@ class TestStream final : public StreamSocketEvents {
              Hooks hooks = Hooks())
       : executor_(executor), hooks_(std::move(hooks)) {
     RunOn(executor_, [&] {
-      socket_ = executor_.Connect(address, std::move(tls), "localhost", *this);
+      socket_ = executor_.Connect(address, {.tls = std::move(tls), .server_name = "localhost"}, *this);
       EXPECT_TRUE(log_.events().empty());  // nothing from within a call
     });
   }

@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -119,6 +122,44 @@ TEST_F(ValidateTlsTest, DoesNotAskForAPassPhrase) {
                 "key_file", locked, "pass phrase");
 }
 
+TEST(ValidateListenerTlsTest, NamesTheFieldAndItsValue) {
+  TestCertificates certificates;
+  const auto files = certificates.Make("listener");
+  const ListenerTls good{.files = {.certificate_file = files.certificate_file,
+                                   .key_file = files.key_file,
+                                   .client_ca_file = certificates.ca_file()},
+                         .client_names = {"a.example", "spiffe://mesh/a"}};
+  EXPECT_TRUE(ValidateListenerTls(good).ok()) << ValidateListenerTls(good);
+  const std::pair<std::function<void(ListenerTls&)>, const char*> cases[] = {
+      {[](auto& tls) { tls.files.certificate_file.clear(); }, "listener_tls.certificate is empty; a listener with TLS"},
+      {[](auto& tls) { tls.files.key_file.clear(); }, "listener_tls.key is empty"},
+      {[](auto& tls) { tls.files.client_ca_file.clear(); }, "listener_tls.client_ca is empty"},
+      {[](auto& tls) { tls.client_names.push_back(""); }, "listener_tls.client_names: \"\" is not 1 to 2048"},
+      {[](auto& tls) { tls.client_names.push_back("a b"); }, "listener_tls.client_names: \"a b\" is not 1 to 2048"},
+      {[](auto& tls) { tls.client_names.push_back("\n"); }, "listener_tls.client_names: \"\\n\" is not"},
+      {[](auto& tls) { tls.client_names.push_back(std::string(2049, 'x')); }, "is not 1 to 2048 printable"},
+  };
+  for (const auto& [spoil, why] : cases) {
+    ListenerTls bad = good;
+    spoil(bad);
+    for (const absl::Status& status :
+         {ValidateListenerTls(bad, /*look_at_files=*/false), TlsContext::CreateForListener(bad).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    }
+  }
+  for (const auto& [field, file] : {std::pair("certificate", &ServerTls::certificate_file),
+                                    {"key", &ServerTls::key_file},
+                                    {"client_ca", &ServerTls::client_ca_file}}) {
+    ListenerTls bad = good;
+    bad.files.*file = "/none";
+    EXPECT_TRUE(ValidateListenerTls(bad, /*look_at_files=*/false).ok());
+    EXPECT_EQ(ValidateListenerTls(bad).code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(ValidateListenerTls(bad).message()),
+                HasSubstr(absl::StrCat("listener_tls.", field, ": \"/none\"")));
+  }
+}
+
 // With a clock of the test's.
 class TlsContextTest : public ::testing::Test {
  protected:
@@ -208,6 +249,30 @@ TEST_F(TlsContextTest, AFileThatIsGoneForAWhileDoesNoHarm) {
   now_ += seconds(1);
   EXPECT_NE(context_->Current(), nullptr);
   EXPECT_TRUE(context_->reload_status().ok());
+}
+
+// The listener's context is another one, and looks as the clients' does.
+TEST_F(TlsContextTest, AListenersFilesAreReadAgainToo) {
+  const auto files = certificates_.Make("listener");
+  const auto context = TlsContext::CreateForListener({.files = {.certificate_file = files.certificate_file,
+                                                                .key_file = files.key_file,
+                                                                .client_ca_file = certificates_.ca_file()},
+                                                      .client_names = {"a"}},
+                                                     [this] { return now_; });
+  ASSERT_TRUE(context.ok()) << context.status();
+  EXPECT_EQ((*context)->client_names(), std::vector<std::string>{"a"});
+  for (const std::string& file : {files.certificate_file, certificates_.ca_file()}) {
+    const auto before = (*context)->Current();
+    const std::string good = ReadFile(file);
+    ReplaceFile(file, "no PEM");
+    now_ += seconds(1);
+    EXPECT_EQ((*context)->Current(), before);
+    EXPECT_THAT(std::string((*context)->reload_status().message()), HasSubstr(file));
+    ReplaceFile(file, good);
+    now_ += seconds(1);
+    EXPECT_NE((*context)->Current(), before);
+    EXPECT_TRUE((*context)->reload_status().ok());
+  }
 }
 
 TEST_F(TlsContextTest, AConnectionKeepsWhatItWasMadeWith) {

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "lib/link/tls_context.h"
 #include "tests/link/test_certificates.h"
-#include "tests/link/tls_server_end.h"
+#include "tests/link/tls_end.h"
 #include "tests/random_seed.h"
 
 namespace sluice {

@@ -61,8 +61,7 @@ class NameServer final : public Executor {
   void Post(std::function<void()>) override { FAIL() << "nothing is posted"; }
   void SetEndOfTurn(std::function<void()>) override { FAIL() << "nothing is written"; }
   void SetTimer(TimePoint, std::function<void()>) override { FAIL() << "timers are those of the queue"; }
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress&, std::shared_ptr<const TlsContext>, const std::string&,
-                                        StreamSocketEvents&) override {
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress&, const ConnectOptions&, StreamSocketEvents&) override {
     ADD_FAILURE() << "nobody is connected to";
     return nullptr;
   }

@@ -122,8 +122,11 @@ void Http2Peer::Stream::OnClosed(StreamEnd end) {
   closed = end;
 }
 
-Http2Peer::Http2Peer(TestSocket socket, Http2Session::Options options)
-    : socket_(std::move(socket)), session_(*Http2Session::Create(options, *this)) {}
+Http2Peer::Http2Peer(TestSocket socket, Http2Session::Options options, std::unique_ptr<TlsClientEnd> tls)
+    : socket_(std::move(socket)), tls_(std::move(tls)), session_(*Http2Session::Create(options, *this)) {
+  if (tls_ == nullptr) return;
+  EXPECT_TRUE(tls_->Receive("", output_));
+}
 
 Http2Peer::Stream& Http2Peer::Open(const HeaderList& headers, std::string body, bool end_stream,
                                    uint32_t granted_bytes) {
@@ -151,15 +154,28 @@ void Http2Peer::Pump() {
   while (!over_) {
     const ssize_t got = recv(socket_.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) break;
-    over_ = got <= 0 || !session_->Receive({buffer.data(), static_cast<size_t>(got)}).ok();
+    over_ = got <= 0 || !Receive({buffer.data(), static_cast<size_t>(got)});
     if (over_) session_->Lose();
   }
   Flush();
 }
 
+bool Http2Peer::Receive(absl::string_view bytes) {
+  if (tls_ == nullptr) return session_->Receive(bytes).ok();
+  const bool ok = tls_->Receive(bytes, output_);
+  const std::string plaintext = tls_->received().substr(taken_bytes_);
+  taken_bytes_ = tls_->received().size();
+  return session_->Receive(plaintext).ok() && ok;
+}
+
 void Http2Peer::Flush() {
   if (over_) return;
-  session_->Output(output_);
+  session_->Output(plaintext_);
+  if (tls_ == nullptr) {
+    output_ += std::exchange(plaintext_, {});
+  } else if (tls_->established() && !plaintext_.empty()) {
+    output_ += tls_->Send(std::exchange(plaintext_, {}));
+  }
   while (!output_.empty()) {
     const ssize_t sent = send(socket_.fd(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) return;  // later, or the next read says why

@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
+#include "tests/link/tls_end.h"
 
 namespace sluice::testing {
 
@@ -67,7 +68,9 @@ class Http2Peer final : private SessionEvents {
     Http2Peer& peer_;
   };
 
-  explicit Http2Peer(TestSocket socket, Http2Session::Options options = {});
+  // `tls` null: plaintext.
+  explicit Http2Peer(TestSocket socket, Http2Session::Options options = {},
+                     std::unique_ptr<TlsClientEnd> tls = nullptr);
   Http2Peer(const Http2Peer&) = delete;
   Http2Peer& operator=(const Http2Peer&) = delete;
 
@@ -82,16 +85,21 @@ class Http2Peer final : private SessionEvents {
   void set_grants(bool grants) { grants_ = grants; }
   // The connection has ended.
   bool over() const { return over_; }
+  const TlsClientEnd* tls() const { return tls_.get(); }
 
   void Pump();   // reads what is there, and writes what there is to write
   void Flush();  // only writes
 
  private:
   StreamEvents* OnStream(int32_t id) override;
+  bool Receive(absl::string_view bytes);
 
   TestSocket socket_;
+  const std::unique_ptr<TlsClientEnd> tls_;
+  size_t taken_bytes_ = 0;  // of what TLS has received
   bool grants_ = true;
   bool over_ = false;
+  std::string plaintext_;                               // that waits for the handshake
   std::string output_;                                  // that the socket has not taken
   std::map<int32_t, std::unique_ptr<Stream>> streams_;  // above the session: they outlive their streams
   std::unique_ptr<Http2Session> session_;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/grpc_wire/response_head.h"
@@ -146,26 +147,36 @@ TEST_F(ProxiedCallTest, AResetOfTheWorkerPassesWithItsCode) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-TEST_F(ProxiedCallTest, AResetOfTheClientReachesTheWorker) {
-  Notification reset;
-  StreamEnd how;
-  TestHttp2Server worker([&](TestHttp2Server::Call& call) {
-    call.SendHead();
-    call.on_closed = [&](StreamEnd end) {
-      how = end;
-      reset.Notify();
-    };
-  });
-  const auto client = NewClient();
-  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
-  EXPECT_TRUE(Await({client.get()}, [&] { return !call.headers.empty(); }));
-  client->session().Reset(call.id, Http2Error::kCancel);
-  client->Flush();
-  ASSERT_TRUE(reset.Await());
-  EXPECT_EQ(how.kind, Kind::kReset);
-  EXPECT_EQ(how.error, Http2Error::kCancel);
-  EXPECT_TRUE(AwaitIdle());
-  EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "CANCELLED"), 1);
+TEST_F(ProxiedCallTest, AResetOfTheClientReachesTheWorkerWithACodeThatSpeaksOfTheCall) {
+  const std::pair<Http2Error, Http2Error> cases[] = {{Http2Error::kCancel, Http2Error::kCancel},
+                                                     {Http2Error::kInternalError, Http2Error::kInternalError},
+                                                     {Http2Error::kEnhanceYourCalm, Http2Error::kEnhanceYourCalm},
+                                                     {Http2Error::kProtocolError, Http2Error::kCancel},
+                                                     {Http2Error::kFlowControlError, Http2Error::kCancel},
+                                                     {Http2Error::kRefusedStream, Http2Error::kCancel},
+                                                     {Http2Error::kNoError, Http2Error::kCancel}};
+  double cancelled = 0;
+  for (const auto& [said, heard] : cases) {
+    Notification reset;
+    StreamEnd how;
+    TestHttp2Server worker([&](TestHttp2Server::Call& call) {
+      call.SendHead();
+      call.on_closed = [&](StreamEnd end) {
+        how = end;
+        reset.Notify();
+      };
+    });
+    const auto client = NewClient();
+    const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+    EXPECT_TRUE(Await({client.get()}, [&] { return !call.headers.empty(); }));
+    client->session().Reset(call.id, said);
+    client->Flush();
+    ASSERT_TRUE(reset.Await());
+    EXPECT_EQ(how.kind, Kind::kReset);
+    EXPECT_EQ(how.error, heard);
+    EXPECT_TRUE(AwaitIdle());
+    EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "CANCELLED"), ++cancelled);
+  }
 }
 
 TEST_F(ProxiedCallTest, AClientThatGoesCancelsItsCalls) {

@@ -165,10 +165,13 @@ TEST_F(ProxiedScheduleTest, EachCallOfAFanOutHasItsOwnDeadline) {
         Head(worker.address(), {{"sluice-block", "q"}, {"sluice-weight", "2"}, {"grpc-timeout", timeout}}),
         FrameMessage("?"));
   };
-  open("1n");
+  const auto& first = open("1n");
   const auto& second = open("1H");
   ASSERT_TRUE(worker.AwaitRequests(2));
   EXPECT_EQ(link_->State().blocks, 1);
+  // A client that hangs does not end it, and neither does this worker.
+  EXPECT_TRUE(Await({client.get()}, [&] { return first.closed.has_value(); }));
+  EXPECT_EQ(first.status(), "4");
   EXPECT_FALSE(second.closed.has_value());
 }
 

@@ -33,10 +33,13 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_TRUE(server.workers.empty());
   EXPECT_TRUE(server.client_users.empty());
   EXPECT_FALSE(server.tls.has_value());
+  EXPECT_FALSE(server.listeners[0].tls);
+  EXPECT_FALSE(server.listener_tls.has_value());
   EXPECT_EQ(server.socket_mode, 0660U);
   EXPECT_EQ(server.proxy.worker_field, "");
   EXPECT_TRUE(server.proxy.pass_tunnels);
   EXPECT_TRUE(server.proxy.pass_worker_tunnels);
+  EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 64 << 10);
   EXPECT_EQ(server.proxy.max_connections, ProxyOptions().max_connections);
   EXPECT_EQ(server.proxy.max_held_bytes_per_call, ProxyOptions().max_held_bytes_per_call);
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(60));
@@ -48,9 +51,10 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
 
 TEST(ProxyConfigTest, EveryFieldIsTaken) {
   const auto options = Parse(R"({
-    "listen": ["unix:/run/a", "127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
+    "listen": ["unix:/run/a", "tls:127.0.0.1:1"], "routes": [{"listen": "127.0.0.1:2", "workers": "w.svc:7000"}],
+    "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
-    "tunnels": {"to_workers": false, "to_others": false},
+    "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb"},
     "limits": {"connections": 1, "calls": 2, "streams": 3, "headers": "4kb", "held": "5mb", "held_per_call": "6mb",
                "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
@@ -58,6 +62,15 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   ASSERT_TRUE(options.ok()) << options.status();
   const ProxyServer::Options& server = options->server;
   ASSERT_EQ(server.listeners.size(), 3U);
+  EXPECT_FALSE(server.listeners[0].tls);
+  EXPECT_EQ(server.listeners[1].address, "127.0.0.1:1");
+  EXPECT_TRUE(server.listeners[1].tls);
+  EXPECT_FALSE(server.listeners[2].tls);
+  ASSERT_TRUE(server.listener_tls.has_value());
+  EXPECT_EQ(server.listener_tls->files.certificate_file, "c.pem");
+  EXPECT_EQ(server.listener_tls->files.key_file, "k.pem");
+  EXPECT_EQ(server.listener_tls->files.client_ca_file, "a.pem");
+  EXPECT_THAT(server.listener_tls->client_names, ElementsAre("n", "spiffe://n"));
   EXPECT_EQ(server.listeners[2].address, "127.0.0.1:2");
   EXPECT_EQ(server.listeners[2].route, "w.svc:7000");
   EXPECT_EQ(options->admin, "127.0.0.1:3");
@@ -65,6 +78,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.worker_field, "x-worker");
   EXPECT_FALSE(server.proxy.pass_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
+  EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
   EXPECT_EQ(server.proxy.max_connections, 1U);
   EXPECT_EQ(server.proxy.max_calls, 2U);
   EXPECT_EQ(server.proxy.max_streams, 3U);
@@ -103,6 +117,9 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"limits": {"opening_timeout": "0"}})", "limits.opening_timeout must be above 0"},
       {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},
       {R"({"limits": {"client_stall_timeout": "0s"}})", "limits.client_stall_timeout must be above 0"},
+      {R"({"tunnels": {"receive_window": "wide"}})", "tunnels.receive_window"},
+      {R"({"tunnels": {"receive_window": "1kb"}})", "tunnels.receive_window is 1024; it must be 0, or 4096 to"},
+      {R"({"tunnels": {"receive_window": "2gb"}})", "tunnels.receive_window is 2147483648; it must be 0, or"},
       {R"({"socket_mode": "0888"})", "socket_mode is \"0888\"; it must be octal, 0 to 0777"},
       {R"({"socket_mode": "1777"})", "socket_mode is \"1777\""},
       {R"({"socket_mode": "rw-"})", "socket_mode is \"rw-\""},
@@ -114,6 +131,18 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"link": {"capacity": "fast"}})", "capacity"},
       {R"({"tls": {"ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}})", "listen: \"127.0.0.1:0\""},
       {R"({"tls": {"ca": "ca.pem", "certificate": "c.pem"}})", "key"},
+      {R"({"listen": ["tls:127.0.0.1:0"]})", "listen: \"tls:127.0.0.1:0\" without listener_tls"},
+      {R"({"routes": [{"listen": "tls:127.0.0.1:0", "workers": "w:1"}]})", "\"tls:127.0.0.1:0\" without listener_tls"},
+      {R"({"listener_tls": {"certificate": "c", "key": "k", "client_ca": "a"}})", "listener_tls is given and has no"},
+      {R"({"listen": ["tls:127.0.0.1:0"], "listener_tls": {}})", "listener_tls.certificate is empty"},
+      {R"({"listen": ["tls:127.0.0.1:0"], "listener_tls": {"certificate": "c"}})", "listener_tls.key is empty"},
+      {R"({"listen": ["tls:127.0.0.1:0"], "listener_tls": {"certificate": "c", "key": "k"}})",
+       "listener_tls.client_ca is empty; a listener with TLS needs"},
+      {R"({"listen": ["tls:127.0.0.1:0"],
+           "listener_tls": {"certificate": "c", "key": "k", "client_ca": "a", "client_names": ["a b"]}})",
+       "listener_tls.client_names: \"a b\" is not 1 to 2048"},
+      {R"({"listen": ["tls:unix:/s"], "listener_tls": {"certificate": "c", "key": "k", "client_ca": "a"}})",
+       "listen: \"tls:unix:/s\" must be tls:host:port"},
   };
   for (const auto& [json, named] : cases) {
     const absl::Status refused = Parse(json).status();

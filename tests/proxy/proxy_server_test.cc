@@ -14,8 +14,12 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Kind = StreamEnd::Kind;
+
+const ListenerTls kListenerTls{.files = {.certificate_file = "c.pem", .key_file = "k.pem", .client_ca_file = "a.pem"},
+                               .client_names = {}};
 
 class ProxyServerTest : public ProxyTest {
  protected:
@@ -45,6 +49,10 @@ TEST_F(ProxyServerTest, OptionsThatAreOutOfBoundsAreNamed) {
       {[](Options& o) { o.proxy.max_header_bytes = 1023; }, "limits.headers is 1023; it must be 1024 to 1048576"},
       {[](Options& o) { o.proxy.max_held_bytes = 1; }, "limits.held is 1; it must be 65536"},
       {[](Options& o) { o.proxy.max_held_bytes_per_call = 1; }, "limits.held_per_call is 1; it must be 16384"},
+      {[](Options& o) { o.proxy.worker_tunnel_receive_bytes = 4095; },
+       "tunnels.receive_window is 4095; it must be 0, or 4096 to 1073741824"},
+      {[](Options& o) { o.proxy.worker_tunnel_receive_bytes = int64_t{1} << 31; },
+       "tunnels.receive_window is 2147483648"},
       {[](Options& o) { o.proxy.opening_timeout = {}; }, "limits.opening_timeout must be above 0"},
       {[](Options& o) { o.proxy.client_stall_timeout = {}; }, "limits.client_stall_timeout must be above 0"},
   };
@@ -71,9 +79,46 @@ TEST_F(ProxyServerTest, ACertificateIsNotLentToWhoeverReachesAPort) {
   EXPECT_THAT(std::string(ProxyServer::Validate(options, Discipline::kGrants).message()), HasSubstr("localhost:0"));
   options.listeners.pop_back();
   EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok());
-  options.listeners[0].address = "127.0.0.1:0";
+  options.listeners.push_back({.address = "0.0.0.0:0", .route = "", .tls = true});
+  options.listener_tls = kListenerTls;
+  EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok()) << "to whoever shows a certificate";
+  options.listeners.push_back({.address = "127.0.0.1:0", .route = ""});
+  EXPECT_THAT(std::string(ProxyServer::Validate(options, Discipline::kGrants).message()),
+              AllOf(HasSubstr("listen: \"127.0.0.1:0\" would let anybody"), HasSubstr("unix:PATH"),
+                    HasSubstr("tls:host:port")));
+  options.listener_tls.reset();
+  options.listeners = {{.address = "127.0.0.1:0", .route = ""}};
   options.tls->certificate_file.clear();
   EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok()) << "TLS without a certificate of its own";
+}
+
+TEST_F(ProxyServerTest, ListenersWithTlsNeedItsFilesAndTheFilesSuchAListener) {
+  const auto error = [](const ProxyServer::Options& options) {
+    const absl::Status refused = ProxyServer::Validate(options, Discipline::kGrants);
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kInvalidArgument));
+    return std::string(refused.message());
+  };
+  ProxyServer::Options options{.listeners = {{.address = "127.0.0.1:0", .route = "", .tls = true}}};
+  EXPECT_THAT(error(options), HasSubstr("listen: \"tls:127.0.0.1:0\" without listener_tls; give its certificate"));
+  options.listener_tls = kListenerTls;
+  EXPECT_TRUE(ProxyServer::Validate(options, Discipline::kGrants).ok());
+  options.listener_tls->files.client_ca_file = "";
+  EXPECT_THAT(error(options), HasSubstr("listener_tls.client_ca is empty"));
+  options.listener_tls = kListenerTls;
+  options.listeners[0].address = "unix:/run/s";
+  EXPECT_THAT(error(options), HasSubstr("listen: \"tls:unix:/run/s\" must be tls:host:port"));
+  options.listeners[0].tls = false;
+  EXPECT_THAT(error(options), HasSubstr("listener_tls is given and has no effect"));
+}
+
+TEST_F(ProxyServerTest, FilesOfAListenerThatAreNotThereAreNotFound) {
+  StartProxy();
+  const absl::Status refused =
+      ProxyServer::Start(
+          link_, {.listeners = {{.address = "127.0.0.1:0", .route = "", .tls = true}}, .listener_tls = kListenerTls})
+          .status();
+  EXPECT_THAT(refused, HasCode(absl::StatusCode::kNotFound));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("listener_tls.client_ca: \"a.pem\""));
 }
 
 TEST_F(ProxyServerTest, AnAddressThatIsTakenIsUnavailable) {
@@ -215,6 +260,10 @@ TEST_F(ProxyServerTest, WhatCannotChangeChangesNothing) {
   expect_refused([](auto& options) { options.client_users = {7}; });
   expect_refused([](auto& options) { options.socket_mode = 0600; });
   expect_refused([](auto& options) { options.tls = TlsOptions(); });
+  expect_refused([](auto& options) {
+    options.listeners[0].tls = true;
+    options.listener_tls = kListenerTls;
+  });
   expect_refused([](auto& options) { options.proxy.max_calls = 0; });
 }
 

@@ -7,12 +7,13 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+
+from programs import started
 
 try:
     import grpc
@@ -29,22 +30,6 @@ _CALLS = 50  # of each client, before something happens and after it
 _METHOD = "/sluice.testbed.v1.Answers/Answer"
 _REQUEST = b"\x08\xa0\x9c\x01"  # AnswerRequest: response_bytes is 20000
 _BUILD = None
-
-
-@contextlib.contextmanager
-def started(argv, ready):
-    """A program, and its addresses; it is killed in the end if it has not ended by then."""
-    ready.unlink(missing_ok=True)
-    with subprocess.Popen([str(word) for word in argv]) as process:
-        try:
-            deadline = time.monotonic() + _PATIENCE
-            while not ready.exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(f"{argv[0]} does not serve")
-                time.sleep(0.01)
-            yield process, ready.read_text().split()
-        finally:
-            process.kill()
 
 
 class Load:

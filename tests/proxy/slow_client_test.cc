@@ -125,6 +125,19 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckEndsThoughItHasNoCall) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+// What the kernel has not taken is less than the client may have there, and no more comes.
+TEST_F(SlowClientTest, AConnectionThatIsStuckWithLittleEnds) {
+  Start(milliseconds(100));
+  const auto client = NewClient({.max_unsent_bytes_per_stream = 4 << 20});
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(60'000, 'x')); });
+  for (int i = 0; i < 6; ++i) client->Open(Head(worker.address()), FrameMessage("?"), true, 1 << 20);
+  client->Flush();
+  EXPECT_TRUE(worker.AwaitRequests(6));
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  EXPECT_TRUE(AwaitIdle());
+}
+
 // Nothing holds answers back there, so what is too much ends.
 TEST_F(SlowClientTest, AnUnscheduledLinkEndsWhatItCannotHold) {
   options_.proxy.max_held_bytes = 1 << 20;

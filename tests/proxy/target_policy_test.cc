@@ -105,7 +105,8 @@ TEST(TargetPolicyTest, SomeAddressesAreNeverWorkers) {
     EXPECT_THAT(std::string(literal.message()), HasSubstr("never a worker"));
     EXPECT_THAT(Judge(all, "friendly.name:80", address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
     EXPECT_THAT(Judge({"friendly.name"}, "friendly.name:80", address), HasCode(absl::StatusCode::kPermissionDenied));
-    EXPECT_THAT(CheckNeverTarget(address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
+    EXPECT_THAT(TargetPolicy::Create({})->CheckPassed(address), HasCode(absl::StatusCode::kPermissionDenied))
+        << address;
   }
 }
 
@@ -116,7 +117,8 @@ TEST(TargetPolicyTest, LoopbackNeedsAPatternOfItsOwn) {
       EXPECT_THAT(Judge({pattern, "name"}, "name:1", address), HasCode(absl::StatusCode::kPermissionDenied))
           << pattern << " " << address;
     }
-    EXPECT_THAT(CheckNeverTarget(address), HasCode(absl::StatusCode::kPermissionDenied)) << address;
+    EXPECT_THAT(TargetPolicy::Create({})->CheckPassed(address), HasCode(absl::StatusCode::kPermissionDenied))
+        << address;
   }
   EXPECT_THAT(Judge({"::1/8"}, "[::1]:1"), HasCode(absl::StatusCode::kPermissionDenied)) << "more than loopback";
   EXPECT_TRUE(Judge({"127.0.0.0/8"}, "127.0.0.1:1").ok());
@@ -187,11 +189,31 @@ TEST(TargetPolicyTest, APatternThatIsNoneIsNamed) {
   }
 }
 
-TEST(CheckNeverTargetTest, OtherAddressesMayBePassedOnTo) {
-  for (const char* address : {"8.8.8.8:53", "10.0.0.1:1", "[2001:db8::1]:443"}) {
-    EXPECT_TRUE(CheckNeverTarget(address).ok()) << address;
+// In any notation, and whatever leads there.
+TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
+  TargetPolicy policy = *TargetPolicy::Create({"0.0.0.0/0", "127.0.0.0/8", "::1", "*", "unix:*"});
+  policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "unix:/run/s"});
+  for (const char* own :
+       {"127.0.0.1:7400", "[::ffff:127.0.0.1]:7400", "[0:0::1]:7400", "8.8.8.8:7400", "unix:/run/s"}) {
+    const absl::Status refused = policy.CheckAddress(own, own).status();
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kPermissionDenied)) << own;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("is this proxy"));
   }
-  for (const char* address : {"unix:/run/a", "name:80", "", "10.0.0.1"}) EXPECT_FALSE(CheckNeverTarget(address).ok());
+  EXPECT_THAT(policy.CheckTarget("127.0.0.1:7400"), HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(policy.CheckAddress("a.name:7400", "127.0.0.1:7400").status(),
+              HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(policy.CheckPassed("8.8.8.8:7400"), HasCode(absl::StatusCode::kPermissionDenied));
+  for (const char* other : {"127.0.0.1:7401", "127.0.0.2:7400", "unix:/run/t"}) {
+    EXPECT_TRUE(policy.CheckAddress(other, other).ok()) << other;
+  }
+}
+
+TEST(TargetPolicyTest, OtherAddressesMayBePassedOnTo) {
+  for (const char* address : {"8.8.8.8:53", "10.0.0.1:1", "[2001:db8::1]:443"}) {
+    EXPECT_TRUE(TargetPolicy::Create({})->CheckPassed(address).ok()) << address;
+  }
+  for (const char* address : {"unix:/run/a", "name:80", "", "10.0.0.1"})
+    EXPECT_FALSE(TargetPolicy::Create({})->CheckPassed(address).ok());
 }
 
 }  // namespace

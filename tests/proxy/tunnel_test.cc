@@ -3,7 +3,12 @@
 #include <string>
 #include <thread>
 
+#include <unistd.h>
+
+#include "absl/strings/numbers.h"
 #include "tests/http2/raw_frames.h"
+#include "tests/link/link_thread.h"
+#include "tests/link/send_window.h"
 #include "tests/link/test_listener.h"
 #include "tests/notification.h"
 #include "tests/proxy/proxy_fixture.h"
@@ -123,6 +128,39 @@ TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
   TestSocket socket = Dial(listener.address().text);
   socket.Send("\x16\x03\x01");
   EXPECT_EQ(socket.ReceiveAll(), "");
+}
+
+// A worker that sends without end, to a client that reads nothing.
+TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
+  // What a socket of TCP holds grows without end; that of a Unix socket does not.
+  options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-test-", getpid()), .route = ""}};
+  options_.proxy.worker_tunnel_receive_bytes = 16 << 10;
+  StartProxy();
+  EventLog windows;
+  EventLog took;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    windows.Add(absl::StrCat(SendWindow(fd)));
+    ReceiveAtLeast(fd, 1);
+    took.Add(absl::StrCat(SendUntilFull(fd, 256 << 20)));
+  });
+  const auto number = [](const EventLog& log, size_t which) {
+    int bytes = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(log.Await(which + 1).at(which), &bytes));
+    return bytes;
+  };
+  {
+    TestSocket socket = Dial(listener.address().text);
+    socket.Send("\x16");
+    EXPECT_LE(number(windows, 0), 32 << 10);
+    EXPECT_GT(number(took, 0), 16 << 10);
+    EXPECT_LT(number(took, 0), 2 << 20) << "with what the proxy and the client's socket hold";
+  }
+  ProxyServer::Options changed = options_;
+  changed.proxy.worker_tunnel_receive_bytes = 0;
+  ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
+  TestSocket socket = Dial(listener.address().text);
+  socket.Send("\x16");
+  EXPECT_GT(number(windows, 1), 32 << 10) << "the kernel's choice, for tunnels that begin from now on";
 }
 
 TEST_F(TunnelTest, ManyBytesPassBothWays) {

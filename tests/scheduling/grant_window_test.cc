@@ -52,6 +52,17 @@ TEST(RequestsTest, NeverMoreThanTheBudgetHasRoomForTheirHeaders) {
   EXPECT_EQ(window.Requests(9 * 3 * 192), 9);
 }
 
+// A link of 1 byte a microsecond whose path holds 20,000 bytes: a budget of 10,000 takes half of it.
+TEST(RequestsTest, TheLinkTakesNoMoreThanTheBudgetInARoundTrip) {
+  LinkSchedule::Options options = TestOptions();
+  options.profile.propagation_rtt = absl::Milliseconds(20);
+  GrantWindow window(options);
+  window.Observe(20ms, 1000);
+  EXPECT_EQ(window.Requests(10'000), 10 + 4);
+  EXPECT_EQ(window.Requests(20'000), 20 + 4);
+  EXPECT_EQ(window.Requests(1'000'000), 20 + 4);
+}
+
 TEST(RequestsTest, WorkersThatAnswerAtOnceLeaveTheStock) {
   GrantWindow window(TestOptions());
   window.Observe(nanoseconds(0), 1000);

@@ -37,17 +37,20 @@ enum class Fault {
   kCancelled,     // the application wants no more of a fan-out
   kRationed,      // a connection has had all of the resets that it may have
   kOutOfStreams,  // a worker has no stream free
+  // Of a proxy's clients.
+  kHungClient,  // a call of a client that does not read
+  kClientGone,  // its connection is lost
 };
 inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
 inline constexpr std::array kFaultNames = {
-    "hang",          "hang in answer", "slow",          "error",         "late error",
-    "short message", "corrupt byte",   "reset",         "refused",       "go away",
-    "lost",          "garbage",        "early headers", "extra message", "connect refused",
-    "connect hangs", "hung worker",    "reordered",     "late turn",     "short read",
-    "slow reader",   "packet lost",    "stalled",       "cancelled",     "resets rationed",
-    "out of streams"};
+    "hang",           "hang in answer", "slow",          "error",         "late error",
+    "short message",  "corrupt byte",   "reset",         "refused",       "go away",
+    "lost",           "garbage",        "early headers", "extra message", "connect refused",
+    "connect hangs",  "hung worker",    "reordered",     "late turn",     "short read",
+    "slow reader",    "packet lost",    "stalled",       "cancelled",     "resets rationed",
+    "out of streams", "hung client",    "client gone"};
 inline constexpr size_t kFaults = kFaultNames.size();
-static_assert(kFaults == static_cast<size_t>(Fault::kOutOfStreams) + 1);
+static_assert(kFaults == static_cast<size_t>(Fault::kClientGone) + 1);
 
 // How often each fault was hit.
 struct FaultCounts {

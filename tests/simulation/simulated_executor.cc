@@ -9,7 +9,7 @@ namespace sluice::testing {
 class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Socket> {
  public:
   Socket(SimulatedExecutor& executor, StreamSocketEvents& events)
-      : executor_(executor), source_(++executor.last_source_), events_(&events) {}
+      : executor_(executor), source_(executor.NewSource()), events_(&events) {}
 
   void Begin(const Listener* listener) {
     const bool faulty = executor_.faulty_ && executor_.options_.connect_fault_one_in > 0;
@@ -193,7 +193,7 @@ std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnRe
   auto question = std::make_shared<OnResolved>(std::move(on_resolved));
   events_.After(std::chrono::microseconds(dice_.Between(1, 500)),
                 [this, target, weak = std::weak_ptr<OnResolved>(question)] {
-                  Ready(++last_source_, [target, weak] {
+                  Ready(NewSource(), [target, weak] {
                     const auto asked = weak.lock();
                     if (asked == nullptr) return;
                     const OnResolved answer = *asked;
@@ -203,8 +203,7 @@ std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnRe
   return question;
 }
 
-std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address,
-                                                         std::shared_ptr<const TlsContext>, const std::string&,
+std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address, const ConnectOptions&,
                                                          StreamSocketEvents& events) {
   const auto socket = std::make_shared<Socket>(*this, events);
   const auto found = listeners_.find(address.text);

@@ -33,6 +33,11 @@ class SimulatedExecutor final : public Executor {
   void set_faulty(bool faulty) { faulty_ = faulty; }
   // Runs `task` as a turn of its own, now.
   void Turn(const std::function<void()>& task);
+  // Where an event comes from; those of one source keep their order.
+  using Source = uint64_t;
+  Source NewSource() { return ++last_source_; }
+  // Runs `task` on the link's thread, in the next turn.
+  void Ready(Source source, std::function<void()> task);
 
   TimePoint Now() const override { return events_.now(); }
   void Post(std::function<void()> task) override { Ready(kPosts, std::move(task)); }
@@ -40,8 +45,8 @@ class SimulatedExecutor final : public Executor {
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return dice_.Fraction(); }
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
-  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, std::shared_ptr<const TlsContext> tls,
-                                        const std::string& server_name, StreamSocketEvents& events) override;
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                        StreamSocketEvents& events) override;
 
  private:
   class Socket;
@@ -49,8 +54,6 @@ class SimulatedExecutor final : public Executor {
     SimulatedWorker* worker = nullptr;
     size_t index = 0;
   };
-  // Where an event comes from; those of one source keep their order.
-  using Source = uint64_t;
   static constexpr Source kTimer = 0;
   static constexpr Source kPosts = 1;
   struct ReadyTask {
@@ -58,7 +61,6 @@ class SimulatedExecutor final : public Executor {
     std::function<void()> task;
   };
 
-  void Ready(Source source, std::function<void()> task);
   void RunReady();
   void Shuffle(std::vector<ReadyTask>& tasks);
 

@@ -4,13 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "lib/grpc_wire/message_reader.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/grpc_wire/response_head.h"
-#include "tests/grpc_wire/server_call.h"
+#include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
 
@@ -29,87 +26,36 @@ std::string AnswerOf(uint64_t key, size_t bytes) {
   return answer;
 }
 
-std::string RequestFor(uint64_t key, size_t bytes, size_t messages) {
-  return absl::StrCat(key, " ", bytes, " ", messages);
-}
-
-// One call, as the worker serves it.
-class SimulatedWorker::Stream final : public ServerCall {
- public:
-  Stream(Connection& connection, Http2Session& session, int32_t id)
-      : ServerCall(session, id), connection_(connection) {}
-
-  // What its end is told to.
-  bool hangs = false;
-  std::optional<Liveness::Id> waits;
-  TimePoint deadline = TimePoint::max();
-
- private:
-  void OnRequest() override;
-  void OnGone(StreamEnd) override;
-
-  Connection& connection_;
-};
-
 // One connection to a client.
-class SimulatedWorker::Connection final : public SessionEvents, public std::enable_shared_from_this<Connection> {
+class SimulatedWorker::Connection final : public WorkerSession, public std::enable_shared_from_this<Connection> {
  public:
   Connection(SimulatedWorker& worker, Wire wire) : worker_(worker), wire_(std::move(wire)) {}
 
-  absl::Status Begin() {
-    auto session = Http2Session::Create({.side = Http2Session::Side::kServer,
-                                         .max_concurrent_streams = worker_.options_.max_concurrent_streams,
-                                         .max_unsent_bytes_per_stream = 16u << 20},
-                                        *this);
-    if (!session.ok()) return session.status();
-    session_ = *std::move(session);
-    Flush();
-    return absl::OkStatus();
-  }
-
-  void OnBytes(absl::string_view bytes) {
-    if (session_ == nullptr) return;
-    const absl::Status received = session_->Receive(bytes);
-    Flush();
-    if (!received.ok()) Lose();
-  }
-  void OnClientGone() {
-    if (session_ == nullptr) return;
-    session_->Lose();
-    session_.reset();
-    gone_.clear();
-  }
+ private:
+  // What the end of a call is told to.
+  struct Call {
+    bool hangs = false;
+    bool taken = true;
+    std::optional<Liveness::Id> waits;
+    TimePoint deadline = TimePoint::max();
+  };
 
   StreamEvents* OnStream(int32_t id) override {
     if (std::exchange(refuse_next_, false)) {
       worker_.faults_.Count(Fault::kRefused);
       return nullptr;
     }
-    std::unique_ptr<Stream>& stream = streams_[id];
-    stream = std::make_unique<Stream>(*this, *session_, id);
-    if (streams_.size() == worker_.options_.max_concurrent_streams) worker_.faults_.Count(Fault::kOutOfStreams);
-    return stream.get();
+    StreamEvents* const stream = WorkerSession::OnStream(id);
+    if (streams() == worker_.options_.max_concurrent_streams) worker_.faults_.Count(Fault::kOutOfStreams);
+    return stream;
   }
 
-  TimePoint Now() const { return worker_.events_.now(); }
-  void EndAtDeadline(int32_t id, TimePoint deadline) {
-    if (!worker_.options_.ends_at_deadline) return;
-    worker_.events_.At(deadline, [id, weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (self == nullptr || !self->streams_.contains(id)) return;
-      self->session_->Reset(id, Http2Error::kCancel);
-      self->Flush();
-    });
-  }
-
-  void Serve(int32_t id, const std::string& request) {
-    const std::vector<std::string> words = absl::StrSplit(request, ' ');
-    uint64_t key = 0;
-    size_t bytes = 0;
-    size_t messages = 0;
-    if (words.size() != 3 || !absl::SimpleAtoi(words[0], &key) || !absl::SimpleAtoi(words[1], &bytes) ||
-        !absl::SimpleAtoi(words[2], &messages)) {
-      return Finish(id, absl::InvalidArgumentError("not a request"));
+  void Serve(int32_t id, const Question& question, absl::Duration timeout) override {
+    Call& call = calls_[id];
+    call.taken = question.taken;
+    if (timeout != absl::InfiniteDuration()) {
+      call.deadline = worker_.events_.now() + absl::ToChronoNanoseconds(timeout);
+      EndAtDeadline(id, call.deadline);
     }
     if (worker_.options_.hung) {
       worker_.faults_.Count(Fault::kHungWorker);
@@ -121,104 +67,90 @@ class SimulatedWorker::Connection final : public SessionEvents, public std::enab
     if (fault == Fault::kHang || fault == Fault::kSlow) Hang(id);
     if (fault == Fault::kHang) return;
     if (fault == Fault::kSlow) think += std::chrono::milliseconds(worker_.dice_.Between(50, 2000));
-    if (fault == Fault::kEarlyHeaders) session_->SendHeaders(id, ToHeaders(ResponseHead{}), false);
+    // What a server sends early leaves with what it handles now.
+    if (fault == Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
     const auto self = shared_from_this();
     worker_.events_.After(think, [=] {
-      if (self->session_ == nullptr) return;
-      self->Answer(id, key, bytes, messages, fault);
+      if (self->session() == nullptr) return;
+      self->Answer(id, question, fault);
       self->Flush();
     });
-    // What a server sends early leaves with what it handles now.
   }
 
-  void Gone(int32_t id) {
-    auto stream = streams_.extract(id);
-    if (stream.mapped()->hangs) worker_.liveness_.HangEnds();
-    if (stream.mapped()->waits.has_value()) worker_.liveness_.Left(*stream.mapped()->waits);
-    gone_.push_back(std::move(stream.mapped()));
+  void OnGone(int32_t id) override {
+    const auto call = calls_.extract(id);
+    if (call.empty()) return;
+    if (call.mapped().hangs) worker_.liveness_.HangEnds();
+    if (call.mapped().waits.has_value()) worker_.liveness_.Left(*call.mapped().waits);
   }
 
- private:
-  // The client hears nothing of it for long.
-  void Hang(int32_t id) {
-    const auto found = streams_.find(id);
-    if (found == streams_.end() || std::exchange(found->second->hangs, true)) return;
-    worker_.liveness_.HangBegins();
-  }
-  void AnswerWaits(int32_t id) {
-    const auto found = streams_.find(id);
-    if (found != streams_.end()) found->second->waits = worker_.liveness_.Ready(found->second->deadline);
-  }
+  void Write(std::string bytes) override { wire_.to_client->Write(std::move(bytes)); }
 
-  void Answer(int32_t id, uint64_t key, size_t bytes, size_t messages, std::optional<Fault> fault) {
-    if (fault == Fault::kError) return Finish(id, absl::UnavailableError("simulated"));
-    if (fault == Fault::kReset) return session_->Reset(id, Http2Error::kInternalError);
-    if (fault == Fault::kLost) return Lose();
-    if (fault == Fault::kRefused) refuse_next_ = true;
-    if (fault == Fault::kGoAway) session_->GoAway(Http2Error::kNoError);
-    if (fault == Fault::kGarbage) {
-      wire_.to_client->Write("this is not HTTP/2, and nobody said it was");
-      return;
-    }
-    if (fault != Fault::kEarlyHeaders) session_->SendHeaders(id, ToHeaders(ResponseHead{}), false);
-    for (size_t i = 0; i < messages; ++i) {
-      std::string message = FrameMessage(AnswerOf(key + i, bytes));
-      const bool last = i + 1 == messages;
-      if (last && fault == Fault::kCorrupt && bytes > 0) {
-        message[MessageReader::kPrefixBytes + worker_.dice_.Below(bytes)] ^= 1;
-      }
-      if (last && (fault == Fault::kShort || fault == Fault::kHangInAnswer || fault == Fault::kErrorLate)) {
-        // At least a byte: a stream without its last message would be a whole one.
-        message.resize(1 + worker_.dice_.Below(message.size() - 1));
-      }
-      if (last && fault == Fault::kExtraMessage) message += FrameMessage("one more");
-      (void)session_->SendData(id, std::move(message), false);
-    }
-    if (fault == Fault::kHangInAnswer) return Hang(id);
-    AnswerWaits(id);
-    session_->SendHeaders(
-        id, ToTrailers(fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus(), "", {}), true);
-  }
-
-  void Finish(int32_t id, const absl::Status& status) {
-    session_->SendHeaders(id, ToTrailersOnly(status, "", {}), true);
-  }
-
-  void Lose() {
-    if (session_ == nullptr) return;
+  void Lose() override {
+    if (session() == nullptr) return;
     Flush();
     wire_.to_worker->Cut();
     wire_.to_client->End(absl::UnavailableError("connection reset by peer"));
     OnClientGone();
   }
 
-  void Flush() {
-    if (session_ == nullptr) return;
-    std::string out;
-    session_->Output(out);
-    if (!out.empty()) wire_.to_client->Write(std::move(out));
-    gone_.clear();
+  void EndAtDeadline(int32_t id, TimePoint deadline) {
+    if (!worker_.options_.ends_at_deadline) return;
+    worker_.events_.At(deadline, [id, weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr || !self->HasStream(id)) return;
+      self->session()->Reset(id, Http2Error::kCancel);
+      self->Flush();
+    });
+  }
+
+  // The client hears nothing of it for long.
+  void Hang(int32_t id) {
+    const auto found = calls_.find(id);
+    if (found == calls_.end() || std::exchange(found->second.hangs, true)) return;
+    worker_.liveness_.HangBegins();
+  }
+  void AnswerWaits(int32_t id) {
+    const auto found = calls_.find(id);
+    if (found != calls_.end() && found->second.taken)
+      found->second.waits = worker_.liveness_.Ready(found->second.deadline);
+  }
+
+  void Answer(int32_t id, const Question& question, std::optional<Fault> fault) {
+    if (fault == Fault::kError) return Finish(id, absl::UnavailableError("simulated"));
+    if (fault == Fault::kReset) return session()->Reset(id, Http2Error::kInternalError);
+    if (fault == Fault::kLost) return Lose();
+    if (fault == Fault::kRefused) refuse_next_ = true;
+    if (fault == Fault::kGoAway) session()->GoAway(Http2Error::kNoError);
+    if (fault == Fault::kGarbage) {
+      wire_.to_client->Write("this is not HTTP/2, and nobody said it was");
+      return;
+    }
+    if (fault != Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
+    for (size_t i = 0; i < question.messages; ++i) {
+      std::string message = FrameMessage(AnswerOf(question.key + i, question.bytes));
+      const bool last = i + 1 == question.messages;
+      if (last && fault == Fault::kCorrupt && question.bytes > 0) {
+        message[MessageReader::kPrefixBytes + worker_.dice_.Below(question.bytes)] ^= 1;
+      }
+      if (last && (fault == Fault::kShort || fault == Fault::kHangInAnswer || fault == Fault::kErrorLate)) {
+        // At least a byte: a stream without its last message would be a whole one.
+        message.resize(1 + worker_.dice_.Below(message.size() - 1));
+      }
+      if (last && fault == Fault::kExtraMessage) message += FrameMessage("one more");
+      (void)session()->SendData(id, std::move(message), false);
+    }
+    if (fault == Fault::kHangInAnswer) return Hang(id);
+    AnswerWaits(id);
+    session()->SendHeaders(
+        id, ToTrailers(fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus(), "", {}), true);
   }
 
   SimulatedWorker& worker_;
   const Wire wire_;
-  std::unique_ptr<Http2Session> session_;
-  std::map<int32_t, std::unique_ptr<Stream>> streams_;
-  std::vector<std::unique_ptr<Stream>> gone_;  // destroyed once nothing of them is on the stack
+  std::map<int32_t, Call> calls_;
   bool refuse_next_ = false;
 };
-
-void SimulatedWorker::Stream::OnRequest() {
-  if (head().timeout != absl::InfiniteDuration()) {
-    deadline = connection_.Now() + absl::ToChronoNanoseconds(head().timeout);
-    connection_.EndAtDeadline(stream(), deadline);
-  }
-  connection_.Serve(stream(), request());
-}
-
-void SimulatedWorker::Stream::OnGone(StreamEnd) {
-  connection_.Gone(stream());
-}
 
 SimulatedWorker::SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults,
                                  Liveness& liveness, const Options& options)
@@ -243,7 +175,7 @@ SimulatedWorker::Wire SimulatedWorker::Accept(std::function<void(absl::string_vi
       });
   connections_.push_back(std::make_shared<Connection>(*this, wire));
   *connection = connections_.back();
-  if (!connections_.back()->Begin().ok()) connections_.pop_back();
+  if (!connections_.back()->Begin(options_.max_concurrent_streams).ok()) connections_.pop_back();
   return wire;
 }
 

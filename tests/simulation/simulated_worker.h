@@ -7,18 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "lib/http2/session.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/liveness.h"
 #include "tests/simulation/simulated_stream.h"
+#include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
 
 // What a worker answers to a request of so many bytes: the content depends on the size and the key alone.
 std::string AnswerOf(uint64_t key, size_t bytes);
-// The request that asks for it: one message, or several of the same size.
-std::string RequestFor(uint64_t key, size_t bytes, size_t messages);
 
 // A worker of a simulated world, behind the port: a gRPC server on our own HTTP/2 session, which thinks and answers,
 // and goes wrong as the dice say. One for each address.
@@ -47,7 +45,6 @@ class SimulatedWorker {
 
  private:
   class Connection;
-  class Stream;
 
   std::optional<Fault> DrawFault();
 

@@ -20,8 +20,19 @@ constexpr std::chrono::milliseconds kLateness(50);
 constexpr uint64_t kStormOneIn = 32;
 constexpr size_t kStormCalls = 5000;
 constexpr size_t kStormWorkers = 2;
-// What crosses the port beside answers: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in a packet of its own.
-constexpr int64_t kControlBytes = 8192;
+
+SimulatedNetwork::Shape DrawShape(uint64_t seed) {
+  Dice dice(~seed);  // other numbers than those of the network
+  SimulatedNetwork::Shape shape{.workers = SimulatedWorld::kLeastWorkers};
+  // Not by the dice: seeds that follow each other have their share of storms.
+  shape.storm = seed % kStormOneIn == 0;
+  shape.faults = !shape.storm && !dice.OneIn(4);
+  shape.losses = shape.faults && dice.OneIn(4);
+  if (dice.OneIn(4)) shape.workers += dice.Below(17);
+  if (dice.OneIn(4)) shape.hung_workers = 1 + dice.Below(4);
+  if (shape.storm) shape.hung_workers = kStormWorkers;
+  return shape;
+}
 
 }  // namespace
 
@@ -40,78 +51,25 @@ struct SimulatedWorld::Asked {
   bool done = false;
 };
 
-SimulatedWorld::SimulatedWorld(uint64_t seed) : dice_(seed), shape_(DrawShape(seed)) {
-  schedule_ = DrawSchedule();
-  budget_bytes_ = schedule_.profile.buffer_bytes;
-  delay_ = microseconds(dice_.Between(10, 500));
-  schedule_.profile.propagation_rtt = absl::FromChrono(2 * delay_);
-  port_ = std::make_unique<SimulatedPort>(events_, dice_, faults_, schedule_.profile.capacity_bytes_per_second,
-                                          schedule_.profile.buffer_bytes + kControlBytes, shape_.losses ? 500 : 0);
-  oracle_ = std::make_unique<WireOracle>(schedule_, budget_bytes_, shape_.workers);
-  const auto drain_time = std::chrono::duration_cast<TimePoint::duration>(
-      std::chrono::duration<double>(static_cast<double>(budget_bytes_) / schedule_.profile.capacity_bytes_per_second));
-  const TimePoint::duration round = 2 * delay_ + drain_time;
-  liveness_ = std::make_unique<Liveness>(events_, *port_, absl::ToChronoNanoseconds(schedule_.stall_timeout) + round,
-                                         round + milliseconds(1));
-  executor_ = std::make_unique<SimulatedExecutor>(
-      events_, dice_, faults_, *oracle_,
-      SimulatedExecutor::Options{.delay = delay_, .connect_fault_one_in = shape_.faults ? 20u : 0u});
-  callbacks_ = std::make_unique<SimulatedCallbacks>(events_, dice_, faults_, shape_.slow_reader ? 4 : 50);
-  metrics_ = std::make_unique<AggregatorMetrics>(*registry_);
-  core_ = std::make_unique<LinkCore>(*executor_, *LinkSchedule::Create(schedule_), *metrics_);
-  auto addresses = std::make_shared<std::vector<std::string>>();
-  const bool thinks = shape_.storm || dice_.OneIn(2);
-  const TimePoint::duration longest_think = thinks ? microseconds(dice_.Between(0, 20000)) : microseconds(50);
-  for (size_t i = 0; i < shape_.workers; ++i) {
-    workers_.push_back(std::make_unique<SimulatedWorker>(
-        events_, *port_, dice_, faults_, *liveness_,
-        SimulatedWorker::Options{.fault_one_in = shape_.faults ? static_cast<uint64_t>(dice_.Between(5, 80)) : 0,
-                                 .longest_think = longest_think,
-                                 .delay = delay_,
-                                 .max_concurrent_streams = dice_.OneIn(4) ? 2u : 100u,
-                                 .ends_at_deadline = !dice_.OneIn(4),
-                                 .hung = i < shape_.hung_workers}));
-    addresses->push_back(absl::StrCat("10.0.0.", i, ":7000"));
-    executor_->AddWorker(addresses->back(), *workers_.back());
-  }
-  addresses_ = addresses;
-  executor_->Turn([this] {
-    fan_out_ = std::make_unique<FanOutCore>(*core_, *callbacks_, nullptr);
+SimulatedWorld::SimulatedWorld(uint64_t seed)
+    : network_(seed, DrawShape(seed)), dice_(network_.dice), events_(network_.events), shape_(network_.shape) {
+  callbacks_ = std::make_unique<SimulatedCallbacks>(events_, dice_, network_.faults, dice_.OneIn(4) ? 4 : 50);
+  addresses_ = std::make_shared<std::vector<std::string>>(network_.addresses);
+  network_.executor->Turn([this] {
+    fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, nullptr);
     fan_out_->SetWorkers(addresses_);
   });
 }
 
 SimulatedWorld::~SimulatedWorld() {
-  executor_->Turn([this] { fan_out_.reset(); });
-  core_.reset();
-}
-
-SimulatedWorld::Shape SimulatedWorld::DrawShape(uint64_t seed) {
-  Shape shape;
-  // Not by the dice: seeds that follow each other have their share of storms.
-  shape.storm = seed % kStormOneIn == 0;
-  shape.faults = !shape.storm && !dice_.OneIn(4);
-  shape.losses = shape.faults && dice_.OneIn(4);
-  if (dice_.OneIn(4)) shape.workers += dice_.Below(17);
-  if (dice_.OneIn(4)) shape.hung_workers = 1 + dice_.Below(4);
-  if (shape.storm) shape.hung_workers = kStormWorkers;
-  shape.slow_reader = dice_.OneIn(4);
-  return shape;
-}
-
-LinkSchedule::Options SimulatedWorld::DrawSchedule() {
-  LinkSchedule::Options schedule;
-  schedule.discipline = dice_.OneIn(3) ? Discipline::kRolling : Discipline::kGrants;
-  schedule.profile.capacity_bytes_per_second = dice_.OneIn(2) ? 100e6 / 8 : 1e9 / 8;
-  schedule.profile.buffer_bytes = dice_.Between(16, 128) * 1024;
-  // So that requests leave, whatever is out.
-  if (shape_.storm) schedule.profile.buffer_bytes = 4 << 20;
-  return schedule;
+  network_.executor->Turn([this] { fan_out_.reset(); });
+  network_.core.reset();
 }
 
 void SimulatedWorld::Run() {
   const bool connect = dice_.OneIn(2);
-  if (connect) executor_->Turn([this] { fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
+  if (connect)
+    network_.executor->Turn([this] { fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
   TimePoint next = events_.now();
   const size_t calls = shape_.storm ? kStormCalls : kLeastCalls;
   while (calls_ < calls) {
@@ -126,15 +84,14 @@ void SimulatedWorld::Run() {
   const TimePoint end = events_.now() + std::chrono::seconds(120);
   while (open_ > 0 && events_.Step(end)) {
   }
-  if (open_ > 0) Breach(absl::StrCat(open_, " fan-outs have not ended"));
-  CheckIdle();
-  CountStalls();
-  faults_.Count(Fault::kRationed, oracle_->rationed_resets());
+  if (open_ > 0) network_.Breach(absl::StrCat(open_, " fan-outs have not ended"));
+  // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
+  network_.CheckIdle(std::chrono::seconds(shape_.storm ? 100 : 15));
 }
 
 void SimulatedWorld::StartFanOut() {
   auto asked = std::make_shared<Asked>();
-  const size_t workers = workers_.size();
+  const size_t workers = network_.workers.size();
   asked->streaming = dice_.OneIn(4);
   asked->messages = asked->streaming ? dice_.Below(4) : 1;
   asked->key = dice_.Below(1 << 20);
@@ -168,7 +125,7 @@ void SimulatedWorld::StartFanOut() {
     if (dice_.OneIn(3)) known = total;
     if (dice_.OneIn(20)) known = total / 2;  // said to be known, and wrong
     spec.asks.push_back({.request = std::make_shared<const std::string>(
-                             FrameMessage(RequestFor(asked->key, asked->bytes[worker], asked->messages))),
+                             FrameMessage(RequestFor({asked->key, asked->bytes[worker], asked->messages}))),
                          .workers = fan_out_->OrderOf(*set, worker, replicas),
                          .primary = worker,
                          .response_bytes = known,
@@ -197,16 +154,16 @@ void SimulatedWorld::StartFanOut() {
       std::make_shared<std::atomic<bool>>(false));
   const auto run = FanOutRun::Make(*fan_out_, std::move(spec), sink);
   sink->SetRun(run);
-  executor_->Post([run] { run->Begin(); });
+  network_.executor->Post([run] { run->Begin(); });
   if (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10)) CancelLater(run);
 }
 
 void SimulatedWorld::CancelLater(const std::shared_ptr<FanOutRun>& run) {
   events_.After(microseconds(dice_.Between(0, 20'000)), [this, weak = std::weak_ptr<FanOutRun>(run)] {
-    executor_->Post([this, weak] {
+    network_.executor->Post([this, weak] {
       const auto under_way = weak.lock();
       if (under_way == nullptr) return;
-      faults_.Count(Fault::kCancelled);
+      network_.faults.Count(Fault::kCancelled);
       under_way->Cancel(absl::CancelledError("by the simulation"));
     });
   });
@@ -214,12 +171,12 @@ void SimulatedWorld::CancelLater(const std::shared_ptr<FanOutRun>& run) {
 
 // The next message of a worker has to be the right one, whichever replica sent it.
 absl::Status SimulatedWorld::OnMerge(Asked& asked, size_t worker, const std::string& answer) {
-  Note(worker);
-  Note(answer.size());
-  if (asked.done) Breach("a message was merged after the end");
-  if (!asked.asked[worker]) Breach(absl::StrCat("worker ", worker, " was not asked, and answers"));
+  network_.Note(worker);
+  network_.Note(answer.size());
+  if (asked.done) network_.Breach("a message was merged after the end");
+  if (!asked.asked[worker]) network_.Breach(absl::StrCat("worker ", worker, " was not asked, and answers"));
   if (asked.merged[worker] >= asked.messages) {
-    if (!asked.streaming) Breach(absl::StrCat("worker ", worker, " has answered twice"));
+    if (!asked.streaming) network_.Breach(absl::StrCat("worker ", worker, " has answered twice"));
     return absl::DataLossError("one message too many");
   }
   const std::string right = AnswerOf(asked.key + asked.merged[worker], asked.bytes[worker]);
@@ -229,19 +186,20 @@ absl::Status SimulatedWorld::OnMerge(Asked& asked, size_t worker, const std::str
 }
 
 void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutResult& result) {
-  Note(static_cast<uint64_t>(result.status.code()));
-  Note(result.answered);
-  if (asked->done) Breach("a fan-out has ended twice");
+  network_.Note(static_cast<uint64_t>(result.status.code()));
+  network_.Note(result.answered);
+  if (asked->done) network_.Breach("a fan-out has ended twice");
   asked->done = true;
   --open_;
   answered_ += result.answered;
   const size_t asks = static_cast<size_t>(std::count(asked->asked.begin(), asked->asked.end(), true));
-  if (result.asked != asks) Breach(absl::StrCat("asked ", result.asked, " of ", asks));
-  if (result.asked != result.answered + result.failures.size() + result.cancelled) Breach("the counts do not add up");
+  if (result.asked != asks) network_.Breach(absl::StrCat("asked ", result.asked, " of ", asks));
+  if (result.asked != result.answered + result.failures.size() + result.cancelled)
+    network_.Breach("the counts do not add up");
   // The verdicts on what was here in time are waited for, and then the callback itself.
   if (events_.now() > asked->deadline + kLateness + 2 * callbacks_->longest_backlog()) {
-    Breach(absl::StrCat("ended ", absl::FormatDuration(absl::FromChrono(events_.now() - asked->deadline)),
-                        " after its deadline"));
+    network_.Breach(absl::StrCat("ended ", absl::FormatDuration(absl::FromChrono(events_.now() - asked->deadline)),
+                                 " after its deadline"));
   }
   size_t whole = 0;
   for (size_t worker = 0; worker < asked->merged.size(); ++worker) {
@@ -252,55 +210,17 @@ void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutRes
     for (size_t worker = 0; worker < asked->merged.size(); ++worker) {
       if (asked->asked[worker]) absl::StrAppend(&parts, " ", worker, ":", asked->merged[worker]);
     }
-    Breach(absl::StrCat(result.answered, " have answered; ", whole, " were merged whole, of ", asked->messages,
-                        asked->streaming ? " messages of streams" : " message", " each:", parts));
+    network_.Breach(absl::StrCat(result.answered, " have answered; ", whole, " were merged whole, of ", asked->messages,
+                                 asked->streaming ? " messages of streams" : " message", " each:", parts));
   }
   if (!result.status.ok()) return;
   if (asked->quorum.has_value()
           ? result.answered < std::min(*asked->quorum, asks - std::min(asks, asked->fail_limit)) &&
                 result.answered < *asked->quorum
           : result.answered + asked->fail_limit < asks) {
-    Breach(absl::StrCat("ended OK with ", result.answered, " of ", asks, " answers, fail limit ", asked->fail_limit));
+    network_.Breach(
+        absl::StrCat("ended OK with ", result.answered, " of ", asks, " answers, fail limit ", asked->fail_limit));
   }
-}
-
-// With nothing asked for, nothing may be held: what was aborted has drained, and stragglers are gone.
-void SimulatedWorld::CheckIdle() {
-  for (const auto& worker : workers_) worker->set_faulty(false);
-  executor_->set_faulty(false);
-  // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
-  const TimePoint end = events_.now() + std::chrono::seconds(shape_.storm ? 100 : 15);
-  while (events_.Step(end)) {
-  }
-  const ScheduleState state = core_->schedule().State();
-  // The handshakes of workers that cannot be reached may be under way.
-  if (state.submitted_calls < state.ended_calls) Breach("more calls have ended than there were");
-  if (state.ungranted_calls > 0) Breach(absl::StrCat(state.ungranted_calls, " calls are left ungranted"));
-  if (state.in_flight_calls > 0) Breach(absl::StrCat(state.in_flight_calls, " calls are left in flight"));
-  if (state.in_flight_bytes > 0) Breach(absl::StrCat(state.in_flight_bytes, " bytes are left charged"));
-  liveness_->CheckAll();
-  for (const std::string& breach : liveness_->TakeBreaches()) Breach(breach);
-  for (const std::string& breach : oracle_->TakeBreaches()) Breach(breach);
-}
-
-void SimulatedWorld::CountStalls() {
-  double stalls = 0;
-  for (const prometheus::MetricFamily& family : registry_->Collect()) {
-    if (family.name != "sluice_timeouts_total") continue;
-    for (const prometheus::ClientMetric& metric : family.metric) {
-      if (metric.label.front().value == "stall") stalls = metric.counter.value;
-    }
-  }
-  faults_.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
-  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free.
-  if (stalls == 0 && !shape_.losses && port_->overflows() > 0) {
-    Breach(absl::StrCat(port_->overflows(), " packets overflowed the port without a stall; the queue had ",
-                        port_->most_queued_bytes(), " bytes, the budget is ", budget_bytes_));
-  }
-}
-
-void SimulatedWorld::Breach(const std::string& what) {
-  breaches_.push_back(absl::StrCat("at ", events_.now().time_since_epoch().count(), " ns: ", what));
 }
 
 }  // namespace sluice::testing

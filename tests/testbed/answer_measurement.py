@@ -11,6 +11,7 @@ from processes import Program
 from sandbox import Unsupported
 from scenario import MTU_BYTES
 from topology import Network
+from victim_flow import VictimFlow
 
 SERVERS = ("cpp", "python")
 _PYTHON_SERVER = pathlib.Path(__file__).with_name("answer_server.py")
@@ -29,7 +30,10 @@ class AnswerMeasurement:
         progress.step(scenario.title)
         with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers:
             load = Load(network, self._load_argv(scenario, network), self._folder)
-            measured = measure(scenario, network, servers, load, progress)
+            with VictimFlow(network, self._folder) if scenario.victim else contextlib.nullcontext() as victim:
+                measured = measure(scenario, network, servers, load, progress)
+            if victim is not None:
+                measured.update(victim.report())
         result = {
             "policy": scenario.policy,
             "server": scenario.server,
@@ -41,6 +45,7 @@ class AnswerMeasurement:
             **scenario.think.facts(),
             "replicas": scenario.replicas,
             "hedge_after_ms": scenario.hedge_after_ms,
+            "in_flight": scenario.in_flight,
             **measured,
         }
         progress.step(summary(result))
@@ -55,6 +60,8 @@ class AnswerMeasurement:
         argv += ["--tail-share", scenario.think.tail_share, "--replicas", scenario.replicas]
         if scenario.hedge_after_ms:
             argv += ["--hedge-after", f"{scenario.hedge_after_ms}ms"]
+        if scenario.in_flight:
+            argv += ["--in-flight", scenario.in_flight]
         return argv if scenario.sizes_known else [*argv, "--unknown-sizes"]
 
 

@@ -53,27 +53,33 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class HandWrittenCaller final : public BlockCaller {
  public:
-  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout) : stubs_(stubs), timeout_(timeout) {}
+  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight)
+      : stubs_(stubs), timeout_(timeout), in_flight_(in_flight) {}
 
   ~HandWrittenCaller() override { queue_.Shutdown(); }
 
   absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
     const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_);
     std::deque<OneCall> calls(requests.size());
-    for (size_t i = 0; i < requests.size(); ++i) {
+    size_t asked = 0;
+    const auto ask_next = [&] {
+      if (asked == requests.size()) return;
+      const size_t i = asked++;
       OneCall& call = calls[i];
       call.request = &requests[i];
       call.context.set_deadline(deadline);
       call.reader = stubs_[i]->PrepareAsyncAnswer(&call.context, requests[i], &queue_);
       call.reader->StartCall();
       call.reader->Finish(&call.response, &call.status, &call);
-    }
+    };
+    for (size_t i = 0; i < in_flight_; ++i) ask_next();
     absl::Status status;
     for (size_t left = requests.size(); left > 0; --left) {
       void* tag = nullptr;
       bool ok = false;
       queue_.Next(&tag, &ok);
       OneCall& call = *static_cast<OneCall*>(tag);
+      ask_next();
       status.Update(call.status.ok() ? record.Add(*call.request, call.response) : FromGrpc(call.status));
     }
     return status;
@@ -90,6 +96,7 @@ class HandWrittenCaller final : public BlockCaller {
 
   const Stubs& stubs_;
   const absl::Duration timeout_;
+  const size_t in_flight_;
   grpc::CompletionQueue queue_;
 };
 
@@ -107,8 +114,8 @@ Stubs ConnectByHand(const std::vector<std::string>& workers) {
   return stubs;
 }
 
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout) {
-  return std::make_unique<HandWrittenCaller>(stubs, timeout);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight) {
+  return std::make_unique<HandWrittenCaller>(stubs, timeout, in_flight);
 }
 
 }  // namespace sluice::testbed

@@ -32,10 +32,10 @@ struct FanOutCallerOptions {
 // The same calls through Sluice. `fan_out` is shared by all readers and outlives them.
 std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options);
 
-// The same calls as one writes them by hand: generated stubs, a completion queue, all requests at once. `stubs` is
-// shared by all readers.
+// The same calls as one writes them by hand: generated stubs, a completion queue, and at most `in_flight` requests at a
+// time, as with a semaphore. `stubs` is shared by all readers.
 using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
 Stubs ConnectByHand(const std::vector<std::string>& workers);
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight);
 
 }  // namespace sluice::testbed

@@ -135,6 +135,8 @@ class FanOutLoad {
     app.add_option("--think", think_, "Servers answer so much later. Default 0");
     app.add_option("--tail_time", tail_time_, "Instead of --think for a share of the answers");
     app.add_option("--tail_share", shape_.tail_share, "That share. Default 0")->check(CLI::Range(0.0, 1.0));
+    app.add_option("--in_flight", in_flight_, "Of hand-written: requests at a time. Default: all")
+        ->check(CLI::Range(1, 1000000));
     app.add_option("--replicas", fan_out_options_.replicas, "Other servers that may answer for each one. Default 0");
     app.add_option("--hedge_after", hedge_after_, "Ask a replica when there is no answer so long after the request");
     app.add_option("--hedge_ratio", fan_out_options_.call.hedge_ratio, "Hedges, at most, as a share of requests");
@@ -166,6 +168,9 @@ class FanOutLoad {
     fan_out_options_.sizes_known = !unknown_sizes_;
     if (mode_ == "hand-written" && (shape_.messages > 1 || !hedge_after_.empty() || !policy_.empty())) {
       status.Update(absl::InvalidArgumentError("mode hand-written knows no policy, messages and hedge_after"));
+    }
+    if (mode_ != "hand-written" && in_flight_ > 0) {
+      status.Update(absl::InvalidArgumentError("in_flight is for mode hand-written"));
     }
     status.Update(ConfigureLink());
     return status;
@@ -213,7 +218,8 @@ class FanOutLoad {
     }
     for (int i = 0; i < readers_; ++i) {
       readers.emplace_back(fan_out_ ? MakeFanOutCaller(*fan_out_, fan_out_options_)
-                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout),
+                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout,
+                                                            in_flight_ > 0 ? in_flight_ : stubs_.size()),
                            shape_, workers_.size(), seed_ + i);
     }
     return absl::OkStatus();
@@ -287,6 +293,7 @@ class FanOutLoad {
   std::string policy_;
   std::string response_bytes_ = "10kb";
   bool unknown_sizes_ = false;
+  size_t in_flight_ = 0;  // 0: all
   std::string think_;
   std::string tail_time_;
   std::string hedge_after_;

@@ -86,6 +86,9 @@ def add_link_flags(parser, workers=64):
     add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="what Sluice is told of the "
         "buffer; default: the truth")  # fmt: skip
     add("--cc", choices=("cubic", "reno", "bbr"), default="cubic", help="TCP congestion control of every host")
+    add("--rto-min", type=flag(count), default=200, metavar="MS", help="least retransmission timeout of every host (200); "
+        "the kernel rounds it up to its ticks")  # fmt: skip
+    add("--quick-acks", action="store_true", help="every host acknowledges each packet at once")
     add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="of a machine of workers; "
         "default: ten times the rate of the switch port")  # fmt: skip
     add("--rtt", type=flag(parse_time_us), default=200, metavar="TIME", help="told to the model (200us)")
@@ -97,6 +100,8 @@ def link_of(flags):
         rate_bps=flags.rate,
         buffer_bytes=flags.buffer,
         congestion_control=flags.cc,
+        rto_min_ms=flags.rto_min,
+        quick_acks=flags.quick_acks,
         access_rate_bps=flags.access_rate,
         rtt_us=flags.rtt,
         told_buffer_bytes=flags.tell_buffer,
@@ -135,7 +140,10 @@ def add_json_flag(parser):
 
 
 def report(flags, results):
-    text = json.dumps(results, indent=2)
-    print(text)
+    print(json.dumps(results, indent=2))
+    write_json(flags, results)
+
+
+def write_json(flags, results):
     if flags.json:
-        flags.json.write_text(text + "\n")
+        flags.json.write_text(json.dumps(results, indent=2) + "\n")

@@ -27,7 +27,8 @@ class LinkScenario:
     congestion_control: str = "cubic"
     access_rate_bps: int = 0  # of each machine of workers; 0: ten times the rate
     machines: int = 8  # at most this many namespaces hold the workers
-    rto_min_ms: int = 200
+    rto_min_ms: int = 200  # the kernel rounds it up to its own ticks
+    quick_acks: bool = False  # every packet is acknowledged at once
     rtt_us: int = 200  # told to the model; the namespaces themselves add some tens of microseconds
     told_buffer_bytes: int | None = None  # what Sluice is told of the buffer; None: the truth, 0: nothing
 
@@ -41,7 +42,7 @@ class LinkScenario:
     def title(self):
         return (
             f"{format_mbps(self.rate_bps)}, buffer {self.buffer_bytes} B, {self.congestion_control}, "
-            f"RTO_min {self.rto_min_ms} ms"
+            f"RTO_min {self.rto_min_ms} ms{', quick ACKs' if self.quick_acks else ''}"
         )
 
     def machine_count(self):
@@ -158,13 +159,16 @@ class AnswerScenario:
     server: str = "cpp"
     replicas: int = 0
     hedge_after_ms: float = 0  # 0: no hedges
+    in_flight: int = 0  # of hand-written: requests that are out at a time; 0: all
+    victim: bool = False  # another flow asks for little through the same port
     warmup_blocks: int = 2
     timeout_s: int = 1800
 
     @property
     def title(self):
+        cap = f" ({self.in_flight} in flight)" if self.in_flight else ""
         return (
-            f"{self.policy}: {self.link.workers} {self.server} servers x {self.response_bytes} B, {self.blocks} blocks, "
+            f"{self.policy}{cap}: {self.link.workers} {self.server} servers x {self.response_bytes} B, {self.blocks} blocks, "
             f"{self.link.title}"
         )
 

@@ -19,6 +19,7 @@ _FAN_OUT = _RUN.with_name("fan-out")
 _LOOPBACK = _RUN.with_name("loopback")
 _INFER = _RUN.with_name("infer")
 _ADAPT = _RUN.with_name("adapt")
+_ALTERNATIVES = _RUN.with_name("alternatives")
 _CALIBRATE = _RUN.with_name("calibrate")
 _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
@@ -275,6 +276,26 @@ def _build_clients(*languages):
     check(made.returncode == 0, made.stderr)
 
 
+def alternatives(build):
+    """Each of them is what it says, and all are beside a victim flow."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "runs.json"
+        arguments = f"--workers 8 --caps 2 --blocks 5 --repeat 1 --quiet --json {file} --build".split()
+        table = finish(start(*arguments, build, script=_ALTERNATIVES))
+        runs = {run["alternative"]: run for run in json.loads(file.read_text())}
+    names = ("nothing", "Reno", "BBR", "RTO_min 5 ms", "RTO_min 5 ms, quick ACKs", "cap of 2", "Sluice")
+    check(tuple(runs) == names, f"other alternatives: {list(runs)}")
+    check(all(f"| {name} " in table for name in names), f"not a row of each:\n{table}")
+    for name, run in runs.items():
+        check(run["errors"] == 0 and run["blocks_read"] == 5, f"errors: {run}")
+        check(run["victim_answers"] > 0 and 0 < run["victim_p50_ms"] <= run["victim_p99_ms"], f"no victim: {run}")
+        check(run["rto_min_ms"] == (5 if "5 ms" in name else 200), f"another RTO_min: {run}")
+        check(run["quick_acks"] == ("quick" in name), f"quick ACKs: {run}")
+        check(run["in_flight"] == (2 if "cap" in name else 0), f"another cap: {run}")
+        check(run["congestion_control"] == (name.lower() if name in ("Reno", "BBR") else "cubic"), f"another: {run}")
+    check(runs["Sluice"]["switch_drops"] == 0, f"a schedule that drops: {runs['Sluice']}")
+
+
 def loopback_reads(build):
     _check_ratio(json.loads(finish(start("read", *_BRIEF, "--build", build, script=_LOOPBACK))))
 
@@ -385,7 +406,7 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, loopback_reads,
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives, loopback_reads,
           loopback_fans_out, loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

@@ -74,6 +74,10 @@ class Network:
         count = len(self.machines)
         return [f"{self._site.address(w % count + 2)}:{_BASE_PORT + w // count}" for w in range(self._link.workers)]
 
+    def victim_address(self):
+        """host:port on the first machine, beside its workers."""
+        return f"{self._site.address(2)}:{_BASE_PORT - 1}"
+
     def machine_listens(self, machine):
         return self.worker_addresses()[machine :: len(self.machines)]
 
@@ -94,6 +98,7 @@ class Network:
         wanted = {
             "congestion_control": self._link.congestion_control,
             "rto_min_ms": self._link.rto_min_ms,
+            "quick_acks": self._link.quick_acks,
             "mtu_bytes": MTU_BYTES,
             "offloads": "off",
         }
@@ -166,7 +171,8 @@ class Network:
         result = _run(
             ["ip", "-n", host, "route", "replace", self._site.subnet_mask, "dev", self._site.device]
             + ["proto", "kernel", "scope", "link"]
-            + ["src", address, "rto_min", f"{self._link.rto_min_ms}ms", "congctl", "lock", control],
+            + ["src", address, "rto_min", f"{self._link.rto_min_ms}ms", "congctl", "lock", control]
+            + (["quickack", "1"] if self._link.quick_acks else []),
             check=False,
         )
         if result.returncode != 0:
@@ -179,6 +185,7 @@ class Network:
         return {
             "congestion_control": _route_attribute(route, "congctl"),
             "rto_min_ms": _milliseconds(_route_attribute(route, "rto_min")),
+            "quick_acks": _route_attribute(route, "quickack") == "1",
             "mtu_bytes": device["mtu"],
             "offloads": _offloads(_in(host, "ethtool", "-k", self._site.device)),
             "tcp_no_metrics_save": int(_sysctl(host, "net.ipv4.tcp_no_metrics_save")),

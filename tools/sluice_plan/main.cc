@@ -2,16 +2,19 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
 #include "tools/sluice_plan/advice.h"
-#include "tools/sluice_plan/plan_json.h"
+#include "tools/sluice_plan/plan_fields.h"
 #include "tools/sluice_plan/sizing.h"
+#include "tools/sluice_plan/sweep.h"
 #include "tools/sluice_plan/table.h"
 
 namespace sluice {
@@ -22,55 +25,104 @@ struct Flags {
   int64_t workers = 0;
   std::string sru;
   std::string block;
+  std::string rto_min;
+  double window = 0;
+  double window_deviation = 0;
+  int64_t rounds = 0;
+  std::string sweep;
   bool json = false;
+  bool csv = false;
   bool all = false;
-};
-
-// What the flags ask for, checked.
-struct Request {
-  LinkProfile profile;
-  ReadSize size;
-  Sizing sizing;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
   AddLinkProfileFlags(app, flags.link);
-  app.add_option("--workers", flags.workers, "N, the number of workers of one read; the table has rows from 1 to N")
-      ->required();
-  auto* size = app.add_option_group("Size of a read", "Give exactly one of the two");
+  app.add_option("--workers", flags.workers, "N, the number of workers of one read; the table has rows from 1 to N");
+  auto* size = app.add_option_group("Size of a read", "Give one of the two");
   size->add_option("--sru", flags.sru, "Bytes that each worker answers with");
   size->add_option("--block", flags.block, "Bytes of the data block, which is striped over the workers");
-  size->require_option(1);
-  app.add_flag("--json", flags.json, "Print one JSON object for N instead of the table");
+  auto* tcp = app.add_option_group("Without a schedule", "What the model of collapse takes TCP to do");
+  tcp->add_option("--rto_min", flags.rto_min, "Least retransmission timeout. Default 200ms");
+  tcp->add_option("--window", flags.window,
+                  "w, the mean window of a worker in packets. Default: the worst that slow start passes through");
+  tcp->add_option("--window_deviation", flags.window_deviation,
+                  "sigma_w, the standard deviation of the windows in packets. Default 0");
+  tcp->add_option("--rounds", flags.rounds, "R, rounds of one transmission. Default: as many as the SRU takes");
+  app.add_option(
+      "--sweep", flags.sweep,
+      "NAME=FROM:TO[:STEP], a row for each value, as in buffer=16kb:1mb:x2 or rtt=20us:200us:+20us. NAME is "
+      "workers, buffer, sru, capacity, rtt or timer_granularity; STEP is xF or +D, by default +1 for workers "
+      "and x2 for the rest. Takes the place of the flag of that name");
+  auto* json = app.add_flag("--json", flags.json, "Print one JSON object for N instead of the table");
+  app.add_flag("--csv", flags.csv, "Print every row as CSV; sluice-plan-plot draws it")->excludes(json);
   app.add_flag("--all", flags.all, "Print every row of the table, not only peaks and troughs");
 }
 
-absl::Status Configure(const Flags& flags, Request& request) {
+// CLI11 could say "--workers is required", and not "unless it is swept".
+absl::Status CheckFlags(const Flags& flags) {
+  const std::string_view swept = SweptName(flags.sweep);
+  if (flags.json && !flags.sweep.empty()) {
+    return absl::InvalidArgumentError("--json prints one read, and --sweep asks for several; give --csv");
+  }
+  if (flags.workers == 0 && swept != "workers") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers is 0, it must be from 1 to ", kMaxWorkers, "; give --workers, or sweep them"));
+  }
+  const int sizes = (flags.sru.empty() && swept != "sru" ? 0 : 1) + (flags.block.empty() ? 0 : 1);
+  if (sizes == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(sizes == 0
+                                        ? "the size of a read is missing: give --sru or --block, or sweep the SRU"
+                                        : "a read has one size: give --sru or --block, not both");
+}
+
+absl::StatusOr<Read> ParseRead(const Flags& flags) {
+  Read read;
   const auto profile = ParseLinkProfile(flags.link);
   if (!profile.ok()) return profile.status();
-  request.profile = *profile;
-  absl::Status status = ParseField("sru", flags.sru, ParseByteSize, request.size.sru_bytes);
-  if (!flags.block.empty()) status.Update(ParseField("block", flags.block, ParseByteSize, request.size.block_bytes));
+  read.profile = *profile;
+  read.workers = flags.workers;
+  read.unscheduled.window_packets = flags.window;
+  read.unscheduled.window_deviation = flags.window_deviation;
+  read.unscheduled.rounds = flags.rounds;
+  absl::Status status = ParseField("rto_min", flags.rto_min, ParseDuration, read.unscheduled.rto_min);
+  status.Update(ParseField("sru", flags.sru, ParseByteSize, read.sru_bytes));
+  if (!flags.block.empty()) status.Update(ParseField("block", flags.block, ParseByteSize, read.block_bytes));
   if (!status.ok()) return status;
-  const auto sizing = SizeUp(request.profile, request.size, flags.workers);
-  if (!sizing.ok()) return sizing.status();
-  request.sizing = *sizing;
+  return read;
+}
+
+// What is printed, checked: the rows of the table, the last of which is the read itself where nothing is swept.
+absl::Status Configure(const Flags& flags, std::vector<SweepRow>& rows) {
+  if (absl::Status status = CheckFlags(flags); !status.ok()) return status;
+  const auto read = ParseRead(flags);
+  if (!read.ok()) return read.status();
+  if (flags.sweep.empty()) {
+    auto sizing = SizeUp(*read);
+    if (!sizing.ok()) return sizing.status();
+    if (flags.json) {
+      rows.push_back({.value = "", .sizing = *std::move(sizing)});
+      return absl::OkStatus();
+    }
+  }
+  auto sized = SizeUpSweep(flags.sweep.empty() ? absl::StrCat("workers=1:", flags.workers) : flags.sweep, *read);
+  if (!sized.ok()) return sized.status();
+  rows = *std::move(sized);
   return absl::OkStatus();
 }
 
-absl::Status Print(const Flags& flags, const Request& request) {
+absl::Status Print(const Flags& flags, const std::vector<SweepRow>& rows) {
   if (flags.json) {
-    std::cout << PlanJson(request.sizing);
-    return absl::OkStatus();
+    std::cout << PlanJson(rows.back().sizing);
+  } else if (flags.csv) {
+    std::cout << PlanCsv(rows);
+  } else if (flags.sweep.empty()) {
+    PrintTable("workers", rows, flags.all, std::cout);
+    std::cout << "\n" << Advice(rows.back().sizing) << "\n";
+  } else {
+    const std::string swept(SweptName(flags.sweep));
+    PrintTable(swept, rows, true, std::cout);
+    std::cout << "\n" << SweepAdvice(swept, rows) << "\n";
   }
-  std::vector<Sizing> rows;
-  for (int64_t workers = 1; workers <= flags.workers; ++workers) {
-    auto row = SizeUp(request.profile, request.size, workers);
-    if (!row.ok()) return row.status();
-    rows.push_back(*std::move(row));
-  }
-  PrintTable(rows, flags.all, std::cout);
-  std::cout << "\n" << Advice(request.profile, request.size, request.sizing) << "\n";
   return absl::OkStatus();
 }
 
@@ -79,13 +131,13 @@ absl::Status Print(const Flags& flags, const Request& request) {
 
 int main(int argc, char** argv) {
   sluice::Flags flags;
-  sluice::Request request;
+  std::vector<sluice::SweepRow> rows;
   return sluice::RunProgram(
       argc, argv,
       {.name = "sluice-plan",
        .description = "Sizes a service: how many workers may answer at once over a link without loss, how long a read "
                       "takes, and what happens without a schedule.",
        .add_flags = [&](CLI::App& app) { sluice::AddFlags(app, flags); },
-       .configure = [&] { return sluice::Configure(flags, request); },
-       .run = [&] { return sluice::Print(flags, request); }});
+       .configure = [&] { return sluice::Configure(flags, rows); },
+       .run = [&] { return sluice::Print(flags, rows); }});
 }

@@ -17,34 +17,39 @@ absl::Status CheckBlock(int64_t block_bytes, int64_t workers) {
 
 }  // namespace
 
-absl::StatusOr<Sizing> SizeUp(const LinkProfile& profile, const ReadSize& size, int64_t workers) {
+absl::StatusOr<Sizing> SizeUp(const Read& read) {
+  absl::Status status = read.profile.Validate();
+  status.Update(read.unscheduled.Validate());
+  if (!status.ok()) return status;
   Sizing sizing;
-  sizing.workers = workers;
-  sizing.sru_bytes = size.sru_bytes;
+  sizing.read = read;
+  sizing.sru_bytes = read.sru_bytes;
   double payload_share = 1;  // of `workers` full SRUs: the last one of a block may be shorter
-  if (size.block_bytes) {
-    const int64_t shares = std::clamp<int64_t>(workers, 1, kMaxWorkers);  // what is outside PlanSlots refuses by name
-    if (absl::Status status = CheckBlock(*size.block_bytes, shares); !status.ok()) return status;
-    sizing.sru_bytes = (*size.block_bytes + shares - 1) / shares;
-    payload_share = static_cast<double>(*size.block_bytes) / static_cast<double>(sizing.sru_bytes * shares);
+  if (read.block_bytes) {
+    const int64_t shares = std::clamp<int64_t>(read.workers, 1, kMaxWorkers);  // PlanSlots refuses what is outside
+    if (status = CheckBlock(*read.block_bytes, shares); !status.ok()) return status;
+    sizing.sru_bytes = (*read.block_bytes + shares - 1) / shares;
+    payload_share = static_cast<double>(*read.block_bytes) / static_cast<double>(sizing.sru_bytes * shares);
   }
-  const auto plan = PlanSlots(profile, sizing.sru_bytes, workers);
+  const auto plan = PlanSlots(read.profile, sizing.sru_bytes, read.workers);
   if (plan.ok()) {
     sizing.slots = *plan;
     sizing.slots.goodput_bps *= payload_share;
   } else if (absl::IsFailedPrecondition(plan.status())) {
     sizing.applicable = false;
     sizing.reason = std::string(plan.status().message());
-    sizing.slots = PlanSlotsAtLeastOne(profile, sizing.sru_bytes, workers);
+    sizing.slots = PlanSlotsAtLeastOne(read.profile, sizing.sru_bytes, read.workers);
     sizing.slots.batch_workers = sizing.slots.batches = 0;
     sizing.slots.block_time = absl::ZeroDuration();
     sizing.slots.goodput_bps = 0;
   } else {
     return plan.status();
   }
-  sizing.rolling_goodput_bps = payload_share * PredictClosedLoopGoodputBps(profile, sizing.sru_bytes, workers);
-  sizing.unscheduled = PredictCollapse(profile, sizing.sru_bytes, workers);
+  sizing.rolling_goodput_bps =
+      payload_share * PredictClosedLoopGoodputBps(read.profile, sizing.sru_bytes, read.workers);
+  sizing.unscheduled = PredictCollapse(read.profile, sizing.sru_bytes, read.workers, read.unscheduled);
   sizing.unscheduled.goodput_bps *= payload_share;
+  sizing.unscheduled.printed_goodput_bps *= payload_share;
   return sizing;
 }
 

@@ -4,22 +4,26 @@
 #include <optional>
 #include <string>
 
+#include "sluice/collapse.h"
 #include "sluice/plan.h"
 
 #include "absl/status/statusor.h"
 
 namespace sluice {
 
-// What the service reads at once: SRUs of one size, or one data block of a fixed size, of which each worker has the
-// less the more there are.
-struct ReadSize {
+// One read over one link: what the model is asked. Of SRUs of one size, or of one data block of a fixed size, of which
+// each worker has the less the more there are.
+struct Read {
+  LinkProfile profile;
   int64_t sru_bytes = 0;  // not used with a block
   std::optional<int64_t> block_bytes;
+  int64_t workers = 0;
+  CollapseOptions unscheduled;
 };
 
-// Everything that the model says of one read from `workers` workers.
+// Everything that the model says of it.
 struct Sizing {
-  int64_t workers = 0;
+  Read read;
   int64_t sru_bytes = 0;  // with a fixed block: of all but the last, which may be shorter
   bool applicable = true;
   std::string reason;  // why not; else empty
@@ -28,7 +32,7 @@ struct Sizing {
   CollapseEstimate unscheduled;
 };
 
-// Returns InvalidArgument that names the size or count that is out of its bounds.
-absl::StatusOr<Sizing> SizeUp(const LinkProfile& profile, const ReadSize& size, int64_t workers);
+// Returns InvalidArgument that names the field, size or count that is out of its bounds.
+absl::StatusOr<Sizing> SizeUp(const Read& read);
 
 }  // namespace sluice

@@ -1,19 +1,21 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
 #include <vector>
 
-#include "tools/sluice_plan/sizing.h"
+#include "tools/sluice_plan/sweep.h"
 
 namespace sluice {
 
-// Where a row stands in the teeth of the goodput over N. Only steps of 5 % or more count.
+// Where a row stands in the teeth of the goodput of batches. Only steps of 5 % or more count.
 enum class Tooth { kNone, kPeak, kTrough, kRise };
 
-// Returns a Tooth for each of `rows`, which are N = 1, 2, 3 …
-std::vector<Tooth> FindTeeth(const std::vector<Sizing>& rows);
+// Returns a Tooth for each of `rows`, each of which has a little more of what is swept than the one before.
+std::vector<Tooth> FindTeeth(const std::vector<SweepRow>& rows);
 
-// Prints a table for people to read: N = 1, the last N and the teeth, or every row.
-void PrintTable(const std::vector<Sizing>& rows, bool all, std::ostream& out);
+// Prints a table for people to read: the first row, the last and the teeth, or every row. What is swept is the first
+// column; of workers there is one anyway.
+void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out);
 
 }  // namespace sluice

@@ -57,19 +57,4 @@ SlotPlan PlanSlotsAtLeastOne(const LinkProfile& profile, int64_t sru_bytes, int6
 // to cover the round trips.
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers);
 
-// What happens without scheduling, by the model of "A Comprehensive Understanding of TCP Incast". The model is
-// qualitative, as its authors say: it tells whether a service has the problem, not how large the problem is.
-struct CollapseEstimate {
-  double loss_probability = 0;     // of a packet (18 there)
-  double timeout_probability = 0;  // P_TO (17 there): of a full-window loss in a transmission
-  double goodput_bps = 0;          // (5 there), payload bits per second
-};
-struct CollapseOptions {
-  absl::Duration rto_min = absl::Milliseconds(200);
-  double window_packets = 0;   // w, at most the SRU; 0: the worst of IW, 2 IW, 4 IW … up to wnd_max
-  double window_variance = 0;  // σ_w², packets²
-};
-CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, int64_t workers,
-                                 const CollapseOptions& options = {});
-
 }  // namespace sluice

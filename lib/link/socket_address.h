@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// Functions between the addresses of sockets as text and as the kernel takes them: "10.0.0.1:7000", "[::1]:7000",
+// "unix:PATH", "unix-abstract:NAME".
+
+// Returns InvalidArgument for anything else, names of hosts included. The port is 0 only where one is to listen on.
+enum class SocketUse { kConnect, kListen };
+absl::StatusOr<boost::asio::generic::stream_protocol::endpoint> ParseSocketAddress(const std::string& text,
+                                                                                   SocketUse use);
+
+std::string FormatSocketAddress(const boost::asio::ip::tcp::endpoint& endpoint);
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+"""Programs that tests of the proxy run beside stock clients in Python."""
+
+import contextlib
+import subprocess
+import time
+
+PATIENCE_S = 30
+
+
+@contextlib.contextmanager
+def started(argv, ready):
+    """A program, and its addresses; it is killed in the end if it has not ended by then."""
+    ready.unlink(missing_ok=True)
+    with subprocess.Popen([str(word) for word in argv]) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"{argv[0]} does not serve")
+                time.sleep(0.01)
+            yield process, ready.read_text().split()
+        finally:
+            process.kill()

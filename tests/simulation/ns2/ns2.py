@@ -1,0 +1,91 @@
+"""Runs incast.tcl in ns-2 (package ns2), one process a run."""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+_SCRIPT = pathlib.Path(__file__).with_name("incast.tcl")
+_DUPLICATE_ACKS = 3
+
+
+def installed():
+    return shutil.which("ns") is not None
+
+
+@dataclasses.dataclass
+class Run:
+    settings: dict
+    goodput: float  # Mbit/s of payload
+    time_ms: float
+    blocks: int
+    left: int  # workers whose answer was not complete when time was up
+    drops: int
+    timeouts: int
+    resent: int
+    sent: int
+    block_timeouts: list  # of each block that ended
+    duplicate_acks: list  # that a worker had received at each timeout; empty without count_acks
+    windows: list  # of all workers as each block begins, lists of packets; empty without record_windows
+
+    @property
+    def full_losses(self):
+        """Timeouts without any feedback: FLT of Chen et al., full window losses of Phanishayee et al."""
+        return sum(1 for count in self.duplicate_acks if count == 0)
+
+    @property
+    def lacks_of_acks(self):
+        """Timeouts with some feedback, and too little of it: LAT."""
+        return sum(1 for count in self.duplicate_acks if 0 < count < _DUPLICATE_ACKS)
+
+
+def _fields(line):
+    return {name: float(value) for name, value in (field.split("=") for field in line.split())}
+
+
+def _duplicate_acks(path):
+    """How many duplicate ACKs each flow had had when its nrexmit_ grew. At a timeout dupacks_ is set back just before."""
+    latest, before, counts = {}, {}, []
+    for line in path.read_text().splitlines():
+        time, node, _, _, _, name, value = line.split()
+        if name == "dupacks_":
+            if value == "0":
+                before[node] = (time, latest.get(node, 0))
+            latest[node] = int(value)
+        elif value != "0":
+            reset_time, count = before.get(node, (None, 0))
+            counts.append(count if reset_time == time else latest.get(node, 0))
+    return counts
+
+
+def run(count_acks=False, record_windows=False, **settings):
+    """One run; the settings are those of incast.tcl."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace, windows = pathlib.Path(folder, "trace"), pathlib.Path(folder, "windows")
+        files = {"trace": trace} if count_acks else {}
+        if record_windows:
+            files["windows"] = windows
+        command = ["ns", _SCRIPT, *(f"{name}={value}" for name, value in (settings | files).items())]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0 or not result.stdout:
+            raise RuntimeError(f"{command}: {result.stderr.strip() or 'no output'}")
+        *blocks, end = [_fields(line) for line in result.stdout.splitlines()]
+        counted = [block["timeouts"] for block in blocks]
+        return Run(
+            settings=settings,
+            goodput=end["goodput"],
+            time_ms=end["time_ms"],
+            **{name: int(end[name]) for name in ("blocks", "left", "drops", "timeouts", "resent", "sent")},
+            block_timeouts=[int(after - before) for before, after in zip([0, *counted], counted)],
+            duplicate_acks=_duplicate_acks(trace) if count_acks else [],
+            windows=[[float(w) for w in line.split()] for line in windows.read_text().splitlines()] if record_windows else [],
+        )
+
+
+def run_all(settings, **options):
+    """Runs with each of `settings`, as many at a time as there are cores; in their order."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda one: run(**options, **one), settings))

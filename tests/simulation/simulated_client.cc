@@ -1,0 +1,204 @@
+#include "tests/simulation/simulated_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "lib/grpc_wire/message_reader.h"
+#include "lib/grpc_wire/request.h"
+#include "tests/simulation/simulated_worker.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr std::chrono::microseconds kLoopbackDelay(20);
+constexpr size_t kKernelBytes = 64 << 10;  // of the proxy's end
+
+}  // namespace
+
+// One call, as the application has it.
+class SimulatedClient::Call final : public StreamEvents {
+ public:
+  Call(SimulatedClient& client, const Question& question, OnOutcome on_outcome)
+      : client_(client), question_(question), on_outcome_(std::move(on_outcome)) {}
+
+  void set_stream(int32_t stream) { stream_ = stream; }
+
+ private:
+  void OnHeaders(HeaderList headers, bool) override {
+    for (const auto& field : headers) {
+      int code = 0;
+      if (field.name == "grpc-status" && absl::SimpleAtoi(field.value, &code)) {
+        outcome_.code = static_cast<absl::StatusCode>(code);
+      }
+    }
+  }
+  void OnData(absl::string_view bytes, size_t window_bytes, bool) override {
+    answer_.append(bytes.data(), bytes.size());
+    if (client_.habit_ == Habit::kReads) client_.session_->Grant(stream_, static_cast<uint32_t>(window_bytes));
+  }
+  void OnClosed(StreamEnd end) override {
+    std::string right;
+    for (size_t i = 0; i < question_.messages; ++i) {
+      right += FrameMessage(AnswerOf(question_.key + i, question_.bytes));
+    }
+    outcome_.right = answer_ == right;
+    outcome_.bytes = answer_.size();
+    if (end.kind != StreamEnd::Kind::kComplete) outcome_.code.reset();
+    auto self = client_.calls_.extract(stream_);
+    if (!self.empty()) client_.gone_.insert(std::move(self));
+    std::exchange(on_outcome_, nullptr)(outcome_);
+  }
+
+  SimulatedClient& client_;
+  const Question question_;
+  OnOutcome on_outcome_;
+  int32_t stream_ = 0;
+  std::string answer_;
+  Outcome outcome_;
+};
+
+// What the proxy has of the connection.
+class SimulatedClient::ProxyEnd final : public StreamSocket {
+ public:
+  explicit ProxyEnd(std::shared_ptr<SimulatedClient> client) : client_(std::move(client)) {}
+  ~ProxyEnd() override { client_->EndOfProxy(); }
+  void Write(std::string bytes) override { client_->FromProxy(std::move(bytes)); }
+  size_t unsent_bytes() const override { return std::max(client_->to_client_.size(), kKernelBytes) - kKernelBytes; }
+  void SetReading(bool reading) override {
+    client_->proxy_reads_ = reading;
+    if (reading) client_->Deliver();
+  }
+  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
+
+ private:
+  const std::shared_ptr<SimulatedClient> client_;
+};
+
+SimulatedClient::SimulatedClient(EventQueue& events, Dice& dice, SimulatedExecutor& executor, Habit habit)
+    : events_(events), dice_(dice), executor_(executor), habit_(habit), source_(executor.NewSource()) {}
+
+SimulatedClient::~SimulatedClient() = default;
+
+AcceptedSocket SimulatedClient::Connect() {
+  session_ = *Http2Session::Create({.side = Http2Session::Side::kClient}, *this);
+  return [self = shared_from_this()](StreamSocketEvents& proxy) {
+    self->proxy_ = &proxy;
+    self->events_.After(kLoopbackDelay, [self] { self->Flush(); });
+    return std::make_unique<ProxyEnd>(self);
+  };
+}
+
+int32_t SimulatedClient::Ask(const Request& request, OnOutcome on_outcome) {
+  if (over() || session_->open_slots() == 0) return 0;
+  RequestHead head{.path = "/simulated.Answers/Get",
+                   .authority = request.worker,
+                   .timeout = absl::FromChrono(request.deadline - events_.now())};
+  HeaderList headers = ToHeaders(head);
+  headers.insert(headers.end(), request.metadata.begin(), request.metadata.end());
+  std::string message = FrameMessage(RequestFor(request.question));
+  auto call = std::make_unique<Call>(*this, request.question, std::move(on_outcome));
+  const auto opened = request.in_two_parts ? session_->Open(headers, "", false, 0, *call)
+                                           : session_->Open(headers, message, true, 0, *call);
+  if (!opened.ok()) return 0;
+  call->set_stream(*opened);
+  calls_[*opened] = std::move(call);
+  Flush();
+  // As gRPC's clients do.
+  events_.At(request.deadline, [weak = weak_from_this(), stream = *opened] {
+    const auto self = weak.lock();
+    if (self != nullptr && self->habit_ != Habit::kReadsNothing) self->Cancel(stream);
+  });
+  if (request.in_two_parts) {
+    events_.After(std::chrono::microseconds(dice_.Between(1, 3000)),
+                  [weak = weak_from_this(), stream = *opened, message = std::move(message)] {
+                    const auto self = weak.lock();
+                    if (self == nullptr || self->over() || !self->calls_.contains(stream)) return;
+                    (void)self->session_->SendData(stream, message, true);
+                    self->Flush();
+                  });
+  }
+  return *opened;
+}
+
+void SimulatedClient::Cancel(int32_t stream) {
+  if (over() || !calls_.contains(stream)) return;
+  session_->Reset(stream, Http2Error::kCancel);
+  Flush();
+}
+
+void SimulatedClient::Die() {
+  if (std::exchange(dead_, true)) return;
+  Lose();
+  Deliver();
+}
+
+// The proxy writes within a turn of its thread.
+void SimulatedClient::FromProxy(std::string bytes) {
+  if (over()) return;
+  to_client_ += bytes;
+  if (habit_ == Habit::kReadsNothing || std::exchange(reading_, true)) return;
+  events_.After(kLoopbackDelay, [self = shared_from_this()] { self->Read(); });
+}
+
+void SimulatedClient::Read() {
+  reading_ = false;
+  if (over()) return;
+  const std::string bytes = std::exchange(to_client_, {});
+  if (bytes.size() > kKernelBytes) {
+    executor_.Ready(source_, [self = shared_from_this()] {
+      if (self->proxy_ != nullptr) self->proxy_->OnDrained();
+    });
+  }
+  const absl::Status received = session_->Receive(bytes);
+  Flush();
+  if (!received.ok()) Die();
+}
+
+void SimulatedClient::Flush() {
+  gone_.clear();
+  if (over()) return;
+  std::string out;
+  session_->Output(out);
+  gone_.clear();
+  if (!out.empty()) TellProxy(out);
+}
+
+void SimulatedClient::TellProxy(absl::string_view bytes) {
+  to_proxy_.append(bytes.data(), bytes.size());
+  events_.After(kLoopbackDelay, [self = shared_from_this()] { self->Deliver(); });
+}
+
+// To the proxy's thread, if it reads.
+void SimulatedClient::Deliver() {
+  if (proxy_ == nullptr || !proxy_reads_ || (to_proxy_.empty() && !dead_) || std::exchange(delivering_, true)) return;
+  executor_.Ready(source_, [self = shared_from_this()] {
+    self->delivering_ = false;
+    if (self->proxy_ == nullptr || !self->proxy_reads_) return;
+    const std::string bytes = std::exchange(self->to_proxy_, {});
+    if (!bytes.empty()) self->proxy_->OnBytes(bytes);
+    // A proxy that reads no more learns of the end when it does.
+    if (self->dead_ && self->proxy_ != nullptr && self->proxy_reads_) {
+      std::exchange(self->proxy_, nullptr)->OnDisconnected(absl::OkStatus());
+    }
+  });
+}
+
+// Within a turn of the proxy's thread, or from the destructor of the proxy.
+void SimulatedClient::EndOfProxy() {
+  proxy_ = nullptr;
+  events_.After(kLoopbackDelay, [self = shared_from_this()] {
+    if (self->habit_ != Habit::kReadsNothing) self->Read();  // what was written before
+    self->Lose();
+  });
+}
+
+void SimulatedClient::Lose() {
+  if (over()) return;
+  session_->Lose();
+  session_.reset();
+  gone_.clear();
+}
+
+}  // namespace sluice::testing

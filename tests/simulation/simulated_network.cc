@@ -1,0 +1,98 @@
+#include "tests/simulation/simulated_network.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice::testing {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// What crosses the port beside answers: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in a packet of its own.
+constexpr int64_t kControlBytes = 8192;
+
+}  // namespace
+
+SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(seed), shape(drawn) {
+  DrawSchedule();
+  budget_bytes = schedule.profile.buffer_bytes;
+  delay = microseconds(dice.Between(10, 500));
+  schedule.profile.propagation_rtt = absl::FromChrono(2 * delay);
+  port = std::make_unique<SimulatedPort>(events, dice, faults, schedule.profile.capacity_bytes_per_second,
+                                         schedule.profile.buffer_bytes + kControlBytes, shape.losses ? 500 : 0);
+  oracle = std::make_unique<WireOracle>(schedule, budget_bytes, shape.workers);
+  const auto drain_time = std::chrono::duration_cast<TimePoint::duration>(
+      std::chrono::duration<double>(static_cast<double>(budget_bytes) / schedule.profile.capacity_bytes_per_second));
+  const TimePoint::duration round = 2 * delay + drain_time;
+  liveness = std::make_unique<Liveness>(events, *port, absl::ToChronoNanoseconds(schedule.stall_timeout) + round,
+                                        round + milliseconds(1));
+  executor = std::make_unique<SimulatedExecutor>(
+      events, dice, faults, *oracle,
+      SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
+  metrics = std::make_unique<AggregatorMetrics>(*registry);
+  core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
+  const bool thinks = shape.storm || dice.OneIn(2);
+  const TimePoint::duration longest_think = thinks ? microseconds(dice.Between(0, 20000)) : microseconds(50);
+  for (size_t i = 0; i < shape.workers; ++i) {
+    workers.push_back(std::make_unique<SimulatedWorker>(
+        events, *port, dice, faults, *liveness,
+        SimulatedWorker::Options{.fault_one_in = shape.faults ? static_cast<uint64_t>(dice.Between(5, 80)) : 0,
+                                 .longest_think = longest_think,
+                                 .delay = delay,
+                                 .max_concurrent_streams = dice.OneIn(4) ? 2u : 100u,
+                                 .ends_at_deadline = !dice.OneIn(4),
+                                 .hung = i < shape.hung_workers}));
+    addresses.push_back(absl::StrCat("10.0.0.", i, ":7000"));
+    executor->AddWorker(addresses.back(), *workers.back());
+  }
+}
+
+void SimulatedNetwork::DrawSchedule() {
+  schedule.discipline = dice.OneIn(3) ? Discipline::kRolling : Discipline::kGrants;
+  schedule.profile.capacity_bytes_per_second = dice.OneIn(2) ? 100e6 / 8 : 1e9 / 8;
+  schedule.profile.buffer_bytes = dice.Between(16, 128) * 1024;
+  // So that requests leave, whatever is out.
+  if (shape.storm) schedule.profile.buffer_bytes = 4 << 20;
+}
+
+// With nothing asked for, nothing may be held: what was aborted has drained, and stragglers are gone.
+void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
+  for (const auto& worker : workers) worker->set_faulty(false);
+  executor->set_faulty(false);
+  const TimePoint end = events.now() + pause;
+  while (events.Step(end)) {
+  }
+  const ScheduleState state = core->schedule().State();
+  // The handshakes of workers that cannot be reached may be under way.
+  if (state.submitted_calls < state.ended_calls) Breach("more calls have ended than there were");
+  if (state.ungranted_calls > 0) Breach(absl::StrCat(state.ungranted_calls, " calls are left ungranted"));
+  if (state.in_flight_calls > 0) Breach(absl::StrCat(state.in_flight_calls, " calls are left in flight"));
+  if (state.in_flight_bytes > 0) Breach(absl::StrCat(state.in_flight_bytes, " bytes are left charged"));
+  liveness->CheckAll();
+  for (const std::string& breach : liveness->TakeBreaches()) Breach(breach);
+  for (const std::string& breach : oracle->TakeBreaches()) Breach(breach);
+  CountStalls();
+  faults.Count(Fault::kRationed, oracle->rationed_resets());
+}
+
+void SimulatedNetwork::CountStalls() {
+  double stalls = 0;
+  for (const prometheus::MetricFamily& family : registry->Collect()) {
+    if (family.name != "sluice_timeouts_total") continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      if (metric.label.front().value == "stall") stalls = metric.counter.value;
+    }
+  }
+  faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
+  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free.
+  if (stalls == 0 && !shape.losses && port->overflows() > 0) {
+    Breach(absl::StrCat(port->overflows(), " packets overflowed the port without a stall; the queue had ",
+                        port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
+  }
+}
+
+void SimulatedNetwork::Breach(const std::string& what) {
+  breaches.push_back(absl::StrCat("at ", events.now().time_since_epoch().count(), " ns: ", what));
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/link/link_core.h"
+#include "prometheus/registry.h"
+#include "tests/simulation/event_queue.h"
+#include "tests/simulation/faults.h"
+#include "tests/simulation/liveness.h"
+#include "tests/simulation/simulated_executor.h"
+#include "tests/simulation/simulated_port.h"
+#include "tests/simulation/simulated_worker.h"
+#include "tests/simulation/wire_oracle.h"
+
+namespace sluice::testing {
+
+// A link, its workers, and the port between them, in virtual time, drawn by the dice: the lower half of a world. What
+// always holds of the link is checked here, and breaches of it are collected as text. One a simulated world.
+struct SimulatedNetwork {
+  struct Shape {
+    size_t workers = 16;
+    size_t hung_workers = 0;  // the first ones
+    bool faults = true;
+    bool losses = false;  // of packets, for other reasons than the port's buffer
+    bool storm = false;   // ample room, and workers that think
+  };
+
+  SimulatedNetwork(uint64_t seed, const Shape& shape);
+
+  // Lets nothing go wrong any more, runs for so long, and checks that the link is idle then.
+  void CheckIdle(TimePoint::duration pause);
+  void Breach(const std::string& what);
+  void Note(uint64_t what) { digest = (digest ^ what) * 1099511628211u; }
+
+  Dice dice;
+  const Shape shape;
+  EventQueue events;
+  FaultCounts faults;
+  std::vector<std::string> breaches;
+  uint64_t digest = 1469598103934665603u;  // of everything that happened, in order
+
+  LinkSchedule::Options schedule;
+  int64_t budget_bytes = 0;
+  std::chrono::nanoseconds delay{0};  // one way
+  std::unique_ptr<SimulatedPort> port;
+  std::unique_ptr<WireOracle> oracle;
+  std::unique_ptr<Liveness> liveness;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers;
+  std::vector<std::string> addresses;  // of the workers
+  std::unique_ptr<SimulatedExecutor> executor;
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  std::unique_ptr<AggregatorMetrics> metrics;
+  std::unique_ptr<LinkCore> core;
+
+ private:
+  void DrawSchedule();
+  void CountStalls();
+};
+
+}  // namespace sluice::testing

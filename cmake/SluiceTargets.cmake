@@ -8,11 +8,9 @@ if(PROJECT_IS_TOP_LEVEL)
   set(sluice_warnings -Wall -Wextra -Werror -Wno-missing-field-initializers)
   find_program(CCACHE ccache)
   if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Precompiled headers are cached only with this sloppiness; it is about macros that we do not define that way. They are large, so
-    # that ccache should not read them again for each file.
+    # Precompiled headers are cached only with this sloppiness; it is about macros that we do not define that way.
     set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_INODECACHE=1 ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
   endif()
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   # The test programs take 8 s each to link by ld.bfd, 1.5 s by gold, which binutils of Debian 12 brings along.
@@ -22,55 +20,7 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# The headers that most files include take most of a compilation, so they are parsed once for all libraries, once for all
-# programs and once for all tests, whose options differ. Only in a build of our own: that of the package's tests has none of
-# this, and fails where a file of the core does not include what it uses.
-set(sluice_common_headers
-  <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <utility> <vector>
-  <boost/asio/io_context.hpp> <boost/asio/ip/tcp.hpp> <boost/asio/post.hpp> <boost/asio/steady_timer.hpp>
-  <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/time/time.h>)
-
-# sluice_precompile_for(tests <gtest/gtest.h>): these and the common headers for whoever says `PRECOMPILED tests`. GCC takes
-# no headers from the position-independent code of a library for an executable.
-function(sluice_precompile_for kind)
-  set(target sluice_precompiled_${kind})
-  add_library(${target} OBJECT ${sluice_SOURCE_DIR}/cmake/precompiled.cc)
-  target_link_libraries(${target} PRIVATE Boost::headers absl::flat_hash_map absl::statusor)
-  sluice_configure(${target} PRECOMPILE <string> ${ARGN})
-  if(NOT kind STREQUAL libraries)
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${target} PRIVATE -fPIE)
-  endif()
-endfunction()
-
-# PRECOMPILED: whose headers the target takes, by default those of libraries or programs. PRECOMPILE: headers that it
-# includes in many files; it has a precompiled header of its own then.
-function(sluice_precompile target)
-  cmake_parse_arguments(arg "" "PRECOMPILED" "PRECOMPILE" ${ARGN})
-  get_target_property(type ${target} TYPE)
-  if(NOT arg_PRECOMPILED AND type STREQUAL EXECUTABLE)
-    set(arg_PRECOMPILED programs)
-  elseif(NOT arg_PRECOMPILED)
-    set(arg_PRECOMPILED libraries)
-  endif()
-  if(arg_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE ${sluice_common_headers} ${arg_PRECOMPILE})
-  else()
-    target_precompile_headers(${target} REUSE_FROM sluice_precompiled_${arg_PRECOMPILED})
-  endif()
-  # What Boost::headers and -pthread define has to be the same wherever a header is reused.
-  target_compile_definitions(${target} PRIVATE BOOST_ALL_NO_LIB _REENTRANT)
-  # So that ccache takes precompiled headers, which may be older than what they are made of.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${target} PRIVATE -fpch-preprocess)
-  else()
-    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  endif()
-endfunction()
-
-# sluice_configure(target [PRECOMPILED tests] [PRECOMPILE <grpcpp/grpcpp.h>])
 function(sluice_configure target)
-  get_target_property(type ${target} TYPE)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   target_compile_options(${target} PRIVATE ${sluice_warnings})
@@ -85,18 +35,22 @@ function(sluice_configure target)
       target_compile_definitions(${target} PRIVATE BOOST_ASIO_DISABLE_FENCED_BLOCK)
     endif()
   endif()
+  get_target_property(type ${target} TYPE)
   if(SLUICE_BUILD_FUZZERS AND NOT type STREQUAL EXECUTABLE)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # coverage, which guides libFuzzer
   endif()
-  if(PROJECT_IS_TOP_LEVEL)
-    sluice_precompile(${target} ${ARGN})
-  endif()
+endfunction()
+
+# sluice_compile_alone(a.cc ...): not together with the other files of its target where the preset does that (a unity build),
+# since it has names of its own that another file has, too.
+function(sluice_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # sluice_library(model SOURCES ... DEPENDS ...): the layer sluice::model in this folder. GRPC: it links gRPC, so it is
 # installed for those who have that.
 function(sluice_library name)
-  cmake_parse_arguments(arg "GRPC" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(arg "GRPC" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(sluice_${name} ${arg_SOURCES})
   add_library(sluice::${name} ALIAS sluice_${name})
   set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
@@ -104,11 +58,20 @@ function(sluice_library name)
     PUBLIC $<BUILD_INTERFACE:${sluice_SOURCE_DIR}/lib/include> $<INSTALL_INTERFACE:include>
     PRIVATE ${sluice_SOURCE_DIR})
   target_link_libraries(sluice_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
-  sluice_configure(sluice_${name} PRECOMPILE ${arg_PRECOMPILE})
+  sluice_configure(sluice_${name})
   if(arg_GRPC)
     set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_GRPC_TARGETS sluice_${name})
   else()
     set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
+  endif()
+endfunction()
+
+# The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once for each target that
+# includes them in many files.
+function(sluice_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
   endif()
 endfunction()
 
@@ -124,10 +87,10 @@ function(sluice_program name)
 endfunction()
 
 # sluice_test(slot_plan_test SOURCES ... DEPENDS ... LABELS core): one GoogleTest program, every case of it one ctest
-# case. The label core means no gRPC: ThreadSanitizer runs those. Without a label it is grpc. The target core_tests, or
-# grpc_tests, builds all of a label.
+# case. The label core means no gRPC, and threads that it also has threads: ThreadSanitizer runs those. Without a label it is
+# grpc. The target core_tests builds all with that label.
 function(sluice_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -138,7 +101,7 @@ function(sluice_test name)
   target_include_directories(${name} PRIVATE ${sluice_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  sluice_configure(${name} PRECOMPILED tests PRECOMPILE ${arg_PRECOMPILE})
+  sluice_configure(${name})
   if(SLUICE_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)  # the library is what has to be fast; half the time to compile
   endif()

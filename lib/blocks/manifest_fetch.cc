@@ -15,10 +15,10 @@
 namespace sluice {
 namespace {
 
-constexpr char kPath[] = "/sluice.v1.SruService/ReadManifest";
+constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
 // Far more than most manifests have, and no more than a worker reads at once.
 constexpr uint64_t kRangeBytes = 1 << 20;
-constexpr int64_t kFieldBytes = 32;  // of an answer, beside the bytes of the manifest
+constexpr int64_t kManifestFieldBytes = 32;  // of an answer, beside the bytes of the manifest
 // A worker that has lost its disk must not hide a file that the others have.
 constexpr size_t kWorkersAsked = 3;
 
@@ -76,15 +76,15 @@ void ManifestFetch::AskForRest() {
 void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& workers) {
   ranges_ = std::move(ranges);
   verdicts_.clear();
-  FanOutRun::Spec spec = core_.SpecFor(kPath, deadline_);
-  spec.max_message_bytes = kRangeBytes + kFieldBytes;
+  FanOutRun::Spec spec = core_.SpecFor(kManifestPath, deadline_);
+  spec.max_message_bytes = kRangeBytes + kManifestFieldBytes;
   spec.limits.retry_on = AnyError();
   for (const Range& range : ranges_) {
     FanOutRun::Ask& ask = spec.asks.emplace_back();
     ask.request = RequestFor(range, workers.front());
     ask.workers = workers;
     ask.primary = workers.front();
-    if (begun_) ask.response_bytes = range.length + kFieldBytes;
+    if (begun_) ask.response_bytes = range.length + kManifestFieldBytes;
   }
   const auto run = FanOutRun::Make(core_.fan_out(), std::move(spec), shared_from_this());
   run_ = run;

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
+constexpr size_t kFrameHeader = 9;  // RFC 9113, section 4.1
 constexpr uint8_t kHeaders = 1;
 constexpr uint8_t kRstStream = 3;
 constexpr size_t kRstStreamBytes = 4;
@@ -37,20 +37,20 @@ absl::string_view IdleResetFilter::Pass(absl::string_view bytes) {
       at += skipped;
       continue;
     }
-    if (rest < kFrameHeaderBytes) break;
+    if (rest < kFrameHeader) break;
     const uint32_t size = Number(bytes.substr(at, 3));
     const auto type = static_cast<uint8_t>(bytes[at + 3]);
     const uint32_t stream = Number(bytes.substr(at + 5, 4)) & 0x7fffffff;
     if (type == kRstStream && size == kRstStreamBytes && stream > last_stream_) {
-      if (rest < kFrameHeaderBytes + kRstStreamBytes) break;
+      if (rest < kFrameHeader + kRstStreamBytes) break;
       passed_.append(bytes.data() + begin, at - begin);
-      at += kFrameHeaderBytes + kRstStreamBytes;
+      at += kFrameHeader + kRstStreamBytes;
       begin = at;
       continue;
     }
     if (type == kHeaders) last_stream_ = std::max(last_stream_, stream);
     skip_bytes_ = size;
-    at += kFrameHeaderBytes;
+    at += kFrameHeader;
   }
   kept_.assign(bytes.data() + at, bytes.size() - at);
   const absl::string_view passed = bytes.substr(begin, at - begin);

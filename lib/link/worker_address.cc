@@ -17,7 +17,7 @@ namespace sluice {
 namespace {
 
 // One byte of the kernel's array ends a path, or begins an abstract name.
-constexpr size_t kMaxUnixBytes = sizeof(sockaddr_un::sun_path) - 1;
+constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 absl::Status Refuse(absl::string_view address, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("worker address \"", address, "\" ", why));
@@ -25,9 +25,9 @@ absl::Status Refuse(absl::string_view address, absl::string_view why) {
 
 absl::StatusOr<WorkerTarget> ParseUnix(absl::string_view address, absl::string_view scheme, absl::string_view path) {
   if (path.empty()) return Refuse(address, absl::StrCat("names no socket after ", scheme));
-  if (path.size() > kMaxUnixBytes || absl::StrContains(path, '\0')) {
+  if (path.size() > kMaxPathBytes || absl::StrContains(path, '\0')) {
     return Refuse(address, absl::StrCat("names a socket with ", path.size(), " bytes; it must have at most ",
-                                        kMaxUnixBytes, " and none of them 0"));
+                                        kMaxPathBytes, " and none of them 0"));
   }
   return WorkerTarget{.host = "localhost", .addresses = {{absl::StrCat(scheme, path)}}};
 }

@@ -15,7 +15,7 @@ constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;
 
 // A label has to be UTF-8, or the scrape fails; the path of a call may be anything.
-bool IsName(const std::string& method) {
+bool IsMethodName(const std::string& method) {
   return method.size() <= kMaxMethodBytes &&
          std::all_of(method.begin(), method.end(), [](char c) { return absl::ascii_isgraph(c); });
 }
@@ -58,7 +58,7 @@ void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) 
 void ProxyMetrics::ObserveCall(const std::string& method, absl::Duration took) {
   auto found = seconds_by_method_.find(method);
   if (found == seconds_by_method_.end()) {
-    const std::string label = seconds_by_method_.size() < kMaxMethods && IsName(method) ? method : kOtherMethods;
+    const std::string label = seconds_by_method_.size() < kMaxMethods && IsMethodName(method) ? method : kOtherMethods;
     found = seconds_by_method_.find(label);
     if (found == seconds_by_method_.end()) {
       prometheus::Histogram& histogram = call_seconds_.Add({{"method", label}}, TransferTimeBuckets());

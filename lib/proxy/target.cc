@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::seconds kLookEvery{5};
+constexpr std::chrono::seconds kResolveEvery{5};
 
 std::string HostOf(const std::string& name) {
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(name);
@@ -32,7 +32,7 @@ void Target::Wait(TargetWaiter& waiter) {
 
 absl::StatusOr<Target::Choice> Target::Pick() {
   last_use_ = core_.now();
-  if (look_up_ == nullptr && last_use_ - looked_ >= kLookEvery) LookUp();
+  if (look_up_ == nullptr && last_use_ - looked_ >= kResolveEvery) LookUp();
   if (choices_.empty()) return failure_;
   for (size_t tries = 0; tries < choices_.size(); ++tries) {
     const Choice& choice = choices_[next_++ % choices_.size()];

@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr mode_t kFolderMode = 0755;
+constexpr mode_t kNewFolderMode = 0755;
 constexpr mode_t kFileMode = 0644;
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY;
 
@@ -76,7 +76,7 @@ absl::Status StripeStaging::InspectWorkers(bool replace) {
 
 absl::Status StripeStaging::MakeWorker(uint32_t worker) {
   const std::string folder = WorkerFolderName(worker);
-  if (mkdirat(root_->fd(), folder.c_str(), kFolderMode) == 0) {
+  if (mkdirat(root_->fd(), folder.c_str(), kNewFolderMode) == 0) {
     folders_made_.push_back(worker);
   } else if (errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("cannot make folder ", Absolute(folder)));
@@ -86,7 +86,7 @@ absl::Status StripeStaging::MakeWorker(uint32_t worker) {
   if (!opened.ok())
     return absl::Status(opened.status().code(),
                         absl::StrCat(Absolute(folder), " must be a folder, and no link: ", opened.status().message()));
-  if (mkdirat(root_->fd(), StagedPath(worker).c_str(), kFolderMode) != 0)
+  if (mkdirat(root_->fd(), StagedPath(worker).c_str(), kNewFolderMode) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot make folder ", Absolute(StagedPath(worker))));
   staged_.push_back(worker);
   return absl::OkStatus();

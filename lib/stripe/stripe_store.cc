@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+constexpr int kWorkerFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
 // Opens one path component below `folder`. A symbolic link, or something of another type, is as good as nothing. The
 // path stays out of the errors: it is the operator's business, not the client's.
@@ -50,7 +50,7 @@ absl::Status ReadAt(int fd, uint64_t offset, uint32_t length, std::string* out) 
 
 // The names in a folder, sorted.
 absl::StatusOr<std::vector<std::string>> ListFolder(int folder) {
-  absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kFolderFlags);  // with a position of its own
+  absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kWorkerFolderFlags);  // with a position of its own
   if (!own.ok()) return own.status();
   std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own->get()), &closedir);
   if (entries == nullptr) return ErrnoStatus(errno, "cannot list a folder");
@@ -142,7 +142,7 @@ absl::StatusOr<uint64_t> StripeStore::ReadManifest(uint32_t worker, std::string_
 }
 
 absl::StatusOr<FileDescriptor> StripeStore::OpenWorker(uint32_t worker) const {
-  return OpenComponent(root_.get(), WorkerFolderName(worker), kFolderFlags, absl::StrCat("worker ", worker));
+  return OpenComponent(root_.get(), WorkerFolderName(worker), kWorkerFolderFlags, absl::StrCat("worker ", worker));
 }
 
 absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenFile(uint32_t worker, std::string_view file,
@@ -153,7 +153,7 @@ absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenFile(uint32_t worker, 
   if (!worker_folder.ok()) return worker_folder.status();
   const std::string name(file);
   const absl::StatusOr<FileDescriptor> folder =
-      OpenComponent(worker_folder->get(), name, kFolderFlags, absl::StrCat("file ", name, " at worker ", worker));
+      OpenComponent(worker_folder->get(), name, kWorkerFolderFlags, absl::StrCat("file ", name, " at worker ", worker));
   if (!folder.ok()) return folder.status();
   const std::string what = absl::StrCat(part, " of file ", name, " at worker ", worker);
   // O_NONBLOCK: a FIFO must not hold up the thread; it has no effect on a regular file.

@@ -1,1 +1,0 @@
-// The target that a precompiled header belongs to needs a file. See SluiceTargets.cmake.

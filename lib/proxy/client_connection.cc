@@ -147,6 +147,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
                     .on_backlog = [this](bool backlog) { socket_->SetReading(!backlog); },
                     .on_over =
                         [this, kind](const absl::Status& why, bool opened) {
+                          if (phase_ == Phase::kOver) return;  // in the turn that ended it; the proxy may be gone
                           if (!opened && kind == TunnelKind::kOther) return RefuseHttp1(RefusalOf(why));
                           phase_ = Phase::kRefused;  // what the other side has said still leaves
                           if (socket_->unsent_bytes() == 0) End();
@@ -342,6 +343,7 @@ void ClientConnection::EndIfDone() {
 }
 
 void ClientConnection::OnDisconnected(absl::Status why) {
+  if (phase_ == Phase::kOver) return;
   if (!connected_) proxy_.OnHandshakeFailed(why);
   End();
 }

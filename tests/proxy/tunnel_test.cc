@@ -130,6 +130,19 @@ TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
   EXPECT_EQ(socket.ReceiveAll(), "");
 }
 
+// The end of the one may be in the same turn of the link as that of the other.
+TEST_F(TunnelTest, TheProxyMayEndAtTheMomentAtWhichATunnelDoes) {
+  for (int i = 0; i < 20; ++i) {
+    StartProxy();
+    auto listener = std::make_unique<TestListener>("127.0.0.1:0", Echo);
+    TestSocket socket = Dial(listener->address().text);
+    socket.Send("\x16\x03\x01");
+    ReceiveAtLeast(socket.fd(), 3);
+    listener.reset();
+    proxy_.reset();
+  }
+}
+
 // A worker that sends without end, to a client that reads nothing.
 TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
   // What a socket of TCP holds grows without end; that of a Unix socket does not.

@@ -126,8 +126,9 @@ void ProxiedWorld::Ask(const std::shared_ptr<SimulatedClient>& client, Simulated
   const bool cancels = dice_.OneIn(20);
   const bool reads = client->habit() == Habit::kReads;
   if (!reads) network_.faults.Count(Fault::kHungClient);
-  // Whoever reads, and asks a worker that is well, gets what it wants.
-  const auto on_outcome = [this, request, must = healthy && reads && !cancels, reads, client](const auto& outcome) {
+  // Whoever reads, and asks a worker that is well, gets what it wants. The client owns this; it may not own the client.
+  const auto on_outcome = [this, request, must = healthy && reads && !cancels, reads,
+                           client = client.get()](const auto& outcome) {
     if (reads) --open_;
     OnOutcome(request, outcome, must && !client->dying());
   };

@@ -26,12 +26,15 @@ def serve(sru_bytes, ready_file, addresses):
     selector = selectors.DefaultSelector()
 
     def respond(connection):
-        requests = connection.recv(64)
+        try:
+            requests = connection.recv(64)
+            for _ in requests:
+                connection.sendall(answer)
+        except (ConnectionResetError, BrokenPipeError):  # a reader was ended with an answer on its way
+            requests = b""
         if not requests:
             selector.unregister(connection)
             connection.close()
-        for _ in requests:
-            connection.sendall(answer)
 
     def accept(listener):
         connection, _ = listener.accept()

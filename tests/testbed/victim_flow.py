@@ -71,7 +71,10 @@ def _ask(address, report):
         connection.sendall(b"?")
         got = 0
         while got < _ANSWER_BYTES:
-            got += len(connection.recv(_ANSWER_BYTES))
+            part = connection.recv(_ANSWER_BYTES)
+            if not part:
+                sys.exit("the server of the victim flow closed the connection")
+            got += len(part)
         latencies_ms.append(round(1e3 * (time.monotonic() - due), 3))
         due += _INTERVAL_S
 

@@ -8,10 +8,12 @@ array set o {
   workers 5          sru 10000           payload 1000      header 40
   buffer 32000       buffer_packets 0    rate 1000Mb       delay 0.025ms
   tcp Newreno        initial_window 1    max_window 10000  rto_min 0.2    tick 0.01   duplicate_acks 3
-  limited_transmit 1 overhead 0
+  limited_transmit 1 overhead 0          delayed_ack 0       random_rto 0
+  initial_rto 3.0
   start all          slot 0              batches 1         at_once 1      jitter 20e-6
   blocks 1           seconds 1e5         seed 1
   trace {}           variables {nrexmit_ dupacks_}     windows {}
+  samples {}         sample_every 0.005
 }
 foreach argument $argv {
   if {![regexp {^([^=]+)=(.*)$} $argument - name value] || ![info exists o($name)]} {
@@ -36,11 +38,13 @@ Agent/TCP set windowInit_ $o(initial_window)
 Agent/TCP set window_ $o(max_window)
 Agent/TCP set maxcwnd_ 0
 Agent/TCP set minrto_ $o(rto_min)
-Agent/TCP set rtxcur_init_ 3.0
+Agent/TCP set rtxcur_init_ $o(initial_rto)
 Agent/TCP set tcpTick_ $o(tick)
 Agent/TCP set overhead_ $o(overhead)
 Agent/TCP set numdupacks_ $o(duplicate_acks)
 Agent/TCP set singledup_ $o(limited_transmit)
+# What the sink may wait for a second packet before it acknowledges the first.
+Agent/TCPSink/DelAck set interval_ $o(delayed_ack)
 Queue set limit_ 10000
 
 $ns rtproto Manual
@@ -77,12 +81,12 @@ proc sum {variable} {
 }
 
 proc finish {} {
-  global o block left monitor last_end half_way carried trace windows
+  global o block left monitor last_end half_way carried trace windows samples
   set seconds [expr {$last_end - $half_way}]
   set mbps [expr {$seconds > 0 ? 8e-6 * $carried / $seconds : 0}]
   puts [format "time_ms=%.6f goodput=%.4f blocks=%d left=%d drops=%d timeouts=%d resent=%d sent=%d" \
     [expr {$seconds * 1e3}] $mbps $block $left [$monitor set pdrops_] [sum nrexmit_] [sum nrexmitpack_] [sum ndatapack_]]
-  foreach file {trace windows} { if {[info exists $file]} { close [set $file] } }
+  foreach file {trace windows samples} { if {[info exists $file]} { close [set $file] } }
   exit 0
 }
 
@@ -114,6 +118,43 @@ proc out_of_time {} {
   global ns last_end half_way
   set last_end [expr {[$ns now] + $half_way}]
   finish
+}
+
+# The aggregator's side of the run: what has arrived for good, and the timeouts, so far.
+proc sample {} {
+  global o ns tcps samples
+  set packets 0
+  foreach tcp $tcps { incr packets [expr {max(0, [$tcp set ack_])}] }
+  puts $samples "[$ns now] [expr {$packets * $o(payload)}] [sum nrexmit_]"
+  $ns at [expr {[$ns now] + $o(sample_every)}] sample
+}
+
+# Timeouts at random times: the least RTO is (1 + random_rto * U) * rto_min, drawn anew after each timeout. ns-2's agents have no
+# setting for it, but their least RTO may change during a run, and they tell of a timeout in their trace. So the trace goes to a
+# channel whose other end is a procedure. An RTO that is larger by its estimate is not random.
+proc draw_rto {tcp} {
+  global o rto_draw
+  $tcp set minrto_ [expr {$o(rto_min) * (1 + $o(random_rto) * [$rto_draw value])}]
+}
+
+proc timeout_channel {action channel args} {
+  global tcp_of
+  switch $action {
+    initialize { return {initialize finalize watch write} }
+    write {
+      foreach line [split [string trim [lindex $args 0]] "\n"] { draw_rto $tcp_of([lindex $line 1]) }
+      return [string length [lindex $args 0]]
+    }
+  }
+}
+
+if {$o(random_rto) > 0} {
+  set rto_draw [new RandomVariable/Uniform]
+  $rto_draw use-rng $rng
+  $rto_draw set min_ 0
+  $rto_draw set max_ 1
+  set timeout_channel [chan create write timeout_channel]
+  fconfigure $timeout_channel -buffering none
 }
 
 proc ask {i when} {
@@ -156,7 +197,7 @@ for {set i 0} {$i < $o(workers)} {incr i} {
   $aggregator add-route [$worker id] [[$ns link $aggregator $switch] head]
   $switch add-route [$worker id] [[$ns link $switch $worker] head]
   set tcp [new Agent/TCP/$o(tcp)]
-  set sink [new Agent/TCPSink[expr {$o(tcp) eq "Sack1" ? "/Sack1" : ""}]]
+  set sink [new Agent/TCPSink[expr {$o(tcp) eq "Sack1" ? "/Sack1" : ""}][expr {$o(delayed_ack) > 0 ? "/DelAck" : ""}]]
   $ns attach-agent $worker $tcp
   $ns attach-agent $aggregator $sink
   $ns connect $tcp $sink
@@ -164,7 +205,17 @@ for {set i 0} {$i < $o(workers)} {incr i} {
     $tcp attach $trace
     foreach variable $o(variables) { $tcp tracevar $variable }
   }
+  if {$o(random_rto) > 0} {
+    set tcp_of([$worker id]) $tcp
+    $tcp attach $timeout_channel
+    $tcp tracevar nrexmit_
+    draw_rto $tcp
+  }
   lappend tcps $tcp
+}
+if {$o(samples) ne ""} {
+  set samples [open $o(samples) w]
+  sample
 }
 start_block
 $ns at $o(seconds) out_of_time

@@ -1,15 +1,17 @@
 """The figures of "Solving the TCP-incast Problem with Application-Level Scheduling": its schedule by sluice-plan and in ns-2, and
 the same reads without one."""
 
+import functools
 import pathlib
 import tempfile
 
 import ns2
 import papers
-from plan_plot import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, column, pyplot, save
+from papers import Figure, by_curve, column
+from picture import BLUE, GRID, INK, ORANGE, VERMILION, pyplot
 
 
-def table2(plan, folder):
+def table2(_):
     """How the window of one worker with an SRU of 9 packets grows, ACK by ACK."""
     with tempfile.TemporaryDirectory() as scratch:
         trace = pathlib.Path(scratch, "trace")
@@ -24,29 +26,29 @@ def table2(plan, folder):
         if state["t_seqno_"] > 1:
             rows.append({"time_ms": float(time) * 1e3, "cwnd": int(state["cwnd_"]), "wnd": int(in_flight),
                          "r": int(10 - state["t_seqno_"])})
-    papers.write_csv(folder / "lossless_table2.csv", rows)
-    wnd_max = plan.lossless(1, sru=9000)["wnd_max"]
-    print(f"most in flight: {max(row['wnd'] for row in rows)} packets; wnd_max: {wnd_max:.0f}")
+    return rows
 
 
-def figure2(plan, folder):
+def figure2(plan):
     """The schedule of 12 workers with 10 KB each: who answers when."""
-    plot = pyplot()
+    row = plan.lossless(12, sru=papers.FIXED_SRU)
+    starts = [row["slot_s"] * 1e3 * (i % int(row["batches"])) for i in range(12)]
+    return [{"worker": i + 1, "start_ms": start, "end_ms": start + row["sru_time_s"] * 1e3} for i, start in enumerate(starts)]
+
+
+def draw_figure2(plan, rows):
     row = plan.lossless(12, sru=papers.FIXED_SRU)
     slot, batches = row["slot_s"] * 1e3, int(row["batches"])
-    figure, axes = plot.subplots(figsize=(7, 3.2))
-    starts = [slot * (i % batches) for i in range(12)]
+    figure, axes = pyplot().subplots(figsize=(7, 3.2))
     for batch in range(batches + 1):
-        axes.axvline(batch * slot, color="#888888", linestyle=":", linewidth=1)
-    axes.barh([i + 1 for i in range(12)], row["sru_time_s"] * 1e3, left=starts, height=0.7, color=BLUE)
+        axes.axvline(batch * slot, color=GRID, linestyle=":", linewidth=1)
+    axes.barh(column(rows, "worker"), [row["end_ms"] - row["start_ms"] for row in rows], left=column(rows, "start_ms"), height=0.7,
+              color=BLUE)
     axes.set_xlabel("time, ms")
     axes.set_ylabel("worker i")
     axes.invert_yaxis()
     axes.set_title(f"n = {row['n']:.0f}, k = {batches} batches, slots of {slot:g} ms", loc="left", fontsize=10)
-    save(figure, folder / "lossless_fig2.svg")
-    papers.write_csv(folder / "lossless_fig2.csv",
-                     [{"worker": i + 1, "start_ms": start, "end_ms": start + row["sru_time_s"] * 1e3}
-                      for i, start in enumerate(starts)])
+    return figure
 
 
 def simulate(plan, cases, unscheduled=True, seeds=(1,)):
@@ -88,36 +90,29 @@ def simulate(plan, cases, unscheduled=True, seeds=(1,)):
     return rows
 
 
-def numbers(rows, key):
-    return [row[key] if row[key] != "" else float("nan") for row in rows]
-
-
-def _goodput_over_workers(name, plan, folder, small, large, sru=None):
+def goodput_over_workers(plan, small, large, sru=None):
     size = {"sru": sru} if sru else {}
-    rows = simulate(plan, [{"workers": workers} | size for workers in [*small, *large]])
-    papers.write_csv(folder / f"{name}.csv", rows)
-    draw_goodput_over_workers(rows, plan, folder / f"{name}.svg", small, large, sru)
+    return simulate(plan, [{"workers": workers} | size for workers in [*small, *large]])
 
 
-def draw_goodput_over_workers(rows, plan, path, small, large, sru):
+def draw_goodput_over_workers(plan, rows, small, large, sru=None):
     last = 1000
     flags = ("--sru", sru) if sru else ("--block", papers.BLOCK)
     model = [row for row in plan.rows(*papers.LOSSLESS_PLAN, *papers.LOSSLESS_BUFFER, *papers.LOSSLESS_TIMER, "--workers", last,
                                       *flags) if row["n"]]
-    plot = pyplot()
-    figure, (few, many, all_at_once) = plot.subplots(3, 1, figsize=(7.5, 9))
+    figure, (few, many, all_at_once) = pyplot().subplots(3, 1, figsize=(7.5, 9))
     for axes, workers, until in ((few, small, max(small)), (many, large, last)):
         shown = [row for row in rows if row["workers"] in workers and row["n"]]
         drawn = [row for row in model if min(row["workers"] for row in shown) <= row["workers"] <= until]
         axes.plot(column(drawn, "workers"), column(drawn, "goodput_bps", 1e-6), color=BLUE, linewidth=1, label="model")
-        axes.plot(numbers(shown, "workers"), numbers(shown, "scheduled_mbps"), "o", color=ORANGE, markersize=3.5,
-                  label="ns-2, 0 drops" if not any(numbers(shown, "scheduled_drops")) else "ns-2")
+        axes.plot(column(shown, "workers"), column(shown, "scheduled_mbps"), "o", color=ORANGE, markersize=3.5,
+                  label="ns-2, 0 drops" if not any(column(shown, "scheduled_drops")) else "ns-2")
         axes.set_ylabel("goodput of the slots, Mbit/s")
         axes.set_ylim(bottom=0)
         axes.legend(loc="lower right")
-    all_at_once.plot(numbers(rows, "workers"), numbers(rows, "scheduled_mbps"), "o", color=ORANGE, label="ns-2, slots")
-    all_at_once.plot(numbers(rows, "workers"), numbers(rows, "unscheduled_mbps"), "^", color=VERMILION, label="ns-2, all at once")
-    all_at_once.plot(numbers(rows, "workers"), numbers(rows, "unscheduled_model_mbps"), "--", color=BLACK, linewidth=1,
+    all_at_once.plot(column(rows, "workers"), column(rows, "scheduled_mbps"), "o", color=ORANGE, label="ns-2, slots")
+    all_at_once.plot(column(rows, "workers"), column(rows, "unscheduled_mbps"), "^", color=VERMILION, label="ns-2, all at once")
+    all_at_once.plot(column(rows, "workers"), column(rows, "unscheduled_model_mbps"), "--", color=INK, linewidth=1,
                      label="all at once, model of collapse")
     all_at_once.set_xscale("log")
     all_at_once.set_yscale("log")
@@ -126,70 +121,71 @@ def draw_goodput_over_workers(rows, plan, path, small, large, sru):
     all_at_once.set_ylabel("goodput, Mbit/s")
     all_at_once.set_xlabel("workers N")
     all_at_once.legend(loc="lower left")
-    save(figure, path)
+    return figure
 
 
-def figure6(plan, folder):
-    """Goodput over N with SRUs of 10 KB."""
-    _goodput_over_workers("lossless_fig6", plan, folder, [*range(1, 13), 15, 16, 20, 21, 25, 26, 30, 31, 40, 41, 50],
-                          [60, 100, 150, 200, 300], sru=papers.FIXED_SRU)
+_FEW_6 = (*range(1, 13), 15, 16, 20, 21, 25, 26, 30, 31, 40, 41, 50)
+_MANY_6 = (60, 100, 150, 200, 300)
+_FEW_7 = (5, 8, 9, 10, 15, *range(22, 101, 2))
+_MANY_7 = (110, 130, 150, 180, 200, 230, 260, 300, 333, 334, 400, 499, 500, 700, 1000)
 
 
-def figure7(plan, folder):
-    """Goodput over N with a block of 1 MB."""
-    _goodput_over_workers("lossless_fig7", plan, folder, [5, 8, 9, 10, 15, *range(22, 101, 2)],
-                          [110, 130, 150, 180, 200, 230, 260, 300, 333, 334, 400, 499, 500, 700, 1000])
+def _over_workers(**case):
+    """Goodput over N, with SRUs of one size or a block of 1 MB."""
+    return Figure(functools.partial(goodput_over_workers, **case), functools.partial(draw_goodput_over_workers, **case))
 
 
-def figure8(plan, folder):
+def figure8(plan):
     """Goodput over the buffer with a block of 1 MB over 25 and 100 workers."""
-    plot = pyplot()
-    figure, axes_of = plot.subplots(1, 2, figsize=(9, 3.8), sharey=True)
-    rows = []
-    for axes, workers in zip(axes_of, (25, 100)):
-        simulated = simulate(plan, [{"workers": workers, "buffer": kb * 1000} for kb in (*range(8, 132, 4),)])
-        rows += simulated
-        model = plan.rows(*papers.LOSSLESS_PLAN, *papers.LOSSLESS_TIMER, "--workers", workers, "--block", papers.BLOCK,
+    return [row for workers in (25, 100)
+            for row in simulate(plan, [{"workers": workers, "buffer": kb * 1000} for kb in range(8, 132, 4)])]
+
+
+def draw_figure8(plan, rows):
+    figure, axes_of = pyplot().subplots(1, 2, figsize=(9, 3.8), sharey=True)
+    for axes, (workers, simulated, *_) in zip(axes_of, by_curve(rows, "workers")):
+        model = plan.rows(*papers.LOSSLESS_PLAN, *papers.LOSSLESS_TIMER, "--workers", int(workers), "--block", papers.BLOCK,
                           "--sweep", "buffer=8000:128000:+250")
         model = [row for row in model if row["n"]]
         axes.plot(column(model, "buffer_bytes", 1e-3), column(model, "goodput_bps", 1e-6), color=BLUE, linewidth=1,
                   label="slots, model")
-        kb = [row["buffer_bytes"] / 1000 for row in simulated]
-        axes.plot(kb, numbers(simulated, "scheduled_mbps"), "o", color=ORANGE, label="slots, ns-2")
-        axes.plot(kb, numbers(simulated, "unscheduled_mbps"), "^", color=VERMILION, label="all at once, ns-2")
+        kb = column(simulated, "buffer_bytes", 1e-3)
+        axes.plot(kb, column(simulated, "scheduled_mbps"), "o", color=ORANGE, label="slots, ns-2")
+        axes.plot(kb, column(simulated, "unscheduled_mbps"), "^", color=VERMILION, label="all at once, ns-2")
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("buffer, KB")
-        axes.set_title(f"N = {workers}", loc="left", fontsize=10)
+        axes.set_title(f"N = {workers:g}", loc="left", fontsize=10)
     axes_of[0].set_ylabel("goodput, Mbit/s")
     axes_of[1].legend(loc="lower right")
-    papers.write_csv(folder / "lossless_fig8.csv", rows)
-    save(figure, folder / "lossless_fig8.svg")
+    return figure
 
 
-def figure9(plan, folder):
+def figure9(plan):
     """Goodput over the timer granularity with a block of 1 MB."""
-    plot = pyplot()
-    figure, axes = plot.subplots(figsize=(7.5, 4.2))
-    rows = []
-    for workers, colour in zip((25, 50, 100, 200, 500), (BLUE, ORANGE, GREEN, VERMILION, PURPLE)):
-        model = plan.rows(*papers.LOSSLESS_PLAN, *papers.LOSSLESS_BUFFER, "--workers", workers, "--block", papers.BLOCK,
+    timers = ("1us", "10us", "100us", "500us", "1ms", "2ms", "3ms", "5ms", "10ms", "20ms")
+    return [row for workers in (25, 50, 100, 200, 500)
+            for row in simulate(plan, [{"workers": workers, "timer": timer} for timer in timers], unscheduled=False)]
+
+
+def draw_figure9(plan, rows):
+    figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
+    for workers, simulated, colour, _ in by_curve(rows, "workers"):
+        model = plan.rows(*papers.LOSSLESS_PLAN, *papers.LOSSLESS_BUFFER, "--workers", int(workers), "--block", papers.BLOCK,
                           "--sweep", "timer_granularity=1us:20ms:x1.05")
         axes.plot(column(model, "timer_granularity_s", 1e3), column(model, "goodput_bps", 1e-6), color=colour, linewidth=1)
-        timers = ("1us", "10us", "100us", "500us", "1ms", "2ms", "3ms", "5ms", "10ms", "20ms")
-        simulated = simulate(plan, [{"workers": workers, "timer": timer} for timer in timers], unscheduled=False)
-        rows += simulated
-        axes.plot(numbers(simulated, "timer_granularity_ms"), numbers(simulated, "scheduled_mbps"), "o", color=colour,
-                  label=f"N = {workers}")
+        axes.plot(column(simulated, "timer_granularity_ms"), column(simulated, "scheduled_mbps"), "o", color=colour,
+                  label=f"N = {workers:g}")
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("timer granularity, ms")
     axes.set_ylabel("goodput of the slots, Mbit/s")
     axes.legend(title="lines: model\npoints: ns-2", loc="center left", bbox_to_anchor=(1.01, 0.5))
-    papers.write_csv(folder / "lossless_fig9.csv", rows)
-    save(figure, folder / "lossless_fig9.svg")
+    return figure
 
 
-FIGURES = {"lossless_table2": table2, "lossless_fig2": figure2, "lossless_fig6": figure6, "lossless_fig7": figure7,
-           "lossless_fig8": figure8, "lossless_fig9": figure9}
+FIGURES = {"lossless_table2": Figure(table2), "lossless_fig2": Figure(figure2, draw_figure2),
+           "lossless_fig6": _over_workers(small=_FEW_6, large=_MANY_6, sru=papers.FIXED_SRU),
+           "lossless_fig7": _over_workers(small=_FEW_7, large=_MANY_7),
+           "lossless_fig8": Figure(figure8, draw_figure8), "lossless_fig9": Figure(figure9, draw_figure9)}

@@ -30,6 +30,7 @@ class Run:
     block_timeouts: list  # of each block that ended
     duplicate_acks: list  # that a worker had received at each timeout; empty without count_acks
     windows: list  # of all workers as each block begins, lists of packets; empty without record_windows
+    samples: list  # (s, bytes that are acknowledged, timeouts) so far, every sample_every; empty without record_samples
 
     @property
     def full_losses(self):
@@ -61,13 +62,19 @@ def _duplicate_acks(path):
     return counts
 
 
-def run(count_acks=False, record_windows=False, **settings):
+def _lines_of_numbers(path):
+    return [[float(number) for number in line.split()] for line in path.read_text().splitlines()]
+
+
+def run(count_acks=False, record_windows=False, record_samples=False, **settings):
     """One run; the settings are those of incast.tcl."""
     with tempfile.TemporaryDirectory() as folder:
-        trace, windows = pathlib.Path(folder, "trace"), pathlib.Path(folder, "windows")
+        trace, windows, samples = (pathlib.Path(folder, name) for name in ("trace", "windows", "samples"))
         files = {"trace": trace} if count_acks else {}
         if record_windows:
             files["windows"] = windows
+        if record_samples:
+            files["samples"] = samples
         command = ["ns", _SCRIPT, *(f"{name}={value}" for name, value in (settings | files).items())]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0 or not result.stdout:
@@ -81,11 +88,12 @@ def run(count_acks=False, record_windows=False, **settings):
             **{name: int(end[name]) for name in ("blocks", "left", "drops", "timeouts", "resent", "sent")},
             block_timeouts=[int(after - before) for before, after in zip([0, *counted], counted)],
             duplicate_acks=_duplicate_acks(trace) if count_acks else [],
-            windows=[[float(w) for w in line.split()] for line in windows.read_text().splitlines()] if record_windows else [],
+            windows=_lines_of_numbers(windows) if record_windows else [],
+            samples=_lines_of_numbers(samples) if record_samples else [],
         )
 
 
 def run_all(settings, **options):
-    """Runs with each of `settings`, as many at a time as there are cores; in their order."""
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    """Runs with each of `settings`, as many at a time as there are cores to run on; in their order."""
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(lambda one: run(**options, **one), settings))

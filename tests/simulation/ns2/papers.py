@@ -1,14 +1,17 @@
-"""The networks of the papers, for sluice-plan and for ns-2, and how their figures are written. The model is not computed
-here: sluice-plan does that."""
+"""The networks of the papers, for sluice-plan and for ns-2, and how their figures are made. The model is not computed here:
+sluice-plan does that."""
 
 import csv
+import dataclasses
 import io
 import pathlib
 import subprocess
 import sys
+import typing
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(_ROOT / "tools/sluice_plan"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import picture
 
 # "Solving the TCP-incast Problem with Application-Level Scheduling", V: 1 Gbit/s, 0.1 ms, 32 KB of 1000 bytes, packets of 1000
 # bytes with 40 of headers, timers of 1 ms. The defaults of incast.tcl are the same.
@@ -65,9 +68,45 @@ def slots(row):
     return {"start": "slots", "slot": row["slot_s"], "batches": int(row["batches"]), "sru": int(row["sru_bytes"])}
 
 
+@dataclasses.dataclass
+class Figure:
+    """A figure or a table: what is simulated goes to a CSV, and the SVG is drawn from that alone and sluice-plan. So it can be
+    drawn again without ns-2, and is the same."""
+
+    simulate: typing.Callable  # of the plan; returns rows
+    draw: typing.Callable | None = None  # of the plan and the rows of the CSV; returns a figure of matplotlib. A table has none.
+
+    def make(self, name, plan, folder, simulate=True):
+        csv_path = folder / f"{name}.csv"
+        if simulate:
+            write_csv(csv_path, self.simulate(plan))
+        if self.draw:
+            figure = self.draw(plan, read_csv(csv_path))
+            picture.save(figure, folder / f"{name}.svg")
+            picture.pyplot().close(figure)
+
+
 def write_csv(path, rows):
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def column(rows, key, factor=1.0):
+    """The numbers of a column; NaN, which is not drawn, where it is empty."""
+    return [float("nan") if row[key] == "" else row[key] * factor for row in rows]
+
+
+def by_curve(rows, key="curve"):
+    """The rows of each curve, in the order of the CSV, with a colour and a marker for it."""
+    names = dict.fromkeys(row[key] for row in rows)
+    assert len(names) <= len(picture.COLOURS), names
+    for name, colour, marker in zip(names, picture.COLOURS, picture.MARKERS):
+        yield name, [row for row in rows if row[key] == name], colour, marker

@@ -3,69 +3,84 @@ block over connections that stay."""
 
 import ns2
 import papers
-from plan_plot import BLUE, GREEN, ORANGE, PURPLE, VERMILION, pyplot, save
+from papers import Figure, by_curve, column
+from picture import BLUE, VERMILION, pyplot
 
-_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE)
-_MARKERS = "os^Dv"
 SECONDS = 5
 
 
-def _curves(name, folder, curves, workers, seconds=SECONDS):
+def _curves(curves, workers, seconds=SECONDS):
     """Goodput over N, a line for each label and its settings."""
     rows = []
     for label, settings in curves.items():
         runs = ns2.run_all([papers.STORAGE | {"workers": count, "seconds": seconds} | settings for count in workers])
         rows += [{"curve": label, "workers": count, "goodput_mbps": run.goodput, "blocks": run.blocks, "timeouts": run.timeouts,
                   "drops": run.drops} for count, run in zip(workers, runs)]
-    papers.write_csv(folder / f"{name}.csv", rows)
-    draw_curves(rows, folder / f"{name}.svg")
+    return rows
 
 
-def draw_curves(rows, path):
-    plot = pyplot()
-    figure, axes = plot.subplots(figsize=(7.5, 4.2))
-    for label, colour, marker in zip(dict.fromkeys(row["curve"] for row in rows), _COLOURS, _MARKERS):
-        own = [row for row in rows if row["curve"] == label]
-        axes.plot([row["workers"] for row in own], [row["goodput_mbps"] for row in own], color=colour, marker=marker, label=label)
+def draw_curves(_, rows):
+    figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
+    for label, own, colour, marker in by_curve(rows):
+        axes.plot(column(own, "workers"), column(own, "goodput_mbps"), color=colour, marker=marker, label=label)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("workers N")
     axes.set_ylabel("goodput, Mbit/s")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    save(figure, path)
+    return figure
 
 
-def figure6(_, folder):
+def figure5(_):
+    """One run that collapses, in intervals of 5 ms."""
+    run = ns2.run(**papers.STORAGE | {"workers": 16, "seconds": 2, "sample_every": 0.005}, record_samples=True)
+    return [{"time_ms": begin * 1e3, "goodput_mbps": (after - before) * 8e-6 / (end - begin), "timeouts": int(late - early)}
+            for (begin, before, early), (end, after, late) in zip(run.samples, run.samples[1:])]
+
+
+def draw_figure5(_, rows):
+    figure, axes = pyplot().subplots(figsize=(7.5, 3.4))
+    axes.step(column(rows, "time_ms"), column(rows, "goodput_mbps"), where="post", color=BLUE, linewidth=1.2, label="goodput")
+    late = [row for row in rows if row["timeouts"]]
+    axes.plot(column(late, "time_ms"), [0] * len(late), "^", color=VERMILION, markersize=7, clip_on=False, zorder=3,
+              label="timeouts: flows begin again")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time, ms")
+    axes.set_ylabel("goodput in 5 ms, Mbit/s")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2)
+    return figure
+
+
+def figure6(_):
     """Twice the buffer, twice the servers; with 64 packets it is the collapse of Figs 2 and 4."""
-    _curves("storage_fig6", folder, {f"{packets} packets": {"buffer_packets": packets} for packets in (32, 64, 128, 256, 512)},
-            (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64))
+    return _curves({f"{packets} packets": {"buffer_packets": packets} for packets in (32, 64, 128, 256, 512)},
+                   (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64))
 
 
-def figure7(_, folder):
+def figure7(_):
     """The larger the SRU, the smaller the part of the time that is lost to a timeout."""
-    _curves("storage_fig7", folder, {f"{size // 1000} KB": {"sru": size} for size in (10_000, 100_000, 256_000, 1_000_000)},
-            (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64))
+    return _curves({f"{size // 1000} KB": {"sru": size} for size in (10_000, 100_000, 256_000, 1_000_000)},
+                   (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64))
 
 
-def figure9(_, folder):
+def figure9(_):
     """Reno, NewReno, SACK and what is said to help them."""
-    _curves("storage_fig9", folder,
-            {"Reno": {"tcp": "Reno"}, "NewReno": {}, "SACK": {"tcp": "Sack1"},
-             "NewReno,\nlimited transmit": {"limited_transmit": 1},
-             "NewReno,\n1 duplicate ACK": {"duplicate_acks": 1}},
-            (1, 2, 4, 6, 8, 12, 16, 24, 32, 48))
+    return _curves({"Reno": {"tcp": "Reno"}, "NewReno": {}, "SACK": {"tcp": "Sack1"},
+                    "NewReno,\nlimited transmit": {"limited_transmit": 1},
+                    "NewReno,\n1 duplicate ACK": {"duplicate_acks": 1}},
+                   (1, 2, 4, 6, 8, 12, 16, 24, 32, 48))
 
 
-def figure12(_, folder):
+def figure12(_):
     """Minimum retransmission timeouts."""
-    _curves("storage_fig12", folder,
-            {f"{name}, {text}": {"tcp": tcp, "rto_min": rto, "tick": min(0.01, rto / 2)}
-             for name, tcp in (("NewReno", "Newreno"), ("Reno", "Reno")) for text, rto in (("200 ms", 0.2), ("200 µs", 0.0002))},
-            (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64))
+    return _curves({f"{name}, {text}": {"tcp": tcp, "rto_min": rto, "tick": min(0.01, rto / 2)}
+                    for name, tcp in (("NewReno", "Newreno"), ("Reno", "Reno"))
+                    for text, rto in (("200 ms", 0.2), ("200 µs", 0.0002))},
+                   (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64))
 
 
-def table3(_, folder):
+def table3(_):
     """Timeouts in 20 s with 16 servers, by the duplicate ACKs that the sender had had (Fig 11)."""
     rows = []
     cases = {"Reno": {"tcp": "Reno"}, "NewReno": {}, "NewReno, 1 duplicate ACK": {"duplicate_acks": 1},
@@ -76,8 +91,9 @@ def table3(_, folder):
         rows.append({"tcp": name, "timeouts": run.timeouts, "no_duplicate_ack": run.full_losses,
                      "one_or_two": run.lacks_of_acks, "more": run.timeouts - run.full_losses - run.lacks_of_acks,
                      "blocks": run.blocks})
-    papers.write_csv(folder / "storage_table3.csv", rows)
+    return rows
 
 
-FIGURES = {"storage_fig6": figure6, "storage_fig7": figure7, "storage_fig9": figure9, "storage_fig12": figure12,
-           "storage_table3": table3}
+FIGURES = {"storage_fig5": Figure(figure5, draw_figure5), "storage_fig6": Figure(figure6, draw_curves),
+           "storage_fig7": Figure(figure7, draw_curves), "storage_fig9": Figure(figure9, draw_curves),
+           "storage_fig12": Figure(figure12, draw_curves), "storage_table3": Figure(table3)}

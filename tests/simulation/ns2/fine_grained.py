@@ -1,0 +1,85 @@
+"""The simulations of "Safe and Effective Fine-grained TCP Retransmissions for Datacenter Communication" in ns-2: the least RTO of
+microseconds, delayed ACKs, and timeouts at random times. A block has one size, of which each server has its share."""
+
+import functools
+
+import ns2
+import papers
+from papers import Figure, by_curve, column
+from picture import pyplot
+
+RTO_MIN = {"200 ms": 0.2, "10 ms": 0.01, "5 ms": 0.005, "1 ms": 0.001, "200 µs": 0.0002}
+
+
+def share(workers, block):
+    """An even number of packets from each: a client that delays its ACKs has then none to delay at the end of an answer."""
+    return 2000 * max(1, round(block / 2000 / workers))
+
+
+def network(workers, rto_min, blocks=20, **settings):
+    """1 Gbit/s, 32 KB, 0.1 ms, a block of 1 MB."""
+    return papers.STORAGE | {"buffer_packets": 0, "buffer": 32_768, "workers": workers, "sru": share(workers, 1_000_000),
+                             "rto_min": rto_min, "tick": min(0.01, rto_min / 20), "blocks": blocks, "seconds": 4} | settings
+
+
+def random_network(workers, random_rto, rto_min=0.0002, **settings):
+    """10 Gbit/s, 32 KB, 20 µs, one block of 10 MB. Connections are fresh, whose first timeout of 3 s would hide the others."""
+    return papers.STORAGE | {"buffer_packets": 0, "buffer": 32_768, "workers": workers, "sru": share(workers, 10_000_000),
+                             "rate": "10000Mb", "delay": "0.005ms", "jitter": 2e-6, "rto_min": rto_min, "tick": 1e-6,
+                             "random_rto": random_rto, "initial_rto": 0.002, "blocks": 1, "seconds": 0.1} | settings
+
+
+def _run(labelled):
+    """A row for each run of (curve, settings, columns that tell the runs of a curve apart)."""
+    labelled = list(labelled)
+    rows = []
+    for (label, _, axis), run in zip(labelled, ns2.run_all([settings for _, settings, _ in labelled])):
+        rows.append({"curve": label, **axis, "goodput_mbps": run.goodput, "blocks": run.blocks, "timeouts": run.timeouts,
+                     "drops": run.drops, "sent": run.sent})
+    return rows
+
+
+def draw(_, rows, x, label, base, title=None):
+    figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
+    for name, own, colour, marker in by_curve(rows):
+        axes.plot(column(own, x), column(own, "goodput_mbps"), color=colour, marker=marker, label=name)
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel("goodput, Mbit/s")
+    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def servers(_):
+    """Up to 47 servers, as the cluster has that the papers measured."""
+    return _run((name, network(workers, rto_min), {"workers": workers})
+                for name, rto_min in RTO_MIN.items() for workers in (1, 2, 4, 6, 8, 12, 16, 24, 32, 47))
+
+
+def rto_min_sweep(_):
+    """Over the least RTO, with some numbers of servers."""
+    return _run((f"N = {workers}", network(workers, ms / 1e3), {"rto_min_ms": ms})
+                for workers in (4, 8, 16, 32) for ms in (0.2, 1, 5, 10, 50, 200))
+
+
+def figure14(_):
+    """Clients that delay their ACKs, with 200 µs as the least RTO."""
+    return _run((name, network(workers, 0.0002, delayed_ack=delay), {"workers": workers})
+                for name, delay in (("no delayed ACK", 0), ("200 µs", 0.0002), ("40 ms", 0.04))
+                for workers in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16))
+
+
+def random_rto(_):
+    """Timeouts that come at random times, for many servers."""
+    return _run((name, random_network(workers, random), {"workers": workers})
+                for name, random in (("RTO", 0), ("RTO × (1 + U(0, 0.5))", 0.5))
+                for workers in (64, 128, 256))
+
+
+_OVER_SERVERS = {"x": "workers", "label": "servers N", "base": 2}
+FIGURES = {"fine_grained_servers": Figure(servers, functools.partial(draw, **_OVER_SERVERS, title="RTO_min")),
+           "fine_grained_rto_min": Figure(rto_min_sweep, functools.partial(draw, x="rto_min_ms", label="RTO_min, ms", base=10)),
+           "fine_grained_fig14": Figure(figure14, functools.partial(draw, **_OVER_SERVERS, title="delayed ACK")),
+           "fine_grained_random": Figure(random_rto)}

@@ -1,11 +1,14 @@
 """How the figures of the simulations look, and how they are written: SVGs that follow the colour scheme of their reader."""
 
 import io
+import pathlib
 import sys
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart, but for black and yellow, of which one is
-# lost on a dark page and the other on a light one.
-ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/sluice_plan"))
+
+import plan_plot
+from plan_plot import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 MARKERS = "os^DvP"
 
@@ -16,21 +19,14 @@ _STYLE = "<style>:root{--ink:#1a1a1a}@media (prefers-color-scheme:dark){:root{--
 
 
 def pyplot():
-    """matplotlib.pyplot with the look of all figures."""
-    try:
-        import matplotlib
-    except ImportError:
-        sys.exit(f"{sys.executable} has no module matplotlib; /usr/bin/python3 has that of Debian's package python3-matplotlib")
-    matplotlib.use("svg")
-    import matplotlib.pyplot
-    matplotlib.pyplot.rcParams.update({
-        "savefig.bbox": "tight", "savefig.transparent": True, "svg.fonttype": "none", "svg.hashsalt": "sluice",
-        "font.family": "sans-serif", "font.size": 10, "text.color": INK, "legend.labelcolor": INK, "legend.frameon": False,
-        "axes.edgecolor": INK, "axes.labelcolor": INK, "axes.titlecolor": INK, "xtick.color": INK, "ytick.color": INK,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID,
-        "grid.alpha": 0.3, "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 4,
+    """matplotlib.pyplot with the look of plan_plot, but for the ground, which is that of the reader's page."""
+    plot = plan_plot.pyplot()
+    plot.rcParams.update({
+        "savefig.transparent": True, "text.color": INK, "legend.labelcolor": INK, "axes.edgecolor": INK, "axes.labelcolor": INK,
+        "axes.titlecolor": INK, "xtick.color": INK, "ytick.color": INK, "grid.color": GRID, "grid.alpha": 0.3,
+        "grid.linewidth": 0.8,
     })
-    return matplotlib.pyplot
+    return plot
 
 
 def save(figure, path):

@@ -27,7 +27,7 @@ _AXES = (
 
 
 def pyplot():
-    """matplotlib.pyplot with the look of all figures: a white ground, which is legible on a dark page as well."""
+    """matplotlib.pyplot with a look of our own: a white ground, which is legible on a dark page as well."""
     try:
         import matplotlib
     except ImportError:

@@ -5,8 +5,7 @@ import functools
 
 import ns2
 import papers
-from papers import Figure, by_curve, column
-from picture import pyplot
+from papers import Figure, draw_goodput
 
 RTO_MIN = {"200 ms": 0.2, "10 ms": 0.01, "5 ms": 0.005, "1 ms": 0.001, "200 µs": 0.0002}
 
@@ -16,17 +15,17 @@ def share(workers, block):
     return 2000 * max(1, round(block / 2000 / workers))
 
 
-def network(workers, rto_min, blocks=20, **settings):
+def network(workers, rto_min, **settings):
     """1 Gbit/s, 32 KB, 0.1 ms, a block of 1 MB."""
     return papers.STORAGE | {"buffer_packets": 0, "buffer": 32_768, "workers": workers, "sru": share(workers, 1_000_000),
-                             "rto_min": rto_min, "tick": min(0.01, rto_min / 20), "blocks": blocks, "seconds": 4} | settings
+                             "rto_min": rto_min, "tick": min(0.01, rto_min / 20), "blocks": 20, "seconds": 4} | settings
 
 
-def random_network(workers, random_rto, rto_min=0.0002, **settings):
+def random_network(workers, random_rto):
     """10 Gbit/s, 32 KB, 20 µs, one block of 10 MB. Connections are fresh, whose first timeout of 3 s would hide the others."""
     return papers.STORAGE | {"buffer_packets": 0, "buffer": 32_768, "workers": workers, "sru": share(workers, 10_000_000),
-                             "rate": "10000Mb", "delay": "0.005ms", "jitter": 2e-6, "rto_min": rto_min, "tick": 1e-6,
-                             "random_rto": random_rto, "initial_rto": 0.002, "blocks": 1, "seconds": 0.1} | settings
+                             "rate": "10000Mb", "delay": "0.005ms", "jitter": 2e-6, "rto_min": 0.0002, "tick": 1e-6,
+                             "random_rto": random_rto, "initial_rto": 0.002, "blocks": 1, "seconds": 0.1}
 
 
 def _run(labelled):
@@ -37,19 +36,6 @@ def _run(labelled):
         rows.append({"curve": label, **axis, "goodput_mbps": run.goodput, "blocks": run.blocks, "timeouts": run.timeouts,
                      "drops": run.drops, "sent": run.sent})
     return rows
-
-
-def draw(_, rows, x, label, base, title=None):
-    figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
-    for name, own, colour, marker in by_curve(rows):
-        axes.plot(column(own, x), column(own, "goodput_mbps"), color=colour, marker=marker, label=name)
-    axes.set_xscale("log", base=base)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(label)
-    axes.set_ylabel("goodput, Mbit/s")
-    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    return figure
 
 
 def servers(_):
@@ -78,8 +64,8 @@ def random_rto(_):
                 for workers in (64, 128, 256))
 
 
-_OVER_SERVERS = {"x": "workers", "label": "servers N", "base": 2}
-FIGURES = {"fine_grained_servers": Figure(servers, functools.partial(draw, **_OVER_SERVERS, title="RTO_min")),
-           "fine_grained_rto_min": Figure(rto_min_sweep, functools.partial(draw, x="rto_min_ms", label="RTO_min, ms", base=10)),
-           "fine_grained_fig14": Figure(figure14, functools.partial(draw, **_OVER_SERVERS, title="delayed ACK")),
+FIGURES = {"fine_grained_servers": Figure(servers, functools.partial(draw_goodput, label="servers N", title="RTO_min")),
+           "fine_grained_rto_min": Figure(rto_min_sweep, functools.partial(draw_goodput, x="rto_min_ms", label="RTO_min, ms",
+                                                                          base=10)),
+           "fine_grained_fig14": Figure(figure14, functools.partial(draw_goodput, label="servers N", title="delayed ACK")),
            "fine_grained_random": Figure(random_rto)}

@@ -110,3 +110,17 @@ def by_curve(rows, key="curve"):
     assert len(names) <= len(picture.COLOURS), names
     for name, colour, marker in zip(names, picture.COLOURS, picture.MARKERS):
         yield name, [row for row in rows if row[key] == name], colour, marker
+
+
+def draw_goodput(_, rows, x="workers", label="workers N", base=2, title=None):
+    """Goodput over a column, a line for each curve."""
+    figure, axes = picture.pyplot().subplots(figsize=(7.5, 4.2))
+    for name, own, colour, marker in by_curve(rows):
+        axes.plot(column(own, x), column(own, "goodput_mbps"), color=colour, marker=marker, label=name)
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel("goodput, Mbit/s")
+    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure

@@ -3,7 +3,7 @@ block over connections that stay."""
 
 import ns2
 import papers
-from papers import Figure, by_curve, column
+from papers import Figure, column, draw_goodput
 from picture import BLUE, VERMILION, pyplot
 
 SECONDS = 5
@@ -17,19 +17,6 @@ def _curves(curves, workers, seconds=SECONDS):
         rows += [{"curve": label, "workers": count, "goodput_mbps": run.goodput, "blocks": run.blocks, "timeouts": run.timeouts,
                   "drops": run.drops} for count, run in zip(workers, runs)]
     return rows
-
-
-def draw_curves(_, rows):
-    figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
-    for label, own, colour, marker in by_curve(rows):
-        axes.plot(column(own, "workers"), column(own, "goodput_mbps"), color=colour, marker=marker, label=label)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("workers N")
-    axes.set_ylabel("goodput, Mbit/s")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    return figure
 
 
 def figure5(_):
@@ -94,6 +81,6 @@ def table3(_):
     return rows
 
 
-FIGURES = {"storage_fig5": Figure(figure5, draw_figure5), "storage_fig6": Figure(figure6, draw_curves),
-           "storage_fig7": Figure(figure7, draw_curves), "storage_fig9": Figure(figure9, draw_curves),
-           "storage_fig12": Figure(figure12, draw_curves), "storage_table3": Figure(table3)}
+FIGURES = {"storage_fig5": Figure(figure5, draw_figure5), "storage_fig6": Figure(figure6, draw_goodput),
+           "storage_fig7": Figure(figure7, draw_goodput), "storage_fig9": Figure(figure9, draw_goodput),
+           "storage_fig12": Figure(figure12, draw_goodput), "storage_table3": Figure(table3)}

@@ -14,11 +14,13 @@
 #include "ns3/tcp-rx-buffer.h"
 #include "ns3/tcp-tx-buffer.h"
 #include "ns3/uinteger.h"
+#include "tests/simulation/ns3/bounded_dctcp.h"
 
 namespace sluice::testing {
 namespace {
 
 std::string TypeOf(const std::string& variant) {
+  if (variant == "Dctcp") return BoundedDctcp::GetTypeId().GetName();
   return absl::StrCat("ns3::Tcp", variant);
 }
 

@@ -131,6 +131,26 @@ TEST(IncastTest, DctcpMarksInsteadOfDropping) {
   EXPECT_LT(result.bottleneck.most_bytes, 200'000);
 }
 
+// Of 128 workers each small window is marked, again and again.
+TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
+  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  options.workers = 128;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.load = 0.5;
+  options.network.bits_per_second = 10e9;
+  options.network.buffer_bytes = 512 * 1024;
+  options.network.rtt = absl::Microseconds(50);
+  options.network.mark_above_bytes = 97 * 1024;
+  options.network.tcp.variant = "Dctcp";
+  options.network.tcp.ecn = true;
+  options.network.tcp.acked_segments = 1;
+  options.longest = absl::Seconds(10);
+  const IncastResult result = Play(options);
+  EXPECT_EQ(result.fan_outs, options.fan_outs);
+  EXPECT_EQ(result.unfinished, 0u);
+  EXPECT_GT(result.bottleneck.marked_packets, 1000);
+}
+
 // The budget leaves half of the buffer to messages of 10 KB that others send through the same port.
 TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   IncastOptions options = SmallPort(Discipline::kGrants);

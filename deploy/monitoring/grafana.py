@@ -18,6 +18,7 @@ _COLOURS = {
     "hit": "green", "joined": "blue", "miss": "yellow", "used": "green", "wasted": "orange", "changed": "blue",
     "not_found": "yellow", "out_of_range": "orange", "invalid": "purple",
     "retransmit": "orange", "some": "orange", "probe": "blue", "grow": "green", "back_off": "red", "give_back": "yellow",
+    "http2": "green", "connect": "blue", "worker_tunnel": "orange", "other_tunnel": _GREY, "handshake_failed": "red",
 }  # fmt: skip
 
 # The values of a label that begins a legend, by the metric that has it.
@@ -36,6 +37,7 @@ _VALUES = {
     "sluice_link_rtt_seconds": "min smoothed",
     "sluice_mid_level_cache_lookups_total": "hit joined miss",
     "sluice_mid_level_read_ahead_blocks_total": "used wasted",
+    "sluice_proxy_connections_total": "http2 connect worker_tunnel other_tunnel refused handshake_failed",
 }
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}

@@ -236,6 +236,35 @@ def _mid_level():
     ]  # fmt: skip
 
 
+def _proxy():
+    by_code = f"sum by (instance, code) ({rate(aggregator('sluice_proxy_calls_total'))})"
+    return [
+        row("Proxies"),
+        lines("Calls through proxies, by status", "reqps",
+              "PERMISSION_DENIED: a worker that no pattern allows. UNAVAILABLE: workers that are away. RESOURCE_EXHAUSTED: the "
+              "queue is full, or a client does not read.",
+              [(by_code, "{{code}} {{instance}}")], stacked=True),
+        lines("Time of calls through proxies, p99", "s",
+              "From the first header to the end, of calls that had a worker; the ten slowest methods. Streams that stay open "
+              "are in it with all their time.",
+              [(highest(quantile(0.99, "sluice_proxy_call_seconds")), "{{method}} {{instance}}")]),
+        lines("Clients and calls of proxies", "short",
+              "Open connections, and calls that have not ended. At limits.connections and limits.calls further ones are "
+              "refused.",
+              [(aggregator("sluice_proxy_connections"), "connections {{instance}}"),
+               (aggregator("sluice_proxy_calls"), "calls {{instance}}")]),
+        lines("New connections of proxies, by what they are", "ops",
+              "worker_tunnel: TLS to a worker, which no schedule sees. other_tunnel: passed on to other hosts. refused: not "
+              "allowed, or too many. handshake_failed: without the right certificate.",
+              [(rate(aggregator("sluice_proxy_connections_total")), "{{kind}} {{instance}}")], stacked=True),
+        lines("Bytes that proxies hold for clients", "bytes",
+              "Answers that clients have not taken yet. Near limits.held slow clients get nothing more.",
+              [(aggregator("sluice_proxy_held_bytes"), "held {{instance}}")]),
+        lines("Calls that were ended as stuck, per minute", "short", "Their clients read nothing of the answer: clients hang.",
+              [(f"60 * {rate(aggregator('sluice_proxy_stuck_calls_total'))}", "stuck {{instance}}")]),
+    ]  # fmt: skip
+
+
 def _workers():
     window = "sluice_worker_tcp_congestion_window_packets"
     namespace = "Of the workers' network namespaces; workers that share one count it once each. "
@@ -321,7 +350,7 @@ def _instances(name, label, metric):
 
 def dashboard():
     panels = [*_overview(), *_goodput(), *_budget(), *_queue(), *_latency(), *_losses(), *_sharing(), *_mid_level()]
-    panels += [*_workers(), *_processes()]
+    panels += [*_proxy(), *_workers(), *_processes()]
     source = {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"}
     alerts = {
         "name": "Alerts",

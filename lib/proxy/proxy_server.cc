@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
 #include "lib/link/worker_address.h"
@@ -80,6 +81,19 @@ absl::Status CheckListenerTls(const ProxyServer::Options& options) {
   if (found == options.listeners.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("listen: \"tls:", found->address,
                                                  "\" without listener_tls; give its certificate, key and client_ca"));
+}
+
+// What a proxy that serves cannot change.
+absl::Status CheckSame(const ProxyServer::Options& before, const ProxyServer::Options& after) {
+  std::vector<absl::string_view> changed;
+  if (after.listeners != before.listeners) changed.push_back("listen or routes");
+  if (after.tls != before.tls) changed.push_back("tls");
+  if (after.listener_tls != before.listener_tls) changed.push_back("listener_tls");
+  if (after.client_users != before.client_users) changed.push_back("client_uids");
+  if (after.socket_mode != before.socket_mode) changed.push_back("socket_mode");
+  if (changed.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("needs a restart: ", absl::StrJoin(changed, ", "), " cannot change while the proxy serves"));
 }
 
 }  // namespace
@@ -181,13 +195,7 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 
 absl::Status ProxyServer::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options, link_->schedule_options().discipline); !valid.ok()) return valid;
-  if (options.listeners != options_.listeners || options.tls != options_.tls ||
-      options.listener_tls != options_.listener_tls || options.client_users != options_.client_users ||
-      options.socket_mode != options_.socket_mode) {
-    return absl::InvalidArgumentError(
-        "listen, routes, client_uids, socket_mode, tls and listener_tls of a proxy that serves cannot change; restart "
-        "it");
-  }
+  if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
   absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(options.workers);
   if (!policy.ok()) return policy.status();
   link_->Await([&](LinkCore&) {

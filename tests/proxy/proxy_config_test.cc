@@ -12,9 +12,11 @@
 namespace sluice {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::HasCode;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 absl::StatusOr<ProxyProgramOptions> Parse(const std::string& json) {
   v1::ProxyConfig config;
@@ -150,6 +152,51 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(named)) << json;
   }
   EXPECT_THAT(std::string(ParseProxyConfig({}).status().message()), HasSubstr("listen is empty"));
+}
+
+v1::ProxyConfig WithListenerTls(const std::string& json) {
+  v1::ProxyConfig config;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(json, &config).ok()) << json;
+  config.add_listen("tls:127.0.0.1:0");
+  v1::ProxyListenerTls& tls = *config.mutable_listener_tls();
+  if (tls.certificate().empty()) tls.set_certificate("c.pem");
+  if (tls.key().empty()) tls.set_key("k.pem");
+  if (tls.client_ca().empty()) tls.set_client_ca("a.pem");
+  if (tls.client_names().empty()) tls.add_client_names("front");
+  return config;
+}
+
+TEST(ProxyConfigTest, WhatBeginsFromNowOnMayChange) {
+  for (const char* json : {"{}", R"({"workers": ["10.0.0.0/8"], "worker_header": "x-worker", "log_level": "debug"})",
+                           R"({"tunnels": {"to_others": false}, "limits": {"calls": 1}, "link": {"buffer": "1mb"}})",
+                           R"({"schedule": {"budget": "1mb", "queue_limit": 7}})"}) {
+    EXPECT_TRUE(CheckReloadable(WithListenerTls("{}"), WithListenerTls(json)).ok()) << json;
+    EXPECT_TRUE(CheckReloadable(WithListenerTls(json), WithListenerTls("{}")).ok()) << json;
+  }
+}
+
+TEST(ProxyConfigTest, WhatNeedsARestartIsNamedWithWhatItWasAndIs) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"listener_tls": {"certificate": "new.pem"}})", "listener_tls.certificate: \"c.pem\" -> \"new.pem\""},
+      {R"({"listener_tls": {"key": "new.pem"}})", "listener_tls.key: \"k.pem\" -> \"new.pem\""},
+      {R"({"listener_tls": {"client_ca": "new.pem"}})", "listener_tls.client_ca: \"a.pem\" -> \"new.pem\""},
+      {R"({"listener_tls": {"client_names": ["back"]}})", "listener_tls.client_names[0]: \"front\" -> \"back\""},
+      {R"({"listener_tls": {"client_names": ["front", "back"]}})", "added: listener_tls.client_names[1]: \"back\""},
+      {R"({"tls": {"ca": "a.pem"}})", "added: tls: { ca: \"a.pem\" }"},
+      {R"({"routes": [{"listen": "127.0.0.1:1", "workers": "w:1"}]})", "added: routes[0]: { listen: \"127.0.0.1:1\""},
+      {R"({"client_uids": [7]})", "added: client_uids[0]: 7"},
+      {R"({"socket_mode": "0600"})", "added: socket_mode: \"0600\""},
+      {R"({"schedule": {"policy": "rolling", "budget": "1mb"}})", "added: schedule.policy: \"rolling\""},
+  };
+  for (const auto& [json, named] : cases) {
+    const absl::Status refused = CheckReloadable(WithListenerTls("{}"), WithListenerTls(json));
+    EXPECT_THAT(refused, HasCode(absl::StatusCode::kFailedPrecondition)) << json;
+    EXPECT_THAT(std::string(refused.message()), AllOf(StartsWith("needs a restart: "), HasSubstr(named)));
+  }
+  v1::ProxyConfig without = WithListenerTls("{}");
+  without.clear_listener_tls();
+  EXPECT_THAT(std::string(CheckReloadable(WithListenerTls("{}"), without).message()),
+              StartsWith("needs a restart: deleted: listener_tls: { certificate: \"c.pem\""));
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <optional>
 #include <string>
 
+#include <boost/intrusive/list.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
 #include "lib/link/executor.h"
+#include "lib/link/scheduled_stream.h"
 
 namespace sluice {
 
@@ -64,11 +67,17 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   // Tells the worker that no more requests come, and the open streams that the connection is over. No event follows.
   void Close();
 
+  // The worker's socket takes no more for now, though its window of HTTP/2 may be open.
+  bool congested() const;
+  // Tells a stream of this connection when all has left: OnConnectionDrained.
+  void WaitUntilDrained(ScheduledStream& call) { undrained_.push_back(call); }
+
   std::optional<TcpSocket> Tcp() const;
 
  private:
   void OnConnected() override;
   void OnBytes(absl::string_view bytes) override;
+  void OnDrained() override;
   void OnDisconnected(absl::Status why) override;
   StreamEvents* OnStream(int32_t stream) override;
   void OnSlots() override;
@@ -82,6 +91,9 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   bool flush_queued_ = false;
   std::unique_ptr<Http2Session> session_;
   std::string output_;
+  boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<DrainHook>,
+                         boost::intrusive::constant_time_size<false>>
+      undrained_;
   std::unique_ptr<StreamSocket> socket_;  // last, since it calls into the members above
 };
 

@@ -72,8 +72,14 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
 
 absl::StatusOr<size_t> ScheduledStream::SendData(std::string bytes, bool end_stream) {
   if (!open()) return absl::FailedPreconditionError("the stream is not open");
+  const size_t bytes_now = bytes.size();
   absl::StatusOr<size_t> kept = connection_->session()->SendData(stream_, std::move(bytes), end_stream);
   connection_->FlushLater();
+  // The window of a worker that does not read may be as wide as it likes; what it lets out would pile up at the socket.
+  if (kept.ok() && *kept == 0 && !end_stream && connection_->congested()) {
+    if (!DrainHook::is_linked()) connection_->WaitUntilDrained(*this);
+    return std::max<size_t>(bytes_now, 1);
+  }
   return kept;
 }
 
@@ -217,6 +223,7 @@ void ScheduledStream::OnWritable() {
 void ScheduledStream::OnClosed(StreamEnd end) {
   connection_ = nullptr;
   WaitHook::unlink();
+  DrainHook::unlink();
   if (wanted()) HandOut();
   const bool unhandled = end.kind == StreamEnd::Kind::kUnhandled && !headers_came_;
   if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMostUnhandled) return core_.Park(*this);

@@ -29,11 +29,15 @@ class Worker;
 struct WaitTag;
 using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+// Linked while its request waits until the socket of its connection takes more.
+struct DrainTag;
+using DrainHook = boost::intrusive::list_base_hook<boost::intrusive::tag<DrainTag>,
+                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 // The stream of one call to one worker: it is scheduled, opened, granted message by message and part by part, and it
 // ends. What the bytes mean is up to the derived class. Its LinkCore owns it until it has ended. Used on the link's
 // thread only.
-class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents {
+class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, private StreamEvents {
  public:
   struct Options {
     std::shared_ptr<Worker> worker;
@@ -70,6 +74,8 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
   void set_reset_error(Http2Error error) { reset_error_ = error; }
   // The worker can take calls again.
   void Resume();
+  // The socket of its connection has taken all that was written.
+  void OnConnectionDrained() { OnWritable(); }
 
   // Scheduled.
   void Send(CallId id, int64_t granted_bytes) final;
@@ -90,7 +96,7 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
   virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
   virtual bool TakeData(absl::string_view bytes, bool end_stream) = 0;
   virtual void HandOut() {}
-  // The session has sent what SendData kept.
+  // What SendData said it keeps has left.
   virtual void OnRequestWritable() {}
   // Maximum number of bytes of the current message that may be asked for and not be here. See AskForMore.
   virtual int64_t WantedBytes() const { return std::numeric_limits<int64_t>::max(); }
@@ -102,7 +108,8 @@ class ScheduledStream : public Scheduled, public WaitHook, private StreamEvents 
 
   // For WantedBytes that have grown.
   void AskForMore();
-  // Sends DATA of the request: as Http2Session::SendData. Returns FailedPrecondition while there is no stream.
+  // Sends DATA of the request: as Http2Session::SendData, but that all of it is kept where the worker's socket takes no
+  // more. Returns FailedPrecondition while there is no stream.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
   bool open() const { return connection_ != nullptr && !reset_; }
   bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up

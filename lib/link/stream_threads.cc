@@ -16,6 +16,7 @@ namespace {
 struct Shared {
   StreamSocketEvents* events = nullptr;  // null: dropped. For the link's thread only
   std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not taken by the kernel
+  std::atomic<bool> asked = false;       // the near end has seen some, and wants to know when there are none
 
   std::mutex mutex;
   std::optional<TcpSocket> tcp;  // guarded by mutex: as it was when it was last looked at
@@ -33,7 +34,9 @@ class FarEnd final : public StreamSocketEvents {
     if (socket_ == nullptr) return;
     held_bytes_ += bytes.size();
     socket_->Write(std::move(bytes));
-    if (socket_->unsent_bytes() == 0) shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+    if (socket_->unsent_bytes() > 0) return;
+    shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+    if (shared_->asked.exchange(false)) TellDrained();
   }
   void SetReading(bool reading) {
     if (socket_ != nullptr) socket_->SetReading(reading);
@@ -54,7 +57,8 @@ class FarEnd final : public StreamSocketEvents {
   }
   void OnDrained() override {
     shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
-    Tell([](StreamSocketEvents& events) { events.OnDrained(); });
+    shared_->asked = false;
+    TellDrained();
   }
   void OnDisconnected(absl::Status why) override {
     LookAtTcp();
@@ -62,6 +66,9 @@ class FarEnd final : public StreamSocketEvents {
   }
 
  private:
+  void TellDrained() {
+    Tell([](StreamSocketEvents& events) { events.OnDrained(); });
+  }
   template <class Event>
   void Tell(Event event) {
     link_.Post([shared = shared_, event = std::move(event)] {
@@ -94,7 +101,12 @@ class NearEnd final : public StreamSocket {
     shared_->unsent_bytes += bytes.size();
     thread_.Post([far = far_, bytes = std::move(bytes)]() mutable { far->Write(std::move(bytes)); });
   }
-  size_t unsent_bytes() const override { return shared_->unsent_bytes; }
+  // To the owner, bytes on their way to the other thread were not taken at once.
+  size_t unsent_bytes() const override {
+    if (shared_->unsent_bytes == 0) return 0;
+    shared_->asked = true;  // before the look: the far end looks in the other order
+    return shared_->unsent_bytes;
+  }
   void SetReading(bool reading) override {
     thread_.Post([far = far_, reading] { far->SetReading(reading); });
   }

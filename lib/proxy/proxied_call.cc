@@ -102,7 +102,12 @@ ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
 
 void ProxiedCall::OnRequestSent() {
   sent_ = true;
-  GrantRequest();
+  OnRequestTaken();
+}
+
+// There may be more that the worker does not take yet.
+void ProxiedCall::OnRequestTaken() {
+  if (worker_ != nullptr && worker_->open() && !request_ended_) SendRequest("", /*end_stream=*/false);
 }
 
 void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
@@ -116,6 +121,11 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
     replayable_ = false;
     std::string().swap(request_);
   }
+  SendRequest(bytes, end_stream);
+}
+
+// The client is granted more once what it has sent has left: so no more of a request is here than its window.
+void ProxiedCall::SendRequest(absl::string_view bytes, bool end_stream) {
   const absl::StatusOr<size_t> kept = worker_->SendData(std::string(bytes), end_stream);
   if (!kept.ok()) return Fail(kept.status());
   if (*kept == 0) GrantRequest();

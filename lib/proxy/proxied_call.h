@@ -40,7 +40,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   ScheduledStream::Opening BeginRequest(TimePoint now);
   bool may_begin_again() const { return replayable_; }
   void OnRequestSent();
-  void OnRequestTaken() { GrantRequest(); }
+  void OnRequestTaken();
   bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
   bool TakeResponseData(absl::string_view bytes, bool end_stream);
   int64_t WantedBytes() const;
@@ -59,6 +59,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void Route();
   void Start();
   void Refuse(const absl::Status& why);
+  void SendRequest(absl::string_view bytes, bool end_stream);
   void GrantRequest();
   void EndAnswer(absl::StatusCode code);
   void CountHeld();

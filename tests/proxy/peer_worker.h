@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +19,10 @@ namespace sluice::testing {
 // its own, waits for the whole request. Not thread-safe.
 class PeerWorker {
  public:
-  PeerWorker() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+  // `stream_window_bytes` is what a client may send on a stream before it is granted more.
+  explicit PeerWorker(uint32_t stream_window_bytes = 65535)
+      : stream_window_bytes_(stream_window_bytes),
+        listener_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     boost::asio::ip::tcp::endpoint endpoint(boost::asio::ip::address_v4::loopback(), 0);
     EXPECT_EQ(bind(listener_.fd(), endpoint.data(), static_cast<socklen_t>(endpoint.size())), 0);
     EXPECT_EQ(listen(listener_.fd(), SOMAXCONN), 0);
@@ -37,13 +42,16 @@ class PeerWorker {
     const int fd = accept(listener_.fd(), nullptr, nullptr);
     if (fd >= 0) {
       connections_.push_back(std::make_unique<Http2Peer>(
-          TestSocket(fd),
-          Http2Session::Options{.side = Http2Session::Side::kServer, .max_unsent_bytes_per_stream = 64u << 20}));
+          TestSocket(fd), Http2Session::Options{.side = Http2Session::Side::kServer,
+                                                .stream_window_bytes = stream_window_bytes_,
+                                                .connection_window_bytes = std::max(16u << 20, stream_window_bytes_),
+                                                .max_unsent_bytes_per_stream = 64u << 20}));
     }
     for (const auto& connection : connections_) connection->Pump();
   }
 
  private:
+  const uint32_t stream_window_bytes_;
   TestSocket listener_;
   std::string address_;
   std::vector<std::unique_ptr<Http2Peer>> connections_;

@@ -1,5 +1,6 @@
 // Calls whose request has several messages, through a proxy, to a worker that hears them one by one.
 #include <string>
+#include <utility>
 
 #include "tests/http2/raw_frames.h"
 #include "tests/link/test_http2_connection.h"
@@ -20,22 +21,41 @@ class ProxiedStreamingTest : public ProxyTest {
   void SetUp() override { StartProxy(); }
 
   // The call at the worker, once it is there.
-  Http2Peer::Stream& AwaitCall(Http2Peer& client, size_t connection = 0, size_t index = 0) {
-    EXPECT_TRUE(AwaitHere(client, [&] {
-      return worker_.connections().size() > connection && worker_.connections()[connection]->streams().size() > index &&
-             !worker_.connections()[connection]->streams()[index]->headers.empty();
+  static Http2Peer::Stream& AwaitCall(Http2Peer& client, PeerWorker& worker, size_t connection = 0, size_t index = 0) {
+    EXPECT_TRUE(AwaitAt(worker, client, [&] {
+      return worker.connections().size() > connection && worker.connections()[connection]->streams().size() > index &&
+             !worker.connections()[connection]->streams()[index]->headers.empty();
     }));
-    return *worker_.connections()[connection]->streams()[index];
+    return *worker.connections()[connection]->streams()[index];
   }
-  bool AwaitHere(Http2Peer& client, absl::FunctionRef<bool()> condition) {
+  Http2Peer::Stream& AwaitCall(Http2Peer& client, size_t connection = 0, size_t index = 0) {
+    return AwaitCall(client, worker_, connection, index);
+  }
+  static bool AwaitAt(PeerWorker& worker, Http2Peer& client, absl::FunctionRef<bool()> condition) {
     return Await({&client}, [&] {
-      worker_.Pump();
+      worker.Pump();
       return condition();
     });
   }
+  bool AwaitHere(Http2Peer& client, absl::FunctionRef<bool()> condition) { return AwaitAt(worker_, client, condition); }
+  // Bytes of a request that a client has sent once the proxy takes no more: in as long as twenty calls of others take,
+  // it takes none.
+  size_t BytesThatWereTaken(Http2Peer& client, const Http2Peer::Stream& call, size_t request_bytes) {
+    size_t unsent = request_bytes;
+    for (int calls = 0; calls < 20; ++calls) {
+      ExpectServes(other_.address());
+      client.Pump();
+      const size_t now = client.session().unsent_bytes(call.id);
+      if (std::exchange(unsent, now) != now) calls = 0;
+    }
+    return request_bytes - unsent;
+  }
 
   PeerWorker worker_;
+  TestHttp2Server other_{Says("!")};
 };
+
+constexpr size_t kLargeBytes = 100 << 20;
 
 TEST_F(ProxiedStreamingTest, AnAnswerFollowsManyMessages) {
   const auto client = NewClient();
@@ -113,6 +133,35 @@ TEST_F(ProxiedStreamingTest, AWorkerThatDoesNotReadStopsTheClient) {
   worker_.connections().front()->set_grants(true);
   worker_.session().Grant(served.id, 65535);
   EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 8 << 20; }));
+}
+
+// What came before the worker was known counts as well.
+TEST_F(ProxiedStreamingTest, OfALargeRequestTheProxyHoldsTheWindowOfItsStream) {
+  PeerWorker narrow(1000);
+  const auto client = NewClient({.max_unsent_bytes_per_stream = kLargeBytes});
+  const auto& call = client->Open(Head(narrow.address()), std::string(kLargeBytes, 'x'));
+  auto& served = AwaitCall(*client, narrow);
+  narrow.connections().front()->set_grants(false);
+  EXPECT_TRUE(AwaitAt(narrow, *client, [&] { return served.data.size() == 1000; }));
+  EXPECT_EQ(BytesThatWereTaken(*client, call, kLargeBytes), 65535U);
+  // Each byte that the worker takes lets the client send one more, once all that is kept has left.
+  narrow.session().Grant(served.id, 65535 - 1000);
+  EXPECT_TRUE(AwaitAt(narrow, *client, [&] { return served.data.size() == 65535; }));
+  EXPECT_EQ(BytesThatWereTaken(*client, call, kLargeBytes), 2 * 65535U);
+}
+
+// Its window of HTTP/2 is wide open, so that nothing but its socket holds the proxy back.
+TEST_F(ProxiedStreamingTest, OfALargeRequestToAWorkerWhoseSocketIsNotReadTheProxyHoldsLittle) {
+  PeerWorker wide(1u << 30);
+  const auto client = NewClient({.max_unsent_bytes_per_stream = kLargeBytes});
+  auto& call = client->Open(Head(wide.address()), "", /*end_stream=*/false);
+  auto& served = AwaitCall(*client, wide);
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(kLargeBytes, 'x'), true).ok());
+  // With what the kernel holds for two sockets of TCP on loopback: by net.ipv4.tcp_rmem and tcp_wmem, 6 and 4 MB each.
+  EXPECT_LT(BytesThatWereTaken(*client, call, kLargeBytes), 24U << 20);
+  EXPECT_TRUE(AwaitAt(wide, *client, [&] { return served.ended; }));
+  EXPECT_EQ(served.data.size(), kLargeBytes);
+  EXPECT_EQ(served.data.find_first_not_of('x'), std::string::npos);
 }
 
 // It is sent again on the next connection; the client goes on meanwhile, since nobody has told it anything.

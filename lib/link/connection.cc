@@ -11,9 +11,6 @@ namespace {
 // which no server may send (RFC 9113, section 4.2).
 constexpr char kTlsAlert = 21;
 
-// What the kernel has not taken for a worker. Above it requests bring no more.
-constexpr size_t kMaxBacklogBytes = 256u << 10;
-
 }  // namespace
 
 Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events)
@@ -94,13 +91,9 @@ void Connection::Flush() {
   socket_->Write(std::exchange(output_, std::string()));
 }
 
-bool Connection::congested() const {
-  return socket_->unsent_bytes() > kMaxBacklogBytes;
-}
-
 // A socket on a thread of its own may speak of bytes that were not the last.
 void Connection::OnDrained() {
-  if (congested()) return;
+  if (socket_->congested()) return;
   auto drained = std::exchange(undrained_, {});
   while (!drained.empty()) {
     ScheduledStream& call = drained.front();

@@ -68,7 +68,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   void Close();
 
   // The worker's socket takes no more for now, though its window of HTTP/2 may be open.
-  bool congested() const;
+  bool congested() const { return socket_->congested(); }
   // Tells a stream of this connection when all has left: OnConnectionDrained.
   void WaitUntilDrained(ScheduledStream& call) { undrained_.push_back(call); }
 

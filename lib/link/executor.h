@@ -35,12 +35,16 @@ class StreamSocketEvents {
 // and its events are called no more. Used on the link's thread only.
 class StreamSocket {
  public:
+  static constexpr size_t kMaxBacklogBytes = 256u << 10;
+
   virtual ~StreamSocket() = default;
 
   // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
   virtual void Write(std::string bytes) = 0;
   // Bytes of Write that the kernel has not taken yet.
   virtual size_t unsent_bytes() const = 0;
+  // More of them wait than one should add to: whoever writes stops until OnDrained.
+  bool congested() const { return unsent_bytes() > kMaxBacklogBytes; }
   // Stops OnBytes, and lets it go on. What comes meanwhile stays in the kernel, whose window then stops the other side.
   virtual void SetReading(bool reading) = 0;
   // Describes an open TCP connection; nothing for other streams.

@@ -11,10 +11,6 @@
 namespace sluice {
 namespace {
 
-// What the kernel has not taken for a client. Above it the client gets no more, and is not read from: whoever does not
-// read answers must not ask for more of them.
-constexpr size_t kMaxBacklogBytes = 256u << 10;
-
 constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 std::string RefusalOf(const absl::Status& why) {
@@ -142,7 +138,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
                     .on_bytes =
                         [this](absl::string_view bytes) {
                           Write(std::string(bytes));
-                          if (socket_->unsent_bytes() > kMaxBacklogBytes) tunnel_->SetReading(false);
+                          if (socket_->congested()) tunnel_->SetReading(false);
                         },
                     .on_backlog = [this](bool backlog) { socket_->SetReading(!backlog); },
                     .on_over =
@@ -234,7 +230,8 @@ void ClientConnection::Flush() {
   session_->Output(output);
   if (!output.empty()) Write(std::move(output));
   WatchSocket();
-  if (socket_->unsent_bytes() > kMaxBacklogBytes) {
+  // The client gets no more, and is not read from: whoever does not read answers must not ask for more of them.
+  if (socket_->congested()) {
     backlog_ = true;
     socket_->SetReading(false);
   }

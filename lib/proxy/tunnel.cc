@@ -40,7 +40,7 @@ void Tunnel::OnConnected() {
   failed_.reset();
   owner_.on_open();
   if (early_.empty()) return;
-  const bool backlog = early_.size() > kMaxBacklogBytes;
+  const bool backlog = early_.size() > StreamSocket::kMaxBacklogBytes;
   socket_->Write(std::exchange(early_, {}));
   // Where the kernel takes all of it at once, no OnDrained follows.
   if (backlog && socket_->unsent_bytes() == 0) owner_.on_backlog(false);
@@ -54,11 +54,11 @@ void Tunnel::OnDisconnected(absl::Status why) {
 void Tunnel::Write(std::string bytes) {
   if (!open_) {
     early_.append(bytes);
-    if (early_.size() > kMaxBacklogBytes) owner_.on_backlog(true);
+    if (early_.size() > StreamSocket::kMaxBacklogBytes) owner_.on_backlog(true);
     return;
   }
   socket_->Write(std::move(bytes));
-  if (socket_->unsent_bytes() > kMaxBacklogBytes) owner_.on_backlog(true);
+  if (socket_->congested()) owner_.on_backlog(true);
 }
 
 void Tunnel::SetReading(bool reading) {

@@ -20,13 +20,11 @@ class Tunnel final : private StreamSocketEvents {
   struct Owner {
     std::function<void()> on_open;
     std::function<void(absl::string_view bytes)> on_bytes;
-    // More than kMaxBacklogBytes wait for the far side; and none does any more.
+    // More than StreamSocket::kMaxBacklogBytes wait for the far side; and none does any more.
     std::function<void(bool backlog)> on_backlog;
     std::function<void(const absl::Status& why, bool opened)> on_over;
   };
   using Check = std::function<absl::Status(const WorkerAddress&)>;
-
-  static constexpr size_t kMaxBacklogBytes = 256u << 10;
 
   // Connects to the first address of `target` that passes `check` and answers. `receive_buffer_bytes` is as in
   // Executor::ConnectOptions. `executor` must outlive the tunnel.

@@ -21,6 +21,10 @@ class Admission {
   // call has to wait.
   std::optional<int64_t> BytesWithRequest(const Call& call) const;
 
+  // For a call that waits, or is out without a grant: the bytes of its answer that it may be granted before the answer
+  // is ready. Nothing if there are none now.
+  std::optional<int64_t> EarlyBytes(const Call& call) const;
+
   // The part of `bytes` that is granted at once: all of them if their cost fits a third of the budget, else a part in
   // full packets.
   int64_t PartOf(int64_t bytes) const;
@@ -38,7 +42,6 @@ class Admission {
  private:
   std::optional<int64_t> BytesInRolling(const Call& call) const;
   std::optional<int64_t> BytesAhead(const Call& call) const;
-  std::optional<int64_t> EarlyBytes(const Call& call) const;
   bool MayAsk() const;
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t YoungHeaderBytes() const { return calls_.window().HeaderBytes(calls_.sent().young()); }

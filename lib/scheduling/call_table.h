@@ -34,7 +34,7 @@ struct CallProgress {
   bool stalled = false;           // outstanding bytes, except early ones, are not charged any more
   int64_t received_bytes = 0;     // of DATA
   int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
-  int64_t early_bytes = 0;        // part of the outstanding bytes: granted with the request
+  int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the answer was ready
   int64_t remaining_bytes = 0;    // still to come of messages whose prefix is here, granted or not
   TimePoint sent_at;
 };

@@ -83,6 +83,14 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   Settle(call, now);
 }
 
+void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
+  sent_.Remove(call);
+  blocks_.Move(call, Phase::kInFlight);
+  queue_.Overtook(outstanding_.Cost(bytes));
+  outstanding_.GrantEarly(call, bytes, now);
+  Settle(call, now);
+}
+
 // A call that has stalled waits for what was granted to it before it is granted more.
 Call* LiveCalls::TakeStalled(TimePoint now) {
   Call* const call = outstanding_.TakeStalled(now);

@@ -34,10 +34,11 @@ class LiveCalls {
   // For calls that are out.
   void TakeReady(Call& call, int64_t remaining_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
-  void Grant(Call& call, int64_t bytes, TimePoint now);  // it must be its turn, with at least `bytes` left
-  void Abort(Call& call, TimePoint now);                 // nothing more is granted; the call waits for its end
-  void Unsend(Call& call, TimePoint now);                // parks the call; an aborted one waits for its end
-  Call* TakeStalled(TimePoint now);                      // the first that has stalled; null if there is none
+  void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
+  void GrantEarly(Call& call, int64_t bytes, TimePoint now);  // it must be sent, and not be ready
+  void Abort(Call& call, TimePoint now);                      // nothing more is granted; the call waits for its end
+  void Unsend(Call& call, TimePoint now);                     // parks the call; an aborted one waits for its end
+  Call* TakeStalled(TimePoint now);                           // the first that has stalled; null if there is none
 
   // EndUnsent is for calls that wait or are parked, Finish for calls that are out. The block stays, with or without
   // calls.

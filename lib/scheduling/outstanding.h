@@ -11,8 +11,8 @@
 namespace sluice {
 
 // Knows, byte by byte, what may come of each call, and charges the call for it: BufferCostBytes of what was granted and
-// not received. Early bytes are granted with the request, before the answer is ready. They have no stall timer, since
-// nobody knows when they come. There is one for each schedule. Not thread-safe.
+// not received. Early bytes are granted before the answer is ready, with the request or later. They have no stall
+// timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:
   explicit Outstanding(const LinkSchedule::Options& options);

@@ -250,6 +250,7 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
   while (room && ahead()) room = SendNext(actions);
   if (room) {
     while (GrantNext(actions)) continue;
+    while (GrantEarly(actions)) continue;
     while (SendNext(actions)) continue;
   }
   calls_.Check();
@@ -277,6 +278,18 @@ bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
   if (!admission_.HasRoomForGrant(*call, bytes)) return false;
   calls_.Grant(*call, bytes, now_);
   actions.push_back({Action::Kind::kGrant, call->id, call->tag, bytes});
+  return true;
+}
+
+// The first answers of a burst are on the link, and the prefixes of those that were asked for behind them come after
+// them: a grant that waited for the prefix would leave the link without work for a round trip.
+bool ScheduleMachine::GrantEarly(std::vector<Action>& actions) {
+  Call* const call = calls_.sent().oldest_young();
+  if (call == nullptr) return false;
+  const std::optional<int64_t> bytes = admission_.EarlyBytes(*call);
+  if (!bytes.has_value()) return false;
+  calls_.GrantEarly(*call, *bytes, now_);
+  actions.push_back({Action::Kind::kGrant, call->id, call->tag, *bytes});
   return true;
 }
 

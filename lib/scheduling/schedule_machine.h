@@ -53,6 +53,7 @@ class ScheduleMachine {
   void Admit(std::vector<Action>& actions);
   bool SendNext(std::vector<Action>& actions);
   bool GrantNext(std::vector<Action>& actions);
+  bool GrantEarly(std::vector<Action>& actions);
 
   void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids);
   size_t PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const;

@@ -18,13 +18,15 @@ class SentCalls {
   void Add(Call& call, TimePoint now);  // the request leaves now
   void Remove(Call& call);              // the answer is ready, or the call is over
 
-  // Marks a call in flight of which nothing is known to come: it left with its grant and is not ready, it is a stream
+  // Marks a call in flight of which nothing is known to come: it was granted early and is not ready, it is a stream
   // between two messages, or it waits for its trailers. Like a straggler it may send a header at any moment.
   void SetSilent(Call& call, bool silent);
 
   // Makes stragglers of the calls that are out for straggle_after or longer.
   void MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after);
   TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() if there is none
+
+  Call* oldest_young() { return young_.empty() ? nullptr : &young_.front(); }
 
   int64_t size() const { return size_; }  // with stragglers
   int64_t stragglers() const { return stragglers_; }

@@ -87,8 +87,32 @@ TEST(EarlyTest, OnlyDataOrTheEndFreesBytes) {
   EXPECT_EQ(link.state().in_flight_bytes, 2600);
   link.Ready(At(31ms), 1, 0);  // smaller than expected
   EXPECT_EQ(link.state().in_flight_bytes, 2600);
-  link.Finish(At(32ms), 1);
-  EXPECT_EQ(link.state().in_flight_bytes, 0);
+  EXPECT_THAT(link.Finish(At(32ms), 1), ElementsAre("grant 2 3000"));
+  EXPECT_EQ(link.state().in_flight_bytes, 3000);
+}
+
+TEST(EarlyTest, RequestsThatAreOutGetWhatTheShareHasRoomForOldestFirst) {
+  ScheduleDriver link = Known(1ms);
+  EXPECT_THAT(link.Submit(At(30ms), {3000, 2000, 1000}), ElementsAre("send 1 3000", "send 2"));
+  EXPECT_THAT(link.Receive(At(31ms), 1, 1000), IsEmpty()) << "a request that waits does not overtake one that is out";
+  EXPECT_THAT(link.Receive(At(32ms), 1, 1000), ElementsAre("grant 2 2000", "send 3"));
+  EXPECT_THAT(link.Receive(At(33ms), 1, 1000), ElementsAre("grant 3 1000"));
+  EXPECT_EQ(link.state().ungranted_calls, 0);
+  EXPECT_THAT(link.Ready(At(34ms), 2, 2500), ElementsAre("grant 2 500")) << "it is larger than expected";
+}
+
+TEST(EarlyTest, StragglersGetNothingBeforeTheyAreReady) {
+  ScheduleDriver link = Known(1ms);
+  EXPECT_THAT(link.Submit(At(30ms), {3000, 1000}), ElementsAre("send 1 3000", "send 2"));
+  EXPECT_THAT(link.Receive(At(30ms) + 2 * kDrainTime, 1, 3000), IsEmpty());
+  EXPECT_THAT(link.Ready(At(60ms), 2, 1000), ElementsAre("grant 2 1000"));
+}
+
+TEST(EarlyTest, WorkersThatThinkGetNothingBeforeTheyAreReady) {
+  ScheduleDriver link = Known(50ms);
+  EXPECT_THAT(link.Submit(At(60ms), {3000, 1000}), ElementsAre("send 1", "send 2"));
+  EXPECT_THAT(link.Ready(At(110ms), 1, 3000), ElementsAre("grant 1 3000"));
+  EXPECT_THAT(link.Receive(At(111ms), 1, 3000), IsEmpty());
 }
 
 TEST(EarlyTest, AbortedBytesDrain) {
@@ -108,7 +132,7 @@ TEST(EarlyTest, WaitsWhileReadyAnswersDo) {
   for (const uint64_t tag : {0, 1, 2}) link.Ready(At(1ms), tag, 3300);
   ASSERT_EQ(link.state().in_flight_calls, 2);
   EXPECT_THAT(link.Submit(At(2ms), {100}), ElementsAre("send 3"));
-  link.Finish(At(3ms), 0);
+  EXPECT_THAT(link.Finish(At(3ms), 1), ElementsAre("grant 2 3300", "grant 3 100"));
   EXPECT_THAT(link.Submit(At(4ms), {100}), ElementsAre("send 4 100"));
 }
 

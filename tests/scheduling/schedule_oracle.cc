@@ -282,6 +282,7 @@ void ScheduleOracle::Grant(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto* const first = FirstWaiting();
   Expect(first == nullptr || !first->second.ahead, "what goes ahead was overtaken");
+  if (call.phase == Call::kSent) return GrantEarly(action);
   Expect(NextTurn() == action.tag, absl::StrCat("call ", action.tag, " was granted out of turn"));
   Expect(action.bytes == PartOf(Rest(call)),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
@@ -295,6 +296,21 @@ void ScheduleOracle::Grant(const Action& action) {
   call.outstanding += action.bytes;
   Charge(call, false);
   Wait(action.tag, true);
+}
+
+// Before it is ready: as with a request, for the oldest that is out and does not straggle.
+void ScheduleOracle::GrantEarly(const Action& action) {
+  Call& call = calls_.at(action.tag);
+  const auto older = [&](const Call& other) {
+    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at;
+  };
+  Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
+             MayGoEarly(call, action.bytes),
+         absl::StrCat("call ", action.tag, " was granted ", action.bytes, " bytes before it was ready"));
+  call.phase = Call::kInFlight;
+  call.outstanding = call.early = std::min(action.bytes, call.expected);
+  overtook_ += CostOf(action.bytes);
+  Charge(call, false);
 }
 
 // In the queue is what has a rest, and has not stalled.

@@ -99,6 +99,7 @@ class ScheduleOracle {
 
   void Send(const Action& action);
   void Grant(const Action& action);
+  void GrantEarly(const Action& action);
   void Charge(Call& call, bool progress);
   void Wait(uint64_t tag, bool as_rest);
   void StopWaiting(uint64_t tag);

@@ -139,9 +139,10 @@ struct ScheduleState {
 // other. An answer that costs more than a third of the budget is granted in parts, and smaller ones overtake it. An
 // answer that was held for 3 s goes first. Headers of an answer may come at any moment until it is ready, so room for
 // them is kept beside the granted bytes. While answers are ready within about a round trip, or everything that is asked
-// for fits a third of the budget, requests leave early, with their grants. Early bytes take at most a third of the
-// budget together, since only DATA or the end of the call frees them. In the other disciplines, except unscheduled, the
-// same rules grant what an answer has beyond the bytes that came with its request. See docs/scheduling.md.
+// for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out are
+// granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the call
+// frees them. In the other disciplines, except unscheduled, the same rules grant what an answer has beyond the bytes that
+// came with its request. See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {

@@ -14,6 +14,7 @@ from topology import Network
 from victim_flow import VictimFlow
 
 SERVERS = ("cpp", "python")
+_OPEN_LOOP_READERS = 64  # fan-outs under way, at most; what arrives beyond them waits, and its time counts
 _PYTHON_SERVER = pathlib.Path(__file__).with_name("answer_server.py")
 
 
@@ -46,6 +47,7 @@ class AnswerMeasurement:
             "replicas": scenario.replicas,
             "hedge_after_ms": scenario.hedge_after_ms,
             "in_flight": scenario.in_flight,
+            "load": scenario.load,
             **measured,
         }
         progress.step(summary(result))
@@ -55,7 +57,10 @@ class AnswerMeasurement:
         argv = [self._load, "--workers", ",".join(network.worker_addresses()), *policy_flags(scenario.policy)]
         argv += link_flags(scenario.link)
         argv += ["--response-bytes", scenario.response_bytes, "--blocks", scenario.blocks]
-        argv += ["--readers", scenario.clients, "--warmup", scenario.warmup_blocks]
+        if scenario.load:
+            argv += ["--arrivals", f"{scenario.arrivals_per_s():g}", "--readers", _OPEN_LOOP_READERS, "--warmup", 1]
+        else:
+            argv += ["--readers", scenario.clients, "--warmup", scenario.warmup_blocks]
         argv += ["--think", f"{scenario.think.usual_ms}ms", "--tail-time", f"{scenario.think.tail_ms}ms"]
         argv += ["--tail-share", scenario.think.tail_share, "--replicas", scenario.replicas]
         if scenario.hedge_after_ms:

@@ -1,6 +1,5 @@
 #include "tests/testbed/block_callers.h"
 
-#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -53,33 +52,30 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class HandWrittenCaller final : public BlockCaller {
  public:
-  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight)
-      : stubs_(stubs), timeout_(timeout), in_flight_(in_flight) {}
+  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap)
+      : stubs_(stubs), timeout_(timeout), cap_(cap) {}
 
   ~HandWrittenCaller() override { queue_.Shutdown(); }
 
   absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
     const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_);
     std::deque<OneCall> calls(requests.size());
-    size_t asked = 0;
-    const auto ask_next = [&] {
-      if (asked == requests.size()) return;
-      const size_t i = asked++;
-      OneCall& call = calls[i];
-      call.request = &requests[i];
-      call.context.set_deadline(deadline);
-      call.reader = stubs_[i]->PrepareAsyncAnswer(&call.context, requests[i], &queue_);
-      call.reader->StartCall();
-      call.reader->Finish(&call.response, &call.status, &call);
-    };
-    for (size_t i = 0; i < in_flight_; ++i) ask_next();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      calls[i].request = &requests[i];
+      cap_.Start([this, &call = calls[i], i, deadline] {
+        call.context.set_deadline(deadline);
+        call.reader = stubs_[i]->PrepareAsyncAnswer(&call.context, *call.request, &queue_);
+        call.reader->StartCall();
+        call.reader->Finish(&call.response, &call.status, &call);
+      });
+    }
     absl::Status status;
     for (size_t left = requests.size(); left > 0; --left) {
       void* tag = nullptr;
       bool ok = false;
       queue_.Next(&tag, &ok);
       OneCall& call = *static_cast<OneCall*>(tag);
-      ask_next();
+      cap_.End();
       status.Update(call.status.ok() ? record.Add(*call.request, call.response) : FromGrpc(call.status));
     }
     return status;
@@ -96,7 +92,7 @@ class HandWrittenCaller final : public BlockCaller {
 
   const Stubs& stubs_;
   const absl::Duration timeout_;
-  const size_t in_flight_;
+  CallCap& cap_;
   grpc::CompletionQueue queue_;
 };
 
@@ -104,6 +100,32 @@ class HandWrittenCaller final : public BlockCaller {
 
 std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options) {
   return std::make_unique<FanOutCaller>(fan_out, options);
+}
+
+void CallCap::Start(std::function<void()> start) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (free_ == 0) {
+      waiting_.push_back(std::move(start));
+      return;
+    }
+    --free_;
+  }
+  start();
+}
+
+void CallCap::End() {
+  std::function<void()> next;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (waiting_.empty()) {
+      ++free_;
+      return;
+    }
+    next = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  next();
 }
 
 Stubs ConnectByHand(const std::vector<std::string>& workers) {
@@ -114,8 +136,8 @@ Stubs ConnectByHand(const std::vector<std::string>& workers) {
   return stubs;
 }
 
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight) {
-  return std::make_unique<HandWrittenCaller>(stubs, timeout, in_flight);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap) {
+  return std::make_unique<HandWrittenCaller>(stubs, timeout, cap);
 }
 
 }  // namespace sluice::testbed

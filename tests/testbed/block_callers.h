@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,7 +11,9 @@
 
 #include "sluice/fan_out.h"
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "answers.grpc.pb.h"
 #include "tests/testbed/answer_workload.h"
@@ -32,10 +37,26 @@ struct FanOutCallerOptions {
 // The same calls through Sluice. `fan_out` is shared by all readers and outlives them.
 std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options);
 
-// The same calls as one writes them by hand: generated stubs, a completion queue, and at most `in_flight` requests at a
-// time, as with a semaphore. `stubs` is shared by all readers.
+// A semaphore for calls in flight, as one writes it by hand: first in, first out, for all readers together. There is
+// one for each load. Thread-safe.
+class CallCap {
+ public:
+  explicit CallCap(size_t calls) : free_(calls) {}
+
+  // Runs `start` now, or later on the thread that ends a call.
+  void Start(std::function<void()> start);
+  void End();
+
+ private:
+  absl::Mutex mutex_;
+  size_t free_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The same calls as one writes them by hand: generated stubs, a completion queue for each reader, and `cap`. `stubs`
+// and `cap` are shared by all readers, and outlive them.
 using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
 Stubs ConnectByHand(const std::vector<std::string>& workers);
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, size_t in_flight);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap);
 
 }  // namespace sluice::testbed

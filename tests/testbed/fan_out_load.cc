@@ -1,13 +1,15 @@
-// Fan-outs to the servers of answers.proto in a closed loop, through Sluice or written by hand, and how long each took.
-// A part of the test network, not installed.
+// Fan-outs to the servers of answers.proto, through Sluice or written by hand, in a closed or an open loop, and how
+// long each took. A part of the test network, not installed.
 
 #include <chrono>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +23,9 @@
 #include "sluice/link.h"
 #include "sluice/v1/link_profile.pb.h"
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
@@ -70,17 +74,51 @@ struct ReaderResult {
   std::string error_sample;
 };
 
-// Asks for its next block when it has the last one.
+// When blocks are asked for: as soon as the reader has the one before, or at random times that wait for nobody.
+// Thread-safe.
+class Arrivals {
+ public:
+  explicit Arrivals(int blocks) : left_(blocks) {}
+
+  // Poisson arrivals, which begin with the first call of Next.
+  Arrivals(int blocks, double per_second, uint32_t seed) : left_(blocks), random_(seed), gap_s_(per_second) {}
+
+  // Waits for the next arrival. Nothing after the last one.
+  std::optional<Clock::time_point> Next() {
+    std::optional<Clock::time_point> arrival = Take();
+    if (arrival) std::this_thread::sleep_until(*arrival);
+    return arrival;
+  }
+
+ private:
+  std::optional<Clock::time_point> Take() {
+    absl::MutexLock lock(&mutex_);
+    if (left_ == 0) return std::nullopt;
+    --left_;
+    if (!gap_s_) return Clock::now();
+    if (!last_) last_ = Clock::now();
+    *last_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>((*gap_s_)(random_)));
+    return last_;
+  }
+
+  absl::Mutex mutex_;
+  int left_ ABSL_GUARDED_BY(mutex_);
+  std::mt19937 random_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::exponential_distribution<double>> gap_s_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> last_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Asks for a block at a time, and takes the time of each from its arrival.
 class Reader {
  public:
   Reader(std::unique_ptr<BlockCaller> caller, const AnswerShape& shape, size_t workers, uint32_t seed)
       : caller_(std::move(caller)), workload_(shape, seed), workers_(workers) {}
 
-  void Read(int blocks) {
+  void Read(Arrivals& arrivals) {
     result_ = {};
-    for (int i = 0; i < blocks; ++i) {
+    while (const std::optional<Clock::time_point> arrival = arrivals.Next()) {
       const std::vector<v1::AnswerRequest> requests = workload_.NextBlock(workers_);
-      BlockRecord record;
+      BlockRecord record{.started = *arrival};
       const absl::Status status = caller_->Call(requests, record);
       if (status.ok()) {
         Count(record);
@@ -110,10 +148,21 @@ class Reader {
   ReaderResult result_;
 };
 
-void RunAll(std::deque<Reader>& readers, int blocks) {
+void RunClosedLoop(std::deque<Reader>& readers, int blocks_of_each) {
   std::vector<std::jthread> threads;
   threads.reserve(readers.size());
-  for (Reader& reader : readers) threads.emplace_back([&reader, blocks] { reader.Read(blocks); });
+  for (Reader& reader : readers) {
+    threads.emplace_back([&reader, blocks_of_each] {
+      Arrivals arrivals(blocks_of_each);
+      reader.Read(arrivals);
+    });
+  }
+}
+
+void RunOpenLoop(std::deque<Reader>& readers, Arrivals& arrivals) {
+  std::vector<std::jthread> threads;
+  threads.reserve(readers.size());
+  for (Reader& reader : readers) threads.emplace_back([&reader, &arrivals] { reader.Read(arrivals); });
 }
 
 class FanOutLoad {
@@ -135,13 +184,19 @@ class FanOutLoad {
     app.add_option("--think", think_, "Servers answer so much later. Default 0");
     app.add_option("--tail_time", tail_time_, "Instead of --think for a share of the answers");
     app.add_option("--tail_share", shape_.tail_share, "That share. Default 0")->check(CLI::Range(0.0, 1.0));
-    app.add_option("--in_flight", in_flight_, "Of hand-written: requests at a time. Default: all")
+    app.add_option("--in_flight", in_flight_, "Of hand-written: requests at a time, of all readers. Default: all")
         ->check(CLI::Range(1, 1000000));
     app.add_option("--replicas", fan_out_options_.replicas, "Other servers that may answer for each one. Default 0");
     app.add_option("--hedge_after", hedge_after_, "Ask a replica when there is no answer so long after the request");
     app.add_option("--hedge_ratio", fan_out_options_.call.hedge_ratio, "Hedges, at most, as a share of requests");
-    app.add_option("--blocks", blocks_, "Fan-outs of each reader. Default 10")->check(CLI::Range(1, 1000000));
+    app.add_option("--blocks", blocks_, "Fan-outs of each reader; with --arrivals, of all together. Default 10")
+        ->check(CLI::Range(1, 1000000));
     app.add_option("--readers", readers_, "Readers at the same time. Default 1")->check(CLI::Range(1, 1000));
+    app.add_option(
+           "--arrivals", arrivals_per_second_,
+           "Fan-outs that arrive in a second, at random (Poisson), and are taken by readers that are free; the time of "
+           "each counts from its arrival. Default: a reader begins its next when it has its last")
+        ->check(CLI::Range(1e-3, 1e6));
     app.add_option("--warmup", warmup_blocks_, "Fan-outs of each reader before, not counted. Default 0")
         ->check(CLI::Range(0, 1000000));
     app.add_option("--seed", seed_, "Of the sizes. Default 1");
@@ -180,11 +235,16 @@ class FanOutLoad {
     std::deque<Reader> readers;
     absl::Status made = MakeReaders(readers);
     if (!made.ok()) return made;
-    RunAll(readers, warmup_blocks_);
+    RunClosedLoop(readers, warmup_blocks_);
     AwaitStart();
     const double cpu_before = CpuSeconds();
     const auto started = Clock::now();
-    RunAll(readers, blocks_);
+    if (arrivals_per_second_ > 0) {
+      Arrivals arrivals(blocks_, arrivals_per_second_, seed_);
+      RunOpenLoop(readers, arrivals);
+    } else {
+      RunClosedLoop(readers, blocks_);
+    }
     const double seconds = Milliseconds(Clock::now() - started) / 1e3;
     return Report(readers, seconds, CpuSeconds() - cpu_before);
   }
@@ -212,14 +272,14 @@ class FanOutLoad {
   absl::Status MakeReaders(std::deque<Reader>& readers) {
     if (mode_ == "hand-written") {
       stubs_ = ConnectByHand(workers_);
+      cap_.emplace(in_flight_ > 0 ? in_flight_ : std::numeric_limits<size_t>::max());
     } else {
       absl::Status connected = MakeFanOut();
       if (!connected.ok()) return connected;
     }
     for (int i = 0; i < readers_; ++i) {
       readers.emplace_back(fan_out_ ? MakeFanOutCaller(*fan_out_, fan_out_options_)
-                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout,
-                                                            in_flight_ > 0 ? in_flight_ : stubs_.size()),
+                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout, *cap_),
                            shape_, workers_.size(), seed_ + i);
     }
     return absl::OkStatus();
@@ -275,6 +335,7 @@ class FanOutLoad {
          {"block_ms", total.block_ms},
          {"block_p50_ms", Percentile(total.block_ms, 0.5)},
          {"block_p99_ms", Percentile(total.block_ms, 0.99)},
+         {"block_p999_ms", Percentile(total.block_ms, 0.999)},
          {"cpu_seconds", cpu_seconds},
          {"cpu_us_per_call", calls > 0 ? 1e6 * cpu_seconds / calls : 0},
          {"grpc_version", grpc::Version()},
@@ -301,6 +362,7 @@ class FanOutLoad {
   std::string start_file_;
   int blocks_ = 10;
   int readers_ = 1;
+  double arrivals_per_second_ = 0;  // 0: a closed loop
   int warmup_blocks_ = 0;
   uint32_t seed_ = 1;
   AnswerShape shape_;
@@ -308,6 +370,7 @@ class FanOutLoad {
   sluice::v1::LinkProfile link_;
   Link::Options link_options_;
   Stubs stubs_;
+  std::optional<CallCap> cap_;  // with mode hand-written
   std::unique_ptr<FanOut> fan_out_;
   double connect_seconds_ = 0;
   double connection_bytes_ = 0;

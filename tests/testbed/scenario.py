@@ -161,16 +161,21 @@ class AnswerScenario:
     hedge_after_ms: float = 0  # 0: no hedges
     in_flight: int = 0  # of hand-written: requests that are out at a time; 0: all
     victim: bool = False  # another flow asks for little through the same port
+    load: float = 0  # Poisson arrivals that offer this share of the link, for a size that is fixed; 0: closed loops
     warmup_blocks: int = 2
     timeout_s: int = 1800
 
     @property
     def title(self):
         cap = f" ({self.in_flight} in flight)" if self.in_flight else ""
+        load = f", load {self.load:g}" if self.load else ""
         return (
-            f"{self.policy}{cap}: {self.link.workers} {self.server} servers x {self.response_bytes} B, {self.blocks} blocks, "
+            f"{self.policy}{cap}{load}: {self.link.workers} {self.server} servers x {self.response_bytes} B, {self.blocks} blocks, "
             f"{self.link.title}"
         )
+
+    def arrivals_per_s(self):
+        return self.load * self.link.rate_bps / 8 / (self.link.workers * wire_bytes(int(self.response_bytes)))
 
 
 # How a stock client reaches its workers: by itself; through sluice-proxy, by nothing but its environment; or at an address

@@ -283,7 +283,7 @@ def alternatives(build):
         arguments = f"--workers 8 --caps 2 --blocks 5 --repeat 1 --quiet --json {file} --build".split()
         table = finish(start(*arguments, build, script=_ALTERNATIVES))
         runs = {run["alternative"]: run for run in json.loads(file.read_text())}
-    names = ("nothing", "Reno", "BBR", "RTO_min 5 ms", "RTO_min 5 ms, quick ACKs", "cap of 2", "Sluice")
+    names = ("nothing", "Reno", "BBR", "RTO_min 5 ms", "RTO_min 5 ms, quick ACKs", "Sluice", "cap of 2")
     check(tuple(runs) == names, f"other alternatives: {list(runs)}")
     check(all(f"| {name} " in table for name in names), f"not a row of each:\n{table}")
     for name, run in runs.items():
@@ -294,6 +294,22 @@ def alternatives(build):
         check(run["in_flight"] == (2 if "cap" in name else 0), f"another cap: {run}")
         check(run["congestion_control"] == (name.lower() if name in ("Reno", "BBR") else "cubic"), f"another: {run}")
     check(runs["Sluice"]["switch_drops"] == 0, f"a schedule that drops: {runs['Sluice']}")
+
+
+def alternatives_in_an_open_loop(build):
+    """Fan-outs that arrive by themselves, for each number of workers: more and smaller ones offer the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "runs.json"
+        arguments = f"--only Sluice --workers 4,16 --load 0.3 --caps 2 --blocks 80,20 --repeat 1 --quiet --json {file} --build".split()
+        finish(start(*arguments, build, script=_ALTERNATIVES))
+        runs = json.loads(file.read_text())
+    points = [(run["workers"], run["alternative"]) for run in runs]
+    check(points == [(4, "Sluice"), (4, "cap of 2"), (16, "Sluice"), (16, "cap of 2")], f"other runs: {points}")
+    for run in runs:
+        check(run["errors"] == 0 and run["blocks_read"] * run["workers"] == 320, f"errors: {run}")
+        # The same arrivals each time, and so few that their load is only near its mean.
+        check(1.5e7 <= run["goodput_bps"] <= 4.5e7, f"0.3 of 100 Mbit/s were offered: {run}")
+        check(run["block_p50_ms"] <= run["block_p99_ms"] <= run["block_p999_ms"], f"no percentiles: {run}")
 
 
 def loopback_reads(build):
@@ -406,8 +422,9 @@ def _processes_with(token):
 
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
-          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives, loopback_reads,
-          loopback_fans_out, loopback_compares_tls, calibrates, ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
+          adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
+          alternatives_in_an_open_loop, loopback_reads, loopback_fans_out, loopback_compares_tls, calibrates,
+          ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":
     {case.__name__: case for case in _CASES}[sys.argv[1]](sys.argv[2])

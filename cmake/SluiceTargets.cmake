@@ -13,11 +13,20 @@ if(PROJECT_IS_TOP_LEVEL)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
   endif()
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-  # The test programs take 8 s each to link by ld.bfd, 1.5 s by gold, which binutils of Debian 12 brings along.
-  find_program(GOLD ld.gold)
-  if(GOLD)
-    add_link_options(-fuse-ld=gold)
+  # The test programs take 8 s each to link by ld.bfd, 1.5 s by gold, which binutils of Debian 12 brings along. gold warns of
+  # every hidden symbol of clang's sanitizers, so clang takes its own lld.
+  set(linker gold)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    set(linker lld)
   endif()
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=${linker} SLUICE_HAS_LINKER)
+  if(SLUICE_HAS_LINKER)
+    add_link_options(-fuse-ld=${linker})
+  endif()
+  # A program takes of a library what it uses, also where the library is one object file (a unity build).
+  add_compile_options(-ffunction-sections -fdata-sections)
+  add_link_options(-Wl,--gc-sections)
 endif()
 
 function(sluice_configure target)

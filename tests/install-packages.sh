@@ -24,7 +24,7 @@ search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
 # For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
 # skipped.
-checks="clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
+checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
 
 [ $# -gt 0 ] || set -- build network
 wanted=""

@@ -59,7 +59,8 @@ class TreeTest(unittest.TestCase):
 
     def test_it_is_small_and_has_no_shell(self):
         size = sum(path.stat().st_size for path in self.tree.rglob("*") if path.is_file() and not path.is_symlink())
-        self.assertLess(size, 100 << 20)
+        # 60 MB as it is shipped; programs that are not optimised are larger.
+        self.assertLess(size, 120 << 20)
         for shell in ("sh", "bash", "dash", "busybox"):
             self.assertFalse((self.tree / "usr/bin" / shell).exists())
 

@@ -141,8 +141,8 @@ struct ScheduleState {
 // them is kept beside the granted bytes. While answers are ready within about a round trip, or everything that is asked
 // for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out are
 // granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the call
-// frees them. In the other disciplines, except unscheduled, the same rules grant what an answer has beyond the bytes that
-// came with its request. See docs/scheduling.md.
+// frees them. In the other disciplines, except unscheduled, the same rules grant what an answer has beyond the bytes
+// that came with its request. See docs/scheduling.md.
 class LinkSchedule {
  public:
   struct Options {

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A stock client in Python and a listener of sluice-proxy whose clients show a certificate: stock_tls_test.py BUILD. Exit code
+77: there is no grpcio; the reason is printed."""
+
+import contextlib
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps"))
+
+from certificates import Authority
+from programs import PATIENCE_S, started
+from stock_grpc import grpc
+
+_METHOD = "/sluice.testbed.v1.Answers/Answer"
+_REQUEST = b"\x08\xa0\x9c\x01"  # AnswerRequest: response_bytes is 20000
+_BUILD = None
+
+
+class StockTlsTest(unittest.TestCase):
+    """gRPC's core takes only authorities that the certificate of its server names, so these clients name their workers in
+    a header, or call a route."""
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ready = self._folder / "workers"
+        _, (self._worker,) = stack.enter_context(started([_BUILD / "tests/answer_server", ready, "127.0.0.1:0"], ready))
+        self._servers = Authority(self._folder, "servers")
+        self._clients = Authority(self._folder, "clients")
+        certificate, key = self._servers.issue("proxy")
+        config = self._folder / "proxy.json"
+        config.write_text(json.dumps({
+            "listen": ["tls:127.0.0.1:0"],
+            "routes": [{"listen": "tls:127.0.0.1:0", "workers": self._worker}],
+            "listener_tls": {"certificate": certificate, "key": key, "client_ca": self._clients.file,
+                             "client_names": ["aggregator.search"]},
+            "worker_header": "x-worker", "workers": ["127.0.0.0/8"], "log_level": "warning",
+        }))  # fmt: skip
+        ready = self._folder / "proxy"
+        argv = [_BUILD / "bin/sluice-proxy", "--config", config, "--ready-file", ready]
+        _, listeners = stack.enter_context(started(argv, ready))
+        self._listener, self._route = (listener.removeprefix("tls:") for listener in listeners)
+
+    def _call(self, target, identity, metadata=()):
+        certificate, key = (pathlib.Path(file).read_bytes() for file in identity) if identity else (None, None)
+        authorities = pathlib.Path(self._servers.file).read_bytes()
+        credentials = grpc.ssl_channel_credentials(authorities, key, certificate)
+        with grpc.secure_channel(target, credentials) as channel:
+            answer = channel.unary_unary(_METHOD)
+            return answer(_REQUEST, timeout=PATIENCE_S, metadata=metadata)
+
+    def test_a_client_with_a_certificate_names_its_worker_in_a_header(self):
+        identity = self._clients.issue("aggregator", hosts="DNS:aggregator.search")
+        answer = self._call(self._listener, identity, [("x-worker", self._worker)])
+        self.assertGreaterEqual(len(answer), 20000)
+
+    def test_a_client_with_a_certificate_calls_a_route(self):
+        identity = self._clients.issue("aggregator", hosts="DNS:aggregator.search")
+        self.assertGreaterEqual(len(self._call(self._route, identity)), 20000)
+
+    def test_others_are_refused(self):
+        for name, identity in (
+            ("without a certificate", None),
+            ("of another name", self._clients.issue("other", hosts="DNS:other.search")),
+            ("signed by the authority of servers", self._servers.issue("aggregator", hosts="DNS:aggregator.search")),
+        ):
+            with self.subTest(name), self.assertRaises(grpc.RpcError) as refused:
+                self._call(self._listener, identity, [("x-worker", self._worker)])
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAVAILABLE)
+
+
+if __name__ == "__main__":
+    _BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

@@ -58,9 +58,9 @@ class AnswerMeasurement:
         argv += link_flags(scenario.link)
         argv += ["--response-bytes", scenario.response_bytes, "--blocks", scenario.blocks]
         if scenario.load:
-            argv += ["--arrivals", f"{scenario.arrivals_per_s():g}", "--readers", _OPEN_LOOP_READERS, "--warmup", 1]
-        else:
-            argv += ["--readers", scenario.clients, "--warmup", scenario.warmup_blocks]
+            argv += ["--arrivals", f"{scenario.arrivals_per_s():g}"]
+        readers = _OPEN_LOOP_READERS if scenario.load else scenario.clients
+        argv += ["--readers", readers, "--warmup", scenario.warmup_blocks]
         argv += ["--think", f"{scenario.think.usual_ms}ms", "--tail-time", f"{scenario.think.tail_ms}ms"]
         argv += ["--tail-share", scenario.think.tail_share, "--replicas", scenario.replicas]
         if scenario.hedge_after_ms:

@@ -148,18 +148,7 @@ class Reader {
   ReaderResult result_;
 };
 
-void RunClosedLoop(std::deque<Reader>& readers, int blocks_of_each) {
-  std::vector<std::jthread> threads;
-  threads.reserve(readers.size());
-  for (Reader& reader : readers) {
-    threads.emplace_back([&reader, blocks_of_each] {
-      Arrivals arrivals(blocks_of_each);
-      reader.Read(arrivals);
-    });
-  }
-}
-
-void RunOpenLoop(std::deque<Reader>& readers, Arrivals& arrivals) {
+void RunAll(std::deque<Reader>& readers, Arrivals& arrivals) {
   std::vector<std::jthread> threads;
   threads.reserve(readers.size());
   for (Reader& reader : readers) threads.emplace_back([&reader, &arrivals] { reader.Read(arrivals); });
@@ -189,7 +178,8 @@ class FanOutLoad {
     app.add_option("--replicas", fan_out_options_.replicas, "Other servers that may answer for each one. Default 0");
     app.add_option("--hedge_after", hedge_after_, "Ask a replica when there is no answer so long after the request");
     app.add_option("--hedge_ratio", fan_out_options_.call.hedge_ratio, "Hedges, at most, as a share of requests");
-    app.add_option("--blocks", blocks_, "Fan-outs of each reader; with --arrivals, of all together. Default 10")
+    app.add_option("--blocks", blocks_,
+                   "Fan-outs for each reader, which share them; with --arrivals, of all together. Default 10")
         ->check(CLI::Range(1, 1000000));
     app.add_option("--readers", readers_, "Readers at the same time. Default 1")->check(CLI::Range(1, 1000));
     app.add_option(
@@ -197,7 +187,8 @@ class FanOutLoad {
            "Fan-outs that arrive in a second, at random (Poisson), and are taken by readers that are free; the time of "
            "each counts from its arrival. Default: a reader begins its next when it has its last")
         ->check(CLI::Range(1e-3, 1e6));
-    app.add_option("--warmup", warmup_blocks_, "Fan-outs of each reader before, not counted. Default 0")
+    app.add_option("--warmup", warmup_blocks_,
+                   "Fan-outs before, not counted, for each reader or of all as above. Default 0")
         ->check(CLI::Range(0, 1000000));
     app.add_option("--seed", seed_, "Of the sizes. Default 1");
     app.add_option("--start_file", start_file_, "After the warm-up say \"warm\" on stderr, and wait for this file");
@@ -235,16 +226,15 @@ class FanOutLoad {
     std::deque<Reader> readers;
     absl::Status made = MakeReaders(readers);
     if (!made.ok()) return made;
-    RunClosedLoop(readers, warmup_blocks_);
+    const bool open_loop = arrivals_per_second_ > 0;
+    const int sharers = open_loop ? 1 : readers_;
+    Arrivals warm_up(warmup_blocks_ * sharers);
+    RunAll(readers, warm_up);
     AwaitStart();
     const double cpu_before = CpuSeconds();
     const auto started = Clock::now();
-    if (arrivals_per_second_ > 0) {
-      Arrivals arrivals(blocks_, arrivals_per_second_, seed_);
-      RunOpenLoop(readers, arrivals);
-    } else {
-      RunClosedLoop(readers, blocks_);
-    }
+    Arrivals arrivals = open_loop ? Arrivals(blocks_, arrivals_per_second_, seed_) : Arrivals(blocks_ * sharers);
+    RunAll(readers, arrivals);
     const double seconds = Milliseconds(Clock::now() - started) / 1e3;
     return Report(readers, seconds, CpuSeconds() - cpu_before);
   }

@@ -168,6 +168,21 @@ TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   EXPECT_GT(Percentile(Play(options).victim_seconds, 1), 0.1) << "a victim of the collapse waits for timeouts, too";
 }
 
+TEST(IncastTest, WritesOfLateHostsStayInTheirOrder) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.network.bits_per_second = 1e10;
+  options.network.buffer_bytes = 512 * 1024;
+  options.network.rtt = absl::Microseconds(50);
+  options.workers = 128;
+  options.jitter = std::chrono::milliseconds(1);
+  options.link_thread.timers_late = std::chrono::milliseconds(10);
+  options.announced_share = 0.769;
+  options.fan_outs = 2;
+  for (options.seed = 1; options.seed <= 3; ++options.seed) {
+    EXPECT_EQ(Play(options).failed_calls, 0u) << "seed " << options.seed;
+  }
+}
+
 TEST(IncastTest, ASeedReplaysExactly) {
   IncastOptions options = SmallPort(Discipline::kUnscheduled);
   options.sizes = *Distribution::ParseSizes("log:1kb-100kb");

@@ -21,8 +21,12 @@ inline TimePoint Ns3Now() {
 inline ns3::EventId Ns3After(std::chrono::nanoseconds pause, std::function<void()> event) {
   return ns3::Simulator::Schedule(ns3::NanoSeconds(std::max<int64_t>(pause.count(), 0)), std::move(event));
 }
+// Events of one time happen in the order in which they were made. ns-3 counts in picoseconds, so a pause from Ns3Now(),
+// which is whole nanoseconds, would mix them up.
 inline ns3::EventId Ns3At(TimePoint time, std::function<void()> event) {
-  return Ns3After(time - Ns3Now(), std::move(event));
+  const auto since_start = std::chrono::nanoseconds(time - TimePoint()) - std::chrono::hours(1);
+  const ns3::Time pause = ns3::NanoSeconds(since_start.count()) - ns3::Simulator::Now();
+  return ns3::Simulator::Schedule(std::max(pause, ns3::Time(0)), std::move(event));
 }
 
 }  // namespace sluice::testing

@@ -139,9 +139,10 @@ TEST_F(ProxiedStreamingTest, AWorkerThatDoesNotReadStopsTheClient) {
 TEST_F(ProxiedStreamingTest, OfALargeRequestTheProxyHoldsTheWindowOfItsStream) {
   PeerWorker narrow(1000);
   const auto client = NewClient({.max_unsent_bytes_per_stream = kLargeBytes});
-  const auto& call = client->Open(Head(narrow.address()), std::string(kLargeBytes, 'x'));
+  const auto& call = client->Open(Head(narrow.address()), "", /*end_stream=*/false);
   auto& served = AwaitCall(*client, narrow);
   narrow.connections().front()->set_grants(false);
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(kLargeBytes, 'x'), true).ok());
   EXPECT_TRUE(AwaitAt(narrow, *client, [&] { return served.data.size() == 1000; }));
   EXPECT_EQ(BytesThatWereTaken(*client, call, kLargeBytes), 65535U);
   // Each byte that the worker takes lets the client send one more, once all that is kept has left.

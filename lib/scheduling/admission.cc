@@ -52,9 +52,11 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // at once, or all that is asked for fits the share, requests leave with their grants, which cannot be taken back. Where
 // a packet is more than the share, a grant of one beside early bytes would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
-  const bool all_fits = calls_.outstanding().asked_bytes() <= third() && !call.out();
-  if (!all_fits && !calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;
-  if (!all_fits && !call.out() && calls_.sent().young() > 0) return std::nullopt;  // those that are out come first
+  const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
+  if (!all_fits) {
+    if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;
+    if (!call.out() && calls_.sent().young() > 0) return std::nullopt;  // those that are out come first
+  }
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
   const int64_t cost_bytes = calls_.outstanding().Cost(bytes);

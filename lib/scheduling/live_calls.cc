@@ -42,6 +42,15 @@ void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
     sent_.Add(call, now);
     return;
   }
+  GrantUnready(call, bytes, now);
+}
+
+void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
+  sent_.Remove(call);
+  GrantUnready(call, bytes, now);
+}
+
+void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   blocks_.Move(call, Phase::kInFlight);
   queue_.Overtook(outstanding_.Cost(bytes));
   // Unscheduled has no bound; what it has in flight is what is expected.
@@ -80,14 +89,6 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   queue_.Take(call, outstanding_.CostOfGrant(call, bytes));
   if (call.phase == Phase::kReady) blocks_.Move(call, Phase::kInFlight);
   outstanding_.Grant(call, bytes, now);
-  Settle(call, now);
-}
-
-void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
-  sent_.Remove(call);
-  blocks_.Move(call, Phase::kInFlight);
-  queue_.Overtook(outstanding_.Cost(bytes));
-  outstanding_.GrantEarly(call, bytes, now);
   Settle(call, now);
 }
 

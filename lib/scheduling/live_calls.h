@@ -66,6 +66,7 @@ class LiveCalls {
  private:
   using Phase = Call::Phase;
 
+  void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end);
   void End(Call& call);

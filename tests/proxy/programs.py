@@ -6,6 +6,10 @@ import time
 
 PATIENCE_S = 30
 
+# A call of the worker below: AnswerRequest, whose response_bytes is 20000.
+METHOD = "/sluice.testbed.v1.Answers/Answer"
+REQUEST = b"\x08\xa0\x9c\x01"
+
 
 @contextlib.contextmanager
 def started(argv, ready):
@@ -21,3 +25,11 @@ def started(argv, ready):
             yield process, ready.read_text().split()
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def worker(build, folder):
+    """The address of a server of answers.proto."""
+    ready = folder / "worker"
+    with started([build / "tests/answer_server", ready, "127.0.0.1:0"], ready) as (_, (address,)):
+        yield address

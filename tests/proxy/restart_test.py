@@ -12,14 +12,12 @@ import threading
 import time
 import unittest
 
-from programs import started
+from programs import METHOD, REQUEST, started, worker
 from stock_grpc import grpc
 
 _PATIENCE = 30  # seconds that a test waits for what has to happen
 _CLIENTS = 8
 _CALLS = 50  # of each client, before something happens and after it
-_METHOD = "/sluice.testbed.v1.Answers/Answer"
-_REQUEST = b"\x08\xa0\x9c\x01"  # AnswerRequest: response_bytes is 20000
 _BUILD = None
 
 
@@ -59,10 +57,10 @@ class Load:
         options = [("grpc.default_authority", worker), ("grpc.use_local_subchannel_pool", 1),
                    ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]  # fmt: skip
         with grpc.insecure_channel(target, options=options) as channel:
-            answer = channel.unary_unary(_METHOD)
+            answer = channel.unary_unary(METHOD)
             while not self._ends:
                 try:
-                    answer(_REQUEST, timeout=_PATIENCE, wait_for_ready=True)
+                    answer(REQUEST, timeout=_PATIENCE, wait_for_ready=True)
                 except grpc.RpcError as error:
                     self.errors[error.code()] += 1
                     continue
@@ -76,8 +74,7 @@ class RestartTest(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ready = self._folder / "workers"
-        _, (self._worker,) = stack.enter_context(started([_BUILD / "tests/answer_server", ready, "127.0.0.1:0"], ready))
+        self._worker = stack.enter_context(worker(_BUILD, self._folder))
 
     def _proxy(self):
         ready = self._folder / "proxy"

@@ -12,11 +12,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps"))
 
 from certificates import Authority
-from programs import PATIENCE_S, started
+from programs import METHOD, PATIENCE_S, REQUEST, started, worker
 from stock_grpc import grpc
 
-_METHOD = "/sluice.testbed.v1.Answers/Answer"
-_REQUEST = b"\x08\xa0\x9c\x01"  # AnswerRequest: response_bytes is 20000
 _BUILD = None
 
 
@@ -28,8 +26,7 @@ class StockTlsTest(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ready = self._folder / "workers"
-        _, (self._worker,) = stack.enter_context(started([_BUILD / "tests/answer_server", ready, "127.0.0.1:0"], ready))
+        self._worker = stack.enter_context(worker(_BUILD, self._folder))
         self._servers = Authority(self._folder, "servers")
         self._clients = Authority(self._folder, "clients")
         certificate, key = self._servers.issue("proxy")
@@ -51,8 +48,8 @@ class StockTlsTest(unittest.TestCase):
         authorities = pathlib.Path(self._servers.file).read_bytes()
         credentials = grpc.ssl_channel_credentials(authorities, key, certificate)
         with grpc.secure_channel(target, credentials) as channel:
-            answer = channel.unary_unary(_METHOD)
-            return answer(_REQUEST, timeout=PATIENCE_S, metadata=metadata)
+            answer = channel.unary_unary(METHOD)
+            return answer(REQUEST, timeout=PATIENCE_S, metadata=metadata)
 
     def test_a_client_with_a_certificate_names_its_worker_in_a_header(self):
         identity = self._clients.issue("aggregator", hosts="DNS:aggregator.search")

@@ -74,7 +74,7 @@ struct ReaderResult {
   std::string error_sample;
 };
 
-// When blocks are asked for: as soon as the reader has the one before, or at random times that wait for nobody.
+// When blocks are asked for: as soon as a reader is free, or at random times that wait for nobody.
 // Thread-safe.
 class Arrivals {
  public:

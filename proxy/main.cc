@@ -111,7 +111,7 @@ struct ProxyFlags {
     number("--limits_streams", &v1::ProxyLimits::set_streams, "Calls at a time on one connection. Default 4096");
     text("--limits_headers", &v1::ProxyLimits::set_headers<const std::string&>, "Headers of one call. Default 64kb");
     text("--limits_held", &v1::ProxyLimits::set_held<const std::string&>,
-         "Bytes that are kept for clients that do not read. Default 256mb");
+         "Bytes that are kept for clients that do not read, and for workers that do not. Default 256mb");
     text("--limits_held_per_call", &v1::ProxyLimits::set_held_per_call<const std::string&>,
          "The same for one call. Default 1mb");
     text("--limits_opening_timeout", &v1::ProxyLimits::set_opening_timeout<const std::string&>,

@@ -257,9 +257,11 @@ def _proxy():
               "worker_tunnel: TLS to a worker, which no schedule sees. other_tunnel: passed on to other hosts. refused: not "
               "allowed, or too many. handshake_failed: without the right certificate.",
               [(rate(aggregator("sluice_proxy_connections_total")), "{{kind}} {{instance}}")], stacked=True),
-        lines("Bytes that proxies hold for clients", "bytes",
-              "Answers that clients have not taken yet. Near limits.held slow clients get nothing more.",
-              [(aggregator("sluice_proxy_held_bytes"), "held {{instance}}")]),
+        lines("Bytes that proxies hold", "bytes",
+              "Answers that clients have not taken yet, and requests that workers have not. Near limits.held slow clients get "
+              "nothing more, and calls that upload to slow workers end.",
+              [(aggregator("sluice_proxy_held_bytes"), "answers {{instance}}"),
+               (aggregator("sluice_proxy_held_request_bytes"), "requests {{instance}}")]),
         lines("Calls that were ended as stuck, per minute", "short", "Their clients read nothing of the answer: clients hang.",
               [(f"60 * {rate(aggregator('sluice_proxy_stuck_calls_total'))}", "stuck {{instance}}")]),
     ]  # fmt: skip

@@ -83,6 +83,10 @@ absl::StatusOr<size_t> ScheduledStream::SendData(std::string bytes, bool end_str
   return kept;
 }
 
+bool ScheduledStream::request_left() const {
+  return open() && connection_->session()->unsent_bytes(stream_) == 0;
+}
+
 void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
   if (!std::exchange(asked_, true)) {

@@ -112,6 +112,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   // more. Returns FailedPrecondition while there is no stream.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
   bool open() const { return connection_ != nullptr && !reset_; }
+  // Whether nothing of SendData waits for the worker's window.
+  bool request_left() const;
   bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
   bool late() const;                                 // the deadline has passed
   // The value of kTcpReportKey in the trailers.

@@ -116,12 +116,12 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   if (answered_) return;  // nobody needs it
   if (replayable_) request_.append(bytes.data(), bytes.size());
   // Until it begins, or begins again, no more is granted than has come.
-  if (worker_ == nullptr || !worker_->open()) return;
-  if (request_.size() > kMaxReplayBytes) {
-    replayable_ = false;
-    std::string().swap(request_);
+  if (worker_ != nullptr && worker_->open()) {
+    if (request_.size() > kMaxReplayBytes) ForgetRequest();
+    SendRequest(bytes, end_stream);
   }
-  SendRequest(bytes, end_stream);
+  CountRequest();
+  proxy_.LimitHeldRequests();
 }
 
 // The client is granted more once what it has sent has left: so no more of a request is here than its window.
@@ -133,14 +133,40 @@ void ProxiedCall::SendRequest(absl::string_view bytes, bool end_stream) {
 
 void ProxiedCall::GrantRequest() {
   const size_t bytes = std::exchange(ungranted_bytes_, 0);
+  CountRequest();
   if (client_ != nullptr && !request_ended_) client_->Grant(*this, static_cast<uint32_t>(bytes));
+}
+
+// From then on it cannot be sent again.
+void ProxiedCall::ForgetRequest() {
+  replayable_ = false;
+  std::string().swap(request_);
+  CountRequest();
+}
+
+// What the worker does not take is part of what the client is not granted again. Of a request that is complete nobody
+// says when it has left, so that it counts until its answer begins, or until Release looks.
+void ProxiedCall::CountRequest() {
+  const bool needed = client_ != nullptr && !answered_;
+  proxy_.CountHeldRequest(*this, static_cast<int64_t>(needed ? std::max(request_.size(), ungranted_bytes_) : 0));
+}
+
+// Gives up what is kept only in case the worker never looks at the request. A call whose worker has not taken it ends.
+void ProxiedCall::Release() {
+  const std::shared_ptr<ProxiedCall> self = shared_from_this();
+  if (worker_ != nullptr && worker_->open()) {
+    if (request_ended_ && worker_->request_left()) ungranted_bytes_ = 0;
+    ForgetRequest();
+    if (bytes() <= proxy_.held_request_share_bytes()) return;
+  }
+  Fail(absl::ResourceExhaustedError(absl::StrCat("the worker has not taken its request, and the proxy holds more than ",
+                                                 proxy_.options().max_held_bytes, " bytes of such requests")));
 }
 
 // --- The answer.
 
 bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream) {
-  replayable_ = false;
-  std::string().swap(request_);
+  ForgetRequest();
   if (client_ == nullptr || answered_) return false;
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
@@ -198,9 +224,8 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
     Fail(why);
   } else if (end.kind == StreamEnd::Kind::kReset || end.kind == StreamEnd::Kind::kUnhandled) {
     // The client knows what follows from the code, such as to send the call again.
-    code_ = absl::StatusCode::kUnavailable;
+    EndAnswer(absl::StatusCode::kUnavailable);
     client_->Reset(*this, end.error);
-    answered_ = true;
   } else {
     Fail(absl::UnavailableError("the connection to the worker was lost"));
   }
@@ -224,6 +249,7 @@ void ProxiedCall::Fail(const absl::Status& why) {
 void ProxiedCall::EndAnswer(absl::StatusCode code) {
   code_ = code;
   answered_ = true;
+  ForgetRequest();
   if (!request_ended_) client_->EndSoon(*this);
 }
 
@@ -232,6 +258,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
   client_->Forget(*this);
   client_ = nullptr;
   CountHeld();
+  CountRequest();
   WorkerStream* const worker = std::exchange(worker_, nullptr);
   if (worker != nullptr && !worker->over()) {
     worker->set_reset_error(ResetErrorOf(end));

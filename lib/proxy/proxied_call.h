@@ -11,6 +11,7 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/held_request.h"
 #include "lib/proxy/target.h"
 
 namespace sluice {
@@ -22,7 +23,10 @@ class WorkerStream;
 // One call of a client, from its first header to its end on both sides. The request passes as it comes. The answer
 // comes by the schedule of the link, message by message, and only while the client takes it. Held by the client's
 // connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
-class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
+class ProxiedCall final : public StreamEvents,
+                          public TargetWaiter,
+                          public HeldRequest,
+                          public std::enable_shared_from_this<ProxiedCall> {
  public:
   // The client calls OnClosed before it goes. From then on the call does nothing, whatever the worker still says; the
   // core may be gone.
@@ -56,11 +60,14 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
 
  private:
   void OnTargetKnown() override { Start(); }
+  void Release() override;
   void Route();
   void Start();
   void Refuse(const absl::Status& why);
   void SendRequest(absl::string_view bytes, bool end_stream);
   void GrantRequest();
+  void ForgetRequest();
+  void CountRequest();
   void EndAnswer(absl::StatusCode code);
   void CountHeld();
 

@@ -205,6 +205,24 @@ void ProxyCore::CountHeld(int64_t more_bytes) {
   metrics_.SetHeldBytes(held_bytes_);
 }
 
+void ProxyCore::CountHeldRequest(HeldRequest& request, int64_t bytes) {
+  const int64_t more_bytes = bytes - request.bytes();
+  if (more_bytes == 0) return;
+  request.set_bytes(bytes);
+  held_request_bytes_ += more_bytes;
+  metrics_.SetHeldRequestBytes(held_request_bytes_);
+  if (more_bytes < 0) request.unlink();
+  if (bytes > held_request_share_bytes() && !request.is_linked()) held_requests_.push_back(request);
+}
+
+void ProxyCore::LimitHeldRequests() {
+  while (held_request_bytes_ > options_.max_held_bytes && !held_requests_.empty()) {
+    HeldRequest& request = held_requests_.front();
+    held_requests_.pop_front();  // so that each is asked once at most, whatever it makes of that
+    request.Release();
+  }
+}
+
 void ProxyCore::OnCallBegan() {
   metrics_.SetCalls(++calls_);
 }

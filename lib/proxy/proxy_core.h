@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/intrusive/list.hpp>
+
 #include "sluice/tls_options.h"
 
 #include "absl/container/flat_hash_map.h"
@@ -22,6 +24,7 @@
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/held_request.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/target_policy.h"
@@ -43,10 +46,13 @@ struct ProxyOptions {
   // A client that takes nothing of an answer for so long loses it.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   size_t max_connections = 16384;
-  size_t max_calls = 65536;                     // of all clients; above it calls are refused
-  uint32_t max_streams = 4096;                  // of one connection
-  uint32_t max_header_bytes = 64u << 10;        // of one call, as HTTP/2 counts
-  int64_t max_held_bytes = int64_t{256} << 20;  // for clients that do not read; then nothing more comes for these
+  size_t max_calls = 65536;               // of all clients; above it calls are refused
+  uint32_t max_streams = 4096;            // of one connection
+  uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
+  // For clients that do not read; above it nothing more comes for these. As many for requests that workers do not take;
+  // above it calls end, first those whose workers have taken nothing for the longest time. No call ends that holds less
+  // than max_held_bytes / max_calls.
+  int64_t max_held_bytes = int64_t{256} << 20;
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call
   size_t max_targets = 65536;
 };
@@ -92,6 +98,13 @@ class ProxyCore {
   void ObserveResponse(const std::string& path, int64_t bytes);
   void CountHeld(int64_t more_bytes);
   int64_t held_bytes() const { return held_bytes_; }
+  void CountHeldRequest(HeldRequest& request, int64_t bytes);
+  // A request that holds no more is never released.
+  int64_t held_request_share_bytes() const {
+    return options_.max_held_bytes / static_cast<int64_t>(options_.max_calls);
+  }
+  // Releases the requests of which workers have taken nothing for the longest time, down to the bound.
+  void LimitHeldRequests();
   struct EndedCall {
     const std::string& pattern;  // empty: it never had a worker
     const std::string& path;
@@ -138,6 +151,9 @@ class ProxyCore {
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
   int64_t held_bytes_ = 0;
+  int64_t held_request_bytes_ = 0;
+  // Those that hold more than their share; in front is what has not become less for the longest time.
+  boost::intrusive::list<HeldRequest, boost::intrusive::constant_time_size<false>> held_requests_;
   TimerQueue::Id look_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining

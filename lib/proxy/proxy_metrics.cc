@@ -43,8 +43,9 @@ ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
                                 "Calls that were ended because their client read nothing of the answer.")),
       connections_(&MakeGauge(registry, "sluice_proxy_connections", "Open connections of clients.")),
       calls_(&MakeGauge(registry, "sluice_proxy_calls", "Calls that have not ended.")),
-      held_bytes_(
-          &MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of answers that clients have not taken yet.")) {}
+      held_bytes_(&MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of answers that clients have not taken yet.")),
+      held_request_bytes_(&MakeGauge(registry, "sluice_proxy_held_request_bytes",
+                                     "Bytes of requests that workers have not taken, or may need again.")) {}
 
 void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) {
   prometheus::Counter*& counter = calls_by_label_[{workers, code}];

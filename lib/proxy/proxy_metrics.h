@@ -44,6 +44,7 @@ class ProxyMetrics {
   void SetConnections(size_t connections) { connections_->Set(static_cast<double>(connections)); }
   void SetCalls(size_t calls) { calls_->Set(static_cast<double>(calls)); }
   void SetHeldBytes(int64_t bytes) { held_bytes_->Set(static_cast<double>(bytes)); }
+  void SetHeldRequestBytes(int64_t bytes) { held_request_bytes_->Set(static_cast<double>(bytes)); }
 
  private:
   static constexpr size_t kConnectionKinds = 6;
@@ -55,6 +56,7 @@ class ProxyMetrics {
   prometheus::Gauge* const connections_;
   prometheus::Gauge* const calls_;
   prometheus::Gauge* const held_bytes_;
+  prometheus::Gauge* const held_request_bytes_;
   std::map<std::pair<std::string, absl::StatusCode>, prometheus::Counter*> calls_by_label_;
   std::map<std::string, prometheus::Histogram*> seconds_by_method_;
 };

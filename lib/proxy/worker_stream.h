@@ -24,6 +24,7 @@ class WorkerStream final : public ScheduledStream {
   // See ScheduledStream.
   using ScheduledStream::AskForMore;
   using ScheduledStream::open;
+  using ScheduledStream::request_left;
   using ScheduledStream::SendData;
   using ScheduledStream::set_reset_error;
 

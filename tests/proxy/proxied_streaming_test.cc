@@ -1,6 +1,9 @@
-// Calls whose request has several messages, through a proxy, to a worker that hears them one by one.
+// Calls whose request has several messages or is long, through a proxy, to a worker that hears them one by one.
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/http2/raw_frames.h"
 #include "tests/link/test_http2_connection.h"
@@ -197,6 +200,64 @@ TEST_F(ProxiedStreamingTest, ALargeRequestThatTheWorkerRefusesIsForTheClientToSe
   EXPECT_TRUE(AwaitHere(*client, [&] { return call.closed.has_value(); }));
   EXPECT_TRUE(call.is(Kind::kUnhandled, Http2Error::kRefusedStream));
   EXPECT_TRUE(AwaitIdle());
+}
+
+// A proxy that holds 16 windows of requests. A worker takes nothing, and more calls send it as much as they may.
+class ProxiedUploadsTest : public ProxiedStreamingTest {
+ protected:
+  void SetUp() override {
+    options_.proxy.max_held_bytes = kHeldBytes;
+    options_.proxy.max_calls = kHeldBytes / kShareBytes;
+    ProxiedStreamingTest::SetUp();
+    client_ = NewClient({.max_unsent_bytes_per_stream = kHeldBytes});
+    for (int i = 0; i < kUploads; ++i) {
+      uploads_.push_back(&client_->Open(Head(hung_.address()), std::string(100'000, 'x'), /*end_stream=*/false));
+    }
+    EXPECT_TRUE(AwaitAt(hung_, *client_, [&] { return Metric("sluice_proxy_held_request_bytes") > kFullBytes; }));
+  }
+
+  static constexpr int kUploads = 40;
+  static constexpr size_t kWindowBytes = 65535;
+  static constexpr size_t kHeldBytes = 16 * kWindowBytes;
+  static constexpr size_t kShareBytes = 16'000;
+  // What the calls of the test itself need fits no more.
+  static constexpr size_t kFullBytes = kHeldBytes - kShareBytes;
+
+  PeerWorker hung_{0};
+  std::unique_ptr<Http2Peer> client_;
+  std::vector<const Http2Peer::Stream*> uploads_;
+};
+
+TEST_F(ProxiedUploadsTest, ThoseThatDoNotFitEnd) {
+  const auto ended = [&] {
+    return std::count_if(uploads_.begin(), uploads_.end(), [](const auto* call) { return call->closed.has_value(); });
+  };
+  EXPECT_TRUE(AwaitAt(hung_, *client_, [&] { return ended() >= kUploads - 16; }));
+  EXPECT_LE(Metric("sluice_proxy_held_request_bytes"), kHeldBytes);
+  EXPECT_GT(Metric("sluice_proxy_held_request_bytes"), kFullBytes);
+  for (const auto* call : uploads_) {
+    if (!call->closed.has_value()) continue;
+    EXPECT_EQ(call->status(), "8");
+    EXPECT_THAT(call->Field("grpc-message"), ::testing::HasSubstr("more than 1048560 bytes of such requests"));
+  }
+  hung_.Pump();
+  client_.reset();
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(ProxiedUploadsTest, SmallRequestsToOtherWorkersGoOn) {
+  for (int i = 0; i < 20; ++i) ExpectServes(other_.address(), std::string(kShareBytes - 5, '?'));
+}
+
+// Nothing of it is kept, not even to send it again.
+TEST_F(ProxiedUploadsTest, AnUploadThatItsWorkerTakesGoesOn) {
+  const auto client = NewClient({.max_unsent_bytes_per_stream = kHeldBytes});
+  auto& call = client->Open(Head(worker_.address()), "", /*end_stream=*/false);
+  auto& served = AwaitCall(*client);
+  ASSERT_TRUE(client->session().SendData(call.id, std::string(500'000, 'x'), true).ok());
+  EXPECT_TRUE(AwaitHere(*client, [&] { return served.ended; }));
+  EXPECT_EQ(served.data.size(), 500'000U);
+  EXPECT_FALSE(call.closed.has_value());
 }
 
 }  // namespace

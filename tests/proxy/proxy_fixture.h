@@ -87,7 +87,8 @@ class ProxyTest : public ::testing::Test {
     return Eventually([this] {
       const ScheduleState state = link_->State();
       return Metric("sluice_proxy_calls") == 0 && Metric("sluice_proxy_held_bytes") == 0 &&
-             state.in_flight_bytes == 0 && state.submitted_calls == state.ended_calls;
+             Metric("sluice_proxy_held_request_bytes") == 0 && state.in_flight_bytes == 0 &&
+             state.submitted_calls == state.ended_calls;
     });
   }
 

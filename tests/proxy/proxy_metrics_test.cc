@@ -70,9 +70,11 @@ TEST_F(ProxyMetricsTest, GaugesShowTheLastValue) {
   metrics_.SetCalls(7);
   metrics_.SetHeldBytes(5);
   metrics_.SetHeldBytes(3);
+  metrics_.SetHeldRequestBytes(4);
   metrics_.CountStuckCall();
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_calls 7\n"));
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_held_bytes 3\n"));
+  EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_held_request_bytes 4\n"));
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_stuck_calls_total 1\n"));
 }
 

@@ -25,8 +25,10 @@ def parse_flags():
     add("--think-ms", type=float, default=0, metavar="MS", help="workers answer so much later")
     add("--tail-ms", type=float, default=0, metavar="MS", help="instead of --think-ms for a share of the answers")
     add("--tail-share", type=float, default=0, metavar="SHARE", help="that share, 0 to 1")
-    add("--blocks", type=int, default=20, metavar="K", help="fan-outs, one after the other (20)")
+    add("--blocks", type=int, default=20, metavar="K", help="fan-outs of each reader (20)")
     add("--warmup-blocks", type=int, default=2, metavar="K", help="fan-outs before, not counted (2)")
+    add("--readers", type=int, default=1, metavar="R", help="readers at the same time; each asks for one block after the "
+        "other (1)")  # fmt: skip
     add("--timeout", type=float, default=600, metavar="SECONDS", help="for each fan-out (600)")
     add("--start-file", metavar="FILE", help='after the warm-up say "warm" on stderr, and wait for this file')
     return parser.parse_args()
@@ -56,17 +58,22 @@ async def start(file):
 
 async def measure(fan_out, request, flags):
     block_ms, received, errors, error_sample = [], 0, 0, ""
+
+    async def read():
+        nonlocal received, errors, error_sample
+        for _ in range(flags.blocks):
+            block_started = time.monotonic()
+            try:
+                responses = await fan_out.ask(request, flags.timeout)
+            except grpc.aio.AioRpcError as error:
+                errors += 1
+                error_sample = f"{error.code().name}: {error.details()}"
+                continue
+            received += sum(len(response.payload) for response in responses)
+            block_ms.append(1e3 * (time.monotonic() - block_started))
+
     started = time.monotonic()
-    for _ in range(flags.blocks):
-        block_started = time.monotonic()
-        try:
-            responses = await fan_out.ask(request, flags.timeout)
-        except grpc.aio.AioRpcError as error:
-            errors += 1
-            error_sample = f"{error.code().name}: {error.details()}"
-            continue
-        received += sum(len(response.payload) for response in responses)
-        block_ms.append(1e3 * (time.monotonic() - block_started))
+    await asyncio.gather(*(read() for _ in range(flags.readers)))
     seconds = time.monotonic() - started
     return {
         "blocks": len(block_ms),  # that came whole

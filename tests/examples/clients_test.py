@@ -83,6 +83,12 @@ class ClientTest(unittest.TestCase):
         self.assertLess(usual["block_p50_ms"], 40 * _WORKERS)
         self.assertGreaterEqual(tail["block_p50_ms"], 60)
 
+    def test_readers_ask_at_the_same_time(self):
+        with served(cpp_workers) as workers:
+            report = self.report(workers, "--think-ms", "200", "--readers", "3")
+        self.assertEqual((report["blocks"], report["errors"]), (15, 0))
+        self.assertLess(report["seconds"], 15 * 0.2)
+
     def test_a_block_with_a_lost_worker_is_an_error(self):
         with served(cpp_workers) as workers:
             report = self.report([*workers[1:], _CLOSED], "--warmup-blocks", "0")

@@ -195,6 +195,7 @@ class StockScenario:
     clients: tuple  # one or more of CLIENTS
     response_bytes: int
     blocks: int
+    readers: int = 1  # of each client
     think: Think = Think()
     warmup_blocks: int = 2
     timeout_s: int = 1800

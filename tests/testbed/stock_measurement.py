@@ -39,6 +39,7 @@ class StockMeasurement:
             **scenario.link.facts(),
             "response_bytes": scenario.response_bytes,
             "blocks": scenario.blocks,
+            "readers": scenario.readers,
             **scenario.think.facts(),
             **measured,
         }
@@ -47,7 +48,7 @@ class StockMeasurement:
 
     def _load(self, scenario, network):
         argv = ["--workers", ",".join(network.worker_addresses()), "--response-bytes", scenario.response_bytes]
-        argv += ["--blocks", scenario.blocks, "--warmup-blocks", scenario.warmup_blocks]
+        argv += ["--blocks", scenario.blocks, "--readers", scenario.readers, "--warmup-blocks", scenario.warmup_blocks]
         argv += ["--think-ms", scenario.think.usual_ms, "--tail-ms", scenario.think.tail_ms]
         argv += ["--tail-share", scenario.think.tail_share]
         if scenario.way == "proxy-prior-knowledge":

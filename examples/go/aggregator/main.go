@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,6 +29,7 @@ type options struct {
 	tailShare     float64
 	blocks        int
 	warmupBlocks  int
+	readers       int
 	timeout       float64
 	startFile     string
 }
@@ -51,8 +53,9 @@ func parseFlags() options {
 	flag.Float64Var(&o.thinkMs, "think-ms", 0, "workers answer so much later")
 	flag.Float64Var(&o.tailMs, "tail-ms", 0, "instead of think-ms for a share of the answers")
 	flag.Float64Var(&o.tailShare, "tail-share", 0, "that share, 0 to 1")
-	flag.IntVar(&o.blocks, "blocks", 20, "fan-outs, one after the other")
+	flag.IntVar(&o.blocks, "blocks", 20, "fan-outs of each reader")
 	flag.IntVar(&o.warmupBlocks, "warmup-blocks", 2, "fan-outs before, not counted")
+	flag.IntVar(&o.readers, "readers", 1, "readers at the same time; each asks for one block after the other")
 	flag.Float64Var(&o.timeout, "timeout", 600, "seconds for each fan-out")
 	flag.StringVar(&o.startFile, "start-file", "", "after the warm-up say \"warm\" on stderr, and wait for this file")
 	flag.Parse()
@@ -96,25 +99,39 @@ func run(o options) (report, error) {
 	if err := awaitStart(o.startFile); err != nil {
 		return report{}, err
 	}
-	return measure(o.blocks, ask), nil
+	return measure(o, ask), nil
 }
 
-func measure(blocks int, ask func() (int, error)) report {
+func measure(o options, ask func() (int, error)) report {
 	result := report{GrpcVersion: grpc.Version}
 	var blockMs []float64
 	bytes := 0
-	started := time.Now()
-	for range blocks {
-		blockStarted := time.Now()
-		received, err := ask()
+	var mutex sync.Mutex // guards all of these
+	count := func(received int, err error, took time.Duration) {
+		mutex.Lock()
+		defer mutex.Unlock()
 		if err != nil {
 			result.Errors++
 			result.ErrorSample = err.Error()
-			continue
+			return
 		}
 		bytes += received
-		blockMs = append(blockMs, 1e3*time.Since(blockStarted).Seconds())
+		blockMs = append(blockMs, 1e3*took.Seconds())
 	}
+	started := time.Now()
+	var readers sync.WaitGroup
+	readers.Add(o.readers)
+	for range o.readers {
+		go func() {
+			defer readers.Done()
+			for range o.blocks {
+				blockStarted := time.Now()
+				received, err := ask()
+				count(received, err, time.Since(blockStarted))
+			}
+		}()
+	}
+	readers.Wait()
 	result.Seconds = time.Since(started).Seconds()
 	result.Blocks = len(blockMs)
 	result.GoodputMbps = 8e-6 * float64(bytes) / result.Seconds

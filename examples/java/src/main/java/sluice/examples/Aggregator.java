@@ -10,6 +10,9 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import sluice.testbed.v1.AnswersOuterClass.AnswerRequest;
 import sluice.testbed.v1.AnswersOuterClass.AnswerResponse;
 
@@ -26,8 +29,9 @@ public final class Aggregator {
           "think-ms", // workers answer so much later
           "tail-ms", // instead of think-ms for a share of the answers
           "tail-share", // that share, 0 to 1
-          "blocks", // fan-outs, one after the other
+          "blocks", // fan-outs of each reader
           "warmup-blocks", // fan-outs before, not counted
+          "readers", // readers at the same time; each asks for one block after the other
           "timeout", // seconds for each fan-out
           "start-file"); // after the warm-up say "warm" on stderr, and wait for this file
 
@@ -67,26 +71,56 @@ public final class Aggregator {
     return bytes;
   }
 
-  private Report measure(int blocks) throws InterruptedException {
-    Report report = new Report();
-    List<Double> blockMs = new ArrayList<>();
-    long bytes = 0;
-    long started = System.nanoTime();
+  /** What one reader, or all of them, got. */
+  private static final class Read {
+    final List<Double> blockMs = new ArrayList<>();
+    long bytes;
+    int errors;
+    String errorSample = "";
+  }
+
+  private Read read(int blocks) throws InterruptedException {
+    Read read = new Read();
     for (int i = 0; i < blocks; i++) {
       long blockStarted = System.nanoTime();
       try {
-        bytes += ask();
-        blockMs.add(1e-6 * (System.nanoTime() - blockStarted));
+        read.bytes += ask();
+        read.blockMs.add(1e-6 * (System.nanoTime() - blockStarted));
       } catch (ExecutionException error) {
-        report.errors++;
-        report.errorSample = describe(error);
+        read.errors++;
+        read.errorSample = describe(error);
       }
     }
+    return read;
+  }
+
+  private Report measure(int blocks, int readers) throws ExecutionException, InterruptedException {
+    ExecutorService threads = Executors.newFixedThreadPool(readers);
+    long started = System.nanoTime();
+    Read all = new Read();
+    try {
+      List<Future<Read>> reads = new ArrayList<>();
+      for (int i = 0; i < readers; i++) {
+        reads.add(threads.submit(() -> read(blocks)));
+      }
+      for (Future<Read> one : reads) {
+        Read read = one.get();
+        all.blockMs.addAll(read.blockMs);
+        all.bytes += read.bytes;
+        all.errors += read.errors;
+        all.errorSample = all.errorSample.isEmpty() ? read.errorSample : all.errorSample;
+      }
+    } finally {
+      threads.shutdownNow();
+    }
+    Report report = new Report();
     report.seconds = 1e-9 * (System.nanoTime() - started);
-    report.blocks = blockMs.size();
-    report.goodputMbps = 8e-6 * bytes / report.seconds;
-    report.blockP50Ms = percentile(blockMs, 0.5);
-    report.blockP99Ms = percentile(blockMs, 0.99);
+    report.blocks = all.blockMs.size();
+    report.goodputMbps = 8e-6 * all.bytes / report.seconds;
+    report.blockP50Ms = percentile(all.blockMs, 0.5);
+    report.blockP99Ms = percentile(all.blockMs, 0.99);
+    report.errors = all.errors;
+    report.errorSample = all.errorSample;
     return report;
   }
 
@@ -97,7 +131,7 @@ public final class Aggregator {
         aggregator.ask();
       }
       awaitStart(flags.text("start-file"));
-      return aggregator.measure(flags.whole("blocks", 20));
+      return aggregator.measure(flags.whole("blocks", 20), flags.whole("readers", 1));
     }
   }
 

@@ -37,6 +37,7 @@ void AsioExecutor::Stop() {
   }
   running_.clear();
   next_turn_.clear();
+  handshakes_.clear();
   end_of_turn_ = nullptr;
   timer_task_ = nullptr;
 }
@@ -59,6 +60,9 @@ void AsioExecutor::EndTurn() {
   ++turn_;
   for (std::function<void()>& task : next_turn_) Post(std::move(task));
   next_turn_.clear();
+  if (handshakes_.empty()) return;
+  Post(std::move(handshakes_.front()));
+  handshakes_.pop_front();
 }
 
 void AsioExecutor::Post(std::function<void()> task) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -70,6 +71,9 @@ class AsioExecutor final : public Executor {
   uint64_t turn() const { return turn_; }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
+  // Runs `step` of a client's handshake in a turn that runs no other such step. A key exchange takes as long as a
+  // hundred calls, and a crowd of new clients must not delay those that are connected.
+  void QueueHandshake(std::function<void()> step) { handshakes_.push_back(std::move(step)); }
 
  private:
   static constexpr size_t kReadBufferBytes = size_t{256} * 1024;
@@ -91,6 +95,7 @@ class AsioExecutor final : public Executor {
   // The members below are used on the link's thread only.
   std::vector<std::function<void()>> running_;
   std::vector<std::function<void()>> next_turn_;
+  std::deque<std::function<void()>> handshakes_;
   std::function<void()> end_of_turn_;
   uint64_t turn_ = 0;
 

@@ -67,6 +67,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void ArmRead();
   void ArmWrite();
   void OnReadable();
+  void Read();
   void OnBytes(absl::string_view bytes);
   void OnCiphertext(absl::string_view ciphertext);
   absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
@@ -191,15 +192,22 @@ void Stream::ArmRead() {
                      });
 }
 
-// Reads what is there into the buffer that all share: a connection that is idle costs no buffer.
 void Stream::OnReadable() {
+  // Handshakes with workers are few at a time: each of them is a call of the schedule.
+  const bool client_handshake = accepted_ && filter_ != nullptr && !connected_;
+  if (!client_handshake) return Read();
+  executor_.QueueHandshake([self = shared_from_this()] { self->Read(); });
+}
+
+// Reads what is there into the buffer that all share: a connection that is idle costs no buffer.
+void Stream::Read() {
   const absl::Span<char> buffer = executor_.read_buffer();
   if (read_turn_ != executor_.turn()) {
     read_turn_ = executor_.turn();
     reads_left_ = kReadsPerTurn;
   }
   while (is_open() && reading_) {
-    if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->OnReadable(); });
+    if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->Read(); });
     const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
@@ -299,7 +307,7 @@ void Stream::FailWrites(absl::Status why) {
   unsent_.clear();
   unsent_bytes_ = 0;
   reading_ = true;
-  executor_.Post([self = shared_from_this()] { self->OnReadable(); });
+  executor_.Post([self = shared_from_this()] { self->Read(); });
 }
 
 void Stream::Disconnect(absl::Status why) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -87,6 +88,26 @@ class AsioListenerTlsTest : public ::testing::Test {
     return *context;
   }
   WorkerAddress address() const { return {listener_->address()}; }
+  // Listens on a Unix socket, where connections stand and take bytes before they are accepted.
+  void ListenOnUnixSocket() {
+    name_ = absl::StrCat("sluice-listener-tls-test-", getpid());
+    Listen("unix-abstract:" + name_);
+  }
+  // Connects to it. The caller closes the socket.
+  int ConnectToUnixSocket() const {
+    sockaddr_un place{.sun_family = AF_UNIX, .sun_path = {}};
+    name_.copy(place.sun_path + 1, sizeof(place.sun_path) - 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&place),
+                      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size())),
+              0);
+    return fd;
+  }
+  TlsClientEnd NewClient() {
+    return TlsClientEnd({.ca_file = certificates_.ca_file(), .files = certificates_.Make("client")});
+  }
+
+  std::string name_;
 
   TestCertificates certificates_;
   std::shared_ptr<const TlsContext> tls_;
@@ -128,15 +149,9 @@ TEST_F(AsioListenerTlsTest, IsNotConnectedToAClientInTheClear) {
 
 // Each KeyUpdate is answered by TLS itself.
 TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver) {
-  const std::string name = absl::StrCat("sluice-listener-tls-test-", getpid());
-  Listen("unix-abstract:" + name);  // whose sockets do not hold more and more, as those of TCP
-  sockaddr_un place{.sun_family = AF_UNIX, .sun_path = {}};
-  name.copy(place.sun_path + 1, sizeof(place.sun_path) - 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&place),
-                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
-            0);
-  TlsClientEnd client({.ca_file = certificates_.ca_file(), .files = certificates_.Make("client")});
+  ListenOnUnixSocket();  // does not hold more and more, as TCP does
+  const int fd = ConnectToUnixSocket();
+  TlsClientEnd client = NewClient();
   std::string output;
   ASSERT_TRUE(client.Receive("", output));
   while (!client.established()) {
@@ -157,6 +172,32 @@ TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver
   EXPECT_LT(updates, 100'000);
   EXPECT_THAT(log_.Await(2), ElementsAre("connected", "ended: UNAVAILABLE: a client reads none of the answers of TLS"));
   close(fd);
+}
+
+// A crowd of new connections does not hold up those that stand.
+TEST_F(AsioListenerTlsTest, AnswersOneHandshakeATurn) {
+  constexpr size_t kClients = 20;
+  ListenOnUnixSocket();
+  std::vector<pollfd> sockets;
+  for (size_t i = 0; i < kClients; ++i)
+    sockets.push_back({.fd = ConnectToUnixSocket(), .events = POLLIN, .revents = 0});
+  ASSERT_EQ(peers_.Await(kClients).size(), kClients);
+  std::string hello;
+  ASSERT_TRUE(NewClient().Receive("", hello));
+  testing::Watched<std::vector<size_t>> answered;  // by the end of each turn
+  RunOn(executor_, [&] {
+    executor_.SetEndOfTurn([&] {
+      const int ready = poll(sockets.data(), sockets.size(), 0);
+      answered.Change([&](std::vector<size_t>& turns) { turns.push_back(static_cast<size_t>(ready)); });
+    });
+    for (const pollfd& socket : sockets) SendAll(socket.fd, hello);
+  });
+  EXPECT_TRUE(
+      answered.Await([](const std::vector<size_t>& turns) { return !turns.empty() && turns.back() == kClients; }));
+  size_t before = 0;
+  for (const size_t ready : answered.Get()) EXPECT_LE(ready, std::exchange(before, ready) + 1);
+  RunOn(executor_, [&] { executor_.SetEndOfTurn(nullptr); });
+  for (const pollfd& socket : sockets) close(socket.fd);
 }
 
 TEST_F(AsioListenerTlsTest, MayBeDroppedInTheHandshake) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -84,6 +85,8 @@ class Http2Session {
     uint32_t max_header_list_bytes = 64u << 10;    // of one header block, as RFC 9113 counts; above it the stream fails
     uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
     uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
+    // Output stops behind the DATA frame with which it has so many bytes. The rest stays for the next one.
+    size_t max_output_bytes = std::numeric_limits<size_t>::max();
     // Server side: resets that a client may send, a second and at once. Above that the connection fails
     // (CVE-2023-44487).
     uint32_t resets_per_second = 33;
@@ -102,8 +105,8 @@ class Http2Session {
   // the connection, and calls Lose to tell the streams.
   absl::Status Receive(absl::string_view bytes);
 
-  // Appends all frames that can be written now to `out`. Within an event it appends nothing, so that all frames of that
-  // event go into one write.
+  // Appends the frames that can be written now to `out`; see max_output_bytes. Within an event it appends nothing, so
+  // that all frames of that event go into one write.
   void Output(std::string& out);
   bool wants_write() const;
 

@@ -193,7 +193,7 @@ int Http2Session::Impl::Callbacks::SendDataFrame(nghttp2_session*, nghttp2_frame
   if (stream->unsent.empty() && std::exchange(stream->was_kept, false) && !stream->sends_end) {
     session.writable_.push_back(id);
   }
-  return 0;
+  return session.output_is_full() ? NGHTTP2_ERR_PAUSE : 0;
 }
 
 }  // namespace sluice

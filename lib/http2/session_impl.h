@@ -80,6 +80,7 @@ class Http2Session::Impl {
   size_t SendableBytes(int32_t id) const;
   void SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream);
   void SubmitData(int32_t id);
+  bool output_is_full() const { return serialised_to_->size() >= options_.max_output_bytes; }
   void Serialise(std::string& out);
   void SerialiseFrames();
   void StartOpened();

@@ -152,7 +152,7 @@ void Http2Session::Impl::Serialise(std::string& out) {
   serialised_to_ = &out;
   for (;;) {
     SerialiseFrames();
-    if (lost_ || !error_.ok()) break;
+    if (lost_ || !error_.ok() || output_is_full()) break;
     if (!opened_.empty()) {
       StartOpened();
     } else if (!granted_.empty()) {

@@ -84,7 +84,7 @@ absl::StatusOr<size_t> ScheduledStream::SendData(std::string bytes, bool end_str
 }
 
 bool ScheduledStream::request_left() const {
-  return open() && connection_->session()->unsent_bytes(stream_) == 0;
+  return open() && connection_->session()->unsent_bytes(stream_) == 0 && !connection_->congested();
 }
 
 void ScheduledStream::Grant(int64_t bytes) {
@@ -213,6 +213,7 @@ void ScheduledStream::TellReady() {
   const int64_t wanted_bytes = std::min(pending_bytes, WantedBytes());
   if (wanted_bytes <= asked_bytes_ || (asked_bytes_ > wanted_bytes / 2 && wanted_bytes < pending_bytes)) return;
   asked_bytes_ = wanted_bytes;
+  OnAsked();
   core_.Ready(id_, wanted_bytes);
 }
 

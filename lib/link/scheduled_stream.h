@@ -100,6 +100,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual void OnRequestWritable() {}
   // Maximum number of bytes of the current message that may be asked for and not be here. See AskForMore.
   virtual int64_t WantedBytes() const { return std::numeric_limits<int64_t>::max(); }
+  // asked_bytes has grown.
+  virtual void OnAsked() {}
   // The stream has closed. `why` is not OK if this side has ended it. Returns whether the worker has answered with OK.
   // Not followed by OnEnded if that was called before.
   virtual bool Conclude(StreamEnd end, const absl::Status& why) = 0;
@@ -112,8 +114,10 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   // more. Returns FailedPrecondition while there is no stream.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
   bool open() const { return connection_ != nullptr && !reset_; }
-  // Whether nothing of SendData waits for the worker's window.
+  // Whether nothing of SendData waits for the worker's window, or is one of many bytes that wait at its socket.
   bool request_left() const;
+  // Bytes of the current message that the schedule lets come and that are not here.
+  int64_t asked_bytes() const { return asked_bytes_; }
   bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
   bool late() const;                                 // the deadline has passed
   // The value of kTcpReportKey in the trailers.

@@ -234,6 +234,8 @@ void ClientConnection::Flush() {
   if (socket_->congested()) {
     backlog_ = true;
     socket_->SetReading(false);
+  } else if (session_->wants_write()) {
+    FlushLater();  // one Output has not had all
   }
   for (const int32_t stream : std::exchange(ending_, {})) {
     if (session_->unsent_bytes(stream) > 0) {
@@ -253,12 +255,17 @@ void ClientConnection::Write(std::string bytes) {
 
 void ClientConnection::WatchSocket() {
   const size_t unsent_bytes = socket_->unsent_bytes();
+  proxy_.CountHeldAnswer(held_, static_cast<int64_t>(unsent_bytes));
   const bool taken = std::exchange(taken_bytes_, written_bytes_ - unsent_bytes) != taken_bytes_;
   if (unsent_bytes == 0) {
     unsent_since_ = TimePoint::max();
   } else if (taken || unsent_since_ == TimePoint::max()) {
     unsent_since_ = proxy_.link().now();
   }
+}
+
+void ClientConnection::ReleaseSocket() {
+  EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
 }
 
 // The calls may ask for more of their answers, and end.
@@ -276,7 +283,7 @@ void ClientConnection::OnDrained() {
   if (phase_ == Phase::kRefused) return End();
   if (phase_ == Phase::kTunnel) return tunnel_->SetReading(true);
   if (phase_ != Phase::kHttp2) return;
-  unsent_since_ = TimePoint::max();
+  WatchSocket();
   if (std::exchange(backlog_, false)) socket_->SetReading(true);
   FlushLater();
   EndIfDone();
@@ -312,20 +319,24 @@ void ClientConnection::LookAround(TimePoint now) {
   if (phase_ != Phase::kHttp2 && phase_ != Phase::kRefused) return;
   WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
-  const bool all = unsent_since_ <= now - timeout;
+  const absl::Status stuck = absl::ResourceExhaustedError(
+      absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout))));
+  if (unsent_since_ <= now - timeout) return EndStuck(stuck);
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
-    if (all || call->stuck_since() <= now - timeout) {
-      proxy_.metrics().CountStuckCall();
-      call->Fail(absl::ResourceExhaustedError(
-          absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout)))));
-      session_->Reset(stream, Http2Error::kEnhanceYourCalm);
-      FlushLater();
+    if (call->stuck_since() <= now - timeout) {
+      call->FailStuck(stuck);
     } else if (call->deadline() <= now) {
       call->Fail(absl::DeadlineExceededError("the deadline passed, and the client has not ended the call"));
     }
   }
-  if (all) End();  // a reset of a stream would not leave
+}
+
+// A reset of a stream would not leave.
+void ClientConnection::EndStuck(const absl::Status& why) {
+  const auto calls = calls_;
+  for (const auto& [stream, call] : calls) call->FailStuck(why);
+  End();
 }
 
 // After a GOAWAY, when the last call has ended and the client knows it.
@@ -349,6 +360,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   proxy_.link().timers().Clear(opening_timer_);
   if (session_ != nullptr) session_->Lose();
+  proxy_.CountHeldAnswer(held_, 0);
   proxy_.link().flushes().Forget(*this);
   proxy_.Bury(*this);
 }

@@ -15,6 +15,7 @@
 #include "lib/link/executor.h"
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_opening.h"
+#include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxied_call.h"
 
 namespace sluice {
@@ -101,6 +102,8 @@ class ClientConnection final : public Flushable,
   void Write(std::string bytes);
   void WatchSocket();
   void TellTaken();
+  void ReleaseSocket();
+  void EndStuck(const absl::Status& why);
   void EndIfDone();
   void End();
 
@@ -115,9 +118,10 @@ class ClientConnection final : public Flushable,
   std::string early_;               // what came before the tunnel was open
   bool flush_queued_ = false;
   uint64_t written_bytes_ = 0;
-  uint64_t taken_bytes_ = 0;                   // by the kernel, of those, when the socket was last looked at
-  TimePoint unsent_since_ = TimePoint::max();  // the kernel has taken nothing of what is unsent since then
-  bool backlog_ = false;                       // more is unsent than may be; nothing is added until it has left
+  uint64_t taken_bytes_ = 0;                             // by the kernel, of those, when the socket was last looked at
+  TimePoint unsent_since_ = TimePoint::max();            // the kernel has taken nothing of what is unsent since then
+  HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // at the socket
+  bool backlog_ = false;  // more is unsent than may be; nothing is added until it has left
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

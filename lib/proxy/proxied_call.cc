@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
+#include "lib/link/clock.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/worker_stream.h"
@@ -16,6 +17,12 @@ namespace {
 
 // A request that its worker never looks at is sent again by the proxy if it is no larger, else by the client.
 constexpr size_t kMaxReplayBytes = 64u << 10;
+
+size_t SizeOf(const HeaderList& headers) {
+  size_t bytes = 0;
+  for (const HeaderField& field : headers) bytes += field.name.size() + field.value.size();
+  return bytes;
+}
 
 std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   for (const HeaderField& field : headers) {
@@ -36,10 +43,13 @@ Http2Error ResetErrorOf(StreamEnd end) {
 
 }  // namespace
 
-ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
-    : proxy_(proxy), client_(&client), stream_(stream), began_(proxy.link().now()) {
-  proxy_.OnCallBegan();
+absl::Status StuckClients(int64_t max_held_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the client does not read, and more than ", max_held_bytes, " bytes are held for all clients"));
 }
+
+ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
+    : proxy_(proxy), client_(&client), stream_(stream), living_(proxy.OnCallBegan()), began_(proxy.link().now()) {}
 
 // --- The request.
 
@@ -49,7 +59,8 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);
   if (!head.ok()) return Refuse(head.status());
   head_ = *std::move(head);
-  if (head_.timeout != absl::InfiniteDuration()) deadline_ = began_ + absl::ToChronoNanoseconds(head_.timeout);
+  if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
+  CountRequest();
   Route();
 }
 
@@ -141,33 +152,34 @@ void ProxiedCall::GrantRequest() {
 void ProxiedCall::ForgetRequest() {
   replayable_ = false;
   std::string().swap(request_);
+  HeaderList().swap(head_.end_to_end);
   CountRequest();
 }
 
 // What the worker does not take is part of what the client is not granted again. Of a request that is complete nobody
 // says when it has left, so that it counts until its answer begins, or until Release looks.
 void ProxiedCall::CountRequest() {
-  const bool needed = client_ != nullptr && !answered_;
-  proxy_.CountHeldRequest(*this, static_cast<int64_t>(needed ? std::max(request_.size(), ungranted_bytes_) : 0));
+  const size_t bytes = answered_ ? 0 : std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end);
+  proxy_.CountHeldRequest(held_request_, static_cast<int64_t>(bytes));
 }
 
 // Gives up what is kept only in case the worker never looks at the request. A call whose worker has not taken it ends.
-void ProxiedCall::Release() {
+void ProxiedCall::ReleaseRequest() {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   if (worker_ != nullptr && worker_->open()) {
     if (request_ended_ && worker_->request_left()) ungranted_bytes_ = 0;
     ForgetRequest();
-    if (bytes() <= proxy_.held_request_share_bytes()) return;
+    if (held_request_.bytes() <= proxy_.held_requests().share_bytes()) return;
   }
   Fail(absl::ResourceExhaustedError(absl::StrCat("the worker has not taken its request, and the proxy holds more than ",
-                                                 proxy_.options().max_held_bytes, " bytes of such requests")));
+                                                 proxy_.held_requests().max_bytes(), " bytes of such requests")));
 }
 
 // --- The answer.
 
 bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream) {
-  ForgetRequest();
   if (client_ == nullptr || answered_) return false;
+  ForgetRequest();
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
   if (end_stream) EndAnswer(StatusIn(headers).value_or(absl::StatusCode::kUnknown));
@@ -179,43 +191,54 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream);
-  CountHeld();
+  CountAnswer();
+  proxy_.LimitHeldAnswers();
+  if (client_ == nullptr || answered_) return false;
   // What a schedule grants stays below that; an unscheduled link asks for all at once.
-  const int64_t bound_bytes = 2 * proxy_.options().max_held_bytes;
-  const bool holds_much = static_cast<int64_t>(held_bytes_) > proxy_.options().max_held_bytes_per_call;
-  if (holds_much && proxy_.held_bytes() > bound_bytes) {
-    Fail(absl::ResourceExhaustedError(
-        absl::StrCat("the client does not read, and more than ", bound_bytes, " bytes are held for all clients")));
-    client_->Reset(*this, Http2Error::kEnhanceYourCalm);
+  const HeldBytes& held = proxy_.held_answers();
+  if (held_answer_.bytes() > held.share_bytes() && held.bytes() > 2 * held.max_bytes()) {
+    ReleaseAnswer();
     return false;
   }
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
   return true;
 }
 
+// Where much is held already, each call still gets its share at a time, so that those whose clients read go on.
 int64_t ProxiedCall::WantedBytes() const {
   if (client_ == nullptr) return 0;
-  const int64_t unsent_bytes = client_->UnsentBytes(*this);
-  if (unsent_bytes > 0 && proxy_.held_bytes() > proxy_.options().max_held_bytes) return 0;
-  return std::max<int64_t>(proxy_.options().max_held_bytes_per_call - unsent_bytes, 0);
+  const HeldBytes& held = proxy_.held_answers();
+  const int64_t room_bytes = held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
+  return std::max<int64_t>(room_bytes - client_->UnsentBytes(*this), 0);
 }
 
 void ProxiedCall::OnClientTook() {
-  CountHeld();
+  CountAnswer();
   if (worker_ != nullptr) worker_->AskForMore();
 }
 
-void ProxiedCall::CountHeld() {
-  const auto unsent = static_cast<size_t>(client_ != nullptr ? client_->UnsentBytes(*this) : 0);
-  if (unsent < held_bytes_ || held_bytes_ == 0) {
-    stuck_since_ = unsent == 0 ? TimePoint::max() : proxy_.link().now();
+void ProxiedCall::CountAnswer() {
+  const int64_t unsent_bytes = client_->UnsentBytes(*this);
+  if (unsent_bytes < held_answer_.bytes() || held_answer_.bytes() == 0) {
+    stuck_since_ = unsent_bytes == 0 ? TimePoint::max() : proxy_.link().now();
   }
-  proxy_.CountHeld(static_cast<int64_t>(unsent) - static_cast<int64_t>(held_bytes_));
-  held_bytes_ = unsent;
+  proxy_.CountHeldAnswer(held_answer_, unsent_bytes);
+  const int64_t asked_bytes = worker_ != nullptr ? worker_->asked_bytes() : 0;
+  proxy_.held_answers().CountAsked(asked_bytes - std::exchange(asked_bytes_, asked_bytes));
+}
+
+void ProxiedCall::ReleaseAnswer() {
+  FailStuck(StuckClients(proxy_.held_answers().max_bytes()));
+}
+
+WorkerStream* ProxiedCall::LeaveWorker() {
+  WorkerStream* const worker = std::exchange(worker_, nullptr);
+  if (client_ != nullptr) CountAnswer();
+  return worker;
 }
 
 bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
-  worker_ = nullptr;
+  LeaveWorker();
   const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
   if (client_ == nullptr) return ok;
   if (ok) proxy_.ObserveResponse(head_.path, response_bytes_);
@@ -233,7 +256,7 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
 }
 
 void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
-  worker_ = nullptr;
+  LeaveWorker();
   if (!why.ok()) Fail(why);
 }
 
@@ -241,8 +264,16 @@ void ProxiedCall::Fail(const absl::Status& why) {
   if (client_ == nullptr || answered_) return;
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
-  WorkerStream* const worker = std::exchange(worker_, nullptr);
+  WorkerStream* const worker = LeaveWorker();
   if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
+}
+
+void ProxiedCall::FailStuck(const absl::Status& why) {
+  if (client_ == nullptr || answered_) return;
+  const std::shared_ptr<ProxiedCall> self = shared_from_this();
+  proxy_.metrics().CountStuckCall();
+  Fail(why);
+  if (client_ != nullptr) client_->Reset(*this, Http2Error::kEnhanceYourCalm);
 }
 
 // A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
@@ -255,11 +286,12 @@ void ProxiedCall::EndAnswer(absl::StatusCode code) {
 
 void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
+  answered_ = true;
+  ForgetRequest();
+  WorkerStream* const worker = LeaveWorker();
+  proxy_.CountHeldAnswer(held_answer_, 0);
   client_->Forget(*this);
   client_ = nullptr;
-  CountHeld();
-  CountRequest();
-  WorkerStream* const worker = std::exchange(worker_, nullptr);
   if (worker != nullptr && !worker->over()) {
     worker->set_reset_error(ResetErrorOf(end));
     proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));

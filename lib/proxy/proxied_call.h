@@ -11,7 +11,7 @@
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/proxy/forwarded_head.h"
-#include "lib/proxy/held_request.h"
+#include "lib/proxy/held_bytes.h"
 #include "lib/proxy/target.h"
 
 namespace sluice {
@@ -20,13 +20,13 @@ class ClientConnection;
 class ProxyCore;
 class WorkerStream;
 
+// Why calls end whose clients do not read, where answers of more than `max_held_bytes` are held.
+absl::Status StuckClients(int64_t max_held_bytes);
+
 // One call of a client, from its first header to its end on both sides. The request passes as it comes. The answer
 // comes by the schedule of the link, message by message, and only while the client takes it. Held by the client's
 // connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
-class ProxiedCall final : public StreamEvents,
-                          public TargetWaiter,
-                          public HeldRequest,
-                          public std::enable_shared_from_this<ProxiedCall> {
+class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
  public:
   // The client calls OnClosed before it goes. From then on the call does nothing, whatever the worker still says; the
   // core may be gone.
@@ -48,11 +48,14 @@ class ProxiedCall final : public StreamEvents,
   bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
   bool TakeResponseData(absl::string_view bytes, bool end_stream);
   int64_t WantedBytes() const;
+  void OnAnswerAsked() { CountAnswer(); }
   bool Conclude(StreamEnd end, const absl::Status& why);
   void OnWorkerEnded(const absl::Status& why);
 
   // Ends the call with a status that the client gets.
   void Fail(const absl::Status& why);
+  // The same for a client that does not read: the stream is reset, too.
+  void FailStuck(const absl::Status& why);
   int32_t stream() const { return stream_; }
   // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
   TimePoint stuck_since() const { return stuck_since_; }
@@ -60,7 +63,6 @@ class ProxiedCall final : public StreamEvents,
 
  private:
   void OnTargetKnown() override { Start(); }
-  void Release() override;
   void Route();
   void Start();
   void Refuse(const absl::Status& why);
@@ -68,12 +70,16 @@ class ProxiedCall final : public StreamEvents,
   void GrantRequest();
   void ForgetRequest();
   void CountRequest();
+  void ReleaseRequest();
+  void CountAnswer();
+  void ReleaseAnswer();
+  WorkerStream* LeaveWorker();
   void EndAnswer(absl::StatusCode code);
-  void CountHeld();
 
   ProxyCore& proxy_;
   ClientConnection* client_;  // null: its stream is gone
   const int32_t stream_;
+  const std::shared_ptr<const void> living_;  // see ProxyCore::OnCallBegan
   const TimePoint began_;
   ForwardedHead head_;
   TimePoint deadline_ = TimePoint::max();
@@ -88,13 +94,15 @@ class ProxiedCall final : public StreamEvents,
   bool request_ended_ = false;
   bool replayable_ = true;      // request_ has all of it
   size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
+  HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
   bool sent_ = false;  // to its worker
   bool headers_sent_ = false;
   bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;
   int64_t response_bytes_ = 0;
-  size_t held_bytes_ = 0;  // for the client, as the core has counted them
+  HeldBytes::Holder held_answer_{[this] { ReleaseAnswer(); }};
+  int64_t asked_bytes_ = 0;  // of the answer, as the core has counted them
   TimePoint stuck_since_ = TimePoint::max();
 };
 

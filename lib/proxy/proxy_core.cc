@@ -17,6 +17,8 @@ constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
 constexpr minutes kSweepTargetsEvery{1};
 constexpr seconds kLookEvery{1};
+// A client that reads has taken something in that time.
+constexpr seconds kStuckAfter{1};
 constexpr size_t kMaxHistories = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
 // Resets that a client may send; hedged fan-outs of an application over one connection send many.
@@ -45,6 +47,7 @@ ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsCon
       tls_(std::move(tls)),
       options_(std::move(options)),
       metrics_(metrics) {
+  SetHeldBounds();
   LookAround();
 }
 
@@ -105,7 +108,13 @@ void ProxyCore::TellIfDrained() {
 void ProxyCore::Reconfigure(TargetPolicy policy, ProxyOptions options) {
   SetPolicy(std::move(policy));
   options_ = std::move(options);
+  SetHeldBounds();
   targets_.clear();
+}
+
+void ProxyCore::SetHeldBounds() {
+  held_answers_.SetBound(options_.max_held_bytes, options_.max_calls);
+  held_requests_.SetBound(options_.max_held_bytes, options_.max_calls);
 }
 
 void ProxyCore::SetOwnAddresses(std::vector<std::string> addresses) {
@@ -124,6 +133,7 @@ Http2Session::Options ProxyCore::session_options() const {
           .max_concurrent_streams = options_.max_streams,
           // WantedBytes bounds what is asked for.
           .max_unsent_bytes_per_stream = 1u << 30,
+          .max_output_bytes = StreamSocket::kMaxBacklogBytes,
           .resets_per_second = kResetsPerSecond,
           .reset_burst = kResetBurst,
           .forgive_idle_resets = true};
@@ -199,32 +209,30 @@ void ProxyCore::ObserveResponse(const std::string& path, int64_t bytes) {
   histories_[path].ObserveResponse(bytes);
 }
 
-void ProxyCore::CountHeld(int64_t more_bytes) {
-  if (more_bytes == 0) return;
-  held_bytes_ += more_bytes;
-  metrics_.SetHeldBytes(held_bytes_);
+void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
+  if (bytes == holder.bytes()) return;
+  held_answers_.Count(holder, bytes, link_.now());
+  metrics_.SetHeldBytes(held_answers_.bytes());
 }
 
-void ProxyCore::CountHeldRequest(HeldRequest& request, int64_t bytes) {
-  const int64_t more_bytes = bytes - request.bytes();
-  if (more_bytes == 0) return;
-  request.set_bytes(bytes);
-  held_request_bytes_ += more_bytes;
-  metrics_.SetHeldRequestBytes(held_request_bytes_);
-  if (more_bytes < 0) request.unlink();
-  if (bytes > held_request_share_bytes() && !request.is_linked()) held_requests_.push_back(request);
+void ProxyCore::LimitHeldAnswers() {
+  if (held_answers_.full()) held_answers_.Release(link_.now() - kStuckAfter);
 }
 
+void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
+  if (bytes == holder.bytes()) return;
+  held_requests_.Count(holder, bytes, link_.now());
+  metrics_.SetHeldRequestBytes(held_requests_.bytes());
+}
+
+// Workers get no second: what clients send within it would have no bound.
 void ProxyCore::LimitHeldRequests() {
-  while (held_request_bytes_ > options_.max_held_bytes && !held_requests_.empty()) {
-    HeldRequest& request = held_requests_.front();
-    held_requests_.pop_front();  // so that each is asked once at most, whatever it makes of that
-    request.Release();
-  }
+  if (held_requests_.full()) held_requests_.Release(link_.now());
 }
 
-void ProxyCore::OnCallBegan() {
+std::shared_ptr<const void> ProxyCore::OnCallBegan() {
   metrics_.SetCalls(++calls_);
+  return living_calls_;
 }
 
 void ProxyCore::OnCallEnded(const EndedCall& call) {

@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <boost/intrusive/list.hpp>
-
 #include "sluice/tls_options.h"
 
 #include "absl/container/flat_hash_map.h"
@@ -24,7 +22,7 @@
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/forwarded_head.h"
-#include "lib/proxy/held_request.h"
+#include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/target_policy.h"
@@ -49,9 +47,9 @@ struct ProxyOptions {
   size_t max_calls = 65536;               // of all clients; above it calls are refused
   uint32_t max_streams = 4096;            // of one connection
   uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
-  // For clients that do not read; above it nothing more comes for these. As many for requests that workers do not take;
-  // above it calls end, first those whose workers have taken nothing for the longest time. No call ends that holds less
-  // than max_held_bytes / max_calls.
+  // Of answers that clients do not take, and of requests that workers do not take, heads included; the same for each.
+  // Above it, calls end whose clients have taken nothing for a second, or whose workers have not, those first that have
+  // not for the longest time. No call ends that holds less than max_held_bytes / max_calls.
   int64_t max_held_bytes = int64_t{256} << 20;
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call
   size_t max_targets = 65536;
@@ -86,7 +84,8 @@ class ProxyCore {
   void Bury(ClientConnection& connection);  // destroys it at the end of the turn
   void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
-  bool MayTakeCall() const { return calls_ < options_.max_calls; }
+  // Calls of which the worker's stream is still there count, too: it may have to wait for its reset.
+  bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
   absl::StatusOr<std::shared_ptr<Target>> FindTarget(const std::string& name);
@@ -96,14 +95,12 @@ class ProxyCore {
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
   int64_t ExpectedBytes(const std::string& path) const;
   void ObserveResponse(const std::string& path, int64_t bytes);
-  void CountHeld(int64_t more_bytes);
-  int64_t held_bytes() const { return held_bytes_; }
-  void CountHeldRequest(HeldRequest& request, int64_t bytes);
-  // A request that holds no more is never released.
-  int64_t held_request_share_bytes() const {
-    return options_.max_held_bytes / static_cast<int64_t>(options_.max_calls);
-  }
-  // Releases the requests of which workers have taken nothing for the longest time, down to the bound.
+  // Those of connections count what waits at the socket, too.
+  void CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes);
+  HeldBytes& held_answers() { return held_answers_; }
+  void LimitHeldAnswers();
+  void CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes);
+  const HeldBytes& held_requests() const { return held_requests_; }
   void LimitHeldRequests();
   struct EndedCall {
     const std::string& pattern;  // empty: it never had a worker
@@ -112,7 +109,8 @@ class ProxyCore {
     TimePoint began;
     bool sent;  // to its worker
   };
-  void OnCallBegan();
+  // A call holds what this returns for as long as it is there.
+  std::shared_ptr<const void> OnCallBegan();
   void OnCallEnded(const EndedCall& call);
 
   LinkCore& link() { return link_; }
@@ -124,6 +122,7 @@ class ProxyCore {
 
  private:
   void SetPolicy(TargetPolicy policy);
+  void SetHeldBounds();
 
   // A fan-out of which more calls are to come.
   struct OpenBlock {
@@ -150,10 +149,9 @@ class ProxyCore {
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
-  int64_t held_bytes_ = 0;
-  int64_t held_request_bytes_ = 0;
-  // Those that hold more than their share; in front is what has not become less for the longest time.
-  boost::intrusive::list<HeldRequest, boost::intrusive::constant_time_size<false>> held_requests_;
+  const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // one use is the core's
+  HeldBytes held_answers_;
+  HeldBytes held_requests_;
   TimerQueue::Id look_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining

@@ -36,6 +36,10 @@ int64_t WorkerStream::WantedBytes() const {
   return call_->WantedBytes();
 }
 
+void WorkerStream::OnAsked() {
+  call_->OnAnswerAsked();
+}
+
 bool WorkerStream::Conclude(StreamEnd end, const absl::Status& why) {
   return call_->Conclude(end, why);
 }

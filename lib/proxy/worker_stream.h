@@ -22,6 +22,7 @@ class WorkerStream final : public ScheduledStream {
       : ScheduledStream(core, std::move(options)), call_(std::move(call)) {}
 
   // See ScheduledStream.
+  using ScheduledStream::asked_bytes;
   using ScheduledStream::AskForMore;
   using ScheduledStream::open;
   using ScheduledStream::request_left;
@@ -36,6 +37,7 @@ class WorkerStream final : public ScheduledStream {
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void OnRequestWritable() override;
   int64_t WantedBytes() const override;
+  void OnAsked() override;
   bool Conclude(StreamEnd end, const absl::Status& why) override;
   void OnEnded(absl::Status why) override;
 

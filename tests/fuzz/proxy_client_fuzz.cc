@@ -132,7 +132,7 @@ class ProxyClientFuzz {
     RunFor(std::chrono::seconds(30));
     FUZZ_CHECK(core_->connections() == 0);
     FUZZ_CHECK(core_->calls() == 0);
-    FUZZ_CHECK(core_->held_bytes() == 0);
+    FUZZ_CHECK(core_->held_answers().bytes() == 0);
     const ScheduleState state = link_.schedule().State();
     FUZZ_CHECK(state.in_flight_calls == 0 && state.in_flight_bytes == 0 && state.ungranted_calls == 0);
     FUZZ_CHECK(state.submitted_calls == state.ended_calls);
@@ -159,7 +159,7 @@ class ProxyClientFuzz {
   }
   void Check() const {
     // A part more than is asked for, of each.
-    FUZZ_CHECK(core_->held_bytes() <= static_cast<int64_t>(core_->calls()) * 2 * kHeldPerCall);
+    FUZZ_CHECK(core_->held_answers().bytes() <= static_cast<int64_t>(core_->calls()) * 2 * kHeldPerCall);
     FUZZ_CHECK(wire_.unsent_bytes < 1u << 20);
   }
 

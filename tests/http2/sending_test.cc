@@ -65,6 +65,26 @@ TEST(Sending, TellsOnceWhatWasKeptHasLeft) {
   EXPECT_EQ(call.writable, 2) << "nobody waits";
 }
 
+TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
+  RawServer server({.max_output_bytes = 20'000},
+                   raw::Settings({{raw::kInitialWindowSize, 60'000}}) + raw::SettingsAck());
+  RecordedStream call, other;
+  const int32_t id = *server.client->Open(RequestHeaders(), std::string(50'000, 'x'), true, 0, call);
+  std::string first;
+  server.client->Output(first);
+  EXPECT_THAT(raw::Types(raw::ReadFrames(first)), ElementsAre(raw::kHeaders, raw::kData, raw::kData));
+  EXPECT_EQ(server.client->unsent_bytes(id), 50'000 - 2 * 16'384);
+  EXPECT_TRUE(server.client->wants_write());
+  // What is no DATA does not wait for it.
+  server.client->Ping();
+  ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, other).ok());
+  std::string rest;
+  server.client->Output(rest);
+  EXPECT_THAT(raw::Types(raw::ReadFrames(rest)), ElementsAre(raw::kPing, raw::kHeaders, raw::kData, raw::kData));
+  EXPECT_EQ(server.client->unsent_bytes(id), 0U);
+  EXPECT_FALSE(server.client->wants_write());
+}
+
 TEST(Sending, BoundsWhatItKeeps) {
   RawServer server({.max_unsent_bytes_per_stream = 20},
                    raw::Settings({{raw::kInitialWindowSize, 10}}) + raw::SettingsAck());

@@ -63,6 +63,15 @@ TEST_F(ProxiedCallTest, AUnaryCallPassesAsItIs) {
   EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "OK"), 1);
 }
 
+// 11,415 years.
+TEST_F(ProxiedCallTest, TheLongestDeadlineIsNotInThePast) {
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "99999999H"}}), FrameMessage("?"));
+  AwaitEnd(*client, call);
+  EXPECT_EQ(call.status(), "0");
+}
+
 TEST_F(ProxiedCallTest, AnErrorComesAsTrailersAlone) {
   TestHttp2Server worker([](TestHttp2Server::Call& call) {
     call.Fail(absl::NotFoundError("no such % thing"), "details", {{"x-why", "gone"}});

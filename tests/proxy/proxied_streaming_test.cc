@@ -218,7 +218,7 @@ class ProxiedUploadsTest : public ProxiedStreamingTest {
 
   static constexpr int kUploads = 40;
   static constexpr size_t kWindowBytes = 65535;
-  static constexpr size_t kHeldBytes = 16 * kWindowBytes;
+  static constexpr size_t kHeldBytes = 16 * (kWindowBytes + 200);  // with their heads
   static constexpr size_t kShareBytes = 16'000;
   // What the calls of the test itself need fits no more.
   static constexpr size_t kFullBytes = kHeldBytes - kShareBytes;
@@ -238,7 +238,8 @@ TEST_F(ProxiedUploadsTest, ThoseThatDoNotFitEnd) {
   for (const auto* call : uploads_) {
     if (!call->closed.has_value()) continue;
     EXPECT_EQ(call->status(), "8");
-    EXPECT_THAT(call->Field("grpc-message"), ::testing::HasSubstr("more than 1048560 bytes of such requests"));
+    EXPECT_THAT(call->Field("grpc-message"),
+                ::testing::HasSubstr(absl::StrCat("more than ", kHeldBytes, " bytes of such requests")));
   }
   hung_.Pump();
   client_.reset();
@@ -246,7 +247,7 @@ TEST_F(ProxiedUploadsTest, ThoseThatDoNotFitEnd) {
 }
 
 TEST_F(ProxiedUploadsTest, SmallRequestsToOtherWorkersGoOn) {
-  for (int i = 0; i < 20; ++i) ExpectServes(other_.address(), std::string(kShareBytes - 5, '?'));
+  for (int i = 0; i < 20; ++i) ExpectServes(other_.address(), std::string(kShareBytes - 500, '?'));
 }
 
 // Nothing of it is kept, not even to send it again.
@@ -258,6 +259,32 @@ TEST_F(ProxiedUploadsTest, AnUploadThatItsWorkerTakesGoesOn) {
   EXPECT_TRUE(AwaitHere(*client, [&] { return served.ended; }));
   EXPECT_EQ(served.data.size(), 500'000U);
   EXPECT_FALSE(call.closed.has_value());
+}
+
+// HPACK makes little of them on the wire, so a client may have many.
+TEST_F(ProxiedStreamingTest, HeadsAreHeldAsWell) {
+  constexpr int64_t kHeadsBytes = 1 << 20;
+  options_.proxy.max_held_bytes = kHeadsBytes;
+  options_.proxy.max_calls = 64;  // 16 KiB each
+  proxy_.reset();
+  StartProxy();
+  TestHttp2Server silent([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  const std::string large(30'000, 'x');
+  double most = 0;
+  int ended = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto& call = client->Open(Head(silent.address(), {{"x-large", large}}), FrameMessage("?"));
+    ASSERT_TRUE(Await({client.get()},
+                      [&] { return call.closed.has_value() || Metric("sluice_proxy_calls") == i + 1 - ended; }));
+    if (call.closed.has_value()) {
+      EXPECT_EQ(call.status(), "8");
+      ++ended;
+    }
+    most = std::max(most, Metric("sluice_proxy_held_request_bytes"));
+  }
+  EXPECT_GT(most, kHeadsBytes / 2);
+  EXPECT_LE(most, kHeadsBytes);
 }
 
 }  // namespace

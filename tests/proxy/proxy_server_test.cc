@@ -187,6 +187,23 @@ TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {
   EXPECT_TRUE(worker.AwaitRequests(3));
 }
 
+// What a client has given up may have to wait for its reset, and is there until then.
+TEST_F(ProxyServerTest, CallsThatWereCancelledCountForAsLongAsTheyAreThere) {
+  options_.proxy.max_calls = 150;
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  int refused = 0;
+  for (int i = 0; i < 300 && refused == 0; ++i) {
+    const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+    EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value() || worker.counts().requests > i; }));
+    if (call.is(Kind::kUnhandled, Http2Error::kRefusedStream)) ++refused;
+    client->session().Reset(call.id, Http2Error::kCancel);
+  }
+  EXPECT_EQ(refused, 1);
+  EXPECT_GE(worker.counts().requests, 150);
+}
+
 TEST_F(ProxyServerTest, ConnectionsAboveTheirNumberAreClosed) {
   options_.proxy.max_connections = 2;
   StartProxy();

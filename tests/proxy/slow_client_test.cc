@@ -86,6 +86,60 @@ TEST_F(SlowClientTest, ASocketThatIsNotReadHoldsLittleOfEachAnswerAndNobodyElse)
   EXPECT_TRUE(AwaitIdle());
 }
 
+// Of 32 answers, each of which may hold 64 KiB, half a megabyte.
+TEST_F(SlowClientTest, ManyAnswersHoldNoMoreThanIsHeldForAll) {
+  constexpr int64_t kHeldBytes = 512 << 10;
+  options_.proxy.max_held_bytes = kHeldBytes;
+  options_.proxy.max_calls = 128;  // 4 KiB each
+  Start();
+  const auto client = NewClient({.stream_window_bytes = 0});
+  std::vector<Http2Peer::Stream*> calls;
+  for (int i = 0; i < 4; ++i) {
+    for (Http2Peer::Stream* call : Ask(*client, 0)) calls.push_back(call);
+  }
+  EXPECT_TRUE(Await({client.get()}, [&] { return Metric("sluice_proxy_held_bytes") >= kHeldBytes / 2; }));
+  double most = 0;
+  // A client that reads gets all of a large answer meanwhile, though it can hold little at a time.
+  const auto reader = NewClient({.stream_window_bytes = 1 << 20});
+  const auto& read = reader->Open(Head(worker_.address()), FrameMessage("large"));
+  EXPECT_TRUE(Await({client.get(), reader.get()}, [&] {
+    most = std::max(most, Metric("sluice_proxy_held_bytes"));
+    return read.closed.has_value();
+  }));
+  EXPECT_EQ(read.status(), "0");
+  EXPECT_EQ(read.data.size(), kAnswerBytes);
+  EXPECT_LE(most, 2 * kHeldBytes);
+  for (const auto* call : calls) {
+    EXPECT_TRUE(!call->closed.has_value() || call->is(Kind::kReset, Http2Error::kEnhanceYourCalm));
+  }
+}
+
+TEST_F(SlowClientTest, WhatWaitsAtASocketIsHeld) {
+  Start();
+  const auto client = NewClient({.max_unsent_bytes_per_stream = 4 << 20});
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  Ask(*client, 1 << 30);
+  client->Flush();
+  // Less than all of a socket's backlog, and more than the calls hold.
+  EXPECT_TRUE(Eventually([&] { return Metric("sluice_proxy_held_bytes") > (kCalls * (64 << 10)) + (128 << 10); }));
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+// A client whose windows are wide has as much in front of its socket as another one.
+TEST_F(SlowClientTest, AWideWindowTakesNoMoreToTheSocket) {
+  options_.proxy.max_held_bytes = 2 << 20;
+  options_.proxy.max_calls = 512;
+  Start();
+  const auto client = NewClient({.connection_window_bytes = 1 << 30, .max_unsent_bytes_per_stream = 4 << 20});
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  Ask(*client, 1 << 30);
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] { return SentBytes() > (512 << 10); }));
+  for (int i = 0; i < 50; ++i) ExpectServes(worker_.address(), "small");
+  EXPECT_LE(SentBytes(), size_t{3} << 20);
+}
+
 TEST_F(SlowClientTest, ACallThatIsStuckEnds) {
   Start(milliseconds(100));
   const auto client = NewClient({.stream_window_bytes = 0});

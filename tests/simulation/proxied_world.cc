@@ -156,8 +156,8 @@ void ProxiedWorld::OnOutcome(const SimulatedClient::Request& request, const Simu
 
 void ProxiedWorld::CheckHeld() {
   const int64_t most = static_cast<int64_t>(proxy_->calls()) * (kHeldPerCall + 2 * kLargestMessage);
-  if (proxy_->held_bytes() > most) {
-    network_.Breach(absl::StrCat(proxy_->held_bytes(), " bytes are held for ", proxy_->calls(), " calls"));
+  if (proxy_->held_answers().bytes() > most) {
+    network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are held for ", proxy_->calls(), " calls"));
   }
 }
 
@@ -166,7 +166,7 @@ void ProxiedWorld::CheckEnd() {
   // A client that takes nothing loses its calls; an attempt to connect that nobody answers is given up after 5 s.
   network_.CheckIdle(seconds(60) + 2 * kStallTimeout);
   if (proxy_->calls() > 0) network_.Breach(absl::StrCat(proxy_->calls(), " calls are left in the proxy"));
-  if (proxy_->held_bytes() != 0) network_.Breach(absl::StrCat(proxy_->held_bytes(), " bytes are left held"));
+  if (proxy_->held_answers().bytes() != 0) network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are left held"));
   if (drains_ && !drained_) network_.Breach(absl::StrCat(proxy_->connections(), " connections have not drained"));
   // A worker may have said what is wrong, and the proxy does not look into messages.
   const auto& hits = network_.faults.hits;

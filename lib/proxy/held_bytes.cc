@@ -1,0 +1,34 @@
+#include "lib/proxy/held_bytes.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kLeastShareBytes = 1024;
+
+}  // namespace
+
+void HeldBytes::SetBound(int64_t max_bytes, size_t max_holders) {
+  max_bytes_ = max_bytes;
+  share_bytes_ = std::max(max_bytes / static_cast<int64_t>(max_holders), kLeastShareBytes);
+}
+
+void HeldBytes::Count(Holder& holder, int64_t bytes, TimePoint now) {
+  const int64_t more_bytes = bytes - std::exchange(holder.bytes_, bytes);
+  bytes_ += more_bytes;
+  if (more_bytes < 0) holder.unlink();
+  if (bytes <= share_bytes_ || holder.is_linked()) return;
+  holder.lessened_ = now;
+  holders_.push_back(holder);
+}
+
+void HeldBytes::Release(TimePoint since) {
+  while (full() && !holders_.empty() && holders_.front().lessened_ <= since) {
+    Holder& holder = holders_.front();
+    holders_.pop_front();  // so that this ends, whatever the holder makes of it
+    holder.release_();
+  }
+}
+
+}  // namespace sluice

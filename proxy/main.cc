@@ -113,7 +113,7 @@ struct ProxyFlags {
     text("--limits_held", &v1::ProxyLimits::set_held<const std::string&>,
          "Bytes that are kept for clients that do not read, and for workers that do not. Default 256mb");
     text("--limits_held_per_call", &v1::ProxyLimits::set_held_per_call<const std::string&>,
-         "The same for one call. Default 1mb");
+         "Bytes that are kept of one answer. Default 1mb");
     text("--limits_opening_timeout", &v1::ProxyLimits::set_opening_timeout<const std::string&>,
          "Time for a new connection to begin HTTP/2, or CONNECT. Default 10s");
     text("--limits_client_stall_timeout", &v1::ProxyLimits::set_client_stall_timeout<const std::string&>,

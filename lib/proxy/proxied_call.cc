@@ -194,12 +194,6 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   CountAnswer();
   proxy_.LimitHeldAnswers();
   if (client_ == nullptr || answered_) return false;
-  // What a schedule grants stays below that; an unscheduled link asks for all at once.
-  const HeldBytes& held = proxy_.held_answers();
-  if (held_answer_.bytes() > held.share_bytes() && held.bytes() > 2 * held.max_bytes()) {
-    ReleaseAnswer();
-    return false;
-  }
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
   return true;
 }

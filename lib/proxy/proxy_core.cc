@@ -215,8 +215,12 @@ void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
   metrics_.SetHeldBytes(held_answers_.bytes());
 }
 
+// What is granted before it is ready was not asked for, nor is what comes over an unscheduled link. So there may be more
+// than the bound before a second has passed.
 void ProxyCore::LimitHeldAnswers() {
-  if (held_answers_.full()) held_answers_.Release(link_.now() - kStuckAfter);
+  if (!held_answers_.full()) return;
+  const bool much = held_answers_.bytes() > 2 * held_answers_.max_bytes();
+  held_answers_.Release(much ? link_.now() : link_.now() - kStuckAfter);
 }
 
 void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {

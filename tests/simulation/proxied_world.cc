@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr size_t kClients = 4;
+constexpr int64_t kHeldBytes = 256 << 10;
 constexpr int64_t kHeldPerCall = 32 << 10;
 // One message more than is asked for, since the length of the next one is not known before.
 constexpr int64_t kLargestMessage = 200'000;
@@ -37,9 +38,12 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
     : network_(seed, DrawShape(seed)), dice_(network_.dice), events_(network_.events) {
   metrics_ = std::make_unique<ProxyMetrics>(*network_.registry);
   network_.executor->Turn([this] {
-    proxy_ = std::make_unique<ProxyCore>(
-        *network_.core, *TargetPolicy::Create({std::string("10.0.0.0/8")}), nullptr,
-        ProxyOptions{.client_stall_timeout = kStallTimeout, .max_held_bytes_per_call = kHeldPerCall}, *metrics_);
+    proxy_ = std::make_unique<ProxyCore>(*network_.core, *TargetPolicy::Create({std::string("10.0.0.0/8")}), nullptr,
+                                         ProxyOptions{.client_stall_timeout = kStallTimeout,
+                                                      .max_calls = 256,
+                                                      .max_held_bytes = kHeldBytes,
+                                                      .max_held_bytes_per_call = kHeldPerCall},
+                                         *metrics_);
   });
   drains_ = dice_.OneIn(3);
   for (size_t i = 0; i < kClients; ++i) {
@@ -155,7 +159,8 @@ void ProxiedWorld::OnOutcome(const SimulatedClient::Request& request, const Simu
 }
 
 void ProxiedWorld::CheckHeld() {
-  const int64_t most = static_cast<int64_t>(proxy_->calls()) * (kHeldPerCall + 2 * kLargestMessage);
+  // Above twice the bound those go that hold more than their share.
+  const int64_t most = 3 * kHeldBytes;
   if (proxy_->held_answers().bytes() > most) {
     network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are held for ", proxy_->calls(), " calls"));
   }
@@ -166,7 +171,8 @@ void ProxiedWorld::CheckEnd() {
   // A client that takes nothing loses its calls; an attempt to connect that nobody answers is given up after 5 s.
   network_.CheckIdle(seconds(60) + 2 * kStallTimeout);
   if (proxy_->calls() > 0) network_.Breach(absl::StrCat(proxy_->calls(), " calls are left in the proxy"));
-  if (proxy_->held_answers().bytes() != 0) network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are left held"));
+  if (proxy_->held_answers().bytes() != 0)
+    network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are left held"));
   if (drains_ && !drained_) network_.Breach(absl::StrCat(proxy_->connections(), " connections have not drained"));
   // A worker may have said what is wrong, and the proxy does not look into messages.
   const auto& hits = network_.faults.hits;

@@ -27,7 +27,7 @@ void Tunnel::TryNext(absl::Status why) {
     absl::Status checked = check_(address);
     if (checked.ok()) {
       failed_ = std::move(socket_);
-      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_}, *this);
+      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true}, *this);
       return;
     }
     why = std::move(checked);

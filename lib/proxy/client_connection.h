@@ -16,6 +16,7 @@
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxied_call.h"
+#include "lib/proxy/unsent_watch.h"
 
 namespace sluice {
 
@@ -63,7 +64,8 @@ class ClientConnection final : public Flushable,
   void GoAway();
   void Close(const absl::Status& why);
   // Ends the calls that are late, which clients do themselves unless they hang, and those of which the client has taken
-  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket.
+  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket. A
+  // tunnel of which one end reads nothing ends, too.
   void LookAround(TimePoint now);
 
   void Flush() override;
@@ -75,6 +77,7 @@ class ClientConnection final : public Flushable,
     kInTunnel,    // the tunnel is open, and what it carries is not known
     kHttp2,
     kTunnel,   // bytes are passed on
+    kLeaving,  // the client has gone, and what it said last leaves its tunnel
     kRefused,  // the answer leaves, and the connection ends
     kOver,
   };
@@ -95,6 +98,11 @@ class ClientConnection final : public Flushable,
   void AnswerConnect(const absl::Status& worker);
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, TunnelKind kind);
+  void OnTunnelBytes(absl::string_view bytes);
+  void OnTunnelBacklog(bool backlog);
+  void OnTunnelOver(TunnelKind kind, const absl::Status& why, bool opened);
+  void LookAtTunnel(TimePoint now);
+  void LeaveTunnel();
   void Receive(absl::string_view bytes);
   void RefuseHttp1(std::string answer);
   void FlushLater();
@@ -114,10 +122,8 @@ class ClientConnection final : public Flushable,
   std::shared_ptr<Target> target_;  // the same
   std::string early_;               // what came before the tunnel was open
   bool flush_queued_ = false;
-  uint64_t written_bytes_ = 0;
-  uint64_t taken_bytes_ = 0;                   // by the kernel, of those, when the socket was last looked at
-  TimePoint unsent_since_ = TimePoint::max();  // the kernel has taken nothing of what is unsent since then
-  bool backlog_ = false;                       // more is unsent than may be; nothing is added until it has left
+  UnsentWatch unsent_;    // of what was written to the client
+  bool backlog_ = false;  // more is unsent than may be; nothing is added until it has left
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

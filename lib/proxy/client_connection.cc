@@ -89,6 +89,7 @@ void ClientConnection::Receive(absl::string_view bytes) {
 
 StreamEvents* ClientConnection::OnStream(int32_t stream) {
   if (!proxy_.MayTakeCall()) return nullptr;
+  IdleHook::unlink();
   auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream);
   return calls_.emplace(stream, std::move(call)).first->second.get();
 }
@@ -133,6 +134,7 @@ int64_t ClientConnection::UnsentBytes(const ProxiedCall& call) const {
 
 void ClientConnection::Forget(const ProxiedCall& call) {
   calls_.erase(call.stream());
+  if (calls_.empty() && phase_ != Phase::kOver) proxy_.OnIdle(*this);
   EndIfDone();
 }
 
@@ -227,8 +229,15 @@ void ClientConnection::LookAround(TimePoint now) {
   WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
   const bool all = unsent_.since() <= now - timeout;
+  const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
+    if (!call->has_head() && call->began() <= now - head_timeout) {
+      // Nothing else can come on the connection, and it would count as one with a call.
+      return Close(absl::DeadlineExceededError(absl::StrCat("the headers of a call have not come within ",
+                                                            "limits.opening_timeout, ",
+                                                            absl::FormatDuration(absl::FromChrono(head_timeout)))));
+    }
     if (all || call->stuck_since() <= now - timeout) {
       proxy_.metrics().CountStuckCall();
       call->Fail(absl::ResourceExhaustedError(
@@ -262,6 +271,7 @@ void ClientConnection::OnDisconnected(absl::Status why) {
 
 void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
+  IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
   if (session_ != nullptr) session_->Lose();
   proxy_.link().flushes().Forget(*this);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/intrusive/list.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
@@ -23,6 +25,11 @@ namespace sluice {
 class ProxyCore;
 class Tunnel;
 
+// A connection is linked while it has no call and is no tunnel: in front is what has been so for the longest time.
+struct IdleTag;
+using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>,
+                                                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
 // Where a connection came in.
 struct ClientOrigin {
   std::string route;   // the worker that this listener stands for; empty: the client names it
@@ -36,7 +43,8 @@ using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketE
 // One connection of a client: HTTP/2 at once, HTTP/2 within a tunnel that CONNECT has asked for, or a tunnel that is
 // only passed on. A client that does not read is not read from, so what is kept for it is bounded. Used on the link's
 // thread only.
-class ClientConnection final : public Flushable,
+class ClientConnection final : public IdleHook,
+                               public Flushable,
                                public StreamSocketEvents,
                                public SessionEvents,
                                public std::enable_shared_from_this<ClientConnection>,

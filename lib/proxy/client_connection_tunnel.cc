@@ -58,6 +58,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
   proxy_.metrics().CountConnection(kind == TunnelKind::kWorker ? ProxyConnection::kWorkerTunnel
                                                                : ProxyConnection::kOtherTunnel);
   phase_ = Phase::kTunnel;
+  IdleHook::unlink();
   tunnel_ = std::make_unique<Tunnel>(
       proxy_.link().executor(), connect_target_,
       kind == TunnelKind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,

@@ -44,6 +44,7 @@ ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t str
 // --- The request.
 
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
+  has_head_ = true;
   if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
   request_ended_ = end_stream;
   absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);

@@ -56,12 +56,22 @@ ProxyCore::~ProxyCore() {
 }
 
 void ProxyCore::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
+  if (!closing_) MakeRoom();
   if (closing_ || connections_.size() >= options_.max_connections) {
     metrics_.CountConnection(ProxyConnection::kRefused);
     return;  // the socket closes with `accept`
   }
   connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
+  OnIdle(*connections_.back());
   metrics_.SetConnections(connections_.size());
+}
+
+// Whoever opens connections and does nothing with them cannot shut others out.
+void ProxyCore::MakeRoom() {
+  while (connections_.size() >= options_.max_connections && !idle_.empty()) {  // several, if the bound was lowered
+    metrics_.CountIdleEnd();
+    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
+  }
 }
 
 void ProxyCore::Bury(ClientConnection& connection) {

@@ -68,6 +68,8 @@ class ProxyCore {
   ProxyCore(const ProxyCore&) = delete;
   ProxyCore& operator=(const ProxyCore&) = delete;
 
+  // Above ProxyOptions::max_connections the connection that has been idle for the longest time ends; if none is idle,
+  // the new one does.
   void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
   // Ends all connections with this status.
   void Close(const absl::Status& why);
@@ -84,6 +86,7 @@ class ProxyCore {
 
   // For the connections.
   void Bury(ClientConnection& connection);  // destroys it at the end of the turn
+  void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
   void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
   bool MayTakeCall() const { return calls_ < options_.max_calls; }
@@ -135,6 +138,7 @@ class ProxyCore {
   ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
   void LookAround();
+  void MakeRoom();
   void TellIfDrained();
 
   LinkCore& link_;
@@ -159,6 +163,9 @@ class ProxyCore {
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;
   std::list<std::shared_ptr<ClientConnection>> connections_;
+  boost::intrusive::list<ClientConnection, boost::intrusive::base_hook<IdleHook>,
+                         boost::intrusive::constant_time_size<false>>
+      idle_;
 };
 
 }  // namespace sluice

@@ -187,19 +187,6 @@ TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {
   EXPECT_TRUE(worker.AwaitRequests(3));
 }
 
-TEST_F(ProxyServerTest, ConnectionsAboveTheirNumberAreClosed) {
-  options_.proxy.max_connections = 2;
-  StartProxy();
-  auto first = NewClient();
-  const auto second = NewClient();
-  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
-  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
-  first.reset();
-  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 1));
-  TestHttp2Server worker(Says("!"));
-  ExpectServes(worker.address());
-}
-
 TEST_F(ProxyServerTest, AClientIsToldHowManyStreamsItMayOpen) {
   options_.proxy.max_streams = 5;
   StartProxy();

@@ -102,6 +102,24 @@ TEST_F(TunnelStallTest, ATunnelInWhichNothingWaitsMayBeQuiet) {
   over.Add("");
 }
 
+TEST_F(TunnelStallTest, ATunnelIsNotIdle) {
+  options_.proxy.max_connections = 1;
+  Start();
+  TestListener listener("127.0.0.1:0", [](int fd) {
+    while (true) {
+      const std::string bytes = ReceiveAtLeast(fd, 1);
+      if (bytes.empty()) return;
+      SendAll(fd, bytes);
+    }
+  });
+  TestSocket socket = Dial(listener);
+  socket.Send(kTls);
+  EXPECT_EQ(socket.ReceiveUntil(kTls), kTls);
+  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
+  socket.Send("more");
+  EXPECT_EQ(socket.ReceiveUntil("more"), "more");
+}
+
 // The proxy hears that the client has gone while it holds something, where that is too little to stop reading: less
 // than a tunnel takes in all, by some hundred kilobytes that depend on the kernel.
 TEST_F(TunnelStallTest, WhatTheClientSaidLastStillLeaves) {

@@ -11,6 +11,7 @@
 #include "lib/telemetry/metric_families.h"
 #include "lib/telemetry/status_page.h"
 #include "lib/telemetry/worker_summary.h"
+#include "proxy/descriptor_limit.h"
 
 namespace sluice {
 namespace {
@@ -38,10 +39,19 @@ void LogListenerTls(const absl::Status& state) {
       {{"reason", state}});
 }
 
+void WarnOfFewDescriptors(const ProxyProgramOptions& options, uint64_t descriptors) {
+  const absl::Status enough = CheckDescriptorLimit(options.server.proxy.max_connections, descriptors);
+  if (!enough.ok()) {
+    Log(LogLevel::kWarning, "clients may take the file descriptors that connections to workers need",
+        {{"reason", enough}});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyProgramOptions& options,
                                                                   IoThread& io_thread) {
+  WarnOfFewDescriptors(options, RaiseDescriptorLimit());
   auto link = CreateLoggedLink(options.link);
   if (!link.ok()) return link.status();
   std::unique_ptr<ProxyProgram> program(new ProxyProgram(*std::move(link), options));
@@ -79,7 +89,9 @@ absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_th
 
 absl::Status ProxyProgram::Reconfigure(const ProxyProgramOptions& options) {
   if (absl::Status changed = link_->Reconfigure(options.link); !changed.ok()) return changed;
-  return server_->Reconfigure(options.server);
+  absl::Status changed = server_->Reconfigure(options.server);
+  if (changed.ok()) WarnOfFewDescriptors(options, RaiseDescriptorLimit());
+  return changed;
 }
 
 void ProxyProgram::Drain() {

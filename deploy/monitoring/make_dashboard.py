@@ -249,8 +249,8 @@ def _proxy():
               "are in it with all their time.",
               [(highest(quantile(0.99, "sluice_proxy_call_seconds")), "{{method}} {{instance}}")]),
         lines("Clients and calls of proxies", "short",
-              "Open connections, and calls that have not ended. At limits.connections and limits.calls further ones are "
-              "refused.",
+              "Open connections, and calls that have not ended. At limits.connections those end that are idle, for further "
+              "ones; at limits.calls further ones are refused.",
               [(aggregator("sluice_proxy_connections"), "connections {{instance}}"),
                (aggregator("sluice_proxy_calls"), "calls {{instance}}")]),
         lines("New connections of proxies, by what they are", "ops",

@@ -77,6 +77,9 @@ class SessionEvents {
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
+  // Upper bound of a header list that can be sent, as RFC 9113 counts. nghttp2 sends no larger ones: it counts 12 bytes
+  // a field where the RFC counts 32, so nothing that fits here is too large there.
+  static constexpr uint32_t kMaxSentHeaderListBytes = 64u << 10;
   struct Options {
     Side side = Side::kClient;
     uint32_t stream_window_bytes = 65535;          // SETTINGS_INITIAL_WINDOW_SIZE; 0 to 2^31 - 1

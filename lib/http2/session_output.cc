@@ -10,10 +10,6 @@
 namespace sluice {
 namespace {
 
-// nghttp2 sends no larger ones. It counts 12 bytes a field where RFC 9113 counts 32, so nothing that fits here is too
-// large there.
-constexpr size_t kMaxSentHeaderListBytes = 64u << 10;
-
 uint8_t* Bytes(const std::string& text) {
   return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));
 }
@@ -38,7 +34,7 @@ absl::Status Http2Session::Impl::CheckSentHeaders(const HeaderList& headers) con
   size_t bytes = 0;
   for (const HeaderField& field : headers) bytes += field.name.size() + field.value.size() + 32;
   const size_t theirs = nghttp2_session_get_remote_settings(nghttp2_, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
-  const size_t bound = std::min(theirs, kMaxSentHeaderListBytes);
+  const size_t bound = std::min<size_t>(theirs, kMaxSentHeaderListBytes);
   if (bytes <= bound) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the header list has ", bytes,
                                                  " bytes as HTTP/2 counts them, and the ",

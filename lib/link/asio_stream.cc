@@ -44,7 +44,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
         events_(&events),
         socket_(executor.context()) {}
 
-  void Open(const WorkerAddress& address, int receive_buffer_bytes);
+  void Open(const WorkerAddress& address, const Executor::ConnectOptions& options);
   // Takes the socket of a listener in place of Open.
   void Take(stream_protocol::socket socket);
   void Write(std::string bytes);
@@ -89,6 +89,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   stream_protocol::socket socket_;
   int fd_ = -1;                         // of socket_
   bool accepted_ = false;               // by a listener
+  bool may_stall_ = false;              // as in Executor::ConnectOptions
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
@@ -104,7 +105,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   absl::Status write_error_;       // of a connection that is read to its end
 };
 
-void Stream::Open(const WorkerAddress& address, int receive_buffer_bytes) {
+void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
+  may_stall_ = options.may_stall;
   const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address.text, SocketUse::kConnect);
   if (!endpoint.ok()) return PostDisconnect(endpoint.status());
   boost::system::error_code error;
@@ -118,7 +120,7 @@ void Stream::Open(const WorkerAddress& address, int receive_buffer_bytes) {
     executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
     return;
   }
-  SetUpTcp(fd_, executor_.Random(), receive_buffer_bytes);
+  SetUpTcp(fd_, executor_.Random(), options.receive_buffer_bytes);
   socket_.async_connect(*endpoint, [self = shared_from_this()](const boost::system::error_code& error) {
     self->OnSocketConnected(error.value());
   });
@@ -132,6 +134,7 @@ void Stream::OnSocketConnected(int error) {
   if (described_.has_value() && described_->local == described_->remote) {
     return Disconnect(Error("connect to ", ECONNREFUSED));
   }
+  if (may_stall_) LetStall(fd_);  // not before: the user timeout also bounds how long it takes to connect
   StopWatchingWrites();
   Begin();
 }
@@ -141,7 +144,10 @@ void Stream::Take(stream_protocol::socket socket) {
   socket_ = std::move(socket);
   fd_ = socket_.native_handle();
   described_ = DescribeTcp(fd_);
-  if (described_.has_value()) SetUpTcp(fd_, executor_.Random());
+  if (described_.has_value()) {
+    SetUpTcp(fd_, executor_.Random());
+    LetStall(fd_);
+  }
   boost::system::error_code error;
   socket_.native_non_blocking(true, error);
   if (error) return PostDisconnect(Error("", error.value()));
@@ -361,7 +367,7 @@ class StreamHandle final : public StreamSocket {
 std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
                                             const Executor::ConnectOptions& options, StreamSocketEvents& events) {
   auto stream = std::make_shared<Stream>(executor, address.text, options.tls, options.server_name, events);
-  stream->Open(address, options.receive_buffer_bytes);
+  stream->Open(address, options);
   return std::make_unique<StreamHandle>(std::move(stream));
 }
 

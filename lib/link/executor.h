@@ -87,6 +87,9 @@ class Executor {
     // of TCP. It is set before the connection is made, since the scale of the window follows from it. 0: the kernel's
     // choice, which grows as the other side sends. Nothing to Unix sockets.
     int receive_buffer_bytes = 0;
+    // Whether the other side may take nothing for as long as it likes, once it is connected. Otherwise its connection
+    // ends within 10 s.
+    bool may_stall = false;
   };
   // Connects. `events` must outlive the stream.
   virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,

@@ -18,6 +18,10 @@ namespace {
 // lost. One with bytes that stay unacknowledged ends 9 s after they were sent. With the kernel's ticks and our wake-up
 // this is within 10 s.
 //
+// Linux counts a closed window as unacknowledged bytes, too. A worker has to take its requests, so that is right for
+// it. A client may be in a debugger, or read a download slowly, so its socket has no user timeout (LetStall): then
+// TCP_KEEPCNT counts for a quiet connection, and whoever writes bounds how long its bytes wait.
+//
 // Not the same quiet time for all: the connections of a thousand workers fall quiet together, with the last answer of a
 // block, and the answers to their probes would meet in the port's buffer.
 //
@@ -59,6 +63,10 @@ void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
   if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
+}
+
+void LetStall(int fd) {
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
 std::optional<TcpSocket> DescribeTcp(int fd) {

@@ -9,16 +9,6 @@
 #include "lib/proxy/tunnel.h"
 
 namespace sluice {
-namespace {
-
-constexpr char kTunnelIsOpen[] = "HTTP/1.1 200 Connection established\r\n\r\n";
-
-std::string RefusalOf(const absl::Status& why) {
-  const int status = absl::IsPermissionDenied(why) ? 403 : absl::IsInvalidArgument(why) ? 400 : 502;
-  return Http1Refusal(status, why.message());
-}
-
-}  // namespace
 
 ClientConnection::ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
@@ -54,6 +44,7 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
       if (early_.size() + bytes.size() > ClientOpening::kMaxHeadBytes) return End();
       early_.append(bytes.data(), bytes.size());
       return;
+    case Phase::kLeaving:
     case Phase::kRefused:
     case Phase::kOver:
       return;
@@ -74,35 +65,6 @@ void ClientConnection::Open(absl::string_view bytes) {
   }
 }
 
-// The client hears whether there is such a worker before it says more.
-void ClientConnection::OnConnectRequest() {
-  connect_target_ = opening_.target();
-  early_ = opening_.TakeRest();
-  phase_ = Phase::kConnecting;
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(connect_target_);
-  if (!target.ok()) return AnswerConnect(target.status());
-  target_ = *std::move(target);
-  if (target_->known()) return OnTargetKnown();
-  target_->Wait(*this);
-}
-
-void ClientConnection::OnTargetKnown() {
-  if (phase_ != Phase::kConnecting) return;  // the client has gone in the same turn
-  AnswerConnect(target_->Pick().status());
-}
-
-void ClientConnection::AnswerConnect(const absl::Status& worker) {
-  if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
-    return StartTunnel(std::exchange(early_, {}), TunnelKind::kOther);
-  }
-  if (!worker.ok()) return RefuseHttp1(RefusalOf(worker));
-  socket_->Write(kTunnelIsOpen);
-  phase_ = Phase::kInTunnel;
-  opening_ = ClientOpening();
-  const std::string early = std::exchange(early_, {});
-  if (!early.empty()) Open(early);
-}
-
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
   auto session = Http2Session::Create(proxy_.session_options(), *this);
@@ -112,50 +74,6 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.metrics().CountConnection(connect_target_.empty() ? ProxyConnection::kHttp2 : ProxyConnection::kConnect);
   if (going_away_) AnnounceGoAway();
   Receive(bytes);
-}
-
-// What a local client has to say to others is none of our business, but it comes through the same port; it is counted.
-void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
-  proxy_.link().timers().Clear(opening_timer_);
-  if (kind == TunnelKind::kWorker && !proxy_.options().pass_worker_tunnels) {
-    proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-    return End();
-  }
-  proxy_.metrics().CountConnection(kind == TunnelKind::kWorker ? ProxyConnection::kWorkerTunnel
-                                                               : ProxyConnection::kOtherTunnel);
-  phase_ = Phase::kTunnel;
-  tunnel_ = std::make_unique<Tunnel>(
-      proxy_.link().executor(), connect_target_,
-      kind == TunnelKind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,
-      [this, kind](const WorkerAddress& address) {
-        return kind == TunnelKind::kWorker ? proxy_.policy().CheckAddress(connect_target_, address.text).status()
-                                           : proxy_.policy().CheckPassed(address.text);
-      },
-      Tunnel::Owner{.on_open =
-                        [this, kind] {
-                          if (kind == TunnelKind::kOther) Write(kTunnelIsOpen);
-                        },
-                    .on_bytes =
-                        [this](absl::string_view bytes) {
-                          Write(std::string(bytes));
-                          if (socket_->congested()) tunnel_->SetReading(false);
-                        },
-                    .on_backlog = [this](bool backlog) { socket_->SetReading(!backlog); },
-                    .on_over =
-                        [this, kind](const absl::Status& why, bool opened) {
-                          if (phase_ == Phase::kOver) return;  // in the turn that ended it; the proxy may be gone
-                          if (!opened && kind == TunnelKind::kOther) return RefuseHttp1(RefusalOf(why));
-                          phase_ = Phase::kRefused;  // what the other side has said still leaves
-                          if (socket_->unsent_bytes() == 0) End();
-                        }});
-  if (!bytes.empty()) tunnel_->Write(bytes);
-}
-
-void ClientConnection::RefuseHttp1(std::string answer) {
-  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-  phase_ = Phase::kRefused;
-  Write(std::move(answer));
-  if (socket_->unsent_bytes() == 0) End();
 }
 
 // --- HTTP/2.
@@ -171,6 +89,7 @@ void ClientConnection::Receive(absl::string_view bytes) {
 
 StreamEvents* ClientConnection::OnStream(int32_t stream) {
   if (!proxy_.MayTakeCall()) return nullptr;
+  IdleHook::unlink();
   auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream);
   return calls_.emplace(stream, std::move(call)).first->second.get();
 }
@@ -215,6 +134,7 @@ int64_t ClientConnection::UnsentBytes(const ProxiedCall& call) const {
 
 void ClientConnection::Forget(const ProxiedCall& call) {
   calls_.erase(call.stream());
+  if (calls_.empty() && phase_ != Phase::kOver) proxy_.OnIdle(*this);
   EndIfDone();
 }
 
@@ -228,14 +148,15 @@ void ClientConnection::Flush() {
   if (backlog_) return;  // until OnDrained
   std::string output;
   session_->Output(output);
+  const bool may_have_more = output.size() >= proxy_.session_options().max_output_bytes;
   if (!output.empty()) Write(std::move(output));
   WatchSocket();
   // The client gets no more, and is not read from: whoever does not read answers must not ask for more of them.
   if (socket_->congested()) {
     backlog_ = true;
     socket_->SetReading(false);
-  } else if (session_->wants_write()) {
-    FlushLater();  // one Output has not had all
+  } else if (may_have_more) {
+    FlushLater();
   }
   for (const int32_t stream : std::exchange(ending_, {})) {
     if (session_->unsent_bytes(stream) > 0) {
@@ -249,19 +170,14 @@ void ClientConnection::Flush() {
 }
 
 void ClientConnection::Write(std::string bytes) {
-  written_bytes_ += bytes.size();
+  unsent_.OnWritten(bytes.size());
   socket_->Write(std::move(bytes));
 }
 
 void ClientConnection::WatchSocket() {
   const size_t unsent_bytes = socket_->unsent_bytes();
   proxy_.CountHeldAnswer(held_, static_cast<int64_t>(unsent_bytes));
-  const bool taken = std::exchange(taken_bytes_, written_bytes_ - unsent_bytes) != taken_bytes_;
-  if (unsent_bytes == 0) {
-    unsent_since_ = TimePoint::max();
-  } else if (taken || unsent_since_ == TimePoint::max()) {
-    unsent_since_ = proxy_.link().now();
-  }
+  unsent_.Look(unsent_bytes, proxy_.link().now());
 }
 
 void ClientConnection::ReleaseSocket() {
@@ -299,7 +215,8 @@ void ClientConnection::AnnounceGoAway() {
 }
 
 void ClientConnection::GoAway() {
-  if (phase_ != Phase::kHttp2) return phase_ == Phase::kTunnel ? void() : End();
+  if (phase_ == Phase::kTunnel || phase_ == Phase::kLeaving) return;
+  if (phase_ != Phase::kHttp2) return End();
   session_->GoAway(Http2Error::kNoError);
   FlushLater();
   EndIfDone();
@@ -316,14 +233,22 @@ void ClientConnection::Close(const absl::Status& why) {
 }
 
 void ClientConnection::LookAround(TimePoint now) {
+  if (phase_ == Phase::kTunnel || phase_ == Phase::kLeaving) return LookAtTunnel(now);
   if (phase_ != Phase::kHttp2 && phase_ != Phase::kRefused) return;
   WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
   const absl::Status stuck = absl::ResourceExhaustedError(
       absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout))));
-  if (unsent_since_ <= now - timeout) return EndStuck(stuck);
+  if (unsent_.since() <= now - timeout) return EndStuck(stuck);
+  const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
+    if (!call->has_head() && call->began() <= now - head_timeout) {
+      // Nothing else can come on the connection, and it would count as one with a call.
+      return Close(absl::DeadlineExceededError(absl::StrCat("the headers of a call have not come within ",
+                                                            "limits.opening_timeout, ",
+                                                            absl::FormatDuration(absl::FromChrono(head_timeout)))));
+    }
     if (call->stuck_since() <= now - timeout) {
       call->FailStuck(stuck);
     } else if (call->deadline() <= now) {
@@ -353,11 +278,13 @@ void ClientConnection::EndIfDone() {
 void ClientConnection::OnDisconnected(absl::Status why) {
   if (phase_ == Phase::kOver) return;
   if (!connected_) proxy_.OnHandshakeFailed(why);
+  if (phase_ == Phase::kTunnel) return LeaveTunnel();
   End();
 }
 
 void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
+  IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
   if (session_ != nullptr) session_->Lose();
   proxy_.CountHeldAnswer(held_, 0);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <boost/intrusive/list.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
@@ -17,11 +19,17 @@
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxied_call.h"
+#include "lib/proxy/unsent_watch.h"
 
 namespace sluice {
 
 class ProxyCore;
 class Tunnel;
+
+// A connection is linked while it has no call and is no tunnel: in front is what has been so for the longest time.
+struct IdleTag;
+using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>,
+                                                  boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 // Where a connection came in.
 struct ClientOrigin {
@@ -36,7 +44,8 @@ using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketE
 // One connection of a client: HTTP/2 at once, HTTP/2 within a tunnel that CONNECT has asked for, or a tunnel that is
 // only passed on. A client that does not read is not read from, so what is kept for it is bounded. Used on the link's
 // thread only.
-class ClientConnection final : public Flushable,
+class ClientConnection final : public IdleHook,
+                               public Flushable,
                                public StreamSocketEvents,
                                public SessionEvents,
                                public std::enable_shared_from_this<ClientConnection>,
@@ -64,7 +73,8 @@ class ClientConnection final : public Flushable,
   void GoAway();
   void Close(const absl::Status& why);
   // Ends the calls that are late, which clients do themselves unless they hang, and those of which the client has taken
-  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket.
+  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket. A
+  // tunnel of which one end reads nothing ends, too.
   void LookAround(TimePoint now);
 
   void Flush() override;
@@ -76,6 +86,7 @@ class ClientConnection final : public Flushable,
     kInTunnel,    // the tunnel is open, and what it carries is not known
     kHttp2,
     kTunnel,   // bytes are passed on
+    kLeaving,  // the client has gone, and what it said last leaves its tunnel
     kRefused,  // the answer leaves, and the connection ends
     kOver,
   };
@@ -96,6 +107,11 @@ class ClientConnection final : public Flushable,
   void AnswerConnect(const absl::Status& worker);
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, TunnelKind kind);
+  void OnTunnelBytes(absl::string_view bytes);
+  void OnTunnelBacklog(bool backlog);
+  void OnTunnelOver(TunnelKind kind, const absl::Status& why, bool opened);
+  void LookAtTunnel(TimePoint now);
+  void LeaveTunnel();
   void Receive(absl::string_view bytes);
   void RefuseHttp1(std::string answer);
   void FlushLater();
@@ -117,10 +133,8 @@ class ClientConnection final : public Flushable,
   std::shared_ptr<Target> target_;  // the same
   std::string early_;               // what came before the tunnel was open
   bool flush_queued_ = false;
-  uint64_t written_bytes_ = 0;
-  uint64_t taken_bytes_ = 0;                             // by the kernel, of those, when the socket was last looked at
-  TimePoint unsent_since_ = TimePoint::max();            // the kernel has taken nothing of what is unsent since then
-  HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // at the socket
+  UnsentWatch unsent_;                                   // of what was written to the client
+  HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
   bool backlog_ = false;  // more is unsent than may be; nothing is added until it has left
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open

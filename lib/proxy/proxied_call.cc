@@ -54,6 +54,7 @@ ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t str
 // --- The request.
 
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
+  has_head_ = true;
   if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
   request_ended_ = end_stream;
   absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);
@@ -262,8 +263,9 @@ void ProxiedCall::Fail(const absl::Status& why) {
   if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
 }
 
+// The answer may be complete, and not taken.
 void ProxiedCall::FailStuck(const absl::Status& why) {
-  if (client_ == nullptr || answered_) return;
+  if (client_ == nullptr) return;
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   proxy_.metrics().CountStuckCall();
   Fail(why);

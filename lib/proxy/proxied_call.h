@@ -60,6 +60,8 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
   TimePoint stuck_since() const { return stuck_since_; }
   TimePoint deadline() const { return deadline_; }
+  TimePoint began() const { return began_; }
+  bool has_head() const { return has_head_; }
 
  private:
   void OnTargetKnown() override { Start(); }
@@ -81,6 +83,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   const int32_t stream_;
   const std::shared_ptr<const void> living_;  // see ProxyCore::OnCallBegan
   const TimePoint began_;
+  bool has_head_ = false;  // all of its headers have come
   ForwardedHead head_;
   TimePoint deadline_ = TimePoint::max();
   std::shared_ptr<Target> target_;

@@ -59,12 +59,22 @@ ProxyCore::~ProxyCore() {
 }
 
 void ProxyCore::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
+  if (!closing_) MakeRoom();
   if (closing_ || connections_.size() >= options_.max_connections) {
     metrics_.CountConnection(ProxyConnection::kRefused);
     return;  // the socket closes with `accept`
   }
   connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
+  OnIdle(*connections_.back());
   metrics_.SetConnections(connections_.size());
+}
+
+// Whoever opens connections and does nothing with them cannot shut others out.
+void ProxyCore::MakeRoom() {
+  while (connections_.size() >= options_.max_connections && !idle_.empty()) {  // several, if the bound was lowered
+    metrics_.CountIdleEnd();
+    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
+  }
 }
 
 void ProxyCore::Bury(ClientConnection& connection) {
@@ -215,8 +225,8 @@ void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
   metrics_.SetHeldBytes(held_answers_.bytes());
 }
 
-// What is granted before it is ready was not asked for, nor is what comes over an unscheduled link. So there may be more
-// than the bound before a second has passed.
+// What is granted before it is ready was not asked for, nor is what comes over an unscheduled link. So there may be
+// more than the bound before a second has passed.
 void ProxyCore::LimitHeldAnswers() {
   if (!held_answers_.full()) return;
   const bool much = held_answers_.bytes() > 2 * held_answers_.max_bytes();

@@ -66,6 +66,8 @@ class ProxyCore {
   ProxyCore(const ProxyCore&) = delete;
   ProxyCore& operator=(const ProxyCore&) = delete;
 
+  // Above ProxyOptions::max_connections the connection that has been idle for the longest time ends; if none is idle,
+  // the new one does.
   void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
   // Ends all connections with this status.
   void Close(const absl::Status& why);
@@ -82,6 +84,7 @@ class ProxyCore {
 
   // For the connections.
   void Bury(ClientConnection& connection);  // destroys it at the end of the turn
+  void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
   void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
   // Calls of which the worker's stream is still there count, too: it may have to wait for its reset.
@@ -134,6 +137,7 @@ class ProxyCore {
   ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
   void LookAround();
+  void MakeRoom();
   void TellIfDrained();
 
   LinkCore& link_;
@@ -157,6 +161,9 @@ class ProxyCore {
   std::function<void()> on_drained_;  // null: not draining
   bool closing_ = false;
   std::list<std::shared_ptr<ClientConnection>> connections_;
+  boost::intrusive::list<ClientConnection, boost::intrusive::base_hook<IdleHook>,
+                         boost::intrusive::constant_time_size<false>>
+      idle_;
 };
 
 }  // namespace sluice

@@ -41,6 +41,7 @@ class ProxyMetrics {
   void CountCall(const std::string& workers, absl::StatusCode code);
   void ObserveCall(const std::string& method, absl::Duration took);
   void CountStuckCall() { stuck_calls_->Increment(); }
+  void CountIdleEnd() { idle_ends_->Increment(); }
   void SetConnections(size_t connections) { connections_->Set(static_cast<double>(connections)); }
   void SetCalls(size_t calls) { calls_->Set(static_cast<double>(calls)); }
   void SetHeldBytes(int64_t bytes) { held_bytes_->Set(static_cast<double>(bytes)); }
@@ -53,6 +54,7 @@ class ProxyMetrics {
   prometheus::Family<prometheus::Counter>& calls_total_;
   prometheus::Family<prometheus::Histogram>& call_seconds_;
   prometheus::Counter* const stuck_calls_;
+  prometheus::Counter* const idle_ends_;
   prometheus::Gauge* const connections_;
   prometheus::Gauge* const calls_;
   prometheus::Gauge* const held_bytes_;

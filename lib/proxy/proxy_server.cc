@@ -32,7 +32,9 @@ absl::Status CheckLimits(const ProxyOptions& options) {
   absl::Status status = CheckBounds<size_t>("limits.connections", options.max_connections, 1, 1 << 20);
   status.Update(CheckBounds<size_t>("limits.calls", options.max_calls, 1, 1 << 24));
   status.Update(CheckBounds<uint32_t>("limits.streams", options.max_streams, 1, 1 << 20));
-  status.Update(CheckBounds<uint32_t>("limits.headers", options.max_header_bytes, 1024, 1 << 20));
+  // A worker would never get more.
+  status.Update(
+      CheckBounds<uint32_t>("limits.headers", options.max_header_bytes, 1024, Http2Session::kMaxSentHeaderListBytes));
   status.Update(CheckBounds<int64_t>("limits.held", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
   status.Update(
       CheckBounds<int64_t>("limits.held_per_call", options.max_held_bytes_per_call, 1 << 14, int64_t{1} << 29));

@@ -27,7 +27,7 @@ void Tunnel::TryNext(absl::Status why) {
     absl::Status checked = check_(address);
     if (checked.ok()) {
       failed_ = std::move(socket_);
-      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_}, *this);
+      socket_ = executor_.Connect(address, {.receive_buffer_bytes = receive_buffer_bytes_, .may_stall = true}, *this);
       return;
     }
     why = std::move(checked);
@@ -40,10 +40,9 @@ void Tunnel::OnConnected() {
   failed_.reset();
   owner_.on_open();
   if (early_.empty()) return;
-  const bool backlog = early_.size() > StreamSocket::kMaxBacklogBytes;
   socket_->Write(std::exchange(early_, {}));
   // Where the kernel takes all of it at once, no OnDrained follows.
-  if (backlog && socket_->unsent_bytes() == 0) owner_.on_backlog(false);
+  if (socket_->unsent_bytes() == 0) owner_.on_backlog(false);
 }
 
 void Tunnel::OnDisconnected(absl::Status why) {
@@ -52,6 +51,7 @@ void Tunnel::OnDisconnected(absl::Status why) {
 }
 
 void Tunnel::Write(std::string bytes) {
+  unsent_.OnWritten(bytes.size());
   if (!open_) {
     early_.append(bytes);
     if (early_.size() > StreamSocket::kMaxBacklogBytes) owner_.on_backlog(true);
@@ -63,6 +63,11 @@ void Tunnel::Write(std::string bytes) {
 
 void Tunnel::SetReading(bool reading) {
   if (open_) socket_->SetReading(reading);
+}
+
+TimePoint Tunnel::UnsentSince(TimePoint now) {
+  unsent_.Look(unsent_bytes(), now);
+  return unsent_.since();
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/link/executor.h"
+#include "lib/proxy/unsent_watch.h"
 
 namespace sluice {
 
@@ -20,7 +21,7 @@ class Tunnel final : private StreamSocketEvents {
   struct Owner {
     std::function<void()> on_open;
     std::function<void(absl::string_view bytes)> on_bytes;
-    // More than StreamSocket::kMaxBacklogBytes wait for the far side; and none does any more.
+    // More than StreamSocket::kMaxBacklogBytes wait for the far side; and none does any more, if any did.
     std::function<void(bool backlog)> on_backlog;
     std::function<void(const absl::Status& why, bool opened)> on_over;
   };
@@ -35,6 +36,10 @@ class Tunnel final : private StreamSocketEvents {
 
   void Write(std::string bytes);  // what comes before on_open is kept
   void SetReading(bool reading);
+  // What the far side has not taken.
+  size_t unsent_bytes() const { return open_ ? socket_->unsent_bytes() : early_.size(); }
+  // Since when it takes nothing of that, as of `now`.
+  TimePoint UnsentSince(TimePoint now);
 
  private:
   void OnConnected() override;
@@ -53,6 +58,7 @@ class Tunnel final : private StreamSocketEvents {
   size_t next_ = 0;
   bool open_ = false;
   std::string early_;
+  UnsentWatch unsent_;
   std::unique_ptr<StreamSocket> socket_;
   std::unique_ptr<StreamSocket> failed_;  // its event is still on the stack
 };

@@ -84,6 +84,14 @@ class ConfigTest(unittest.TestCase):
         socket = configs[manifests.name(daemon)]["listen"][1].removeprefix("unix:")
         self.assertEqual([str(pathlib.Path(socket).parent)], manifests.host_paths(daemon))
 
+    # Pods run as other users than the proxy, and are no programs of the host.
+    def test_whoever_mounts_the_socket_of_a_node_may_call_workers_alone(self):
+        documents = manifests.installed("proxy")
+        config = json.loads(find(documents, "ConfigMap", "sluice-proxy-node-config")["data"]["proxy.json"])
+        self.assertTrue(any(each.startswith("unix:") for each in config["listen"]))
+        self.assertEqual(config["socket_mode"], "0666")
+        self.assertIs(config["tunnels"]["to_others"], False)
+
     def test_those_who_ask_find_services_and_workers_that_exist(self):
         for overlay in manifests.WITH_CONFIGS:
             documents = manifests.installed(overlay)

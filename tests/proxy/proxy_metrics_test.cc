@@ -72,10 +72,12 @@ TEST_F(ProxyMetricsTest, GaugesShowTheLastValue) {
   metrics_.SetHeldBytes(3);
   metrics_.SetHeldRequestBytes(4);
   metrics_.CountStuckCall();
+  metrics_.CountIdleEnd();
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_calls 7\n"));
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_held_bytes 3\n"));
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_held_request_bytes 4\n"));
   EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_stuck_calls_total 1\n"));
+  EXPECT_THAT(Text(), HasSubstr("\nsluice_proxy_idle_ends_total 1\n"));
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ TEST_F(ProxyServerTest, OptionsThatAreOutOfBoundsAreNamed) {
       {[](Options& o) { o.proxy.max_calls = 0; }, "limits.calls is 0"},
       {[](Options& o) { o.proxy.max_streams = 0; }, "limits.streams is 0"},
       {[](Options& o) { o.proxy.max_streams = (1 << 20) + 1; }, "limits.streams is 1048577"},
-      {[](Options& o) { o.proxy.max_header_bytes = 1023; }, "limits.headers is 1023; it must be 1024 to 1048576"},
+      {[](Options& o) { o.proxy.max_header_bytes = 1023; }, "limits.headers is 1023; it must be 1024 to 65536"},
+      {[](Options& o) { o.proxy.max_header_bytes = (64 << 10) + 1; },
+       "limits.headers is 65537; it must be 1024 to 65536"},
       {[](Options& o) { o.proxy.max_held_bytes = 1; }, "limits.held is 1; it must be 65536"},
       {[](Options& o) { o.proxy.max_held_bytes_per_call = 1; }, "limits.held_per_call is 1; it must be 16384"},
       {[](Options& o) { o.proxy.worker_tunnel_receive_bytes = 4095; },
@@ -202,19 +204,6 @@ TEST_F(ProxyServerTest, CallsThatWereCancelledCountForAsLongAsTheyAreThere) {
   }
   EXPECT_EQ(refused, 1);
   EXPECT_GE(worker.counts().requests, 150);
-}
-
-TEST_F(ProxyServerTest, ConnectionsAboveTheirNumberAreClosed) {
-  options_.proxy.max_connections = 2;
-  StartProxy();
-  auto first = NewClient();
-  const auto second = NewClient();
-  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
-  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
-  first.reset();
-  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 1));
-  TestHttp2Server worker(Says("!"));
-  ExpectServes(worker.address());
 }
 
 TEST_F(ProxyServerTest, AClientIsToldHowManyStreamsItMayOpen) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "tests/http2/raw_frames.h"
+#include "tests/link/far_end.h"
 #include "tests/link/link_thread.h"
 #include "tests/link/send_window.h"
 #include "tests/link/test_listener.h"
@@ -174,6 +175,22 @@ TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
   TestSocket socket = Dial(listener.address().text);
   socket.Send("\x16");
   EXPECT_GT(number(windows, 1), 32 << 10) << "the kernel's choice, for tunnels that begin from now on";
+}
+
+// Linux would end a connection after the user timeout whose other end is there and reads nothing.
+TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
+  StartProxy();
+  EventLog timeouts;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    ReceiveAtLeast(fd, 1);  // so the tunnel is open
+    timeouts.Add(absl::StrCat(SocketOption(FarEnd(fd), IPPROTO_TCP, TCP_USER_TIMEOUT)));
+  });
+  TestSocket socket = Dial(listener.address().text);
+  const int accepted = FarEnd(socket.fd());
+  EXPECT_EQ(SocketOption(accepted, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_EQ(SocketOption(accepted, SOL_SOCKET, SO_KEEPALIVE), 1);
+  socket.Send("\x16");
+  EXPECT_THAT(timeouts.Await(1), ::testing::ElementsAre("0"));
 }
 
 TEST_F(TunnelTest, ManyBytesPassBothWays) {

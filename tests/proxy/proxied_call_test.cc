@@ -267,16 +267,18 @@ TEST_F(ProxiedCallTest, AWorkerThatIsNotThereIsUnavailable) {
 TEST_F(ProxiedCallTest, ATargetThatMayNotBeCalledIsDenied) {
   const auto client = NewClient();
   const auto& metadata = client->Open(Head("169.254.169.254:80"), FrameMessage("?"));
+  const auto& zoned = client->Open(Head("[fd00:ec2::254%1]:80"), FrameMessage("?"));
   const auto& other = client->Open(Head("8.8.8.8:53"), FrameMessage("?"));
   const auto& itself = client->Open(Head(address()), FrameMessage("?"));
   const auto& none = client->Open(Head("no-port"), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   EXPECT_EQ(metadata.status(), "7");
+  EXPECT_EQ(zoned.status(), "7");
   EXPECT_EQ(other.status(), "7");
   EXPECT_EQ(itself.status(), "7");
   EXPECT_EQ(none.status(), "3");
   EXPECT_TRUE(AwaitIdle());
-  EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 4);
+  EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 5);
 }
 
 TEST_F(ProxiedCallTest, ANameThatLeadsBackIsDenied) {

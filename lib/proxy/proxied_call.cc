@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
+#include "lib/link/worker_address.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/worker_stream.h"
@@ -25,6 +26,11 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
     }
   }
   return std::nullopt;
+}
+
+// An authority has no place for a path (RFC 3986, section 3.2): servers reset the stream, so gRPC says this, too.
+std::string AuthorityOf(const std::string& target) {
+  return IsUnixAddress(target) ? "localhost" : target;
 }
 
 // The code of a client's reset, where it speaks of the call. The others are about the client's own connection, and
@@ -62,7 +68,7 @@ void ProxiedCall::Refuse(const absl::Status& why) {
 void ProxiedCall::Route() {
   const std::string name = client_->TargetOf(head_);
   // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
-  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : name;
+  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(name);
   if (!target.ok()) return Fail(target.status());
   target_ = *std::move(target);

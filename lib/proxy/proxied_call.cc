@@ -176,7 +176,10 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   if (client_ == nullptr || answered_) return false;
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
-  if (end_stream) EndAnswer(StatusIn(headers).value_or(absl::StatusCode::kUnknown));
+  if (!end_stream) return true;
+  const std::optional<absl::StatusCode> code = StatusIn(headers);
+  method_exists_ = code.has_value() && code != absl::StatusCode::kUnimplemented;
+  EndAnswer(code.value_or(absl::StatusCode::kUnknown));
   return true;
 }
 
@@ -274,7 +277,8 @@ void ProxiedCall::OnClosed(StreamEnd end) {
                       .path = head_.path,
                       .code = code_.value_or(absl::StatusCode::kCancelled),
                       .began = began_,
-                      .sent = sent_});
+                      .sent = sent_,
+                      .method_exists = method_exists_});
 }
 
 }  // namespace sluice

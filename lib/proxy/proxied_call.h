@@ -93,6 +93,7 @@ class ProxiedCall final : public StreamEvents,
   bool headers_sent_ = false;
   bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;
+  bool method_exists_ = false;  // the worker has said a status other than UNIMPLEMENTED
   int64_t response_bytes_ = 0;
   size_t held_bytes_ = 0;  // for the client, as the core has counted them
   TimePoint stuck_since_ = TimePoint::max();

@@ -231,7 +231,7 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
   metrics_.SetCalls(--calls_);
   metrics_.CountCall(call.pattern, call.code);
   if (call.pattern.empty()) return;
-  metrics_.ObserveCall(call.path, absl::FromChrono(link_.now() - call.began));
+  metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
   // The rules that watch a link go by its requests.
   const SruOutcome outcome = OutcomeOf(call.code, call.sent);
   link_.metrics().CountSruRequest(outcome);

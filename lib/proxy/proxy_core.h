@@ -110,7 +110,8 @@ class ProxyCore {
     const std::string& path;
     absl::StatusCode code;
     TimePoint began;
-    bool sent;  // to its worker
+    bool sent;           // to its worker
+    bool method_exists;  // its worker has answered with a status other than UNIMPLEMENTED
   };
   void OnCallBegan();
   void OnCallEnded(const EndedCall& call);

@@ -262,6 +262,33 @@ TEST_F(ProxiedCallTest, AWorkerThatIsNotThereIsUnavailable) {
   EXPECT_EQ(call.Field(":status"), "200");
 }
 
+TEST_F(ProxiedCallTest, OnlyAMethodThatItsWorkerKnowsHasASeriesOfItsOwn) {
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.path() == "/test.Answers/Get") return call.Fail(absl::NotFoundError("no such thing"), "", {});
+    call.Fail(absl::UnimplementedError("no such method"), "", {});
+  });
+  const auto client = NewClient();
+  const auto call = [&](const std::string& path, const std::string& target) {
+    HeaderList headers = Head(target);
+    for (HeaderField& field : headers) {
+      if (field.name == ":path") field.value = path;
+    }
+    const auto& made = client->Open(headers, FrameMessage("?"));
+    AwaitEnd(*client, made);
+    EXPECT_THAT(made.status(), ::testing::Not("0"));
+  };
+  call("/junk/1", worker.address());
+  call("/junk/2", AddressOfNobody().text);
+  call("/test.Answers/Get", worker.address());
+  EXPECT_TRUE(AwaitIdle());
+  std::vector<std::string> methods;
+  for (const auto& family : link_->registry().Collect()) {
+    if (family.name != "sluice_proxy_call_seconds") continue;
+    for (const auto& metric : family.metric) methods.push_back(metric.label.front().value);
+  }
+  EXPECT_THAT(methods, ::testing::UnorderedElementsAre("other", "/test.Answers/Get"));
+}
+
 // --- What is no call for a worker.
 
 TEST_F(ProxiedCallTest, ATargetThatMayNotBeCalledIsDenied) {

@@ -56,6 +56,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (!head.ok()) return Refuse(head.status());
   head_ = *std::move(head);
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = began_ + absl::ToChronoNanoseconds(head_.timeout);
+  if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) return Fail(added);
   Route();
 }
 

@@ -36,6 +36,13 @@ SruOutcome OutcomeOf(absl::StatusCode code, bool sent) {
   }
 }
 
+// It is random, so that each process has another one. The executor draws it, so that a simulation repeats itself to the
+// byte.
+std::string NewPseudonym(Executor& executor) {
+  constexpr double kNumbers = uint64_t{1} << 48;
+  return absl::StrCat("sluice-", absl::Hex(static_cast<uint64_t>(executor.Random() * kNumbers), absl::kZeroPad12));
+}
+
 }  // namespace
 
 ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
@@ -44,7 +51,8 @@ ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsCon
       policy_(std::make_shared<const TargetPolicy>(std::move(policy))),
       tls_(std::move(tls)),
       options_(std::move(options)),
-      metrics_(metrics) {
+      metrics_(metrics),
+      pseudonym_(NewPseudonym(link.executor())) {
   LookAround();
 }
 

@@ -118,6 +118,8 @@ class ProxyCore {
 
   LinkCore& link() { return link_; }
   const ProxyOptions& options() const { return options_; }
+  // The name of this proxy in the `via` of calls.
+  const std::string& pseudonym() const { return pseudonym_; }
   const TargetPolicy& policy() const { return *policy_; }
   ProxyMetrics& metrics() { return metrics_; }
   size_t connections() const { return connections_.size(); }
@@ -143,6 +145,7 @@ class ProxyCore {
   const std::shared_ptr<TlsContext> tls_;
   ProxyOptions options_;
   ProxyMetrics& metrics_;
+  const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
   std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
   absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;

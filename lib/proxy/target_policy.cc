@@ -250,8 +250,16 @@ void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses) {
   for (const std::string& address : addresses) own_addresses_.push_back(Canonical(address));
 }
 
+// All of 127.0.0.0/8 leads to a listener on all addresses.
 absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
-  const bool own = std::find(own_addresses_.begin(), own_addresses_.end(), Canonical(address)) != own_addresses_.end();
+  const auto is_own = [this](const std::string& place) {
+    return std::find(own_addresses_.begin(), own_addresses_.end(), place) != own_addresses_.end();
+  };
+  bool own = is_own(Canonical(address));
+  const absl::StatusOr<Target> parsed = ParseTarget(address);
+  if (parsed.ok() && parsed->address.has_value() && parsed->address->is_v4() && parsed->address->is_loopback()) {
+    own = own || is_own(absl::StrCat("0.0.0.0:", parsed->port)) || is_own(absl::StrCat("[::]:", parsed->port));
+  }
   return own ? Deny(address, "is this proxy") : absl::OkStatus();
 }
 

@@ -1,14 +1,18 @@
 // Where calls of a proxy go, and what the workers there are told.
 #include <string>
+#include <thread>
 
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/link/test_listener.h"
 #include "tests/proxy/peer_worker.h"
 #include "tests/proxy/proxy_fixture.h"
 
 namespace sluice::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using Kind = StreamEnd::Kind;
 
 class CallRoutingTest : public ProxyTest {
@@ -43,7 +47,7 @@ TEST_F(CallRoutingTest, AFieldMayNameTheWorker) {
   options_.proxy.worker_field = "x-worker";
   StartProxy();
   TestHttp2Server worker([](TestHttp2Server::Call& call) {
-    EXPECT_THAT(call.head().metadata, ::testing::ElementsAre(::testing::Key("x-worker")));
+    EXPECT_THAT(call.head().metadata, ::testing::ElementsAre(::testing::Key("via"), ::testing::Key("x-worker")));
     call.Answer(call.head().authority);
   });
   const auto client = NewClient();
@@ -85,6 +89,29 @@ TEST_F(CallRoutingTest, ARouteMayLeadToAUnixSocket) {
   const auto client = NewClient();
   client->Open(Head("any.name.at.all"), FrameMessage("?"));
   EXPECT_EQ(AuthorityAt(worker, *client), "localhost");
+}
+
+// The listener does what NAT does: its address is none of the proxy's.
+TEST_F(CallRoutingTest, ACallThatComesBackThroughAnotherAddressEnds) {
+  StartProxy();
+  const auto pass = [](int from, int to) {
+    for (std::string bytes = ReceiveAtLeast(from, 1); !bytes.empty(); bytes = ReceiveAtLeast(from, 1)) {
+      SendAll(to, bytes);
+    }
+    shutdown(to, SHUT_RDWR);
+  };
+  TestListener nat("127.0.0.1:0", [&](int fd) {
+    TestSocket proxy = ConnectTo(address());
+    std::thread back(pass, proxy.fd(), fd);
+    pass(fd, proxy.fd());
+    back.join();
+  });
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(nat.address().text), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "9");
+  EXPECT_THAT(call.Field("grpc-message"), HasSubstr("the call has come back to this proxy"));
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_calls_total", 2)) << "the one of the client, and the one that came back";
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ TEST_F(ProxiedCallTest, AUnaryCallPassesAsItIs) {
   EXPECT_EQ(head.authority, worker.address());
   EXPECT_EQ(head.user_agent, "grpc-test/1");
   EXPECT_THAT(head.metadata,
-              ::testing::ElementsAre(Pair("x-key", "value"), Pair("x-bytes-bin", std::string("\0\xff", 2))));
+              ::testing::ElementsAre(Pair("via", ::testing::MatchesRegex("2 sluice-[0-9a-f]{12}")),
+                                     Pair("x-key", "value"), Pair("x-bytes-bin", std::string("\0\xff", 2))));
   EXPECT_EQ(head.timeout, absl::InfiniteDuration());
   EXPECT_TRUE(AwaitIdle());
   EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "OK"), 1);

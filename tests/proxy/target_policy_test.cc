@@ -242,6 +242,16 @@ TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
   }
 }
 
+TEST(TargetPolicyTest, AllOfLoopbackLeadsToAListenerOnAllAddresses) {
+  TargetPolicy policy = *TargetPolicy::Create({"127.0.0.0/8", "::1"});
+  for (const char* own : {"0.0.0.0:7400", "[::]:7400"}) {
+    policy.SetOwnAddresses({own});
+    EXPECT_THAT(policy.CheckTarget("127.0.0.2:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
+    EXPECT_THAT(policy.CheckTarget("[::ffff:127.9.9.9]:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
+    EXPECT_TRUE(policy.CheckTarget("127.0.0.2:7401").ok());
+  }
+}
+
 TEST(TargetPolicyTest, OtherAddressesMayBePassedOnTo) {
   for (const char* address : {"8.8.8.8:53", "10.0.0.1:1", "[2001:db8::1]:443"}) {
     EXPECT_TRUE(TargetPolicy::Create({})->CheckPassed(address).ok()) << address;

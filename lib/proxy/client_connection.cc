@@ -348,6 +348,7 @@ void ClientConnection::OnDisconnected(absl::Status why) {
 void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   proxy_.link().timers().Clear(opening_timer_);
+  if (target_ != nullptr) target_->Leave(*this);
   if (session_ != nullptr) session_->Lose();
   proxy_.link().flushes().Forget(*this);
   proxy_.Bury(*this);

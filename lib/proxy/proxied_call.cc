@@ -267,6 +267,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   client_->Forget(*this);
   client_ = nullptr;
+  if (target_ != nullptr) target_->Leave(*this);
   CountHeld();
   CountRequest();
   WorkerStream* const worker = std::exchange(worker_, nullptr);

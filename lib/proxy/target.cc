@@ -23,11 +23,18 @@ Target::Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::
                std::string name)
     : core_(core), policy_(std::move(policy)), tls_(std::move(tls)), name_(std::move(name)), host_(HostOf(name_)) {
   last_use_ = core_.now();
-  LookUp();
 }
 
 void Target::Wait(TargetWaiter& waiter) {
   waiting_.push_back(waiter);
+  if (look_up_ == nullptr) LookUp();
+}
+
+// Look-ups take turns: one that nobody waits for any more would keep others from theirs.
+void Target::Leave(TargetWaiter& waiter) {
+  if (!waiter.is_linked()) return;
+  waiter.unlink();
+  if (waiting_.empty()) look_up_.reset();
 }
 
 absl::StatusOr<Target::Choice> Target::Pick() {

@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Waits for the first look-up of a target. Unlinks itself when it is destroyed.
+// Waits for the first look-up of a target. It leaves the target before it goes.
 class TargetWaiter
     : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
@@ -41,9 +41,10 @@ class Target {
   Target& operator=(const Target&) = delete;
 
   const std::string& name() const { return name_; }
-  // False before the first look-up has ended; then Wait.
+  // False before the first look-up has ended; then Wait. That look-up is under way while somebody waits.
   bool known() const { return known_; }
   void Wait(TargetWaiter& waiter);
+  void Leave(TargetWaiter& waiter);  // does nothing if it does not wait
   // Chooses the worker of the next call. Returns Unavailable if the name cannot be looked up, PermissionDenied if none
   // of its addresses may be called.
   absl::StatusOr<Choice> Pick();

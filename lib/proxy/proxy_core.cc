@@ -16,6 +16,7 @@ using std::chrono::seconds;
 constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
 constexpr minutes kSweepTargetsEvery{1};
+constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
 constexpr size_t kMaxHistories = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
@@ -141,6 +142,7 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string&
   const auto found = targets_.find(name);
   if (found != targets_.end()) return found->second;
   if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
+  if (targets_.size() >= options_.max_targets) MakeRoomForTarget();
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
@@ -157,6 +159,15 @@ void ProxyCore::SweepTargets() {
   absl::erase_if(targets_, [&](const auto& entry) {
     return entry.second.use_count() == 1 && entry.second->last_use() < idle_since;
   });
+}
+
+// One client's names that lead nowhere would keep out the targets of all others. A look that finds none of them costs
+// too much for each call.
+void ProxyCore::MakeRoomForTarget() {
+  if (link_.now() < make_room_at_) return;
+  const auto evicted = absl::erase_if(
+      targets_, [](const auto& entry) { return entry.second.use_count() == 1 && !entry.second->connected(); });
+  if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
 }
 
 ScheduledStream& ProxyCore::Take(const MakeStream& make) {

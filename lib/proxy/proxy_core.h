@@ -137,6 +137,7 @@ class ProxyCore {
 
   ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
+  void MakeRoomForTarget();
   void LookAround();
   void TellIfDrained();
 
@@ -150,6 +151,7 @@ class ProxyCore {
   std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
   absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;
+  TimePoint make_room_at_;  // no earlier
   absl::flat_hash_map<std::string, MethodHistory> histories_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;

@@ -48,6 +48,10 @@ absl::StatusOr<Target::Choice> Target::Pick() {
   return choices_[next_++ % choices_.size()];
 }
 
+bool Target::connected() const {
+  return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.worker->connected(); });
+}
+
 // Literals go the same way: the executor has their address at once.
 void Target::LookUp() {
   looked_ = core_.now();

@@ -49,6 +49,7 @@ class Target {
   // of its addresses may be called.
   absl::StatusOr<Choice> Pick();
   TimePoint last_use() const { return last_use_; }
+  bool connected() const;  // to one of its workers
 
  private:
   void LookUp();

@@ -111,5 +111,36 @@ TEST_F(TargetTest, ALookUpEndsWithTheTunnelThatWaitsForIt) {
   EXPECT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 0; }));
 }
 
+// --- Room for targets.
+
+TEST_F(TargetTest, NamesThatLeadNowhereMakeRoomForOthers) {
+  StartProxy({.max_targets = 3});
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = absl::StrCat("junk-", i, ".test:1");
+    SetName(name, absl::NotFoundError("no such name"));
+    EXPECT_EQ(Call(*client, name).substr(0, 2), "14");
+  }
+  EXPECT_EQ(Call(*client, AddressOfNobody().text).substr(0, 2), "14");
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+}
+
+TEST_F(TargetTest, TargetsInUseMakeNoRoom) {
+  StartProxy({.max_targets = 2});
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  const Stream& waiting = client->Open(Head("slow.test:1"), FrameMessage("?"));
+  EXPECT_THAT(Call(*client, "127.0.0.1:1"), HasSubstr("there are 2 targets in use, and max_targets is 2"));
+  EXPECT_FALSE(waiting.closed.has_value());
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  SetName("slow.test:1", absl::NotFoundError("no such name"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return waiting.closed.has_value(); }));
+  executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
+  EXPECT_EQ(Call(*client, "127.0.0.1:1").substr(0, 2), "14") << "there is room again";
+  EXPECT_EQ(worker.counts().connections, 1) << "that of a worker stays";
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -81,10 +81,14 @@ void ProxiedCall::Start() {
   if (client_ == nullptr || answered_) return;
   absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok()) return Fail(choice.status());
-  pattern_ = choice->pattern;
-  tls_ = choice->worker->tls() != nullptr;
+  StartAt(*choice);
+}
+
+void ProxiedCall::StartAt(const Target::Choice& choice) {
+  pattern_ = choice.pattern;
+  tls_ = choice.worker->tls() != nullptr;
   const ScheduledStream::Options options{
-      .worker = choice->worker,
+      .worker = choice.worker,
       .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
       .estimated = !head_.response_bytes.has_value(),
       .many_messages = true,
@@ -244,7 +248,18 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
 
 void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
   worker_ = nullptr;
-  if (!why.ok()) Fail(why);
+  if (why.ok() || (absl::IsUnavailable(why) && StartElsewhere())) return;
+  Fail(why);
+}
+
+// No worker has looked at a call that is replayable: it has waited for one that cannot be reached.
+bool ProxiedCall::StartElsewhere() {
+  if (client_ == nullptr || answered_ || !replayable_ || ++unreached_ >= target_->workers()) return false;
+  const absl::StatusOr<Target::Choice> choice = target_->Pick();
+  if (!choice.ok() || !choice->worker->failure().ok()) return false;
+  head_.block.clear();  // its fan-out has counted it
+  StartAt(*choice);
+  return true;
 }
 
 void ProxiedCall::Fail(const absl::Status& why) {

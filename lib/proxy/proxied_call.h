@@ -60,6 +60,8 @@ class ProxiedCall final : public StreamEvents,
 
  private:
   void OnTargetKnown() override { Start(); }
+  void StartAt(const Target::Choice& choice);
+  bool StartElsewhere();
   void Release() override;
   void Route();
   void Start();
@@ -89,7 +91,8 @@ class ProxiedCall final : public StreamEvents,
   bool replayable_ = true;      // request_ has all of it
   size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
 
-  bool sent_ = false;  // to its worker
+  size_t unreached_ = 0;  // workers that it waited for, and that could not be reached
+  bool sent_ = false;     // to its worker
   bool headers_sent_ = false;
   bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;

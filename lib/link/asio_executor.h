@@ -16,6 +16,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include "sluice/link_schedule.h"
 
@@ -35,6 +36,8 @@ class AsioExecutor final : public Executor {
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
     // Number of threads that carry the streams. 0: the link's thread carries them.
     size_t stream_threads = 0;
+    // Looks up the addresses of a host, on another thread, where it may block. Null: getaddrinfo does. For tests.
+    std::function<absl::StatusOr<std::vector<WorkerAddress>>(const std::string& host, int port)> look_up = nullptr;
   };
 
   AsioExecutor() : AsioExecutor(Options()) {}
@@ -58,11 +61,17 @@ class AsioExecutor final : public Executor {
   void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return std::uniform_real_distribution<double>()(random_); }
-  // Looks names up one after the other, on a thread of Asio's, by getaddrinfo. The destructor waits for the look-up
-  // that is under way, since getaddrinfo cannot be cancelled.
+  // Looks names up by getaddrinfo, on a few threads: a name whose name server does not answer takes one of them for
+  // long, and leaves the others to other names. The destructor waits for the look-ups that are under way, since
+  // getaddrinfo cannot be cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
                                         StreamSocketEvents& events) override;
+
+  // Runs a look-up, which may block, on one of those threads; never, where the executor stops before. On the link's
+  // thread.
+  void RunLookUp(std::function<void()> look_up);
+  const Options& options() const { return options_; }
 
   // Buffers for streams, used on the link's thread. All streams share them, since most are idle at any moment.
   absl::Span<char> read_buffer() { return {read_buffer_.get(), kReadBufferBytes}; }
@@ -110,6 +119,7 @@ class AsioExecutor final : public Executor {
   std::string plaintext_buffer_;
 
   const std::unique_ptr<StreamThreads> stream_threads_;  // may be null
+  std::unique_ptr<boost::asio::thread_pool> look_ups_;   // null before the first name
 
   std::thread thread_;  // last: it uses all the others
 };

@@ -4,6 +4,7 @@
 #include <utility>  // Boost 1.74 misses it in C++20
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
 #include "absl/status/status.h"
@@ -18,10 +19,8 @@ using boost::asio::ip::tcp;
 
 // One question. Who asked holds it; what is on the way to an answer does not, and does nothing once it is dropped.
 struct Resolution {
-  Resolution(AsioExecutor& executor, Executor::OnResolved callback)
-      : resolver(executor.context()), on_resolved(std::move(callback)) {}
+  explicit Resolution(Executor::OnResolved callback) : on_resolved(std::move(callback)) {}
 
-  tcp::resolver resolver;
   Executor::OnResolved on_resolved;
 };
 
@@ -43,11 +42,25 @@ std::vector<WorkerAddress> AddressesOf(const tcp::resolver::results_type& result
   return addresses;
 }
 
+absl::StatusOr<std::vector<WorkerAddress>> LookUp(const std::string& host, int port) {
+  boost::asio::io_context context;  // a resolver wants one, and leaves it alone where it blocks
+  tcp::resolver resolver(context);
+  boost::system::error_code error;
+  const tcp::resolver::results_type results =
+      resolver.resolve(host, absl::StrCat(port), tcp::resolver::numeric_service, error);
+  const bool unknown = error == boost::asio::error::host_not_found || error == boost::asio::error::no_data;
+  if (unknown || (!error && results.empty())) {
+    return absl::NotFoundError(absl::StrCat("look up ", host, ": there is no such name, or it has no address"));
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("look up ", host, ": ", error.message()));
+  return AddressesOf(results);
+}
+
 }  // namespace
 
 std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string& target,
                                       Executor::OnResolved on_resolved) {
-  auto question = std::make_shared<Resolution>(executor, std::move(on_resolved));
+  auto question = std::make_shared<Resolution>(std::move(on_resolved));
   const std::weak_ptr<Resolution> weak = question;
   absl::StatusOr<WorkerTarget> parsed = ParseWorkerTarget(target);
   if (!parsed.ok()) {
@@ -58,19 +71,12 @@ std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string&
     executor.Post([weak, addresses = std::move(parsed->addresses)] { Answer(weak, addresses); });
     return question;
   }
-  question->resolver.async_resolve(
-      parsed->host, absl::StrCat(parsed->port), tcp::resolver::numeric_service,
-      [weak, host = parsed->host](const boost::system::error_code& error, const tcp::resolver::results_type& results) {
-        const bool unknown = error == boost::asio::error::host_not_found || error == boost::asio::error::no_data;
-        if (unknown || (!error && results.empty())) {
-          Answer(weak,
-                 absl::NotFoundError(absl::StrCat("look up ", host, ": there is no such name, or it has no address")));
-        } else if (error) {
-          Answer(weak, absl::UnavailableError(absl::StrCat("look up ", host, ": ", error.message())));
-        } else {
-          Answer(weak, AddressesOf(results));
-        }
-      });
+  executor.RunLookUp([&executor, weak, host = std::move(parsed->host), port = parsed->port] {
+    if (weak.expired()) return;  // nobody waits for it any more
+    const auto& look_up = executor.options().look_up;
+    executor.Post(
+        [weak, answer = look_up != nullptr ? look_up(host, port) : LookUp(host, port)] { Answer(weak, answer); });
+  });
   return question;
 }
 

@@ -1,5 +1,6 @@
 #include "lib/link/worker_address.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <utility>  // Boost 1.74 misses it in C++20
@@ -91,6 +92,17 @@ absl::Status ValidateWorkerAddress(absl::string_view address) {
 
 bool IsUnixAddress(absl::string_view address) {
   return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
+}
+
+size_t SortByFamily(std::vector<WorkerAddress>& addresses) {
+  if (addresses.empty()) return 0;
+  const auto is_v6 = [](const WorkerAddress& address) { return absl::StartsWith(address.text, "["); };
+  const bool first_is_v6 = is_v6(addresses.front());
+  std::sort(addresses.begin(), addresses.end(), [&](const WorkerAddress& a, const WorkerAddress& b) {
+    return std::make_pair(is_v6(a) != first_is_v6, a.text) < std::make_pair(is_v6(b) != first_is_v6, b.text);
+  });
+  return static_cast<size_t>(std::count_if(
+      addresses.begin(), addresses.end(), [&](const WorkerAddress& address) { return is_v6(address) == first_is_v6; }));
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,10 @@ absl::Status ValidateWorkerAddress(absl::string_view address);
 
 // True for "unix:PATH" and "unix-abstract:NAME", valid or not.
 bool IsUnixAddress(absl::string_view address);
+
+// Puts the addresses of the first one's family in front, which can be reached best (RFC 6724), and returns how many
+// these are: a worker with an IPv4 and an IPv6 address is one worker. Sorts each family, since name servers give
+// addresses in turn, so that all who see the same ones number them alike.
+size_t SortByFamily(std::vector<WorkerAddress>& addresses);
 
 }  // namespace sluice

@@ -1,24 +1,17 @@
 #include "lib/link/worker_discovery.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/link/worker_address.h"
 
 namespace sluice {
 namespace {
 
-// Those of one family: a worker with an IPv4 and an IPv6 address is one worker. The family of the first, which is the
-// one that can be reached best (RFC 6724). Sorted, since name servers give them in turn, and so that all who see the
-// same members number them alike.
-std::vector<std::string> MembersOf(const std::vector<WorkerAddress>& addresses) {
-  const auto is_v6 = [](const WorkerAddress& address) { return absl::StartsWith(address.text, "["); };
+std::vector<std::string> MembersOf(std::vector<WorkerAddress> addresses) {
+  addresses.resize(SortByFamily(addresses));
   std::vector<std::string> members;
-  for (const WorkerAddress& address : addresses) {
-    if (is_v6(address) == is_v6(addresses.front())) members.push_back(address.text);
-  }
-  std::sort(members.begin(), members.end());
+  for (WorkerAddress& address : addresses) members.push_back(std::move(address.text));
   return members;
 }
 

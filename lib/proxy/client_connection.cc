@@ -286,6 +286,7 @@ void ClientConnection::End() {
   if (std::exchange(phase_, Phase::kOver) == Phase::kOver) return;
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
+  if (target_ != nullptr) target_->Leave(*this);
   if (session_ != nullptr) session_->Lose();
   proxy_.CountHeldAnswer(held_, 0);
   proxy_.link().flushes().Forget(*this);

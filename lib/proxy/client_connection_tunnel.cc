@@ -33,7 +33,7 @@ void ClientConnection::OnConnectRequest() {
 
 void ClientConnection::OnTargetKnown() {
   if (phase_ != Phase::kConnecting) return;  // the client has gone in the same turn
-  AnswerConnect(target_->Pick().status());
+  AnswerConnect(target_->Check());
 }
 
 void ClientConnection::AnswerConnect(const absl::Status& worker) {

@@ -7,6 +7,7 @@
 #include "sluice/endpoint.h"
 #include "sluice/plan.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata_fields.h"
@@ -50,6 +51,8 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
       status.Update(ReadNumber(field, 1, kMaxWeight, head.calls));
     } else if (field.name == kResponseBytesField) {
       status.Update(ReadNumber(field, 0, kMaxResponseBytes, head.response_bytes.emplace()));
+    } else if (field.name == "via") {
+      absl::StrAppend(&head.via, head.via.empty() ? "" : ", ", field.value);
     } else if (!IsHopField(field.name)) {
       head.end_to_end.push_back(std::move(field));
     }
@@ -62,6 +65,16 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   return head;
 }
 
+absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
+  if (absl::StrContains(head.via, proxy)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the call has come back to this proxy, so the address of its worker leads here; via is \"",
+                     Snippet(head.via), "\""));
+  }
+  absl::StrAppend(&head.via, head.via.empty() ? "" : ", ", "2 ", proxy);
+  return absl::OkStatus();
+}
+
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
   HeaderList fields = {{":method", "POST"},
                        {":scheme", tls ? "https" : "http"},
@@ -69,6 +82,7 @@ HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bo
                        {":authority", authority},
                        {"te", "trailers"}};
   if (timeout != absl::InfiniteDuration()) fields.push_back({"grpc-timeout", FormatTimeout(timeout)});
+  if (!head.via.empty()) fields.push_back({"via", head.via});
   fields.insert(fields.end(), head.end_to_end.begin(), head.end_to_end.end());
   return fields;
 }

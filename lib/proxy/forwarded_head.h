@@ -21,6 +21,7 @@ struct ForwardedHead {
   int64_t calls = 1;   // kWeightField: number of calls of that fan-out
   // kResponseBytesField: expected bytes of the answer.
   std::optional<int64_t> response_bytes;
+  std::string via;        // the proxies that it has passed, the last one behind; empty: none
   HeaderList end_to_end;  // the fields that the worker gets as they are
 };
 
@@ -33,6 +34,10 @@ inline constexpr int64_t kMaxWeight = 65536;
 // ParseProtocolFields if it is no call of gRPC, and InvalidArgument for a kBlockField that is longer than 64 bytes, a
 // kWeightField that is not 1 to kMaxWeight, or a kResponseBytesField that is not 0 to kMaxResponseBytes.
 absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field);
+
+// Adds a proxy to `via` (RFC 9110, section 7.6.3). Returns FailedPrecondition if it is there: the call goes in a
+// circle.
+absl::Status AddVia(ForwardedHead& head, const std::string& proxy);
 
 // The head that the worker gets. `timeout` is what the call has left; an infinite one is not sent.
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout);

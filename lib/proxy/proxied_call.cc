@@ -8,6 +8,7 @@
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
 #include "lib/link/clock.h"
+#include "lib/link/worker_address.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/worker_stream.h"
@@ -32,6 +33,11 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
     }
   }
   return std::nullopt;
+}
+
+// An authority has no place for a path (RFC 3986, section 3.2): servers reset the stream, so gRPC says this, too.
+std::string AuthorityOf(const std::string& target) {
+  return IsUnixAddress(target) ? "localhost" : target;
 }
 
 // The code of a client's reset, where it speaks of the call. The others are about the client's own connection, and
@@ -61,6 +67,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (!head.ok()) return Refuse(head.status());
   head_ = *std::move(head);
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
+  if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) return Fail(added);
   CountRequest();
   Route();
 }
@@ -74,7 +81,7 @@ void ProxiedCall::Refuse(const absl::Status& why) {
 void ProxiedCall::Route() {
   const std::string name = client_->TargetOf(head_);
   // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
-  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : name;
+  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(name);
   if (!target.ok()) return Fail(target.status());
   target_ = *std::move(target);
@@ -86,10 +93,14 @@ void ProxiedCall::Start() {
   if (client_ == nullptr || answered_) return;
   absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok()) return Fail(choice.status());
-  pattern_ = choice->pattern;
-  tls_ = choice->worker->tls() != nullptr;
+  StartAt(*choice);
+}
+
+void ProxiedCall::StartAt(const Target::Choice& choice) {
+  pattern_ = choice.pattern;
+  tls_ = choice.worker->tls() != nullptr;
   const ScheduledStream::Options options{
-      .worker = choice->worker,
+      .worker = choice.worker,
       .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
       .estimated = !head_.response_bytes.has_value(),
       .many_messages = true,
@@ -183,7 +194,10 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   ForgetRequest();
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
-  if (end_stream) EndAnswer(StatusIn(headers).value_or(absl::StatusCode::kUnknown));
+  if (!end_stream) return true;
+  const std::optional<absl::StatusCode> code = StatusIn(headers);
+  method_exists_ = code.has_value() && code != absl::StatusCode::kUnimplemented;
+  EndAnswer(code.value_or(absl::StatusCode::kUnknown));
   return true;
 }
 
@@ -252,7 +266,18 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
 
 void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
   LeaveWorker();
-  if (!why.ok()) Fail(why);
+  if (why.ok() || (absl::IsUnavailable(why) && StartElsewhere())) return;
+  Fail(why);
+}
+
+// No worker has looked at a call that is replayable: it has waited for one that cannot be reached.
+bool ProxiedCall::StartElsewhere() {
+  if (client_ == nullptr || answered_ || !replayable_ || ++unreached_ >= target_->workers()) return false;
+  const absl::StatusOr<Target::Choice> choice = target_->Pick();
+  if (!choice.ok() || !choice->worker->failure().ok()) return false;
+  head_.block.clear();  // its fan-out has counted it
+  StartAt(*choice);
+  return true;
 }
 
 void ProxiedCall::Fail(const absl::Status& why) {
@@ -288,6 +313,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
   proxy_.CountHeldAnswer(held_answer_, 0);
   client_->Forget(*this);
   client_ = nullptr;
+  if (target_ != nullptr) target_->Leave(*this);
   if (worker != nullptr && !worker->over()) {
     worker->set_reset_error(ResetErrorOf(end));
     proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
@@ -296,7 +322,8 @@ void ProxiedCall::OnClosed(StreamEnd end) {
                       .path = head_.path,
                       .code = code_.value_or(absl::StatusCode::kCancelled),
                       .began = began_,
-                      .sent = sent_});
+                      .sent = sent_,
+                      .method_exists = method_exists_});
 }
 
 }  // namespace sluice

@@ -65,6 +65,8 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
 
  private:
   void OnTargetKnown() override { Start(); }
+  void StartAt(const Target::Choice& choice);
+  bool StartElsewhere();
   void Route();
   void Start();
   void Refuse(const absl::Status& why);
@@ -99,10 +101,12 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
   HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
-  bool sent_ = false;  // to its worker
+  size_t unreached_ = 0;  // workers that it waited for, and that could not be reached
+  bool sent_ = false;     // to its worker
   bool headers_sent_ = false;
   bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;
+  bool method_exists_ = false;  // the worker has said a status other than UNIMPLEMENTED
   int64_t response_bytes_ = 0;
   HeldBytes::Holder held_answer_{[this] { ReleaseAnswer(); }};
   int64_t asked_bytes_ = 0;  // of the answer, as the core has counted them

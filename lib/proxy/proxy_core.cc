@@ -16,6 +16,7 @@ using std::chrono::seconds;
 constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
 constexpr minutes kSweepTargetsEvery{1};
+constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
 // A client that reads has taken something in that time.
 constexpr seconds kStuckAfter{1};
@@ -38,6 +39,13 @@ SruOutcome OutcomeOf(absl::StatusCode code, bool sent) {
   }
 }
 
+// It is random, so that each process has another one. The executor draws it, so that a simulation repeats itself to the
+// byte.
+std::string NewPseudonym(Executor& executor) {
+  constexpr double kNumbers = uint64_t{1} << 48;
+  return absl::StrCat("sluice-", absl::Hex(static_cast<uint64_t>(executor.Random() * kNumbers), absl::kZeroPad12));
+}
+
 }  // namespace
 
 ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
@@ -46,7 +54,8 @@ ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsCon
       policy_(std::make_shared<const TargetPolicy>(std::move(policy))),
       tls_(std::move(tls)),
       options_(std::move(options)),
-      metrics_(metrics) {
+      metrics_(metrics),
+      pseudonym_(NewPseudonym(link.executor())) {
   SetHeldBounds();
   LookAround();
 }
@@ -153,6 +162,7 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string&
   const auto found = targets_.find(name);
   if (found != targets_.end()) return found->second;
   if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
+  if (targets_.size() >= options_.max_targets) MakeRoomForTarget();
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
@@ -169,6 +179,15 @@ void ProxyCore::SweepTargets() {
   absl::erase_if(targets_, [&](const auto& entry) {
     return entry.second.use_count() == 1 && entry.second->last_use() < idle_since;
   });
+}
+
+// One client's names that lead nowhere would keep out the targets of all others. A look that finds none of them costs
+// too much for each call.
+void ProxyCore::MakeRoomForTarget() {
+  if (link_.now() < make_room_at_) return;
+  const auto evicted = absl::erase_if(
+      targets_, [](const auto& entry) { return entry.second.use_count() == 1 && !entry.second->connected(); });
+  if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
 }
 
 ScheduledStream& ProxyCore::Take(const MakeStream& make) {
@@ -253,7 +272,7 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
   metrics_.SetCalls(--calls_);
   metrics_.CountCall(call.pattern, call.code);
   if (call.pattern.empty()) return;
-  metrics_.ObserveCall(call.path, absl::FromChrono(link_.now() - call.began));
+  metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
   // The rules that watch a link go by its requests.
   const SruOutcome outcome = OutcomeOf(call.code, call.sent);
   link_.metrics().CountSruRequest(outcome);

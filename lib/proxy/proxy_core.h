@@ -110,7 +110,8 @@ class ProxyCore {
     const std::string& path;
     absl::StatusCode code;
     TimePoint began;
-    bool sent;  // to its worker
+    bool sent;           // to its worker
+    bool method_exists;  // its worker has answered with a status other than UNIMPLEMENTED
   };
   // A call holds what this returns for as long as it is there.
   std::shared_ptr<const void> OnCallBegan();
@@ -118,6 +119,8 @@ class ProxyCore {
 
   LinkCore& link() { return link_; }
   const ProxyOptions& options() const { return options_; }
+  // The name of this proxy in the `via` of calls.
+  const std::string& pseudonym() const { return pseudonym_; }
   const TargetPolicy& policy() const { return *policy_; }
   ProxyMetrics& metrics() { return metrics_; }
   size_t connections() const { return connections_.size(); }
@@ -136,6 +139,7 @@ class ProxyCore {
 
   ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
+  void MakeRoomForTarget();
   void LookAround();
   void MakeRoom();
   void TellIfDrained();
@@ -145,10 +149,12 @@ class ProxyCore {
   const std::shared_ptr<TlsContext> tls_;
   ProxyOptions options_;
   ProxyMetrics& metrics_;
+  const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
   std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
   absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;
+  TimePoint make_room_at_;  // no earlier
   absl::flat_hash_map<std::string, MethodHistory> histories_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;

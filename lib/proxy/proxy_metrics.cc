@@ -59,10 +59,12 @@ void ProxyMetrics::CountCall(const std::string& workers, absl::StatusCode code) 
   counter->Increment();
 }
 
-void ProxyMetrics::ObserveCall(const std::string& method, absl::Duration took) {
+void ProxyMetrics::ObserveCall(const std::string& method, bool exists, absl::Duration took) {
   auto found = seconds_by_method_.find(method);
   if (found == seconds_by_method_.end()) {
-    const std::string label = seconds_by_method_.size() < kMaxMethods && IsMethodName(method) ? method : kOtherMethods;
+    const size_t methods = seconds_by_method_.size() - seconds_by_method_.count(kOtherMethods);
+    const bool gets_series = exists && methods < kMaxMethods && IsMethodName(method);
+    const std::string label = gets_series ? method : kOtherMethods;
     found = seconds_by_method_.find(label);
     if (found == seconds_by_method_.end()) {
       prometheus::Histogram& histogram = call_seconds_.Add({{"method", label}}, TransferTimeBuckets());

@@ -31,7 +31,7 @@ enum class ProxyConnection {
 // registry may be read on others.
 class ProxyMetrics {
  public:
-  // Methods that have a series of their own; clients choose the names. The others share one, "other".
+  // Methods that have a series of their own. The others share one, "other".
   static constexpr size_t kMaxMethods = 100;
 
   explicit ProxyMetrics(prometheus::Registry& registry);  // must outlive the metrics
@@ -39,7 +39,9 @@ class ProxyMetrics {
   void CountConnection(ProxyConnection kind) { connections_total_[static_cast<size_t>(kind)]->Increment(); }
   // `workers` is the pattern that let the call's target in; empty: it never had one.
   void CountCall(const std::string& workers, absl::StatusCode code);
-  void ObserveCall(const std::string& method, absl::Duration took);
+  // `exists`: a worker has answered as if there were such a method. Clients choose the names, so only those get a
+  // series that their workers know.
+  void ObserveCall(const std::string& method, bool exists, absl::Duration took);
   void CountStuckCall() { stuck_calls_->Increment(); }
   void CountIdleEnd() { idle_ends_->Increment(); }
   void SetConnections(size_t connections) { connections_->Set(static_cast<double>(connections)); }

@@ -23,22 +23,52 @@ Target::Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::
                std::string name)
     : core_(core), policy_(std::move(policy)), tls_(std::move(tls)), name_(std::move(name)), host_(HostOf(name_)) {
   last_use_ = core_.now();
-  LookUp();
 }
 
 void Target::Wait(TargetWaiter& waiter) {
   waiting_.push_back(waiter);
+  if (look_up_ == nullptr) LookUp();
+}
+
+// Look-ups take turns: one that nobody waits for any more would keep others from theirs.
+void Target::Leave(TargetWaiter& waiter) {
+  if (!waiter.is_linked()) return;
+  waiter.unlink();
+  if (waiting_.empty()) look_up_.reset();
+}
+
+absl::Status Target::Check() {
+  last_use_ = core_.now();
+  if (look_up_ == nullptr && last_use_ - looked_ >= kResolveEvery) LookUp();
+  return choices_.empty() ? failure_ : absl::OkStatus();
+}
+
+// Without a connection of its own no worker would get its turn while others have theirs.
+void Target::Dial(size_t choices) {
+  for (; dialled_ < choices; ++dialled_) choices_[dialled_].worker->Connect();
 }
 
 absl::StatusOr<Target::Choice> Target::Pick() {
-  last_use_ = core_.now();
-  if (look_up_ == nullptr && last_use_ - looked_ >= kResolveEvery) LookUp();
-  if (choices_.empty()) return failure_;
-  for (size_t tries = 0; tries < choices_.size(); ++tries) {
-    const Choice& choice = choices_[next_++ % choices_.size()];
-    if (choice.worker->failure().ok()) return choice;
+  if (absl::Status checked = Check(); !checked.ok()) return checked;
+  Dial(of_family_);
+  size_t best = next_ % choices_.size();
+  for (size_t i = 1; i < choices_.size() && Rank(best) > 0; ++i) {
+    const size_t other = (next_ + i) % choices_.size();
+    if (Rank(other) < Rank(best)) best = other;
   }
-  return choices_[next_++ % choices_.size()];
+  if (best >= of_family_) Dial(choices_.size());
+  next_ = best + 1;
+  return choices_[best];
+}
+
+int Target::Rank(size_t choice) const {
+  const Worker& worker = *choices_[choice].worker;
+  const int state = worker.connected() ? 0 : worker.failure().ok() ? 1 : 2;
+  return 2 * state + (choice < of_family_ ? 0 : 1);
+}
+
+bool Target::connected() const {
+  return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.worker->connected(); });
 }
 
 // Literals go the same way: the executor has their address at once.
@@ -63,15 +93,19 @@ void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     failure_ = absl::UnavailableError(absl::StrCat(name_, ": ", why));
     return;
   }
+  // What may not be called says nothing about which family can be reached.
+  std::erase_if(*addresses, [this](const WorkerAddress& address) {
+    const absl::Status checked = policy_->CheckAddress(name_, address.text).status();
+    if (!checked.ok()) failure_ = checked;
+    return !checked.ok();
+  });
+  of_family_ = SortByFamily(*addresses);
   std::vector<Choice> choices;
   for (const WorkerAddress& address : *addresses) {
-    absl::StatusOr<absl::string_view> pattern = policy_->CheckAddress(name_, address.text);
-    if (!pattern.ok()) {
-      failure_ = pattern.status();
-      continue;
-    }
-    choices.push_back({core_.FindWorker(address.text, tls_, host_), std::string(*pattern)});
+    choices.push_back({core_.FindWorker(address.text, tls_, host_),
+                       std::string(policy_->CheckAddress(name_, address.text).value_or(""))});
   }
+  dialled_ = 0;
   choices_ = std::move(choices);
 }
 

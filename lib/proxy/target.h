@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Waits for the first look-up of a target. Unlinks itself when it is destroyed.
+// Waits for the first look-up of a target. It leaves the target before it goes.
 class TargetWaiter
     : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
@@ -24,9 +24,9 @@ class TargetWaiter
   virtual void OnTargetKnown() = 0;
 };
 
-// One name or address that clients call, and the workers behind it: one for each address of the name. Calls take them
-// in turn; those that cannot be reached are left out while others can. The name is looked up again every 5 s while it
-// is called. There is one for each target of a proxy. Used on the link's thread only.
+// One name or address that clients call, and the workers behind it: one for each address of the name. Calls take those
+// of one family in turn, and those of the other where none of these can be reached. The name is looked up again every
+// 5 s while it is called. There is one for each target of a proxy. Used on the link's thread only.
 class Target {
  public:
   // A worker for one call, and the pattern of the policy that lets it be called.
@@ -41,17 +41,25 @@ class Target {
   Target& operator=(const Target&) = delete;
 
   const std::string& name() const { return name_; }
-  // False before the first look-up has ended; then Wait.
+  // False before the first look-up has ended; then Wait. That look-up is under way while somebody waits.
   bool known() const { return known_; }
   void Wait(TargetWaiter& waiter);
-  // Chooses the worker of the next call. Returns Unavailable if the name cannot be looked up, PermissionDenied if none
-  // of its addresses may be called.
+  void Leave(TargetWaiter& waiter);  // does nothing if it does not wait
+  // Whether it has workers: Unavailable if the name cannot be looked up, PermissionDenied if none of its addresses may
+  // be called.
+  absl::Status Check();
+  // Chooses the worker of the next call: one that is connected, else one that may soon be, else one whose last attempt
+  // to connect has failed, since all have. Errors as Check.
   absl::StatusOr<Choice> Pick();
+  size_t workers() const { return choices_.size(); }
   TimePoint last_use() const { return last_use_; }
+  bool connected() const;  // to one of its workers
 
  private:
   void LookUp();
   void OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses);
+  void Dial(size_t choices);
+  int Rank(size_t choice) const;
 
   LinkCore& core_;
   const std::shared_ptr<const TargetPolicy> policy_;
@@ -61,6 +69,8 @@ class Target {
   bool known_ = false;
   absl::Status failure_;  // why there is no choice
   std::vector<Choice> choices_;
+  size_t of_family_ = 0;  // that many in front are those that calls take in turn
+  size_t dialled_ = 0;    // that many in front were told to connect
   size_t next_ = 0;
   TimePoint last_use_;
   TimePoint looked_;

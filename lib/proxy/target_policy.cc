@@ -28,15 +28,26 @@ constexpr std::array<const char*, 4> kPrivateV4 = {"10.0.0.0/8", "172.16.0.0/12"
 constexpr char kPrivateV6[] = "fc00::/7";
 
 // Where clouds answer questions about a machine, though not on a link-local address.
-constexpr std::array<const char*, 3> kMetadataAddresses = {"100.100.100.200", "192.0.0.192", "fd00:ec2::254"};
+constexpr std::array<const char*, 8> kMetadataAddresses = {
+    "100.100.100.200",                        // Alibaba
+    "168.63.129.16",                          // Azure
+    "192.0.0.192",     "fd00:c1::a9fe:a9fe",  // Oracle
+    "fd00:ec2::254",   "fd00:ec2::23",        // AWS: instances, pods of EKS
+    "fd20:ce::254",                           // Google
+    "fd00:42::42",                            // Scaleway
+};
 
-// An IPv4 address that is written as an IPv6 one leads to the same place.
+// An IPv4 address that is written as an IPv6 one leads to the same place. So does an IPv6 address with any zone, unless
+// it is link-local: the kernel looks at the zone of no other.
 std::optional<ip::address> ParseIp(const std::string& text) {
   boost::system::error_code error;
   const ip::address address = ip::make_address(text, error);
   if (error) return std::nullopt;
-  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
-  return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  if (!address.is_v6()) return address;
+  ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, v6);
+  if (!v6.is_link_local()) v6.scope_id(0);
+  return v6;
 }
 
 bool Contains(const ip::network_v4& network, const ip::address& address) {
@@ -239,8 +250,16 @@ void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses) {
   for (const std::string& address : addresses) own_addresses_.push_back(Canonical(address));
 }
 
+// All of 127.0.0.0/8 leads to a listener on all addresses.
 absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
-  const bool own = std::find(own_addresses_.begin(), own_addresses_.end(), Canonical(address)) != own_addresses_.end();
+  const auto is_own = [this](const std::string& place) {
+    return std::find(own_addresses_.begin(), own_addresses_.end(), place) != own_addresses_.end();
+  };
+  bool own = is_own(Canonical(address));
+  const absl::StatusOr<Target> parsed = ParseTarget(address);
+  if (parsed.ok() && parsed->address.has_value() && parsed->address->is_v4() && parsed->address->is_loopback()) {
+    own = own || is_own(absl::StrCat("0.0.0.0:", parsed->port)) || is_own(absl::StrCat("[::]:", parsed->port));
+  }
   return own ? Deny(address, "is this proxy") : absl::OkStatus();
 }
 

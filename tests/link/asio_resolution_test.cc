@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "lib/link/asio_executor.h"
 #include "tests/link/link_thread.h"
+#include "tests/notification.h"
 
 namespace sluice {
 namespace {
@@ -23,6 +24,24 @@ using ::testing::IsEmpty;
 using testing::RunOn;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+
+// Look-ups of "slow-..." wait until they are let go.
+class SlowNames {
+ public:
+  AsioExecutor::Options Options() {
+    return {.on_timer_lateness = nullptr, .look_up = [this](const std::string& host, int port) {
+              asked_.Add(host);
+              EXPECT_TRUE(!host.starts_with("slow") || released_.Await());
+              return std::vector<WorkerAddress>{{absl::StrCat("10.0.0.1:", port)}};
+            }};
+  }
+  void Release() { released_.Notify(); }
+  const EventLog& asked() const { return asked_; }
+
+ private:
+  EventLog asked_;
+  testing::Notification released_;
+};
 
 class AsioResolutionTest : public ::testing::Test {
  protected:
@@ -93,8 +112,51 @@ TEST_F(AsioResolutionTest, AQuestionThatIsDroppedIsNotAnswered) {
       question_.reset();
     }
   });
-  EXPECT_THAT(AnswerOf("localhost:7000"), HasSubstr(":7000"));  // after those, on the same thread of Asio
+  EXPECT_THAT(AnswerOf("localhost:7000"), HasSubstr(":7000"));
   EXPECT_THAT(log_.events(), SizeIs(1));
+}
+
+// Their name server does not answer, say.
+TEST_F(AsioResolutionTest, AFewSlowNamesDoNotStopTheOthers) {
+  SlowNames names;
+  AsioExecutor executor(names.Options());
+  std::vector<std::shared_ptr<void>> questions;
+  EventLog log;
+  const auto ask = [&](const std::string& target) {
+    RunOn(executor, [&] {
+      questions.push_back(executor.Resolve(
+          target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
+    });
+  };
+  for (const char* target : {"slow-1:1", "slow-2:1", "slow-3:1", "quick-1:1", "quick-2:1"}) ask(target);
+  EXPECT_THAT(log.Await(2), ElementsAre("quick-1:1", "quick-2:1"));
+  names.Release();
+  EXPECT_THAT(log.Await(5), SizeIs(5));
+  RunOn(executor, [&] { questions.clear(); });
+}
+
+TEST_F(AsioResolutionTest, ANameThatNobodyWaitsForIsNotLookedUp) {
+  SlowNames names;
+  AsioExecutor executor(names.Options());
+  std::vector<std::shared_ptr<void>> questions;
+  EventLog log;
+  const auto ask = [&](const std::string& target) {
+    questions.push_back(executor.Resolve(
+        target, [&log, target](const absl::StatusOr<std::vector<WorkerAddress>>&) { log.Add(target); }));
+  };
+  RunOn(executor, [&] {
+    for (const char* target : {"slow-1:1", "slow-2:1", "slow-3:1", "slow-4:1"}) ask(target);
+  });
+  EXPECT_THAT(names.asked().Await(4), SizeIs(4)) << "as many as there are threads";
+  RunOn(executor, [&] {
+    ask("dropped:1");
+    questions.pop_back();
+    ask("last:1");
+  });
+  names.Release();
+  EXPECT_THAT(log.Await(5), SizeIs(5));
+  EXPECT_THAT(names.asked().events(), ::testing::UnorderedElementsAre("slow-1", "slow-2", "slow-3", "slow-4", "last"));
+  RunOn(executor, [&] { questions.clear(); });
 }
 
 TEST_F(AsioResolutionTest, AQuestionMayBeDroppedByItsAnswer) {

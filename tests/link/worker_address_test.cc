@@ -1,6 +1,7 @@
 #include "lib/link/worker_address.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -20,6 +21,19 @@ TEST(WorkerAddressTest, AcceptsEveryForm) {
         "ipv6:[::1]:1", "ipv4:10.0.0.1:1,10.0.0.2:1"}) {
     EXPECT_TRUE(ValidateWorkerAddress(address).ok()) << address << ": " << ValidateWorkerAddress(address);
   }
+}
+
+TEST(WorkerAddressTest, TheFamilyOfTheFirstComesFirst) {
+  const auto sorted = [](std::vector<WorkerAddress> addresses, size_t of_family) {
+    EXPECT_EQ(SortByFamily(addresses), of_family);
+    std::vector<std::string> texts;
+    for (const WorkerAddress& address : addresses) texts.push_back(address.text);
+    return texts;
+  };
+  EXPECT_THAT(sorted({{"10.0.0.2:1"}, {"[::2]:1"}, {"10.0.0.1:1"}, {"[::1]:1"}}, 2),
+              ElementsAre("10.0.0.1:1", "10.0.0.2:1", "[::1]:1", "[::2]:1"));
+  EXPECT_THAT(sorted({{"[::2]:1"}, {"10.0.0.1:1"}}, 1), ElementsAre("[::2]:1", "10.0.0.1:1"));
+  EXPECT_THAT(sorted({}, 0), IsEmpty());
 }
 
 TEST(WorkerAddressTest, RefusesWhatIsNotAnAddressAndQuotesIt) {

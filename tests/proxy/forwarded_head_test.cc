@@ -115,6 +115,18 @@ TEST(ForwardedHeadTest, AFieldMayNameTheWorkerWhichGetsItToo) {
   EXPECT_THAT(Parse({}, "x-worker").worker, IsEmpty());
 }
 
+TEST(ForwardedHeadTest, EachProxyAddsItself) {
+  ForwardedHead head = Parse({});
+  ASSERT_TRUE(AddVia(head, "sluice-1").ok());
+  EXPECT_THAT(ToHeaders(head, "w", false, absl::InfiniteDuration()), Contains(HeaderField{"via", "2 sluice-1"}));
+  head = Parse({{"via", "1.1 front"}, {"a", "1"}, {"via", "2 sluice-1 (a comment)"}});
+  ASSERT_TRUE(AddVia(head, "sluice-2").ok());
+  EXPECT_EQ(head.via, "1.1 front, 2 sluice-1 (a comment), 2 sluice-2");
+  const absl::Status circle = AddVia(head, "sluice-1");
+  EXPECT_THAT(circle, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(circle.message()), HasSubstr("via is \"1.1 front, 2 sluice-1"));
+}
+
 TEST(ForwardedHeadTest, WhatIsNoCallOfGrpcIsRefused) {
   const auto with = [](const std::string& name, const std::string& value) {
     HeaderList headers = Request();

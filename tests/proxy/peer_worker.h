@@ -9,8 +9,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <sys/socket.h>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "lib/link/socket_address.h"
+#include "lib/link/worker_address.h"
 #include "tests/proxy/http2_peer.h"
 
 namespace sluice::testing {
@@ -19,16 +20,21 @@ namespace sluice::testing {
 // its own, waits for the whole request. Not thread-safe.
 class PeerWorker {
  public:
-  // `stream_window_bytes` is what a client may send on a stream before it is granted more.
-  explicit PeerWorker(uint32_t stream_window_bytes = 65535)
+  // `stream_window_bytes` is what a client may send on a stream before it is granted more. The port of `address` is a
+  // free one.
+  explicit PeerWorker(uint32_t stream_window_bytes = 65535, const std::string& address = "127.0.0.1:0")
       : stream_window_bytes_(stream_window_bytes),
-        listener_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    boost::asio::ip::tcp::endpoint endpoint(boost::asio::ip::address_v4::loopback(), 0);
-    EXPECT_EQ(bind(listener_.fd(), endpoint.data(), static_cast<socklen_t>(endpoint.size())), 0);
+        listener_(socket(IsUnixAddress(address) ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+        address_(address) {
+    const auto endpoint = ParseSocketAddress(address, SocketUse::kListen);
+    EXPECT_TRUE(endpoint.ok()) << endpoint.status();
+    EXPECT_EQ(bind(listener_.fd(), endpoint->data(), static_cast<socklen_t>(endpoint->size())), 0);
     EXPECT_EQ(listen(listener_.fd(), SOMAXCONN), 0);
-    auto bytes = static_cast<socklen_t>(endpoint.capacity());
-    EXPECT_EQ(getsockname(listener_.fd(), endpoint.data(), &bytes), 0);
-    address_ = absl::StrCat("127.0.0.1:", endpoint.port());
+    if (IsUnixAddress(address)) return;
+    boost::asio::ip::tcp::endpoint bound;
+    auto bytes = static_cast<socklen_t>(bound.capacity());
+    EXPECT_EQ(getsockname(listener_.fd(), bound.data(), &bytes), 0);
+    address_ = FormatSocketAddress(bound);
   }
 
   const std::string& address() const { return address_; }

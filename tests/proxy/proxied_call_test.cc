@@ -57,7 +57,8 @@ TEST_F(ProxiedCallTest, AUnaryCallPassesAsItIs) {
   EXPECT_EQ(head.authority, worker.address());
   EXPECT_EQ(head.user_agent, "grpc-test/1");
   EXPECT_THAT(head.metadata,
-              ::testing::ElementsAre(Pair("x-key", "value"), Pair("x-bytes-bin", std::string("\0\xff", 2))));
+              ::testing::ElementsAre(Pair("via", ::testing::MatchesRegex("2 sluice-[0-9a-f]{12}")),
+                                     Pair("x-key", "value"), Pair("x-bytes-bin", std::string("\0\xff", 2))));
   EXPECT_EQ(head.timeout, absl::InfiniteDuration());
   EXPECT_TRUE(AwaitIdle());
   EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "OK"), 1);
@@ -271,21 +272,50 @@ TEST_F(ProxiedCallTest, AWorkerThatIsNotThereIsUnavailable) {
   EXPECT_EQ(call.Field(":status"), "200");
 }
 
+TEST_F(ProxiedCallTest, OnlyAMethodThatItsWorkerKnowsHasASeriesOfItsOwn) {
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.path() == "/test.Answers/Get") return call.Fail(absl::NotFoundError("no such thing"), "", {});
+    call.Fail(absl::UnimplementedError("no such method"), "", {});
+  });
+  const auto client = NewClient();
+  const auto call = [&](const std::string& path, const std::string& target) {
+    HeaderList headers = Head(target);
+    for (HeaderField& field : headers) {
+      if (field.name == ":path") field.value = path;
+    }
+    const auto& made = client->Open(headers, FrameMessage("?"));
+    AwaitEnd(*client, made);
+    EXPECT_THAT(made.status(), ::testing::Not("0"));
+  };
+  call("/junk/1", worker.address());
+  call("/junk/2", AddressOfNobody().text);
+  call("/test.Answers/Get", worker.address());
+  EXPECT_TRUE(AwaitIdle());
+  std::vector<std::string> methods;
+  for (const auto& family : link_->registry().Collect()) {
+    if (family.name != "sluice_proxy_call_seconds") continue;
+    for (const auto& metric : family.metric) methods.push_back(metric.label.front().value);
+  }
+  EXPECT_THAT(methods, ::testing::UnorderedElementsAre("other", "/test.Answers/Get"));
+}
+
 // --- What is no call for a worker.
 
 TEST_F(ProxiedCallTest, ATargetThatMayNotBeCalledIsDenied) {
   const auto client = NewClient();
   const auto& metadata = client->Open(Head("169.254.169.254:80"), FrameMessage("?"));
+  const auto& zoned = client->Open(Head("[fd00:ec2::254%1]:80"), FrameMessage("?"));
   const auto& other = client->Open(Head("8.8.8.8:53"), FrameMessage("?"));
   const auto& itself = client->Open(Head(address()), FrameMessage("?"));
   const auto& none = client->Open(Head("no-port"), FrameMessage("?"));
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   EXPECT_EQ(metadata.status(), "7");
+  EXPECT_EQ(zoned.status(), "7");
   EXPECT_EQ(other.status(), "7");
   EXPECT_EQ(itself.status(), "7");
   EXPECT_EQ(none.status(), "3");
   EXPECT_TRUE(AwaitIdle());
-  EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 4);
+  EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 5);
 }
 
 TEST_F(ProxiedCallTest, ANameThatLeadsBackIsDenied) {

@@ -47,20 +47,30 @@ TEST_F(ProxyMetricsTest, CallsAreCountedByPatternAndStatus) {
 }
 
 TEST_F(ProxyMetricsTest, ClientsCannotMakeSeriesWithoutEnd) {
-  for (int i = 0; i < 1000; ++i) metrics_.ObserveCall(absl::StrCat("/a/", i), absl::Milliseconds(1));
+  for (int i = 0; i < 1000; ++i) metrics_.ObserveCall(absl::StrCat("/a/", i), true, absl::Milliseconds(1));
   EXPECT_EQ(Series("sluice_proxy_call_seconds"), ProxyMetrics::kMaxMethods + 1);
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"/a/0\"} 1\n"));
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"other\"} 900\n"));
-  metrics_.ObserveCall("/a/7", absl::Milliseconds(1));
-  metrics_.ObserveCall("/b/7", absl::Milliseconds(1));
+  metrics_.ObserveCall("/a/7", true, absl::Milliseconds(1));
+  metrics_.ObserveCall("/b/7", true, absl::Milliseconds(1));
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"/a/7\"} 2\n")) << "it goes on";
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"other\"} 901\n"));
 }
 
+TEST_F(ProxyMetricsTest, NamesThatNoWorkerKnowsTakeNoSeries) {
+  for (int i = 0; i < 1000; ++i) metrics_.ObserveCall(absl::StrCat("/junk/", i), false, absl::Milliseconds(1));
+  EXPECT_EQ(Series("sluice_proxy_call_seconds"), 1U);
+  metrics_.ObserveCall("/a/0", true, absl::Milliseconds(1));
+  metrics_.ObserveCall("/a/0", false, absl::Milliseconds(1));
+  EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"/a/0\"} 2\n"))
+      << "one that failed is its, too";
+  EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"other\"} 1000\n"));
+}
+
 // A label that is not UTF-8 would cost the whole scrape; :path may have any byte from 0x80 on.
 TEST_F(ProxyMetricsTest, AMethodThatIsNoNameHasNoSeriesOfItsOwn) {
-  metrics_.ObserveCall("/a\xff/b", absl::Milliseconds(1));
-  metrics_.ObserveCall("/" + std::string(60000, 'x'), absl::Milliseconds(1));
+  metrics_.ObserveCall("/a\xff/b", true, absl::Milliseconds(1));
+  metrics_.ObserveCall("/" + std::string(60000, 'x'), true, absl::Milliseconds(1));
   EXPECT_EQ(Series("sluice_proxy_call_seconds"), 1U);
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"other\"} 2\n"));
   EXPECT_THAT(Text(), Not(HasSubstr("\xff")));

@@ -131,33 +131,6 @@ TEST_F(ProxyServerTest, AnAddressThatIsTakenIsUnavailable) {
               HasCode(absl::StatusCode::kUnavailable));
 }
 
-// --- Where calls go.
-
-TEST_F(ProxyServerTest, ARouteStandsForItsWorkers) {
-  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
-  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = "127.0.0.1:0", .route = worker.address()}};
-  StartProxy();
-  const auto client = ClientOf(address(1));
-  const auto& call = client->Open(Head("any.name.at.all"), FrameMessage("?"));
-  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
-  EXPECT_EQ(call.data, FrameMessage(worker.address()));
-}
-
-TEST_F(ProxyServerTest, AFieldMayNameTheWorker) {
-  options_.proxy.worker_field = "x-worker";
-  StartProxy();
-  TestHttp2Server worker([](TestHttp2Server::Call& call) {
-    EXPECT_THAT(call.head().metadata, ::testing::ElementsAre(::testing::Key("x-worker")));
-    call.Answer(call.head().authority);
-  });
-  const auto client = NewClient();
-  const auto& call = client->Open(Head("proxy.svc:1", {{"x-worker", worker.address()}}), FrameMessage("?"));
-  const auto& other = client->Open(Head(worker.address(), {{"x-worker", "8.8.8.8:1"}}), FrameMessage("?"));
-  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
-  EXPECT_EQ(call.data, FrameMessage(worker.address()));
-  EXPECT_EQ(other.status(), "7");
-}
-
 // --- Who may connect.
 
 TEST_F(ProxyServerTest, OnlyTheUsersThatAreNamedMayConnectToUnixSockets) {

@@ -96,10 +96,32 @@ TEST(TargetPolicyTest, SaysWhichPatternLetIn) {
 
 TEST(TargetPolicyTest, SomeAddressesAreNeverWorkers) {
   const std::vector<std::string> all = {"0.0.0.0/0", "::/0", "*"};
-  for (const char* address :
-       {"169.254.169.254:80", "169.254.0.1:1", "[fe80::1]:1", "[::ffff:169.254.169.254]:80", "100.100.100.200:80",
-        "192.0.0.192:80", "[fd00:ec2::254]:80", "[::ffff:100.100.100.200]:80", "0.0.0.0:1", "[::]:1", "224.0.0.1:1",
-        "[ff02::1]:1", "255.255.255.255:1", "[::ffff:0.0.0.0]:1"}) {
+  for (const char* address : {"169.254.169.254:80",
+                              "169.254.0.1:1",
+                              "[fe80::1]:1",
+                              "[::ffff:169.254.169.254]:80",
+                              "100.100.100.200:80",
+                              "192.0.0.192:80",
+                              "168.63.129.16:80",
+                              "169.254.170.23:80",
+                              "[fd00:ec2::254]:80",
+                              "[fd00:ec2::23]:80",
+                              "[fd20:ce::254]:80",
+                              "[fd00:c1::a9fe:a9fe]:80",
+                              "[fd00:42::42]:80",
+                              "[::ffff:100.100.100.200]:80",
+                              "0.0.0.0:1",
+                              "[::]:1",
+                              "224.0.0.1:1",
+                              "[ff02::1]:1",
+                              "255.255.255.255:1",
+                              "[::ffff:0.0.0.0]:1",
+                              "[fd00:ec2::254%1]:80",
+                              "[fd00:ec2:0::254%lo]:80",
+                              "[fd20:ce::254%7]:80",
+                              "[::ffff:169.254.169.254%1]:80",
+                              "[fe80::1%1]:1",
+                              "[::%1]:1"}) {
     const absl::Status literal = Judge(all, address);
     EXPECT_THAT(literal, HasCode(absl::StatusCode::kPermissionDenied)) << address;
     EXPECT_THAT(std::string(literal.message()), HasSubstr("never a worker"));
@@ -147,6 +169,14 @@ TEST(TargetPolicyTest, AMappedAddressIsTheOneThatItStandsFor) {
   EXPECT_FALSE(Judge({"::/0"}, "[::ffff:10.0.0.1]:1").ok()) << "it is no IPv6 address";
 }
 
+// The kernel looks at the zone of link-local addresses alone.
+TEST(TargetPolicyTest, AZoneMakesNoOtherAddress) {
+  EXPECT_TRUE(Judge({"fd00::/8"}, "[fd00::7%1]:1").ok());
+  EXPECT_TRUE(Judge({"fd00::7%3"}, "[fd00::7]:1").ok());
+  EXPECT_THAT(Judge({"::/0"}, "[::1%1]:1"), HasCode(absl::StatusCode::kPermissionDenied)) << "loopback";
+  EXPECT_THAT(TargetPolicy::Create({})->CheckPassed("[::1%1]:1"), HasCode(absl::StatusCode::kPermissionDenied));
+}
+
 TEST(TargetPolicyTest, UnixSocketsNeedAPatternForUnixSockets) {
   EXPECT_TRUE(Judge({"unix:/run/workers/*"}, "unix:/run/workers/a").ok());
   EXPECT_TRUE(Judge({"unix:/run/a.sock"}, "unix:/run/a.sock").ok());
@@ -192,9 +222,9 @@ TEST(TargetPolicyTest, APatternThatIsNoneIsNamed) {
 // In any notation, and whatever leads there.
 TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
   TargetPolicy policy = *TargetPolicy::Create({"0.0.0.0/0", "127.0.0.0/8", "::1", "*", "unix:*"});
-  policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "unix:/run/s"});
-  for (const char* own :
-       {"127.0.0.1:7400", "[::ffff:127.0.0.1]:7400", "[0:0::1]:7400", "8.8.8.8:7400", "unix:/run/s"}) {
+  policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "[fd00::7]:7400", "unix:/run/s"});
+  for (const char* own : {"127.0.0.1:7400", "[::ffff:127.0.0.1]:7400", "[0:0::1]:7400", "[::1%1]:7400", "8.8.8.8:7400",
+                          "[fd00::7%2]:7400", "unix:/run/s"}) {
     const absl::Status refused = policy.CheckAddress(own, own).status();
     EXPECT_THAT(refused, HasCode(absl::StatusCode::kPermissionDenied)) << own;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("is this proxy"));
@@ -202,9 +232,23 @@ TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
   EXPECT_THAT(policy.CheckTarget("127.0.0.1:7400"), HasCode(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(policy.CheckAddress("a.name:7400", "127.0.0.1:7400").status(),
               HasCode(absl::StatusCode::kPermissionDenied));
-  EXPECT_THAT(policy.CheckPassed("8.8.8.8:7400"), HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(policy.CheckAddress("a.name:7400", "[fd00::7%1]:7400").status(),
+              HasCode(absl::StatusCode::kPermissionDenied));
+  for (const char* own : {"8.8.8.8:7400", "[fd00::7]:7400", "[fd00::7%1]:7400"}) {
+    EXPECT_THAT(policy.CheckPassed(own), HasCode(absl::StatusCode::kPermissionDenied)) << own;
+  }
   for (const char* other : {"127.0.0.1:7401", "127.0.0.2:7400", "unix:/run/t"}) {
     EXPECT_TRUE(policy.CheckAddress(other, other).ok()) << other;
+  }
+}
+
+TEST(TargetPolicyTest, AllOfLoopbackLeadsToAListenerOnAllAddresses) {
+  TargetPolicy policy = *TargetPolicy::Create({"127.0.0.0/8", "::1"});
+  for (const char* own : {"0.0.0.0:7400", "[::]:7400"}) {
+    policy.SetOwnAddresses({own});
+    EXPECT_THAT(policy.CheckTarget("127.0.0.2:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
+    EXPECT_THAT(policy.CheckTarget("[::ffff:127.9.9.9]:7400"), HasCode(absl::StatusCode::kPermissionDenied)) << own;
+    EXPECT_TRUE(policy.CheckTarget("127.0.0.2:7401").ok());
   }
 }
 

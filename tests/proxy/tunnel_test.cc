@@ -74,14 +74,15 @@ TEST_F(TunnelTest, AClientNeedNotWaitForItsTunnel) {
 
 TEST_F(TunnelTest, ATargetThatMayNotBeReachedIsForbidden) {
   StartProxy();
-  for (const char* target : {"169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80", "0.0.0.0:80"}) {
+  for (const char* target : {"169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80", "0.0.0.0:80",
+                             "168.63.129.16:80", "[fd00:ec2::254%1]:80"}) {
     EXPECT_THAT(Answer(Connect(target)), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << target;
   }
   EXPECT_THAT(Answer(Connect(address())), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << "itself";
   EXPECT_THAT(Answer(Connect("unix:/run/docker.sock")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(Answer(Connect("no-port")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(Answer(Connect("no.such.name.invalid:80")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
-  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 8);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 10);
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
 }
 

@@ -339,12 +339,17 @@ def _check_ratio(result):
 
 
 def calibrates(build):
-    """Medians of three: programs that share two processors with the switch are now and then kept from running."""
+    """Medians of three: programs that share two processors with the switch are now and then kept from running. Then one of
+    them may also say that it could not find a figure."""
     results = json.loads(finish(start("--quiet", "--build", build, "--repeat", "3", script=_CALIBRATE)))
-    errors = [result["error_percent"] for result in results]
-    check(all(None not in error.values() for error in errors), f"not everything was determined: {results}")
-    check(abs(statistics.median(error["capacity"] for error in errors)) <= 5, f"the rate is off: {results}")
-    check(abs(statistics.median(error["buffer"] for error in errors)) <= 15, f"the buffer is off: {results}")
+
+    def off_percent(figure):
+        found = [result["error_percent"][figure] for result in results if result["error_percent"][figure] is not None]
+        check(len(found) >= 2, f"the {figure} was not determined: {results}")
+        return abs(statistics.median(found))
+
+    check(off_percent("capacity") <= 5, f"the rate is off: {results}")
+    check(off_percent("buffer") <= 15, f"the buffer is off: {results}")
     # The kernel counts microseconds, of which there are about ten.
     off_us = [abs(1e6 * result["measured"]["rtt_min"] - result["ping_min_us"]) for result in results]
     check(statistics.median(off_us) <= max(0.2 * results[0]["ping_min_us"], 4), f"the round trip is off: {results}")

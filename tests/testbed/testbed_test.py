@@ -320,6 +320,15 @@ def loopback_fans_out(build):
     _check_ratio(json.loads(finish(start("fan-out", *_BRIEF, "--build", build, script=_LOOPBACK))))
 
 
+def loopback_calls_through_a_proxy(build):
+    """By what a relay costs that only hands bytes on."""
+    result = json.loads(finish(start("proxy", "--turns", "2", "--blocks", "200", "--build", build, script=_LOOPBACK)))
+    check(list(result["variants"]) == ["direct", "relay", "proxy"], f"other variants: {result}")
+    for variant in result["variants"].values():
+        check(0 < variant["p50_us"] <= variant["p99_us"] and variant["goodput_mbps"] > 0, f"not measured: {result}")
+    check(result["variants"]["proxy"]["library_cpu_us_per_call"] > 0, f"no library beside it: {result}")
+
+
 def loopback_compares_tls(build):
     result = json.loads(finish(start("tls", *_BRIEF, "--build", build, script=_LOOPBACK)))
     _check_ratio(result)
@@ -428,7 +437,8 @@ def _processes_with(token):
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
-          alternatives_in_an_open_loop, loopback_reads, loopback_fans_out, loopback_compares_tls, calibrates,
+          alternatives_in_an_open_loop, loopback_reads, loopback_fans_out,
+          loopback_calls_through_a_proxy, loopback_compares_tls, calibrates,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

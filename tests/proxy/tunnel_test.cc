@@ -181,15 +181,20 @@ TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
 // Linux would end a connection after the user timeout whose other end is there and reads nothing.
 TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
   StartProxy();
+  // Of the proxy's end, on the thread that may close it.
+  const auto option = [this](int fd, int level, int name) {
+    int value = -1;
+    link_->Await([&](LinkCore&) { value = SocketOption(FarEnd(fd), level, name); });
+    return value;
+  };
   EventLog timeouts;
   TestListener listener("127.0.0.1:0", [&](int fd) {
     ReceiveAtLeast(fd, 1);  // so the tunnel is open
-    timeouts.Add(absl::StrCat(SocketOption(FarEnd(fd), IPPROTO_TCP, TCP_USER_TIMEOUT)));
+    timeouts.Add(absl::StrCat(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)));
   });
   TestSocket socket = Dial(listener.address().text);
-  const int accepted = FarEnd(socket.fd());
-  EXPECT_EQ(SocketOption(accepted, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
-  EXPECT_EQ(SocketOption(accepted, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_EQ(option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_EQ(option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE), 1);
   socket.Send("\x16");
   EXPECT_THAT(timeouts.Await(1), ::testing::ElementsAre("0"));
 }

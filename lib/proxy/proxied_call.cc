@@ -69,7 +69,8 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
   if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) return Fail(added);
   CountRequest();
-  Route();
+  proxy_.LimitHeldRequests();
+  if (!answered_) Route();
 }
 
 // What a client says that is no call of gRPC.

@@ -200,7 +200,8 @@ void Http2Session::Impl::StartOpened() {
 void Http2Session::Impl::SubmitGrants() {
   for (const int32_t id : std::exchange(granted_, {})) {
     Http2Stream* stream = Find(id);
-    if (stream == nullptr || stream->was_reset) continue;
+    // Whoever has ended its side needs no window, and need not be woken to hear of one.
+    if (stream == nullptr || stream->was_reset || stream->received_end) continue;
     const uint64_t bytes = std::exchange(stream->grant_bytes, 0);
     constexpr uint64_t kMaxWindow = (1u << 31) - 1;
     stream->grant_is_next = true;

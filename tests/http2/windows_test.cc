@@ -196,6 +196,20 @@ TEST(Windows, GrantOfAStreamThatEndedIsIgnored) {
   EXPECT_THAT(server.Hear(), IsEmpty());
 }
 
+// The bytes of a frame come before its END_STREAM, so whoever grants at once cannot know of it.
+TEST(Windows, AGrantForTheLastBytesDoesNotLeave) {
+  RawServer server({.stream_window_bytes = 100});
+  RecordedStream call;
+  const int32_t id = *server.client->Open(RequestHeaders(), "", false, 0, call);
+  server.Hear();
+  call.on_data = [&] { server.client->Grant(id, 5); };
+  server.Say(raw::Headers(id, ResponseHeaders()) + raw::Data(id, "first"));
+  EXPECT_THAT(raw::Types(server.Hear()), ElementsAre(raw::kWindowUpdate));
+  server.Say(raw::Data(id, "lasts", true));
+  EXPECT_EQ(call.ends, 1);
+  EXPECT_THAT(server.Hear(), IsEmpty());
+}
+
 TEST(Windows, GrantsAboveWhatAWindowHoldsResetTheStream) {
   RawServer server;
   RecordedStream call;

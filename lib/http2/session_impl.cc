@@ -136,6 +136,7 @@ void Http2Session::Impl::Reset(int32_t id, Http2Error error) {
   Http2Stream* stream = Find(id);
   if (stream == nullptr || stream->was_reset) return;
   stream->was_reset = true;
+  stream->unsent.Remove(stream->unsent.size());  // at once: it may be long until an Output has the reset
   nghttp2_submit_rst_stream(nghttp2_, NGHTTP2_FLAG_NONE, id, ErrorCode(error));
 }
 

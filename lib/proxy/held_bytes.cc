@@ -23,12 +23,18 @@ void HeldBytes::Count(Holder& holder, int64_t bytes, TimePoint now) {
   holders_.push_back(holder);
 }
 
-void HeldBytes::Release(TimePoint since) {
-  while (full() && !holders_.empty() && holders_.front().lessened_ <= since) {
-    Holder& holder = holders_.front();
-    holders_.pop_front();  // so that this ends, whatever the holder makes of it
-    holder.release_();
-  }
+void HeldBytes::ReleaseStuck(TimePoint since) {
+  while (full() && !holders_.empty() && holders_.front().lessened_ <= since) ReleaseFirst();
+}
+
+void HeldBytes::ReleaseAbove(int64_t bytes) {
+  while (bytes_ > bytes && !holders_.empty()) ReleaseFirst();
+}
+
+void HeldBytes::ReleaseFirst() {
+  Holder& holder = holders_.front();
+  holders_.pop_front();  // so that each is asked once, whatever it makes of that
+  holder.release_();
 }
 
 }  // namespace sluice

@@ -42,11 +42,14 @@ class HeldBytes {
   int64_t bytes() const { return bytes_; }
   // More is held and asked for than the bound.
   bool full() const { return bytes_ + asked_bytes_ > max_bytes_; }
-  // Releases holders, those first that have not become less for the longest time, until the bytes are within the bound,
-  // or the rest has become less since `since`.
-  void Release(TimePoint since);
+  // Both release holders, those first that have not become less for the longest time. The first one stops when it is
+  // not full, or when the rest has become less since `since`; the second one when no more than these bytes are held.
+  void ReleaseStuck(TimePoint since);
+  void ReleaseAbove(int64_t bytes);
 
  private:
+  void ReleaseFirst();
+
   int64_t max_bytes_ = 0;
   int64_t share_bytes_ = 0;
   int64_t bytes_ = 0;

@@ -295,7 +295,9 @@ void ProxiedCall::FailStuck(const absl::Status& why) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   proxy_.metrics().CountStuckCall();
   Fail(why);
-  if (client_ != nullptr) client_->Reset(*this, Http2Error::kEnhanceYourCalm);
+  if (client_ == nullptr) return;
+  client_->Reset(*this, Http2Error::kEnhanceYourCalm);
+  CountAnswer();
 }
 
 // A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).

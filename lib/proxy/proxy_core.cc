@@ -248,8 +248,8 @@ void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
 // more than the bound before a second has passed.
 void ProxyCore::LimitHeldAnswers() {
   if (!held_answers_.full()) return;
-  const bool much = held_answers_.bytes() > 2 * held_answers_.max_bytes();
-  held_answers_.Release(much ? link_.now() : link_.now() - kStuckAfter);
+  held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
+  held_answers_.ReleaseAbove(2 * held_answers_.max_bytes());
 }
 
 void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
@@ -260,7 +260,7 @@ void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
 
 // Workers get no second: what clients send within it would have no bound.
 void ProxyCore::LimitHeldRequests() {
-  if (held_requests_.full()) held_requests_.Release(link_.now());
+  held_requests_.ReleaseAbove(held_requests_.max_bytes());
 }
 
 std::shared_ptr<const void> ProxyCore::OnCallBegan() {

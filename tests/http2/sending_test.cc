@@ -85,6 +85,18 @@ TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
   EXPECT_FALSE(server.client->wants_write());
 }
 
+TEST(Sending, AResetDropsWhatItKeepsAtOnce) {
+  RawServer server({}, raw::Settings({{raw::kInitialWindowSize, 10}}) + raw::SettingsAck());
+  RecordedStream call;
+  const int32_t id = *server.client->Open(RequestHeaders(), std::string(30, 'x'), false, 0, call);
+  server.Hear();
+  EXPECT_EQ(server.client->unsent_bytes(id), 20U);
+  server.client->Reset(id, Http2Error::kCancel);
+  EXPECT_EQ(server.client->unsent_bytes(id), 0U);
+  EXPECT_THAT(raw::Types(server.Hear()), ElementsAre(raw::kRstStream));
+  EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kCancel));
+}
+
 TEST(Sending, BoundsWhatItKeeps) {
   RawServer server({.max_unsent_bytes_per_stream = 20},
                    raw::Settings({{raw::kInitialWindowSize, 10}}) + raw::SettingsAck());

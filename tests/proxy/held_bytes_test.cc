@@ -53,7 +53,7 @@ TEST_F(HeldBytesTest, ReleasesTheOneThatHasNotBecomeLessForTheLongestTime) {
   held_.Count(c_, 6000, At(3));
   held_.Count(a_, 5900, At(4));
   held_.Count(b_, 6100, At(5));  // more is not less
-  held_.Release(At(5));
+  held_.ReleaseStuck(At(5));
   EXPECT_EQ(released_, "bc");  // b lets nothing go
   EXPECT_FALSE(held_.full());
 }
@@ -61,22 +61,32 @@ TEST_F(HeldBytesTest, ReleasesTheOneThatHasNotBecomeLessForTheLongestTime) {
 TEST_F(HeldBytesTest, SparesWhoHasBecomeLessSince) {
   held_.Count(a_, 7000, At(1));
   held_.Count(b_, 7000, At(3));
-  held_.Release(At(2));
+  held_.ReleaseStuck(At(2));
   EXPECT_EQ(released_, "a");
   EXPECT_TRUE(held_.full());
+}
+
+TEST_F(HeldBytesTest, AboveABoundItSparesNobodyButStopsThere) {
+  held_.Count(c_, 6000, At(1));
+  held_.Count(a_, 7000, At(2));
+  held_.CountAsked(1 << 20);
+  held_.ReleaseAbove(7000);
+  EXPECT_EQ(released_, "c");
+  held_.ReleaseAbove(6999);
+  EXPECT_EQ(released_, "ca");
 }
 
 TEST_F(HeldBytesTest, SparesWhoHoldsNoMoreThanItsShare) {
   held_.Count(a_, 4096, At(1));
   held_.Count(b_, 4097, At(1));
   held_.CountAsked(1 << 20);
-  held_.Release(At(2));
+  held_.ReleaseStuck(At(2));
   EXPECT_EQ(released_, "b");
 }
 
 TEST_F(HeldBytesTest, ReleasesNobodyWithinTheBound) {
   held_.Count(a_, 12 << 10, At(1));
-  held_.Release(At(2));
+  held_.ReleaseStuck(At(2));
   EXPECT_EQ(released_, "");
 }
 
@@ -92,7 +102,7 @@ TEST_F(HeldBytesTest, AHolderMayGo) {
     held_.Count(gone, 0, At(1));
   }
   held_.Count(a_, 20'000, At(1));
-  held_.Release(At(2));
+  held_.ReleaseStuck(At(2));
   EXPECT_EQ(released_, "a");
 }
 

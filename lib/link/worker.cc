@@ -54,7 +54,7 @@ Worker::~Worker() {
 
 std::string Worker::authority() const {
   if (tls_ != nullptr && !tls_->options().server_name.empty()) return tls_->options().server_name;
-  return IsUnixAddress(target_) ? "localhost" : target_;
+  return AuthorityOf(target_);
 }
 
 void Worker::Connect() {

@@ -94,6 +94,10 @@ bool IsUnixAddress(absl::string_view address) {
   return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
 }
 
+std::string AuthorityOf(const std::string& target) {
+  return IsUnixAddress(target) ? "localhost" : target;
+}
+
 size_t SortByFamily(std::vector<WorkerAddress>& addresses) {
   if (addresses.empty()) return 0;
   const auto is_v6 = [](const WorkerAddress& address) { return absl::StartsWith(address.text, "["); };

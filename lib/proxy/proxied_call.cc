@@ -35,11 +35,6 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
-// An authority has no place for a path (RFC 3986, section 3.2): servers reset the stream, so gRPC says this, too.
-std::string AuthorityOf(const std::string& target) {
-  return IsUnixAddress(target) ? "localhost" : target;
-}
-
 // The code of a client's reset, where it speaks of the call. The others are about the client's own connection, and
 // would accuse the worker of what it has not done.
 Http2Error ResetErrorOf(StreamEnd end) {
@@ -170,7 +165,7 @@ void ProxiedCall::ForgetRequest() {
 }
 
 // What the worker does not take is part of what the client is not granted again. Of a request that is complete nobody
-// says when it has left, so that it counts until its answer begins, or until Release looks.
+// says when it has left, so that it counts until its answer begins, or until ReleaseRequest looks.
 void ProxiedCall::CountRequest() {
   const size_t bytes = answered_ ? 0 : std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end);
   proxy_.CountHeldRequest(held_request_, static_cast<int64_t>(bytes));

@@ -47,9 +47,10 @@ struct ProxyOptions {
   size_t max_calls = 65536;               // of all clients; above it calls are refused
   uint32_t max_streams = 4096;            // of one connection
   uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
-  // Of answers that clients do not take, and of requests that workers do not take, heads included; the same for each.
-  // Above it, calls end whose clients have taken nothing for a second, or whose workers have not, those first that have
-  // not for the longest time. No call ends that holds less than max_held_bytes / max_calls.
+  // Bound of the answers that clients do not take, and of the requests that workers do not take, heads included; the
+  // same for each. Above it, calls end, those first whose client or worker has taken nothing for the longest time: of
+  // answers only after a second of that, but above twice the bound at once. No call ends that holds less than
+  // max_held_bytes / max_calls.
   int64_t max_held_bytes = int64_t{256} << 20;
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call
   size_t max_targets = 65536;

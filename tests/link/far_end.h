@@ -11,7 +11,8 @@
 
 namespace sluice::testing {
 
-// The other end of a TCP connection whose two ends are in this process; -1 if it is not there.
+// The other end of a TCP connection whose two ends are in this process; -1 if it is not there. It looks at all
+// descriptors, so call it on the thread that closes the others: another one could close what it looks at.
 inline int FarEnd(int fd) {
   constexpr int kDescriptors = 1024;
   const std::optional<TcpSocket> near = DescribeTcp(fd);

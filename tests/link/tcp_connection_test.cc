@@ -41,8 +41,10 @@ class TcpConnectionTest : public ::testing::Test {
     Options seen;
     TestListener listener("127.0.0.1:0", [&](int fd) {
       EXPECT_EQ(events.log.Await(1), std::vector<std::string>{"connected"});
-      const int far = FarEnd(fd);
-      seen = {SocketOption(far, IPPROTO_TCP, TCP_USER_TIMEOUT), SocketOption(far, SOL_SOCKET, SO_KEEPALIVE)};
+      RunOn(executor_, [&] {
+        const int far = FarEnd(fd);
+        seen = {SocketOption(far, IPPROTO_TCP, TCP_USER_TIMEOUT), SocketOption(far, SOL_SOCKET, SO_KEEPALIVE)};
+      });
       looked.Add("");
     });
     RunOn(executor_, [&] { socket = executor_.Connect(listener.address(), {.may_stall = may_stall}, events); });

@@ -66,6 +66,10 @@ absl::StatusOr<size_t> Http2Session::SendData(int32_t stream, std::string bytes,
 size_t Http2Session::unsent_bytes(int32_t stream) const {
   return impl_->unsent_bytes(stream);
 }
+
+size_t Http2Session::unsent_header_bytes(int32_t stream) const {
+  return impl_->unsent_header_bytes(stream);
+}
 void Http2Session::Grant(int32_t stream, uint32_t bytes) {
   impl_->Grant(stream, bytes);
 }

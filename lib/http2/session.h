@@ -136,6 +136,9 @@ class Http2Session {
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
   // Bytes of SendData that no Output has had yet, for want of a window or because nobody has called Output.
   size_t unsent_bytes(int32_t stream) const;
+  // Server side: bytes of SendHeaders, as HTTP/2 counts them, that no Output has had yet. A reset drops them no sooner
+  // than Output.
+  size_t unsent_header_bytes(int32_t stream) const;
   // Client side: whether an Output has had the headers of this stream. A reset before that sends nothing at all.
   bool on_wire(int32_t stream) const;
   // Lets the other side send `bytes` more of DATA on this stream; 0 does nothing. If the window grows to 2^31 or more,

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace sluice {
 namespace {
 
-constexpr size_t kFrameHeaderBytes = 9;      // RFC 9113, section 4.1
-constexpr size_t kHeaderFieldOverhead = 32;  // RFC 9113, section 6.5.2
+constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -155,6 +155,13 @@ int Http2Session::Impl::Callbacks::BeforeFrameSend(nghttp2_session*, const nghtt
 }
 
 int Http2Session::Impl::Callbacks::OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+  if (frame->hd.type == NGHTTP2_HEADERS) {
+    Http2Stream* stream = StreamOf(*static_cast<Impl*>(user_data), frame->hd.stream_id);
+    if (stream == nullptr || stream->unsent_header_bytes == 0) return 0;  // of requests nothing was counted
+    for (const nghttp2_nv& field : absl::MakeConstSpan(frame->headers.nva, frame->headers.nvlen)) {
+      stream->unsent_header_bytes -= field.namelen + field.valuelen + kHeaderFieldOverhead;
+    }
+  }
   if (frame->hd.type == NGHTTP2_GOAWAY) {
     const nghttp2_goaway& goaway = frame->goaway;
     static_cast<Impl*>(user_data)->goaway_text_ =

@@ -159,6 +159,11 @@ size_t Http2Session::Impl::unsent_bytes(int32_t id) const {
   return it == streams_.end() ? 0 : it->second->unsent.size();
 }
 
+size_t Http2Session::Impl::unsent_header_bytes(int32_t id) const {
+  const auto it = streams_.find(id);
+  return it == streams_.end() ? 0 : it->second->unsent_header_bytes;
+}
+
 bool Http2Session::Impl::on_wire(int32_t id) const {
   const auto it = streams_.find(id);
   return it != streams_.end() && it->second->opened;

@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+constexpr size_t kHeaderFieldOverhead = 32;  // RFC 9113, section 6.5.2
+
 // The state of one stream that nghttp2 does not keep. nghttp2 has a pointer to it as the stream's user data, so that no
 // callback looks anything up.
 struct Http2Stream {
@@ -27,11 +29,12 @@ struct Http2Stream {
 
   bool opened = false;  // nghttp2 knows the stream: its HEADERS were serialised, or came
   UnsentData unsent;
-  HeaderList trailers;          // they wait for the end of `unsent`
-  bool sends_trailers = false;  // there are trailers to send
-  bool sends_end = false;       // the last of `unsent`, or of the trailers, carries END_STREAM
-  bool sends_data = false;      // a DATA frame is submitted, or will be once the stream is opened
-  bool was_kept = false;        // SendData told its caller that bytes are kept
+  HeaderList trailers;             // they wait for the end of `unsent`
+  bool sends_trailers = false;     // there are trailers to send
+  size_t unsent_header_bytes = 0;  // of SendHeaders, here or in nghttp2
+  bool sends_end = false;          // the last of `unsent`, or of the trailers, carries END_STREAM
+  bool sends_data = false;         // a DATA frame is submitted, or will be once the stream is opened
+  bool was_kept = false;           // SendData told its caller that bytes are kept
 
   uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
   bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
@@ -60,6 +63,7 @@ class Http2Session::Impl {
   void SendHeaders(int32_t id, const HeaderList& headers, bool end_stream);
   absl::StatusOr<size_t> SendData(int32_t id, std::string bytes, bool end_stream);
   size_t unsent_bytes(int32_t id) const;
+  size_t unsent_header_bytes(int32_t id) const;
   bool on_wire(int32_t id) const;
   void Grant(int32_t id, uint32_t bytes);
   void Reset(int32_t id, Http2Error error);
@@ -76,7 +80,7 @@ class Http2Session::Impl {
   void Close(int32_t id, StreamEnd end);
   void Fail(absl::Status error);
 
-  absl::Status CheckSentHeaders(const HeaderList& headers) const;
+  absl::Status CheckSentHeaders(size_t bytes) const;
   size_t SendableBytes(int32_t id) const;
   void SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream);
   void SubmitData(int32_t id);

@@ -24,15 +24,19 @@ std::vector<nghttp2_nv> NameValues(const HeaderList& headers) {
   return fields;
 }
 
+size_t HeaderListBytes(const HeaderList& headers) {
+  size_t bytes = 0;
+  for (const HeaderField& field : headers) bytes += field.name.size() + field.value.size() + kHeaderFieldOverhead;
+  return bytes;
+}
+
 uint8_t EndFlag(bool end_stream) {
   return end_stream ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE;
 }
 
 }  // namespace
 
-absl::Status Http2Session::Impl::CheckSentHeaders(const HeaderList& headers) const {
-  size_t bytes = 0;
-  for (const HeaderField& field : headers) bytes += field.name.size() + field.value.size() + 32;
+absl::Status Http2Session::Impl::CheckSentHeaders(size_t bytes) const {
   const size_t theirs = nghttp2_session_get_remote_settings(nghttp2_, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
   const size_t bound = std::min<size_t>(theirs, kMaxSentHeaderListBytes);
   if (bytes <= bound) return absl::OkStatus();
@@ -48,7 +52,7 @@ absl::StatusOr<int32_t> Http2Session::Impl::Open(const HeaderList& headers, std:
                                                      " are open, the other side allows ", max_streams_,
                                                      going_away() ? ", and the connection is going away" : ""));
   }
-  if (absl::Status status = CheckSentHeaders(headers); !status.ok()) return status;
+  if (absl::Status status = CheckSentHeaders(HeaderListBytes(headers)); !status.ok()) return status;
   auto stream = std::make_unique<Http2Stream>(events);
   const std::vector<nghttp2_nv> fields = NameValues(headers);
   const int32_t id = nghttp2_submit_headers(nghttp2_, EndFlag(end_stream && body.empty()), -1, nullptr, fields.data(),
@@ -66,10 +70,12 @@ absl::StatusOr<int32_t> Http2Session::Impl::Open(const HeaderList& headers, std:
 void Http2Session::Impl::SendHeaders(int32_t id, const HeaderList& headers, bool end_stream) {
   Http2Stream* stream = Find(id);
   if (stream == nullptr || stream->was_reset || stream->sends_end) return;
-  if (!CheckSentHeaders(headers).ok()) {
+  const size_t bytes = HeaderListBytes(headers);
+  if (!CheckSentHeaders(bytes).ok()) {
     Reset(id, Http2Error::kInternalError);
     return;
   }
+  stream->unsent_header_bytes += bytes;
   stream->sends_end = end_stream;
   if (end_stream && (stream->sends_data || !stream->opened)) {
     stream->trailers = headers;

@@ -102,6 +102,7 @@ std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
 
 void ClientConnection::SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream) {
   session_->SendHeaders(call.stream(), headers, end_stream);
+  fed_.insert(call.stream());
   FlushLater();
 }
 
@@ -129,7 +130,11 @@ void ClientConnection::EndSoon(const ProxiedCall& call) {
 }
 
 int64_t ClientConnection::UnsentBytes(const ProxiedCall& call) const {
-  return static_cast<int64_t>(session_->unsent_bytes(call.stream()));
+  return UnsentBytes(call.stream());
+}
+
+int64_t ClientConnection::UnsentBytes(int32_t stream) const {
+  return static_cast<int64_t>(session_->unsent_bytes(stream) + session_->unsent_header_bytes(stream));
 }
 
 void ClientConnection::Forget(const ProxiedCall& call) {
@@ -159,7 +164,7 @@ void ClientConnection::Flush() {
     FlushLater();
   }
   for (const int32_t stream : std::exchange(ending_, {})) {
-    if (session_->unsent_bytes(stream) > 0) {
+    if (UnsentBytes(stream) > 0) {
       ending_.push_back(stream);
     } else if (calls_.contains(stream)) {
       session_->Reset(stream, Http2Error::kNoError);
@@ -189,7 +194,7 @@ void ClientConnection::TellTaken() {
   for (const int32_t stream : std::exchange(fed_, {})) {
     const auto found = calls_.find(stream);
     if (found == calls_.end()) continue;
-    if (session_->unsent_bytes(stream) > 0) fed_.insert(stream);
+    if (UnsentBytes(stream) > 0) fed_.insert(stream);
     const std::shared_ptr<ProxiedCall> call = found->second;
     call->OnClientTook();
   }

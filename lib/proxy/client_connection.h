@@ -64,8 +64,8 @@ class ClientConnection final : public IdleHook,
   void SendData(const ProxiedCall& call, std::string bytes, bool end_stream);
   void Grant(const ProxiedCall& call, uint32_t bytes);
   void Reset(const ProxiedCall& call, Http2Error error);
-  void EndSoon(const ProxiedCall& call);  // resets the stream when all of the answer has left
-  int64_t UnsentBytes(const ProxiedCall& call) const;
+  void EndSoon(const ProxiedCall& call);               // resets the stream when all of the answer has left
+  int64_t UnsentBytes(const ProxiedCall& call) const;  // of its answer, headers included
   void Forget(const ProxiedCall& call);
 
   // Lets the calls end, and takes no more. The connection ends with the last one.
@@ -100,6 +100,7 @@ class ClientConnection final : public IdleHook,
   // SessionEvents.
   StreamEvents* OnStream(int32_t stream) override;
 
+  int64_t UnsentBytes(int32_t stream) const;
   void OnOpeningTimeout();
   void Open(absl::string_view bytes);
   void OnConnectRequest();
@@ -139,7 +140,7 @@ class ClientConnection final : public IdleHook,
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon
-  std::set<int32_t> fed_;                                  // streams with DATA that has not left
+  std::set<int32_t> fed_;                                  // streams with bytes that have not left
   std::unique_ptr<Http2Session> session_;                  // above the calls: they outlive their streams
   std::unique_ptr<Tunnel> tunnel_;
   std::unique_ptr<StreamSocket> socket_;  // last, since it calls into the members above

@@ -71,6 +71,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
 // What a client says that is no call of gRPC.
 void ProxiedCall::Refuse(const absl::Status& why) {
   client_->SendHeaders(*this, ToRefusal(why), /*end_stream=*/true);
+  CountAnswer();
   EndAnswer(why.code());
 }
 
@@ -190,6 +191,9 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   ForgetRequest();
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
+  CountAnswer();
+  proxy_.LimitHeldAnswers();
+  if (client_ == nullptr || answered_) return false;
   if (!end_stream) return true;
   const std::optional<absl::StatusCode> code = StatusIn(headers);
   method_exists_ = code.has_value() && code != absl::StatusCode::kUnimplemented;

@@ -85,6 +85,25 @@ TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
   EXPECT_FALSE(server.client->wants_write());
 }
 
+// A response waits in front of an Output that is full, and its trailers for the end of its DATA.
+TEST(Sending, HeadersCountUntilAnOutputHasThem) {
+  SessionPair pair({}, {.max_output_bytes = 20'000});
+  RecordedStream call;
+  const int32_t id = *pair.client->Open(RequestHeaders(), "", true, 1 << 20, call);
+  pair.Carry();
+  Http2Session& server = *pair.server;
+  server.SendHeaders(id, {{":status", "200"}, {"x-large", std::string(1000, 'x')}}, false);
+  EXPECT_EQ(server.unsent_header_bytes(id), 7 + 3 + 32 + 7 + 1000 + 32);
+  ASSERT_TRUE(server.SendData(id, std::string(30'000, 'x'), false).ok());
+  server.SendHeaders(id, {{"grpc-status", "0"}}, true);
+  std::string first;
+  server.Output(first);
+  EXPECT_EQ(server.unsent_header_bytes(id), 11 + 1 + 32);
+  std::string rest;
+  server.Output(rest);
+  EXPECT_EQ(server.unsent_header_bytes(id), 0U);
+}
+
 TEST(Sending, AResetDropsWhatItKeepsAtOnce) {
   RawServer server({}, raw::Settings({{raw::kInitialWindowSize, 10}}) + raw::SettingsAck());
   RecordedStream call;

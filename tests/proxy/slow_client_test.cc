@@ -126,6 +126,22 @@ TEST_F(SlowClientTest, WhatWaitsAtASocketIsHeld) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+// Many calls whose heads are large: they wait in front of the socket, and no window holds them back.
+TEST_F(SlowClientTest, HeadsThatWaitForASocketAreHeld) {
+  constexpr int kHeads = 90;
+  options_.proxy.max_held_bytes = 1 << 20;
+  options_.proxy.max_calls = 1024;
+  Start();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.SendHead({{"x-large", std::string(50'000, 'x')}}); });
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > kHeads; }));
+  for (int i = 0; i < kHeads; ++i) client->Open(Head(worker.address()), FrameMessage("?"));
+  client->Flush();
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0)) << "it has more than its bound";
+  EXPECT_TRUE(AwaitIdle());
+  ExpectServes(worker_.address(), "small");
+}
+
 // A client whose windows are wide has as much in front of its socket as another one.
 TEST_F(SlowClientTest, AWideWindowTakesNoMoreToTheSocket) {
   options_.proxy.max_held_bytes = 2 << 20;

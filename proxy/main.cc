@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,6 +44,11 @@ struct ProxyFlags {
         "Patterns of the workers that may be called: 10.0.0.0/8, *.workers.svc:7000, unix:PATH. "
         "Default private, which is all private networks",
         [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
+    AddListFlag(
+        app, "--client",
+        "WHO=PATTERN: a worker that this client may call, and none of --workers: a user of Unix sockets, by number, or "
+        "a DNS name or URI of certificates. Give it several times for several patterns",
+        [this](const std::vector<std::string>& list) { SetClients(list); });
     AddTextFlag(app, "--worker_header", "Request header that names the worker in place of :authority. Default: none",
                 [this](const auto& value) { config.set_worker_header(value); });
     app.add_option_function<bool>(
@@ -128,6 +134,30 @@ struct ProxyFlags {
         throw CLI::ValidationError("--client_uids", "\"" + text + "\" is not the number of a user");
       }
       config.add_client_uids(user);
+    }
+  }
+
+  // One group for each client. A URI may have "=" in it.
+  void SetClients(const std::vector<std::string>& list) {
+    config.clear_clients();
+    std::map<std::string, v1::ProxyClients*> groups;
+    for (const std::string& text : list) {
+      const size_t end = text.rfind('=');
+      if (end == std::string::npos || end == 0 || end + 1 == text.size()) {
+        throw CLI::ValidationError("--client", "\"" + text + "\" is not WHO=PATTERN");
+      }
+      const std::string who = text.substr(0, end);
+      v1::ProxyClients*& group = groups[who];
+      if (group == nullptr) {
+        group = config.add_clients();
+        uint32_t user = 0;
+        if (absl::SimpleAtoi(who, &user)) {
+          group->add_uids(user);
+        } else {
+          group->add_names(who);
+        }
+      }
+      group->add_workers(text.substr(end + 1));
     }
   }
 

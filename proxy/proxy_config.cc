@@ -94,6 +94,7 @@ absl::Status CheckAdmin(const std::string& address) {
 // What a process cannot change while it runs.
 v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
   config.clear_workers();
+  config.clear_clients();
   config.clear_link();
   config.clear_worker_header();
   config.clear_tunnels();
@@ -117,6 +118,11 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   absl::Status status = ParseListeners(config, server);
   status.Update(CheckAdmin(config.admin()));
   server.workers.assign(config.workers().begin(), config.workers().end());
+  for (const v1::ProxyClients& clients : config.clients()) {
+    server.clients.push_back({.users = {clients.uids().begin(), clients.uids().end()},
+                              .names = {clients.names().begin(), clients.names().end()},
+                              .workers = {clients.workers().begin(), clients.workers().end()}});
+  }
   server.client_users.assign(config.client_uids().begin(), config.client_uids().end());
   status.Update(ParseSocketMode(config.socket_mode(), server.socket_mode));
   status.Update(ParseLimits(config.limits(), server.proxy));

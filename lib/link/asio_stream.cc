@@ -53,6 +53,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // No event comes after this.
   void Close();
   std::optional<TcpSocket> Tcp() const;
+  bool PeerHasOneOf(absl::Span<const std::string> names) const {
+    return filter_ != nullptr && filter_->PeerHasOneOf(names);
+  }
 
  private:
   bool is_open() const { return events_ != nullptr; }
@@ -357,6 +360,7 @@ class StreamHandle final : public StreamSocket {
   size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
   void SetReading(bool reading) override { stream_->SetReading(reading); }
   std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
+  bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
 
  private:
   const std::shared_ptr<Stream> stream_;

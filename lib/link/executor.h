@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "lib/telemetry/tcp_socket.h"
 
 namespace sluice {
@@ -49,6 +50,9 @@ class StreamSocket {
   virtual void SetReading(bool reading) = 0;
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
+  // Whether the certificate that the other side has shown has one of these names, as TlsFilter::PeerHasOneOf. False
+  // before OnConnected, and without TLS.
+  virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }
 };
 
 // One address of a worker, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".

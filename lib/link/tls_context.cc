@@ -126,21 +126,21 @@ absl::Status CheckGiven(absl::string_view field, const std::string& file, absl::
   return absl::InvalidArgumentError(absl::StrCat(field, " is empty; a listener with TLS needs ", what));
 }
 
-// What could be no name in a certificate would let nobody in.
-absl::Status CheckName(const std::string& name) {
-  if (!name.empty() && name.size() <= kMaxNameBytes &&
-      std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isgraph(c); })) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("listener_tls.client_names: \"",
-                                                 absl::CHexEscape(name.substr(0, kMaxNameBytes)), "\" is not 1 to ",
-                                                 kMaxNameBytes, " printable characters of ASCII without a space"));
-}
-
 }  // namespace
 
 absl::Status ValidateTls(const TlsOptions& options) {
   return LoadForWorkers(options).status();
+}
+
+// What could be no name in a certificate would let nobody in.
+absl::Status ValidateClientName(absl::string_view field, const std::string& name) {
+  if (!name.empty() && name.size() <= kMaxNameBytes &&
+      std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isgraph(c); })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", absl::CHexEscape(name.substr(0, kMaxNameBytes)),
+                                                 "\" is not 1 to ", kMaxNameBytes,
+                                                 " printable characters of ASCII without a space"));
 }
 
 absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files) {
@@ -149,7 +149,8 @@ absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files)
   status.Update(CheckGiven(kKey, options.files.key_file, "the private key of its certificate"));
   status.Update(
       CheckGiven(kClientCa, options.files.client_ca_file, "the authorities that sign the certificates of its clients"));
-  for (const std::string& name : options.client_names) status.Update(CheckName(name));
+  for (const std::string& name : options.client_names)
+    status.Update(ValidateClientName("listener_tls.client_names", name));
   if (status.ok() && look_at_files) status = LoadForListener(options.files).status();
   return status;
 }

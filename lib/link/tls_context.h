@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "lib/tls/server_tls.h"
 
 typedef struct ssl_ctx_st SSL_CTX;
@@ -34,6 +35,8 @@ struct ListenerTls {
 // Returns InvalidArgument or NotFound that names the field, as the config of sluice-proxy has it, and its value.
 // Without `look_at_files` no file is read.
 absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files = true);
+// Returns InvalidArgument that names the field for what can be no name of a client.
+absl::Status ValidateClientName(absl::string_view field, const std::string& name);
 
 // Certificates and settings for the TLS connections that one FanOut, BlockReader or proxy makes, or that the listeners
 // of one proxy accept. It looks for changed files when a connection is made, at most once a second. If new files do not

@@ -48,7 +48,7 @@ bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
   return name.type == GEN_DNS ? absl::EqualsIgnoreCase(found, wanted) : found == wanted;
 }
 
-bool HasOneOf(const X509* certificate, const std::vector<std::string>& names) {
+bool HasOneOf(const X509* certificate, absl::Span<const std::string> names) {
   const std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>> own(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
@@ -115,6 +115,11 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
   X509_STORE_CTX_set_error(check, X509_V_ERR_CERT_REJECTED);
   filter.certificate_error_ = ClientNameError(certificate, filter.peer_);
   return 0;
+}
+
+bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
+  const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+  return established_ && certificate != nullptr && HasOneOf(certificate, names);
 }
 
 // The context has the certificate already, if there is one.

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "lib/tls/openssl_types.h"
 
 namespace sluice {
@@ -50,6 +51,9 @@ class TlsFilter {
   bool established() const { return established_; }
   // True after the other side's close_notify.
   bool ended() const { return ended_; }
+  // Whether the other side has shown a certificate that has one of these names: a DNS name or URI of its
+  // subjectAltName, compared whole, DNS names without regard to case.
+  bool PeerHasOneOf(absl::Span<const std::string> names) const;
 
  private:
   TlsFilter(SslPtr ssl, const std::string& peer);

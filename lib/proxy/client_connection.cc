@@ -100,6 +100,15 @@ std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   return head.worker.empty() ? head.authority : head.worker;
 }
 
+const std::shared_ptr<const TargetPolicy>& ClientConnection::policy() {
+  if (policies_ != proxy_.policies()) {
+    policies_ = proxy_.policies();
+    const auto has_one_of = [this](const auto& names) { return socket_->PeerHasOneOf(names); };
+    policy_ = {policies_, &policies_->Find(origin_.user, has_one_of)};
+  }
+  return policy_;
+}
+
 void ClientConnection::SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream) {
   session_->SendHeaders(call.stream(), headers, end_stream);
   fed_.insert(call.stream());

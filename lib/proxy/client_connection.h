@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "lib/link/executor.h"
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_opening.h"
+#include "lib/proxy/client_policies.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxied_call.h"
 #include "lib/proxy/unsent_watch.h"
@@ -33,9 +35,10 @@ using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>
 
 // Where a connection came in.
 struct ClientOrigin {
-  std::string route;   // the worker that this listener stands for; empty: the client names it
-  bool local = false;  // the client is on this host
-  std::string peer;    // the client's end, for errors
+  std::string route;                            // the worker that this listener stands for; empty: the client names it
+  bool local = false;                           // the client is on this host
+  std::string peer;                             // the client's end, for errors
+  std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
 };
 
 // Makes the stream of a connection that was accepted.
@@ -58,6 +61,8 @@ class ClientConnection final : public IdleHook,
   // The worker of a call: that of the route, that of CONNECT, or the one that the call names.
   std::string TargetOf(const ForwardedHead& head) const;
   bool keeps_authority() const { return !connect_target_.empty(); }
+  // Which workers the client may call, by the options of now.
+  const std::shared_ptr<const TargetPolicy>& policy();
 
   // For the calls.
   void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
@@ -127,7 +132,9 @@ class ClientConnection final : public IdleHook,
   ProxyCore& proxy_;
   const ClientOrigin origin_;
   Phase phase_ = Phase::kOpening;
-  bool connected_ = false;  // nothing was said before
+  bool connected_ = false;                          // nothing was said before
+  std::shared_ptr<const ClientPolicies> policies_;  // of which policy_ is
+  std::shared_ptr<const TargetPolicy> policy_;
   ClientOpening opening_;
   TimerQueue::Id opening_timer_;
   std::string connect_target_;      // of CONNECT

@@ -24,7 +24,7 @@ void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(connect_target_);
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(policy(), connect_target_);
   if (!target.ok()) return AnswerConnect(target.status());
   target_ = *std::move(target);
   if (target_->known()) return OnTargetKnown();
@@ -63,8 +63,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
       proxy_.link().executor(), connect_target_,
       kind == TunnelKind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,
       [this, kind](const WorkerAddress& address) {
-        return kind == TunnelKind::kWorker ? proxy_.policy().CheckAddress(connect_target_, address.text).status()
-                                           : proxy_.policy().CheckPassed(address.text);
+        return kind == TunnelKind::kWorker ? policy()->CheckAddress(connect_target_, address.text).status()
+                                           : policy()->CheckPassed(address.text);
       },
       Tunnel::Owner{
           .on_open =

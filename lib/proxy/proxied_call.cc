@@ -79,7 +79,7 @@ void ProxiedCall::Route() {
   const std::string name = client_->TargetOf(head_);
   // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
   authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(name);
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(client_->policy(), name);
   if (!target.ok()) return Fail(target.status());
   target_ = *std::move(target);
   if (target_->known()) return Start();

@@ -48,10 +48,10 @@ std::string NewPseudonym(Executor& executor) {
 
 }  // namespace
 
-ProxyCore::ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+ProxyCore::ProxyCore(LinkCore& link, ClientPolicies policies, std::shared_ptr<TlsContext> tls, ProxyOptions options,
                      ProxyMetrics& metrics)
     : link_(link),
-      policy_(std::make_shared<const TargetPolicy>(std::move(policy))),
+      policies_(std::make_shared<const ClientPolicies>(std::move(policies))),
       tls_(std::move(tls)),
       options_(std::move(options)),
       metrics_(metrics),
@@ -124,8 +124,8 @@ void ProxyCore::TellIfDrained() {
   std::exchange(on_drained_, nullptr)();
 }
 
-void ProxyCore::Reconfigure(TargetPolicy policy, ProxyOptions options) {
-  SetPolicy(std::move(policy));
+void ProxyCore::Reconfigure(ClientPolicies policies, ProxyOptions options) {
+  SetPolicies(std::move(policies));
   options_ = std::move(options);
   SetHeldBounds();
   targets_.clear();
@@ -138,12 +138,12 @@ void ProxyCore::SetHeldBounds() {
 
 void ProxyCore::SetOwnAddresses(std::vector<std::string> addresses) {
   own_addresses_ = std::move(addresses);
-  SetPolicy(*policy_);
+  SetPolicies(*policies_);
 }
 
-void ProxyCore::SetPolicy(TargetPolicy policy) {
-  policy.SetOwnAddresses(own_addresses_);
-  policy_ = std::make_shared<const TargetPolicy>(std::move(policy));
+void ProxyCore::SetPolicies(ClientPolicies policies) {
+  policies.SetOwnAddresses(own_addresses_);
+  policies_ = std::make_shared<const ClientPolicies>(std::move(policies));
 }
 
 Http2Session::Options ProxyCore::session_options() const {
@@ -158,17 +158,18 @@ Http2Session::Options ProxyCore::session_options() const {
           .forgive_idle_resets = true};
 }
 
-absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(const std::string& name) {
-  const auto found = targets_.find(name);
+absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(std::shared_ptr<const TargetPolicy> policy,
+                                                              const std::string& name) {
+  const auto found = targets_.find({policy, name});
   if (found != targets_.end()) return found->second;
-  if (absl::Status allowed = policy_->CheckTarget(name); !allowed.ok()) return allowed;
+  if (absl::Status allowed = policy->CheckTarget(name); !allowed.ok()) return allowed;
   if (targets_.size() >= options_.max_targets) MakeRoomForTarget();
   if (targets_.size() >= options_.max_targets) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
   }
-  auto target = std::make_shared<Target>(link_, policy_, tls_, name);
-  targets_.emplace(name, target);
+  auto target = std::make_shared<Target>(link_, policy, tls_, name);
+  targets_.emplace(std::pair(std::move(policy), name), target);
   return target;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/tls_options.h"
@@ -21,6 +22,7 @@
 #include "lib/link/link_core.h"
 #include "lib/link/timer_queue.h"
 #include "lib/proxy/client_connection.h"
+#include "lib/proxy/client_policies.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_metrics.h"
@@ -61,7 +63,7 @@ struct ProxyOptions {
 class ProxyCore {
  public:
   // The link and the metrics must outlive the core. `tls` is for workers; null means plaintext.
-  ProxyCore(LinkCore& link, TargetPolicy policy, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+  ProxyCore(LinkCore& link, ClientPolicies policies, std::shared_ptr<TlsContext> tls, ProxyOptions options,
             ProxyMetrics& metrics);
   ~ProxyCore();  // as Close
   ProxyCore(const ProxyCore&) = delete;
@@ -75,7 +77,7 @@ class ProxyCore {
   // Asks clients to go elsewhere, takes what they have sent meanwhile, and calls back when the last call has ended.
   void Drain(std::function<void()> on_drained);
   // Calls that begin from now on follow these.
-  void Reconfigure(TargetPolicy policy, ProxyOptions options);
+  void Reconfigure(ClientPolicies policies, ProxyOptions options);
   // The proxy's own addresses, which nothing leads to. Before the first Accept.
   void SetOwnAddresses(std::vector<std::string> addresses);
 
@@ -92,7 +94,8 @@ class ProxyCore {
   bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
-  absl::StatusOr<std::shared_ptr<Target>> FindTarget(const std::string& name);
+  absl::StatusOr<std::shared_ptr<Target>> FindTarget(std::shared_ptr<const TargetPolicy> policy,
+                                                     const std::string& name);
   // Hands the stream of a call to the schedule, in the block of its fan-out. Where that block has ended, the stream is
   // made a second time. After an error it is gone.
   using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
@@ -122,13 +125,13 @@ class ProxyCore {
   const ProxyOptions& options() const { return options_; }
   // The name of this proxy in the `via` of calls.
   const std::string& pseudonym() const { return pseudonym_; }
-  const TargetPolicy& policy() const { return *policy_; }
+  const std::shared_ptr<const ClientPolicies>& policies() const { return policies_; }
   ProxyMetrics& metrics() { return metrics_; }
   size_t connections() const { return connections_.size(); }
   size_t calls() const { return calls_; }
 
  private:
-  void SetPolicy(TargetPolicy policy);
+  void SetPolicies(ClientPolicies policies);
   void SetHeldBounds();
 
   // A fan-out of which more calls are to come.
@@ -146,14 +149,15 @@ class ProxyCore {
   void TellIfDrained();
 
   LinkCore& link_;
-  std::shared_ptr<const TargetPolicy> policy_;
+  std::shared_ptr<const ClientPolicies> policies_;
   const std::shared_ptr<TlsContext> tls_;
   ProxyOptions options_;
   ProxyMetrics& metrics_;
   const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
   std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
-  absl::flat_hash_map<std::string, std::shared_ptr<Target>> targets_;
+  // Clients whom another policy holds for do not share a target.
+  absl::flat_hash_map<std::pair<std::shared_ptr<const TargetPolicy>, std::string>, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;
   TimePoint make_room_at_;  // no earlier
   absl::flat_hash_map<std::string, MethodHistory> histories_;

@@ -85,6 +85,27 @@ absl::Status CheckListenerTls(const ProxyServer::Options& options) {
                                                  "\" without listener_tls; give its certificate, key and client_ca"));
 }
 
+// Clients who could never connect are a mistake.
+absl::Status CheckClients(const ProxyServer::Options& options) {
+  for (size_t i = 0; i < options.clients.size(); ++i) {
+    const ClientPolicies::Group& group = options.clients[i];
+    if (!group.names.empty() && !options.listener_tls.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("clients[", i,
+                                                     "].names is given without listener_tls, so that no "
+                                                     "client shows a certificate"));
+    }
+    const auto& admitted = options.client_users;
+    if (admitted.empty() && !LendsCertificate(options)) continue;
+    for (const uint32_t user : group.users) {
+      if (std::find(admitted.begin(), admitted.end(), user) != admitted.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("clients[", i, "].uids: ", user,
+                                                     " is not in client_uids, so that "
+                                                     "it may not connect"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What a proxy that serves cannot change.
 absl::Status CheckSame(const ProxyServer::Options& before, const ProxyServer::Options& after) {
   std::vector<absl::string_view> changed;
@@ -108,7 +129,8 @@ absl::Status ProxyServer::Validate(const Options& options, Discipline discipline
   }
   if (options.listeners.empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
   const bool lends_certificate = LendsCertificate(options);
-  absl::Status status = TargetPolicy::Create(options.workers).status();
+  absl::Status status = ClientPolicies::Create(options.workers, options.clients).status();
+  status.Update(CheckClients(options));
   for (const Listener& listener : options.listeners) status.Update(CheckListener(listener, lends_certificate));
   status.Update(CheckListenerTls(options));
   status.Update(CheckBounds<uint32_t>("socket_mode", options.socket_mode, 0, 0777));
@@ -119,15 +141,15 @@ absl::Status ProxyServer::Validate(const Options& options, Discipline discipline
 absl::StatusOr<std::unique_ptr<ProxyServer>> ProxyServer::Start(std::shared_ptr<Link> link, Options options) {
   if (absl::Status valid = Validate(options, link->schedule_options().discipline); !valid.ok()) return valid;
   std::unique_ptr<ProxyServer> server(new ProxyServer(std::move(link)));
-  const absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(options.workers);
+  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
   server->options_ = std::move(options);
-  if (absl::Status opened = server->Open(*policy); !opened.ok()) return opened;
+  if (absl::Status opened = server->Open(*std::move(policies)); !opened.ok()) return opened;
   return server;
 }
 
 ProxyServer::ProxyServer(std::shared_ptr<Link> link) : link_(std::move(link)), metrics_(link_->registry()) {}
 
-absl::Status ProxyServer::Open(const TargetPolicy& policy) {
+absl::Status ProxyServer::Open(ClientPolicies policies) {
   absl::Status status;
   link_->Await([&](LinkCore& core) {
     std::shared_ptr<TlsContext> tls;
@@ -147,7 +169,7 @@ absl::Status ProxyServer::Open(const TargetPolicy& policy) {
       }
       listener_tls_ = *std::move(made);
     }
-    core_ = std::make_unique<ProxyCore>(core, policy, std::move(tls), options_.proxy, metrics_);
+    core_ = std::make_unique<ProxyCore>(core, std::move(policies), std::move(tls), options_.proxy, metrics_);
     core_->SetOnHandshakeFailed(options_.on_handshake_failed);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
@@ -175,7 +197,9 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
       return;
     }
     if (listener.tls) LookAtListenerTls();
-    core_->Accept({.route = listener.route, .local = connection.local, .peer = connection.peer}, connection.start);
+    core_->Accept(
+        {.route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client},
+        connection.start);
   };
 }
 
@@ -198,11 +222,12 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 absl::Status ProxyServer::Reconfigure(Options options) {
   if (absl::Status valid = Validate(options, link_->schedule_options().discipline); !valid.ok()) return valid;
   if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
-  absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(options.workers);
-  if (!policy.ok()) return policy.status();
+  absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
+  if (!policies.ok()) return policies.status();
   link_->Await([&](LinkCore&) {
-    core_->Reconfigure(*std::move(policy), options.proxy);
+    core_->Reconfigure(*std::move(policies), options.proxy);
     options_.workers = std::move(options.workers);
+    options_.clients = std::move(options.clients);
     options_.proxy = std::move(options.proxy);
   });
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "lib/link/asio_listener.h"
 #include "lib/link/tls_context.h"
+#include "lib/proxy/client_policies.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/proxy_metrics.h"
 
@@ -33,10 +34,11 @@ class ProxyServer {
     friend bool operator==(const Listener&, const Listener&) = default;
   };
   struct Options {
-    std::vector<Listener> listeners;          // at least one
-    std::vector<std::string> workers;         // patterns: see TargetPolicy
-    std::optional<TlsOptions> tls;            // towards workers; absent: plaintext
-    std::optional<ListenerTls> listener_tls;  // of the listeners with TLS; given if there is one
+    std::vector<Listener> listeners;             // at least one
+    std::vector<std::string> workers;            // patterns: see TargetPolicy
+    std::vector<ClientPolicies::Group> clients;  // who may call other workers
+    std::optional<TlsOptions> tls;               // towards workers; absent: plaintext
+    std::optional<ListenerTls> listener_tls;     // of the listeners with TLS; given if there is one
     // Users whose processes may connect to Unix sockets, by number. Default: any user that the mode of the socket lets
     // in; if the TLS options have a certificate, the user of this process.
     std::vector<uint32_t> client_users;
@@ -75,7 +77,7 @@ class ProxyServer {
 
  private:
   explicit ProxyServer(std::shared_ptr<Link> link);
-  absl::Status Open(const TargetPolicy& policy);
+  absl::Status Open(ClientPolicies policies);
   AsioListener::OnAccept OnAccept(const Listener& listener);
   void LookAtListenerTls();
   bool MayConnect(const AcceptedConnection& connection) const;

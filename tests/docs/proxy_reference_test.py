@@ -14,7 +14,7 @@ _DOCUMENT = (_REPOSITORY / "docs/proxy.md").read_text()
 _METRICS = (_REPOSITORY / "docs/metrics.md").read_text()
 _PROTO = (_REPOSITORY / "proto/sluice/v1/config.proto").read_text()
 _SKIP = 77
-_OPAQUE = {"routes", "link", "schedule", "shared_link", "tls"}  # messages that have tables elsewhere, or a row of their own
+_OPAQUE = {"routes", "clients", "link", "schedule", "shared_link", "tls"}  # messages that have tables elsewhere, or a row of their own
 _SCRAPED = {}
 _HELP = ""
 
@@ -43,7 +43,7 @@ class ReferenceTest(unittest.TestCase):
         self.assertEqual(sorted(rows), sorted(fields("ProxyConfig")))
 
     def test_every_field_has_a_flag(self):
-        others = {"routes": ["route"], "link": ["capacity", "buffer", "rtt"], "schedule": ["policy", "budget"],
+        others = {"routes": ["route"], "clients": ["client"], "link": ["capacity", "buffer", "rtt"], "schedule": ["policy", "budget"],
                   "shared_link": ["shared_link_socket"], "tls": ["tls_ca", "tls_certificate", "tls_key", "tls_server_name"]}
         for field in fields("ProxyConfig"):
             for flag in others.get(field, [field.replace(".", "_")]):

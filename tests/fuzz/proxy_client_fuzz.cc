@@ -99,7 +99,8 @@ class ProxyClientFuzz {
                          .max_calls = 20,
                          .max_held_bytes_per_call = kHeldPerCall};
     workers_.Turn([&] {
-      core_ = std::make_unique<ProxyCore>(link_, *TargetPolicy::Create({std::string("10.0.0.0/8"), std::string("w*")}),
+      core_ = std::make_unique<ProxyCore>(link_,
+                                          *ClientPolicies::Create({std::string("10.0.0.0/8"), std::string("w*")}, {}),
                                           nullptr, options, MetricsOfProxy());
       wire_.taken = (choice_ & 1) == 0;
       core_->Accept({.route = choice_ & 2 ? "10.0.0.7:7000" : "", .local = (choice_ & 4) != 0},

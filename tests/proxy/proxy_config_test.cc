@@ -59,6 +59,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb"},
     "limits": {"connections": 1, "calls": 2, "streams": 3, "headers": "4kb", "held": "5mb", "held_per_call": "6mb",
                "opening_timeout": "7s", "client_stall_timeout": "8s"},
+    "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
     "reload_interval": "0", "schedule": {"policy": "rolling"}})");
   ASSERT_TRUE(options.ok()) << options.status();
@@ -91,6 +92,8 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(8));
   EXPECT_EQ(server.socket_mode, 0600U);
   EXPECT_THAT(server.client_users, ElementsAre(9, 10));
+  EXPECT_THAT(server.clients, ElementsAre(ClientPolicies::Group{.users = {9}, .names = {"n"}, .workers = {"a:1"}},
+                                          ClientPolicies::Group{.users = {10}, .names = {}, .workers = {"b:1"}}));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(11));
   EXPECT_EQ(options->drain_delay, absl::Seconds(12));
   EXPECT_EQ(options->reload_interval, absl::ZeroDuration());
@@ -104,6 +107,11 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"routes": [{"listen": "127.0.0.1:1", "workers": "no-port"}]})", "routes: worker address \"no-port\""},
       {R"({"admin": "here"})", "admin: \"here\" has no port"},
       {R"({"workers": ["10.0.0.0/99"]})", "workers: \"10.0.0.0/99\""},
+      {R"({"clients": [{"uids": [7], "workers": ["10.0.0.0/99"]}]})", "clients[0].workers: \"10.0.0.0/99\""},
+      {R"({"clients": [{"workers": ["w:1"]}]})", "clients[0] names no clients"},
+      {R"({"clients": [{"names": ["n"], "workers": ["w:1"]}]})", "clients[0].names is given without listener_tls"},
+      {R"({"client_uids": [8], "clients": [{"uids": [7], "workers": ["w:1"]}]})",
+       "clients[0].uids: 7 is not in client_uids, so that it may not connect"},
       {R"({"worker_header": "X-Worker"})", "worker_header is \"X-Worker\"; it must be the name of metadata"},
       {R"({"worker_header": "te"})", "worker_header is \"te\""},
       {R"({"worker_header": ":path"})", "worker_header is \":path\""},
@@ -170,6 +178,7 @@ v1::ProxyConfig WithListenerTls(const std::string& json) {
 TEST(ProxyConfigTest, WhatBeginsFromNowOnMayChange) {
   for (const char* json : {"{}", R"({"workers": ["10.0.0.0/8"], "worker_header": "x-worker", "log_level": "debug"})",
                            R"({"tunnels": {"to_others": false}, "limits": {"calls": 1}, "link": {"buffer": "1mb"}})",
+                           R"({"clients": [{"names": ["front"], "workers": ["10.0.0.0/8"]}]})",
                            R"({"schedule": {"budget": "1mb", "queue_limit": 7}})"}) {
     EXPECT_TRUE(CheckReloadable(WithListenerTls("{}"), WithListenerTls(json)).ok()) << json;
     EXPECT_TRUE(CheckReloadable(WithListenerTls(json), WithListenerTls("{}")).ok()) << json;

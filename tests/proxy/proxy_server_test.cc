@@ -148,6 +148,43 @@ TEST_F(ProxyServerTest, OnlyTheUsersThatAreNamedMayConnectToUnixSockets) {
   ExpectServes(worker.address());
 }
 
+// By a name, by a tunnel, and whatever others may call; until the options say something else.
+TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
+  TestHttp2Server own(Says("own"));
+  TestHttp2Server common(Says("common"));
+  options_.listeners = {{.address = AbstractAddress("groups"), .route = ""}, {.address = "127.0.0.1:0", .route = ""}};
+  options_.workers = {common.address()};
+  options_.clients = {{.users = {geteuid()}, .names = {}, .workers = {own.address()}}};
+  options_.proxy.pass_tunnels = false;
+  StartProxy();
+  const auto local = ClientOf(address(0));
+  const auto other = ClientOf(address(1));  // nobody says who that is
+  const auto status = [](Http2Peer& client, const std::string& worker) {
+    const auto& call = client.Open(Head(worker), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return call.status();
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(status(*local, own.address()), "0");
+    EXPECT_EQ(status(*local, common.address()), "7");
+    EXPECT_EQ(status(*other, common.address()), "0");
+    EXPECT_EQ(status(*other, own.address()), "7");
+  }
+  const auto connect = [&](const std::string& worker) {
+    TestSocket socket = ConnectTo(address(0));
+    socket.Send(absl::StrCat("CONNECT ", worker, " HTTP/1.1\r\n\r\n"));
+    return socket.ReceiveUntil("\r\n");
+  };
+  EXPECT_THAT(connect(own.address()), HasSubstr("200"));
+  EXPECT_THAT(connect(common.address()), HasSubstr("403"));
+
+  ProxyServer::Options changed = options_;
+  changed.clients.clear();
+  ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
+  EXPECT_EQ(status(*local, own.address()), "7") << "on a connection that was made before";
+  EXPECT_EQ(status(*local, common.address()), "0");
+}
+
 // --- Limits.
 
 TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {

@@ -26,8 +26,8 @@ class TargetTest : public ProxyTest {
   void StartProxy(ProxyOptions options = {}) {
     executor_.Await([&] {
       core_ = std::make_unique<LinkCore>(names_, *LinkSchedule::Create(Ample()), metrics_);
-      proxy_ = std::make_unique<ProxyCore>(*core_, *TargetPolicy::Create({std::string("127.0.0.0/8"), "::1"}), nullptr,
-                                           options, proxy_metrics_);
+      proxy_ = std::make_unique<ProxyCore>(*core_, *ClientPolicies::Create({std::string("127.0.0.0/8"), "::1"}, {}),
+                                           nullptr, options, proxy_metrics_);
       auto listener = AsioListener::Listen(executor_, "127.0.0.1:0", {}, [this](const AcceptedConnection& connection) {
         proxy_->Accept({.route = "", .local = true, .peer = connection.peer}, connection.start);
       });

@@ -217,6 +217,25 @@ TEST_F(TlsListenerTest, TheProxysCertificateIsLentToWhoeverShowsOne) {
   EXPECT_EQ(denied.status(), "7") << "for the workers that may be called";
 }
 
+TEST_F(TlsListenerTest, ANameWithWorkersOfItsOwnCallsThoseAlone) {
+  TestHttp2Server own(Says("own"));
+  TestHttp2Server common(Says("common"));
+  options_.workers = {common.address()};
+  options_.clients = {{.users = {}, .names = {"nobody", "spiffe://test/front"}, .workers = {own.address()}}};
+  StartProxy();
+  const auto front = TlsClient(With({.uris = {"spiffe://test/front"}}));
+  const auto other = TlsClient(With({.uris = {"spiffe://test/frontier"}}));
+  const auto status = [](Http2Peer& client, const std::string& worker) {
+    const auto& call = client.Open(Head(worker), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return call.status();
+  };
+  EXPECT_EQ(status(*front, own.address()), "0");
+  EXPECT_EQ(status(*front, common.address()), "7");
+  EXPECT_EQ(status(*other, common.address()), "0");
+  EXPECT_EQ(status(*other, own.address()), "7");
+}
+
 // --- New files.
 
 TEST_F(TlsListenerTest, NewAuthoritiesAndCertificatesAreTakenWhileItServes) {

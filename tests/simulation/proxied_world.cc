@@ -38,12 +38,13 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
     : network_(seed, DrawShape(seed)), dice_(network_.dice), events_(network_.events) {
   metrics_ = std::make_unique<ProxyMetrics>(*network_.registry);
   network_.executor->Turn([this] {
-    proxy_ = std::make_unique<ProxyCore>(*network_.core, *TargetPolicy::Create({std::string("10.0.0.0/8")}), nullptr,
-                                         ProxyOptions{.client_stall_timeout = kStallTimeout,
-                                                      .max_calls = 256,
-                                                      .max_held_bytes = kHeldBytes,
-                                                      .max_held_bytes_per_call = kHeldPerCall},
-                                         *metrics_);
+    proxy_ =
+        std::make_unique<ProxyCore>(*network_.core, *ClientPolicies::Create({std::string("10.0.0.0/8")}, {}), nullptr,
+                                    ProxyOptions{.client_stall_timeout = kStallTimeout,
+                                                 .max_calls = 256,
+                                                 .max_held_bytes = kHeldBytes,
+                                                 .max_held_bytes_per_call = kHeldPerCall},
+                                    *metrics_);
   });
   drains_ = dice_.OneIn(3);
   for (size_t i = 0; i < kClients; ++i) {

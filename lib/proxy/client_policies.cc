@@ -1,0 +1,72 @@
+#include "lib/proxy/client_policies.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "lib/link/tls_context.h"
+
+namespace sluice {
+namespace {
+
+// Which of two groups would count is not for the reader of a config to guess. A client whose certificate has names of
+// two groups is in the first of them.
+absl::Status CheckGroup(const ClientPolicies::Group& group, absl::string_view field, std::set<std::string>& seen) {
+  if (group.users.empty() && group.names.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " names no clients; give uids or names"));
+  }
+  if (group.workers.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".workers is empty; give the workers that these may call"));
+  }
+  for (const uint32_t user : group.users) {
+    if (seen.insert(absl::StrCat(user)).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ".uids: ", user, " is given twice"));
+  }
+  for (const std::string& name : group.names) {
+    if (absl::Status valid = ValidateClientName(absl::StrCat(field, ".names"), name); !valid.ok()) return valid;
+    // No name is the same as a user: it is kept apart by what no number begins with.
+    if (seen.insert(absl::StrCat("=", absl::AsciiStrToLower(name))).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ".names: \"", name, "\" is given twice"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::string> workers,
+                                                      absl::Span<const Group> groups) {
+  ClientPolicies policies;
+  absl::StatusOr<TargetPolicy> others = TargetPolicy::Create(workers);
+  if (!others.ok()) return others.status();
+  policies.others_ = *std::move(others);
+  std::set<std::string> seen;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string field = absl::StrCat("clients[", i, "]");
+    if (absl::Status valid = CheckGroup(groups[i], field, seen); !valid.ok()) return valid;
+    absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(groups[i].workers);
+    // It names its own field, "workers: ...".
+    if (!policy.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ".", policy.status().message()));
+    policies.groups_.push_back({groups[i], *std::move(policy)});
+  }
+  return policies;
+}
+
+void ClientPolicies::SetOwnAddresses(absl::Span<const std::string> addresses) {
+  others_.SetOwnAddresses(addresses);
+  for (GroupPolicy& group : groups_) group.policy.SetOwnAddresses(addresses);
+}
+
+const TargetPolicy& ClientPolicies::Find(std::optional<uint32_t> user, HasOneOf has_one_of) const {
+  for (const GroupPolicy& found : groups_) {
+    const auto& [users, names, workers] = found.group;
+    if (user.has_value() && std::find(users.begin(), users.end(), *user) != users.end()) return found.policy;
+    if (!names.empty() && has_one_of(names)) return found.policy;
+  }
+  return others_;
+}
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/proxy/target_policy.h"
+
+namespace sluice {
+
+// Says for each client which workers it may call. There is one for each proxy at a time. Immutable once it is in use.
+class ClientPolicies {
+ public:
+  // Clients who may call these workers, and not those of all others.
+  struct Group {
+    std::vector<uint32_t> users;       // on Unix sockets
+    std::vector<std::string> names;    // of certificates, as ListenerTls::client_names
+    std::vector<std::string> workers;  // patterns: see TargetPolicy
+
+    friend bool operator==(const Group&, const Group&) = default;
+  };
+
+  // `workers` are for the clients who are in no group; empty stands for "private". Returns InvalidArgument that names
+  // the field, as the config of sluice-proxy has it: for a wrong pattern or name, a group without clients or without
+  // workers, and a user or name that is in two groups.
+  static absl::StatusOr<ClientPolicies> Create(absl::Span<const std::string> workers, absl::Span<const Group> groups);
+
+  // As TargetPolicy::SetOwnAddresses, for all of them.
+  void SetOwnAddresses(absl::Span<const std::string> addresses);
+
+  // Whether the client's certificate has one of these names.
+  using HasOneOf = absl::FunctionRef<bool(absl::Span<const std::string> names)>;
+  // The policy of the first group that the client is in, else that of all others.
+  const TargetPolicy& Find(std::optional<uint32_t> user, HasOneOf has_one_of) const;
+
+ private:
+  struct GroupPolicy {
+    Group group;
+    TargetPolicy policy;
+  };
+
+  std::vector<GroupPolicy> groups_;
+  TargetPolicy others_;
+};
+
+}  // namespace sluice

@@ -335,7 +335,8 @@ TEST_P(InteropTest, KeepsTheDeadlineOfAServerThatDoesNotCare) {
     ASSERT_TRUE(pending->Await());
     const Clock::duration elapsed = Clock::now() - started;
     EXPECT_EQ(pending->result.status.code(), absl::StatusCode::kDeadlineExceeded) << pending->result.status;
-    EXPECT_GE(elapsed, kTimeout);
+    // gRPC's servers end the call as well, and C++'s count its time in whole milliseconds.
+    EXPECT_GE(elapsed, kTimeout - std::chrono::milliseconds(2));
     latest = std::min(latest, elapsed);
   }
   EXPECT_LT(latest, kTimeout + kAtOnce);

@@ -11,8 +11,8 @@
 
 namespace sluice::testing {
 
-// The other end of a TCP connection whose two ends are in this process; -1 if it is not there. It looks at all
-// descriptors, so call it on the thread that closes the others: another one could close what it looks at.
+// The other end of a TCP connection whose two ends are in this process; -1 if it is not there. Call it on the thread
+// that closes sockets: it looks at all descriptors of the process, and another thread could close one meanwhile.
 inline int FarEnd(int fd) {
   constexpr int kDescriptors = 1024;
   const std::optional<TcpSocket> near = DescribeTcp(fd);

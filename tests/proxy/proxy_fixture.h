@@ -59,6 +59,13 @@ class ProxyTest : public ::testing::Test {
     EXPECT_EQ(call.status(), "0") << call.Field("grpc-message");
   }
 
+  // The grpc-status of a call by this client.
+  static std::string StatusOf(Http2Peer& client, const std::string& worker) {
+    const Http2Peer::Stream& call = client.Open(Head(worker), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return call.status();
+  }
+
   static HeaderList Head(const std::string& worker, const HeaderList& more = {}) {
     HeaderList headers = {{":method", "POST"},    {":scheme", "http"}, {":path", "/test.Answers/Get"},
                           {":authority", worker}, {"te", "trailers"},  {"content-type", "application/grpc"}};

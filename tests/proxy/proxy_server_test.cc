@@ -159,16 +159,11 @@ TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
   StartProxy();
   const auto local = ClientOf(address(0));
   const auto other = ClientOf(address(1));  // nobody says who that is
-  const auto status = [](Http2Peer& client, const std::string& worker) {
-    const auto& call = client.Open(Head(worker), FrameMessage("?"));
-    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
-    return call.status();
-  };
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(status(*local, own.address()), "0");
-    EXPECT_EQ(status(*local, common.address()), "7");
-    EXPECT_EQ(status(*other, common.address()), "0");
-    EXPECT_EQ(status(*other, own.address()), "7");
+    EXPECT_EQ(StatusOf(*local, own.address()), "0");
+    EXPECT_EQ(StatusOf(*local, common.address()), "7");
+    EXPECT_EQ(StatusOf(*other, common.address()), "0");
+    EXPECT_EQ(StatusOf(*other, own.address()), "7");
   }
   const auto connect = [&](const std::string& worker) {
     TestSocket socket = ConnectTo(address(0));
@@ -181,8 +176,8 @@ TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
   ProxyServer::Options changed = options_;
   changed.clients.clear();
   ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
-  EXPECT_EQ(status(*local, own.address()), "7") << "on a connection that was made before";
-  EXPECT_EQ(status(*local, common.address()), "0");
+  EXPECT_EQ(StatusOf(*local, own.address()), "7") << "on a connection that was made before";
+  EXPECT_EQ(StatusOf(*local, common.address()), "0");
 }
 
 // --- Limits.

@@ -225,15 +225,10 @@ TEST_F(TlsListenerTest, ANameWithWorkersOfItsOwnCallsThoseAlone) {
   StartProxy();
   const auto front = TlsClient(With({.uris = {"spiffe://test/front"}}));
   const auto other = TlsClient(With({.uris = {"spiffe://test/frontier"}}));
-  const auto status = [](Http2Peer& client, const std::string& worker) {
-    const auto& call = client.Open(Head(worker), FrameMessage("?"));
-    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
-    return call.status();
-  };
-  EXPECT_EQ(status(*front, own.address()), "0");
-  EXPECT_EQ(status(*front, common.address()), "7");
-  EXPECT_EQ(status(*other, common.address()), "0");
-  EXPECT_EQ(status(*other, own.address()), "7");
+  EXPECT_EQ(StatusOf(*front, own.address()), "0");
+  EXPECT_EQ(StatusOf(*front, common.address()), "7");
+  EXPECT_EQ(StatusOf(*other, common.address()), "0");
+  EXPECT_EQ(StatusOf(*other, own.address()), "7");
 }
 
 // --- New files.

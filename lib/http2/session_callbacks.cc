@@ -10,6 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
+constexpr size_t kUsualFields = 12;      // of a call of gRPC
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -45,6 +46,7 @@ Http2Stream* Http2Session::Impl::Callbacks::StreamOf(const Impl& session, int32_
 int Http2Session::Impl::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   Impl& session = *static_cast<Impl*>(user_data);
   session.headers_.clear();
+  session.headers_.reserve(kUsualFields);
   session.header_list_bytes_ = 0;
   if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return Done(session);
   const int32_t id = frame->hd.stream_id;

@@ -43,6 +43,7 @@ void AsioExecutor::Stop() {
     unrun.swap(posted_);
   }
   running_.clear();
+  after_output_.clear();
   next_turn_.clear();
   handshakes_.clear();
   end_of_turn_ = nullptr;
@@ -64,6 +65,8 @@ void AsioExecutor::Run() {
 
 void AsioExecutor::EndTurn() {
   if (end_of_turn_) end_of_turn_();
+  for (const std::function<void()>& task : after_output_) task();
+  after_output_.clear();
   ++turn_;
   for (std::function<void()>& task : next_turn_) Post(std::move(task));
   next_turn_.clear();

@@ -78,6 +78,8 @@ class AsioExecutor final : public Executor {
   std::string& plaintext_buffer() { return plaintext_buffer_; }
   // The number of the current turn.
   uint64_t turn() const { return turn_; }
+  // Runs `task` at the end of this turn, when its output has left: for what can wait, and others would wait for.
+  void AfterOutput(std::function<void()> task) { after_output_.push_back(std::move(task)); }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
   // Runs `step` of a client's handshake in a turn that runs no other such step. A key exchange takes as long as a
@@ -103,6 +105,7 @@ class AsioExecutor final : public Executor {
 
   // The members below are used on the link's thread only.
   std::vector<std::function<void()>> running_;
+  std::vector<std::function<void()>> after_output_;
   std::vector<std::function<void()>> next_turn_;
   std::deque<std::function<void()>> handshakes_;
   std::function<void()> end_of_turn_;

@@ -68,6 +68,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void StopWatchingWrites();
   void StartTls();
   void ArmRead();
+  void ArmReadLater();
   void ArmWrite();
   void OnReadable();
   void Read();
@@ -201,6 +202,13 @@ void Stream::ArmRead() {
                      });
 }
 
+// It is a system call, and what follows from the bytes is not to wait for it.
+void Stream::ArmReadLater() {
+  executor_.AfterOutput([self = shared_from_this()] {
+    if (self->is_open() && self->reading_) self->ArmRead();
+  });
+}
+
 void Stream::OnReadable() {
   // Handshakes with workers are few at a time: each of them is a call of the schedule.
   const bool client_handshake = accepted_ && filter_ != nullptr && !connected_;
@@ -222,13 +230,13 @@ void Stream::Read() {
     if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
     // A write failed, and what came before is read.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
-    if (got < 0) return ArmRead();
+    if (got < 0) return ArmReadLater();
     if (got == 0) return Disconnect(End());
     --reads_left_;
     const auto bytes = static_cast<size_t>(got);
     OnBytes({buffer.data(), bytes});
     // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
-    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmRead();
+    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmReadLater();
   }
 }
 

@@ -42,6 +42,7 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   if (!parsed.ok()) return parsed.status();
   ForwardedHead head{.authority = std::move(parsed->authority), .path = std::move(parsed->path)};
   head.timeout = parsed->timeout;
+  head.end_to_end.reserve(headers.size());
   absl::Status status;
   for (HeaderField& field : headers) {
     if (!worker_field.empty() && field.name == worker_field) head.worker = field.value;
@@ -76,11 +77,13 @@ absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
 }
 
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
-  HeaderList fields = {{":method", "POST"},
-                       {":scheme", tls ? "https" : "http"},
-                       {":path", head.path},
-                       {":authority", authority},
-                       {"te", "trailers"}};
+  HeaderList fields;
+  fields.reserve(7 + head.end_to_end.size());
+  fields.push_back({":method", "POST"});
+  fields.push_back({":scheme", tls ? "https" : "http"});
+  fields.push_back({":path", head.path});
+  fields.push_back({":authority", authority});
+  fields.push_back({"te", "trailers"});
   if (timeout != absl::InfiniteDuration()) fields.push_back({"grpc-timeout", FormatTimeout(timeout)});
   if (!head.via.empty()) fields.push_back({"via", head.via});
   fields.insert(fields.end(), head.end_to_end.begin(), head.end_to_end.end());

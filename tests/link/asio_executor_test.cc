@@ -137,6 +137,19 @@ TEST(AsioExecutorTest, HandlersThatKeepComingDoNotKeepTheTurnFromItsEnd) {
   EXPECT_THAT(log.Await(1), ElementsAre("a turn for each"));
 }
 
+TEST(AsioExecutorTest, WhatCanWaitComesAfterTheOutputOfItsTurn) {
+  EventLog log;
+  uint64_t first = 0;
+  AsioExecutor executor;
+  RunOn(executor, [&] {
+    executor.SetEndOfTurn([&] { log.Add("output"); });
+    first = executor.turn();
+    executor.AfterOutput([&] { log.Add(absl::StrCat("turn ", executor.turn() - first)); });
+    log.Add("task");
+  });
+  EXPECT_THAT(log.Await(3), ElementsAre("task", "output", "turn 0"));
+}
+
 TEST(AsioExecutorTest, NextTurnComesAfterTheEndOfThisOne) {
   EventLog log;
   uint64_t first = 0;

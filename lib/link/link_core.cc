@@ -8,6 +8,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kLeastWorkersToSweep = 64;
+// Calls on fewer connections are made before a worker could have answered the first of them.
+constexpr size_t kLeastToFlushEarly = 8;
 
 Scheduled& ScheduledOf(const Action& action) {
   return *reinterpret_cast<Scheduled*>(static_cast<uintptr_t>(action.tag));
@@ -274,16 +276,27 @@ void LinkCore::EndTurn() {
   while (!at_end_.empty() || !to_flush_.empty() || !ended_calls_.empty() || !buried_.empty()) {
     for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
     at_end_.clear();
-    for (size_t next = 0; next < to_flush_.size(); ++next) {
-      if (to_flush_[next] != nullptr) to_flush_[next]->Flush();
-    }
+    FlushQueued();
     to_flush_.clear();
+    next_to_flush_ = 0;
     std::exchange(ended_calls_, {}).clear();
     std::exchange(buried_, {}).clear();
   }
   if (std::exchange(schedule_changed_, false) && demand_watcher_) demand_watcher_(schedule_.Demand(time));
   // A late timer never lets anything pass that was not due, so the next turn may also come early and find nothing.
   executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
+}
+
+void LinkCore::FlushEarly() {
+  if (to_flush_.size() - next_to_flush_ >= kLeastToFlushEarly) FlushQueued();
+}
+
+// A flush may queue more, and may lead back here.
+void LinkCore::FlushQueued() {
+  while (next_to_flush_ < to_flush_.size()) {
+    Flushable* const connection = to_flush_[next_to_flush_++];
+    if (connection != nullptr) connection->Flush();
+  }
 }
 
 void LinkCore::FlushLater(Flushable& connection) {

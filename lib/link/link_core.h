@@ -58,6 +58,9 @@ class LinkCore final : private FlushQueue {
 
   // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
+  // Writes the output of this turn now if many connections have some, so that workers answer the first requests of a
+  // fan-out while the rest of it is made. Call it where none of them is within an event.
+  void FlushEarly();
 
   // For the calls, the workers and their connections.
   void Park(ScheduledStream& call);  // the call could not be sent; its worker resumes it
@@ -104,6 +107,7 @@ class LinkCore final : private FlushQueue {
   void Drive(Event event);
   void Apply(const Action& action);
   void EndTurn();
+  void FlushQueued();
   void FlushLater(Flushable& connection) override;
   void Forget(Flushable& connection) override;
 
@@ -119,6 +123,7 @@ class LinkCore final : private FlushQueue {
 
   std::vector<std::unique_ptr<ScheduledStream>> calls_;
   std::vector<Flushable*> to_flush_;
+  size_t next_to_flush_ = 0;  // those before it have been flushed
   std::vector<std::function<void()>> at_end_;
   // Destroyed at the end of the turn, since their functions may still be on the stack.
   std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;

@@ -118,6 +118,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   bool request_left() const;
   // Bytes of the current message that the schedule lets come and that are not here.
   int64_t asked_bytes() const { return asked_bytes_; }
+  // Bytes of the current message that are still to come; 0 between messages.
+  int64_t pending_message_bytes() const { return prefixes_.pending_message_bytes(); }
   bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
   bool late() const;                                 // the deadline has passed
   // The value of kTcpReportKey in the trailers.

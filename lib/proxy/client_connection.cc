@@ -115,13 +115,13 @@ void ClientConnection::SendHeaders(const ProxiedCall& call, const HeaderList& he
   FlushLater();
 }
 
-void ClientConnection::SendData(const ProxiedCall& call, std::string bytes, bool end_stream) {
+void ClientConnection::SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more) {
   // Whoever asked for the bytes has seen to it that they are not too many.
   if (!session_->SendData(call.stream(), std::move(bytes), end_stream).ok()) {
     return Reset(call, Http2Error::kInternalError);
   }
   fed_.insert(call.stream());
-  FlushLater();
+  if (!more) FlushLater();
 }
 
 void ClientConnection::Grant(const ProxiedCall& call, uint32_t bytes) {
@@ -249,6 +249,7 @@ void ClientConnection::Close(const absl::Status& why) {
 void ClientConnection::LookAround(TimePoint now) {
   if (phase_ == Phase::kTunnel || phase_ == Phase::kLeaving) return LookAtTunnel(now);
   if (phase_ != Phase::kHttp2 && phase_ != Phase::kRefused) return;
+  Flush();
   WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
   const absl::Status stuck = absl::ResourceExhaustedError(

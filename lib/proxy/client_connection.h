@@ -66,7 +66,8 @@ class ClientConnection final : public IdleHook,
 
   // For the calls.
   void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
-  void SendData(const ProxiedCall& call, std::string bytes, bool end_stream);
+  // With `more`, the bytes may wait for others that follow soon; the next write of the connection takes them along.
+  void SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more);
   void Grant(const ProxiedCall& call, uint32_t bytes);
   void Reset(const ProxiedCall& call, Http2Error error);
   void EndSoon(const ProxiedCall& call);               // resets the stream when all of the answer has left
@@ -77,9 +78,9 @@ class ClientConnection final : public IdleHook,
   void AnnounceGoAway();
   void GoAway();
   void Close(const absl::Status& why);
-  // Ends the calls that are late, which clients do themselves unless they hang, and those of which the client has taken
-  // nothing for ProxyOptions::client_stall_timeout; all of them, and the connection, if it does not read its socket. A
-  // tunnel of which one end reads nothing ends, too.
+  // Writes what has waited for more. Ends the calls that are late, which clients do themselves unless they hang, and
+  // those of which the client has taken nothing for ProxyOptions::client_stall_timeout; all of them, and the
+  // connection, if it does not read its socket. A tunnel of which one end reads nothing ends, too.
   void LookAround(TimePoint now);
 
   void Flush() override;

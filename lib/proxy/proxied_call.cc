@@ -18,6 +18,9 @@ namespace {
 
 // A request that its worker never looks at is sent again by the proxy if it is no larger, else by the client.
 constexpr size_t kMaxReplayBytes = 64u << 10;
+// Of a message that comes packet by packet, the client gets no less at a time: each write wakes it, and it can do
+// nothing with a part.
+constexpr int64_t kLeastPartBytes = 16 << 10;
 
 size_t SizeOf(const HeaderList& headers) {
   size_t bytes = 0;
@@ -66,6 +69,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   CountRequest();
   proxy_.LimitHeldRequests();
   if (!answered_) Route();
+  if (end_stream) proxy_.link().FlushEarly();
 }
 
 // What a client says that is no call of gRPC.
@@ -142,6 +146,7 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   }
   CountRequest();
   proxy_.LimitHeldRequests();
+  if (end_stream) proxy_.link().FlushEarly();
 }
 
 // The client is granted more once what it has sent has left: so no more of a request is here than its window.
@@ -205,7 +210,7 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   if (client_ == nullptr || answered_) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
-  client_->SendData(*this, std::string(bytes), end_stream);
+  client_->SendData(*this, std::string(bytes), end_stream, /*more=*/MayWaitForMore(bytes.size()));
   CountAnswer();
   proxy_.LimitHeldAnswers();
   if (client_ == nullptr || answered_) return false;
@@ -214,11 +219,19 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
 }
 
 // Where much is held already, each call still gets its share at a time, so that those whose clients read go on.
-int64_t ProxiedCall::WantedBytes() const {
-  if (client_ == nullptr) return 0;
+int64_t ProxiedCall::RoomBytes() const {
   const HeldBytes& held = proxy_.held_answers();
-  const int64_t room_bytes = held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
-  return std::max<int64_t>(room_bytes - client_->UnsentBytes(*this), 0);
+  return held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
+}
+
+// What waits takes no more than half of the room, so that the rest is asked for, and comes.
+bool ProxiedCall::MayWaitForMore(size_t bytes) const {
+  if (worker_ == nullptr || worker_->pending_message_bytes() == 0) return false;
+  return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kLeastPartBytes, RoomBytes() / 2);
+}
+
+int64_t ProxiedCall::WantedBytes() const {
+  return client_ == nullptr ? 0 : std::max<int64_t>(RoomBytes() - client_->UnsentBytes(*this), 0);
 }
 
 void ProxiedCall::OnClientTook() {

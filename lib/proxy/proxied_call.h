@@ -75,6 +75,8 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void ForgetRequest();
   void CountRequest();
   void ReleaseRequest();
+  int64_t RoomBytes() const;
+  bool MayWaitForMore(size_t bytes) const;
   void CountAnswer();
   void ReleaseAnswer();
   WorkerStream* LeaveWorker();

@@ -25,6 +25,7 @@ class WorkerStream final : public ScheduledStream {
   using ScheduledStream::asked_bytes;
   using ScheduledStream::AskForMore;
   using ScheduledStream::open;
+  using ScheduledStream::pending_message_bytes;
   using ScheduledStream::request_left;
   using ScheduledStream::SendData;
   using ScheduledStream::set_reset_error;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,29 @@ TEST_F(LinkCoreTest, AnAnswerComesWhole) {
   EXPECT_THAT(call.messages, ElementsAre("/test.Answers/Get"));
   EXPECT_EQ(call.sent, 1);
   EXPECT_EQ(call.ready, 1);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+// The worker answers while the link's thread is busy with the rest of the turn.
+TEST_F(LinkCoreTest, TheRequestsOfManyLeaveEarlyWhereItIsAskedFor) {
+  StartLink(Ample());
+  std::vector<std::unique_ptr<TestHttp2Server>> servers;
+  std::vector<std::string> targets;
+  for (int i = 0; i < 8; ++i) {
+    servers.push_back(std::make_unique<TestHttp2Server>([](auto& call) { call.Answer("!"); }));
+    targets.push_back(servers.back()->address());
+    Connect(targets.back());
+  }
+  std::vector<size_t> tags;
+  executor_.Await([&] {
+    tags = AskHere(targets, CallOptions());
+    core_->FlushEarly();
+    for (const auto& server : servers) EXPECT_TRUE(server->AwaitRequests(1));
+    // And the end of the turn finds what comes after it.
+    const std::vector<size_t> more = AskHere(targets, CallOptions());
+    tags.insert(tags.end(), more.begin(), more.end());
+  });
+  for (const size_t tag : tags) EXPECT_TRUE(AwaitEnd(tag).status.ok());
   EXPECT_TRUE(AwaitIdle());
 }
 

@@ -247,7 +247,7 @@ void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
 }
 
 // What is granted before it is ready was not asked for, nor is what comes over an unscheduled link. So there may be
-// more than the bound before a second has passed.
+// more than the bound before kStuckAfter has passed.
 void ProxyCore::LimitHeldAnswers() {
   if (!held_answers_.full()) return;
   held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
@@ -260,7 +260,7 @@ void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
   metrics_.SetHeldRequestBytes(held_requests_.bytes());
 }
 
-// Workers get no second: what clients send within it would have no bound.
+// Workers get no such time: what clients send within it would have no bound.
 void ProxyCore::LimitHeldRequests() {
   held_requests_.ReleaseAbove(held_requests_.max_bytes());
 }

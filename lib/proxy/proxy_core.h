@@ -51,7 +51,7 @@ struct ProxyOptions {
   uint32_t max_header_bytes = 64u << 10;  // of one call, as HTTP/2 counts
   // Bound of the answers that clients do not take, and of the requests that workers do not take, heads included; the
   // same for each. Above it, calls end, those first whose client or worker has taken nothing for the longest time: of
-  // answers only after a second of that, but above twice the bound at once. No call ends that holds less than
+  // answers only after two seconds of that, but above twice the bound at once. No call ends that holds less than
   // max_held_bytes / max_calls.
   int64_t max_held_bytes = int64_t{256} << 20;
   int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for one call

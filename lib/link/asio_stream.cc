@@ -68,7 +68,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void StopWatchingWrites();
   void StartTls();
   void ArmRead();
-  void ArmReadLater();
   void ArmWrite();
   void OnReadable();
   void Read();
@@ -193,19 +192,15 @@ void Stream::StartTls() {
   Send(filter_->TakeCiphertext());
 }
 
+// It is a system call, and what follows from bytes that have come is not to wait for it.
 void Stream::ArmRead() {
   if (std::exchange(read_armed_, true)) return;
-  socket_.async_wait(stream_protocol::socket::wait_read,
-                     [self = shared_from_this()](const boost::system::error_code& /*error*/) {
-                       self->read_armed_ = false;
-                       self->OnReadable();
-                     });
-}
-
-// It is a system call, and what follows from the bytes is not to wait for it.
-void Stream::ArmReadLater() {
   executor_.AfterOutput([self = shared_from_this()] {
-    if (self->is_open() && self->reading_) self->ArmRead();
+    if (!self->is_open()) return;
+    self->socket_.async_wait(stream_protocol::socket::wait_read, [self](const boost::system::error_code& /*error*/) {
+      self->read_armed_ = false;
+      self->OnReadable();
+    });
   });
 }
 
@@ -230,13 +225,13 @@ void Stream::Read() {
     if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
     // A write failed, and what came before is read.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
-    if (got < 0) return ArmReadLater();
+    if (got < 0) return ArmRead();
     if (got == 0) return Disconnect(End());
     --reads_left_;
     const auto bytes = static_cast<size_t>(got);
     OnBytes({buffer.data(), bytes});
     // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
-    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmReadLater();
+    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmRead();
   }
 }
 

@@ -21,6 +21,7 @@ constexpr seconds kLookEvery{1};
 // A client that reads has taken something in that time. What waits for the rest of its message has left by then, too:
 // LookAround sees to that.
 constexpr seconds kStuckAfter{2};
+static_assert(kStuckAfter > kLookEvery);
 constexpr size_t kMaxHistories = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
 // Resets that a client may send; hedged fan-outs of an application over one connection send many.

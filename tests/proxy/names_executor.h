@@ -15,8 +15,8 @@
 
 namespace sluice::testing {
 
-// The real executor of a test whose names lead where the test says, and whose clock may be put forward. Used on the
-// link's thread only, but for Post.
+// The real executor of a test whose names lead where the test says, and whose clock the test may stop or put forward.
+// Used on the link's thread only, but for Post.
 class NamesExecutor final : public Executor {
  public:
   using Addresses = absl::StatusOr<std::vector<std::string>>;
@@ -36,17 +36,23 @@ class NamesExecutor final : public Executor {
   }
   // All addresses that were connected to, in their order.
   const std::vector<std::string>& connected_to() const { return connected_to_; }
+  // Called within each look-up.
+  std::function<void(const std::string& name)> on_look_up = [](const std::string&) {};
+
+  void StopClock() { stopped_at_ = real_.Now(); }
   void PutForward(std::chrono::nanoseconds time) { ahead_ += time; }
 
-  TimePoint Now() const override { return real_.Now() + ahead_; }
+  TimePoint Now() const override { return stopped_at_.value_or(real_.Now()) + ahead_; }
   void Post(std::function<void()> task) override { real_.Post(std::move(task)); }
   void SetEndOfTurn(std::function<void()> task) override { real_.SetEndOfTurn(std::move(task)); }
   void SetTimer(TimePoint time, std::function<void()> task) override {
+    if (stopped_at_.has_value()) return;  // the turn after PutForward finds what is due
     real_.SetTimer(time == TimePoint::max() ? time : time - ahead_, std::move(task));
   }
   double Random() override { return real_.Random(); }
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override {
     if (target.find(".test:") == std::string::npos) return real_.Resolve(target, std::move(on_resolved));
+    on_look_up(target);
     auto question = std::make_shared<OnResolved>(std::move(on_resolved));
     if (names_.contains(target)) {
       Answer(question, target);
@@ -73,6 +79,7 @@ class NamesExecutor final : public Executor {
   }
 
   AsioExecutor& real_;
+  std::optional<TimePoint> stopped_at_;
   std::chrono::nanoseconds ahead_{0};
   std::map<std::string, Addresses> names_;
   std::map<std::string, std::vector<std::weak_ptr<OnResolved>>> questions_;

@@ -43,8 +43,8 @@ constexpr size_t kMessageBytes = 10'000;
 // A worker that sends what the test says of an answer, when it says so.
 class AnswerWritesTest : public ProxyCoreTest {
  protected:
-  void Start(const ProxyOptions& options = {}) {
-    StartProxy(options);
+  void Start(const ProxyOptions& options = {}, const LinkSchedule::Options& schedule = Ample()) {
+    StartProxy(options, schedule);
     executor_.Await([&] { names_.StopClock(); });
   }
   // A call whose head of the answer is here. The client says nothing more, since the proxy writes when it hears
@@ -137,9 +137,10 @@ TEST_F(AnswerWritesTest, WhatWaitsComesAfterASecond) {
   EXPECT_TRUE(AwaitHeld(0));
 }
 
-// What waits is less than a call may hold, else the rest would never be asked for.
+// What waits is less than a call may hold, else the rest would never be asked for. The budget is too small for the
+// schedule to let it come unasked.
 TEST_F(AnswerWritesTest, AMessageComesWhereACallMayHoldLittle) {
-  Start({.max_held_bytes_per_call = 1000});
+  Start({.max_held_bytes_per_call = 1000}, WithBudget(32 << 10));
   const auto client = NewClient();
   const Stream& call = Ask(*client);
   const std::string message = FrameMessage(std::string(100'000, 'x'));

@@ -14,9 +14,9 @@ namespace sluice::testing {
 // A proxy whose names and whose clock are the test's.
 class ProxyCoreTest : public ProxyTest {
  protected:
-  void StartProxy(ProxyOptions options = {}) {
+  void StartProxy(ProxyOptions options = {}, const LinkSchedule::Options& schedule = Ample()) {
     executor_.Await([&] {
-      core_ = std::make_unique<LinkCore>(names_, *LinkSchedule::Create(Ample()), metrics_);
+      core_ = std::make_unique<LinkCore>(names_, *LinkSchedule::Create(schedule), metrics_);
       proxy_ = std::make_unique<ProxyCore>(*core_, *ClientPolicies::Create({std::string("127.0.0.0/8"), "::1"}, {}),
                                            nullptr, options, proxy_metrics_);
       auto listener = AsioListener::Listen(executor_, "127.0.0.1:0", {}, [this](const AcceptedConnection& connection) {

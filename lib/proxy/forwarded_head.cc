@@ -77,8 +77,9 @@ absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
 }
 
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
+  constexpr size_t kMostOfOneHop = 7;  // those before end_to_end
   HeaderList fields;
-  fields.reserve(7 + head.end_to_end.size());
+  fields.reserve(kMostOfOneHop + head.end_to_end.size());
   fields.push_back({":method", "POST"});
   fields.push_back({":scheme", tls ? "https" : "http"});
   fields.push_back({":path", head.path});

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Stream = Http2Peer::Stream;
 
-class TargetTest : public ProxyCoreTest {};
+using TargetTest = ProxyCoreTest;
 
 // --- Look-ups.
 

@@ -12,50 +12,66 @@ Admission::Admission(const LinkSchedule::Options& options, const LiveCalls& call
 }
 
 void Admission::SetPlan() {
-  const int64_t packet_bytes = options_.profile.packet_payload_bytes;
   part_cost_ = budget_.plan_bytes() / kShare;
-  const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, part_cost_) / packet_bytes, 1);
-  const int64_t run_bytes = packets * packet_bytes;
-  // However large the overhead is said to be, half of the packets carry something.
-  part_bytes_ = std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2);
 }
 
-int64_t Admission::PartOf(int64_t bytes) const {
-  return calls_.outstanding().Cost(bytes) <= part_cost_ ? bytes : std::min(bytes, part_bytes_);
+// All of them, or k full packets without their framing.
+int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
+  if (calls_.outstanding().Cost(bytes) <= cost_bytes) return bytes;
+  const int64_t packet_bytes = options_.profile.packet_payload_bytes;
+  const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, cost_bytes) / packet_bytes, 1);
+  const int64_t run_bytes = packets * packet_bytes;
+  // However large the overhead is said to be, half of the packets carry something.
+  return std::min(bytes, std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2));
+}
+
+int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
+  if (!worker.bounded) return PartOf(bytes);
+  return PartWithin(bytes, std::min(part_cost_, calls_.outstanding().ShareBytes(worker)));
 }
 
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
   if (!budget_.limited()) return kMaxResponseBytes;
-  if (call.block->ahead) return BytesAhead(call);
   if (!granting_) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
   return MayAsk() ? std::optional<int64_t>(0) : std::nullopt;
 }
 
-// Beside the headers of what is out already; there is no window for it to leave room for.
-std::optional<int64_t> Admission::BytesAhead(const Call& call) const {
-  const int64_t cost_bytes = calls_.outstanding().Cost(call.expected_bytes);
-  const bool leaves = budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
-  return leaves ? std::optional(call.expected_bytes) : std::nullopt;
+bool Admission::HandshakeHasShare(const Call& call) const {
+  const int64_t share_bytes = third() / (call.block->retries ? 2 : 1);
+  const int64_t charged_bytes = calls_.workers().handshakes().charged_bytes;
+  return charged_bytes == 0 || charged_bytes + calls_.outstanding().Cost(call.expected_bytes) <= share_bytes;
 }
 
-// Rolling and batches. The paper knows no parts; rolling sends one where the whole answer would never fit.
+// Beside the headers of what is out already; there is no window for it to leave room for.
+bool Admission::HandshakeFits(const Call& call) const {
+  const int64_t cost_bytes = calls_.outstanding().Cost(call.expected_bytes);
+  return budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
+}
+
+// Rolling and batches. The paper knows no parts; rolling sends one where the whole answer would never fit, or is more
+// than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
-  if (budget_.HasRoom(calls_.outstanding().Cost(call.expected_bytes))) return call.expected_bytes;
+  const Outstanding& outstanding = calls_.outstanding();
+  const int64_t most_bytes = call.worker->bounded
+                                 ? PartWithin(call.expected_bytes, outstanding.ShareBytes(*call.worker))
+                                 : call.expected_bytes;
+  if (budget_.HasRoom(outstanding.Cost(most_bytes))) return most_bytes;
   const bool batched = options_.discipline == Discipline::kBatches;
-  const int64_t bytes = batched ? call.expected_bytes : PartOf(call.expected_bytes);
-  return budget_.HasRoomAlone(calls_.outstanding().Cost(bytes)) ? std::optional(bytes) : std::nullopt;
+  const int64_t bytes = batched ? call.expected_bytes : PartOf(call.expected_bytes, *call.worker);
+  return budget_.HasRoomAlone(outstanding.Cost(bytes)) ? std::optional(bytes) : std::nullopt;
 }
 
 // A grant costs a round trip and a packet, and is for choosing among more than the link can take. Where workers answer
 // at once, or all that is asked for fits the share, requests leave with their grants, which cannot be taken back. Where
 // a packet is more than the share, a grant of one beside early bytes would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
+  if (!call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
   const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
   if (!all_fits) {
     if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;
-    if (!call.out() && calls_.sent().young() > 0) return std::nullopt;  // those that are out come first
+    if (!call.out() && calls_.sent().any_early()) return std::nullopt;  // those that are out come first
   }
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
@@ -75,7 +91,7 @@ bool Admission::MayAsk() const {
     return budget_.HasRoomAlone(calls_.window().HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();
   const int64_t window = budget_.idle() ? calls_.window().FirstRequests(budget) : calls_.window().Requests(budget);
-  return calls_.sent().young() + calls_.blocks().calls(Call::Phase::kReady) < window &&
+  return calls_.sent().young() + calls_.ready() < window &&
          budget_.HasRoom(header_bytes + calls_.window().HeaderBytes(1));
 }
 
@@ -99,14 +115,18 @@ int64_t Admission::SilentHeaderBytes(int64_t more_calls, int64_t more_early_byte
   return std::max<int64_t>(std::min(calls_.window().HeaderBytes(calls), share_bytes), 0);
 }
 
-int64_t Admission::NeedBytes(const Call* ready, const Call* waiting) const {
-  int64_t need_bytes = ready == nullptr ? 0 : calls_.outstanding().CostOfGrant(*ready, PartOf(ready->rest()));
+int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const {
+  const Outstanding& outstanding = calls_.outstanding();
+  int64_t need_bytes = ready == nullptr ? 0 : outstanding.CostOfGrant(*ready, PartOf(ready->rest(), *ready->worker));
+  if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding.Cost(ahead->expected_bytes));
   if (waiting != nullptr) {
-    const bool whole = waiting->block->ahead || options_.discipline == Discipline::kBatches ||
-                       (!granting_ && calls_.outstanding().Cost(waiting->expected_bytes) <= budget_.plan_bytes());
+    const bool whole = options_.discipline == Discipline::kBatches ||
+                       (!granting_ && outstanding.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
     const int64_t bytes = whole ? waiting->expected_bytes : PartOf(waiting->expected_bytes);
-    need_bytes = std::max(need_bytes, calls_.outstanding().Cost(bytes));
-    if (granting_) need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
+    need_bytes = std::max(need_bytes, outstanding.Cost(bytes));
+  }
+  if (granting_ && (ahead != nullptr || waiting != nullptr)) {
+    need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
   }
   if (need_bytes == 0) return 0;
   // What is silent does not give back its room before anybody is in need of it. With a third of the lease for the

@@ -21,13 +21,21 @@ class Admission {
   // call has to wait.
   std::optional<int64_t> BytesWithRequest(const Call& call) const;
 
+  // Handshakes take a third of the budget at most, or go one at a time; those of workers that could not be reached
+  // before, half of that. HandshakeHasShare: the handshake fits this share, so room is made for it. HandshakeFits: it
+  // fits the budget, too.
+  bool HandshakeHasShare(const Call& call) const;
+  bool HandshakeFits(const Call& call) const;
+
   // For a call that waits, or is out without a grant: the bytes of its answer that it may be granted before the answer
   // is ready. Nothing if there are none now.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
   // The part of `bytes` that is granted at once: all of them if their cost fits a third of the budget, else a part in
   // full packets.
-  int64_t PartOf(int64_t bytes) const;
+  int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost_); }
+  // The part for a worker, which costs no more than its share.
+  int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
 
   // Room for the headers that may come at any moment: one for each call that is out and not ready. The headers of
@@ -37,11 +45,11 @@ class Admission {
 
   // A lease that is enough for the next grant and the next request when everything that drains has drained. 0 if none
   // waits.
-  int64_t NeedBytes(const Call* ready, const Call* waiting) const;
+  int64_t NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const;
 
  private:
   std::optional<int64_t> BytesInRolling(const Call& call) const;
-  std::optional<int64_t> BytesAhead(const Call& call) const;
+  int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
   bool MayAsk() const;
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t YoungHeaderBytes() const { return calls_.window().HeaderBytes(calls_.sent().young()); }
@@ -54,8 +62,7 @@ class Admission {
   const LiveCalls& calls_;
   const Budget& budget_;
   const bool granting_;
-  int64_t part_cost_ = 0;   // maximum cost of one grant, unless a single packet costs more
-  int64_t part_bytes_ = 0;  // size of a part of a larger answer: k full packets without their framing
+  int64_t part_cost_ = 0;  // maximum cost of one grant, unless a single packet costs more
 };
 
 }  // namespace sluice

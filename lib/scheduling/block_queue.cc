@@ -5,13 +5,14 @@
 
 namespace sluice {
 
-QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, bool ahead) {
+QueuedBlock& BlockQueue::Add(TimePoint now, TimePoint deadline, bool ahead, bool retries) {
   QueuedBlock& block = blocks_[++last_id_];
   block.id = last_id_;
   block.since = now;
   by_age_.push_back(block);
   block.deadline = deadline;
   block.ahead = ahead;
+  block.retries = retries;
   return block;
 }
 
@@ -31,8 +32,22 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   call.phase = phase;
   call.block = &block;
   ++calls_[static_cast<size_t>(phase)];
-  ListOf(block, phase).push_back(call);
+  if (phase == Call::Phase::kWaiting) {
+    PushWaiting(block, call);
+  } else {
+    ListOf(block, phase).push_back(call);
+  }
   Relink(block, was_waiting);
+}
+
+// Before a call that was held, only others that were held can wait.
+void BlockQueue::PushWaiting(QueuedBlock& block, Call& call) {
+  if (call.place == 0) call.place = ++block.last_place;
+  const bool last = block.waiting.empty() || block.waiting.back().place < call.place;
+  const auto next = last ? block.waiting.end()
+                         : std::find_if(block.waiting.begin(), block.waiting.end(),
+                                        [&call](const Call& other) { return other.place > call.place; });
+  block.waiting.insert(next, call);
 }
 
 void BlockQueue::Take(Call& call) {
@@ -53,6 +68,8 @@ CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
   switch (phase) {
     case Call::Phase::kParked:
       return block.parked;
+    case Call::Phase::kHeld:
+      return block.held;
     case Call::Phase::kWaiting:
       return block.waiting;
     case Call::Phase::kSent:
@@ -64,22 +81,10 @@ CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
   }
 }
 
-void BlockQueue::LinkWaiting(QueuedBlock& block) {
-  // A new block goes to the end. One that comes back with a retry belongs near the front: calls leave oldest block
-  // first, so only blocks that came back as well can be before it.
-  const auto before = [](const QueuedBlock& a, const QueuedBlock& b) {
-    return a.ahead == b.ahead ? a.id < b.id : a.ahead;
-  };
-  const auto next = !waiting_.empty() && before(waiting_.back(), block)
-                        ? waiting_.end()
-                        : std::find_if(waiting_.begin(), waiting_.end(),
-                                       [&](const QueuedBlock& other) { return before(block, other); });
-  waiting_.insert(next, block);
-}
-
 void BlockQueue::Relink(QueuedBlock& block, bool was_waiting) {
-  if (was_waiting && block.waiting.empty()) waiting_.erase(waiting_.iterator_to(block));
-  if (!was_waiting && !block.waiting.empty()) LinkWaiting(block);
+  WaitingBlocks& waiting = WaitingOf(block);
+  if (was_waiting && block.waiting.empty()) waiting.erase(waiting.iterator_to(block));
+  if (!was_waiting && !block.waiting.empty()) waiting.insert(block);
   if (block.DeadlineHook::is_linked() && !block.ungranted()) deadlines_.erase(deadlines_.iterator_to(block));
   if (!block.DeadlineHook::is_linked() && block.ungranted()) deadlines_.insert(block);
 }

@@ -29,19 +29,16 @@ int64_t StartingBytes(const LinkSchedule::Options& options) {
 
 Budget::Budget(const LinkSchedule::Options& options)
     : limited_(options.discipline != Discipline::kUnscheduled),
-      given_bytes_(options.budget_bytes.value_or(0)),
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),
-      plan_bytes_(bytes_),
-      drain_time_(DrainTime(options.profile, given_bytes_)) {}
+      plan_bytes_(bytes_) {
+  SetProfile(options.profile);
+}
 
-void Budget::ReleaseAborted(TimePoint now, int64_t cost_bytes, int64_t early_bytes) {
-  if (limited_) {
-    Charge(0, -early_bytes);
-    draining_.push_back({SaturatingAdd(now, drain_time_), cost_bytes});
-  } else {
-    Charge(-cost_bytes, -early_bytes);
-  }
+void Budget::DrainAborted(TimePoint now, int64_t cost_bytes) {
+  if (!limited_) return;
+  Charge(cost_bytes, 0);
+  draining_.push_back({SaturatingAdd(now, DrainTime(profile_, link_bytes_)), cost_bytes});
 }
 
 void Budget::Drain(TimePoint now) {
@@ -71,7 +68,8 @@ void Budget::EndLease(TimePoint now) {
 }
 
 void Budget::SetProfile(const LinkProfile& profile) {
-  drain_time_ = DrainTime(profile, given_bytes_);
+  profile_ = profile;
+  packet_bytes_ = BufferCostBytes(profile, profile.packet_payload_bytes);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -18,8 +19,9 @@ class Budget {
  public:
   explicit Budget(const LinkSchedule::Options& options);
 
-  // Whether `bytes` fit beside what is in flight.
-  bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_; }
+  // Whether `bytes` fit beside what is in flight. Bytes of slow workers take a third of the budget at most, or a
+  // packet: what they have outstanding beyond that is not on the wire, and comes slowly.
+  bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_ + UncountedBytes(); }
   // Whether nothing is in flight except early bytes. All other bytes come, stall or drain in time; early ones may not.
   bool idle() const { return in_flight_bytes_ == early_bytes_; }
   // Whether `bytes` may go because nothing else is in flight. `beside_bytes` may come at any moment; they have to fit
@@ -35,8 +37,10 @@ class Budget {
     early_bytes_ += early_bytes;
   }
 
-  // The bytes of an aborted call may still arrive: their charge stays for DrainTime, and is not early any more.
-  void ReleaseAborted(TimePoint now, int64_t cost_bytes, int64_t early_bytes);
+  void ChargeSlow(int64_t slow_bytes) { slow_bytes_ += slow_bytes; }  // a part of what was charged
+
+  // The bytes of an aborted call may still arrive: they are charged for DrainTime.
+  void DrainAborted(TimePoint now, int64_t cost_bytes);
   void Drain(TimePoint now);
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
 
@@ -50,6 +54,8 @@ class Budget {
   int64_t plan_bytes() const { return plan_bytes_; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
   int64_t early_bytes() const { return early_bytes_; }
+  int64_t slow_bytes() const { return slow_bytes_; }
+  int64_t UncountedBytes() const { return std::max<int64_t>(slow_bytes_ - std::max(bytes_ / 3, packet_bytes_), 0); }
   bool limited() const { return limited_; }
 
  private:
@@ -58,16 +64,17 @@ class Budget {
     int64_t cost_bytes;
   };
 
-  const bool limited_;         // false: unscheduled
-  const int64_t given_bytes_;  // 0: the buffer of the profile
+  const bool limited_;  // false: unscheduled
   int64_t bytes_;
   int64_t link_bytes_;  // the whole budget, of which `bytes_` is a part
   int64_t plan_bytes_;  // as in BudgetLease, like the next two
   bool may_exceed_ = true;
   TimePoint until_ = TimePoint::max();
-  std::chrono::nanoseconds drain_time_;
+  LinkProfile profile_;
   int64_t in_flight_bytes_ = 0;  // with draining_
   int64_t early_bytes_ = 0;      // the early part of them
+  int64_t slow_bytes_ = 0;       // of them, of slow workers
+  int64_t packet_bytes_ = 0;     // cost of a full packet
   // In the order of the aborts, which is that of time, since all drain equally long. After a change of the profile one
   // may wait for the one before it.
   std::deque<Draining> draining_;

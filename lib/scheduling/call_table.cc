@@ -22,6 +22,8 @@ void CallTable::Release(Call& call) {
   ++call.id.generation;
   call.phase = Call::Phase::kFree;
   call.block = nullptr;
+  call.worker = nullptr;
+  call.place = 0;
   call.progress = {};
   free_.push_front(call);
 }

@@ -12,18 +12,22 @@
 namespace sluice {
 
 struct QueuedBlock;
+struct QueuedWorker;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// Hooks for lists of the calls that may straggle (grants), that may stall, and that are ready: by turn, and by age.
+// Hooks for the calls that may straggle and those that may be granted early (grants), that may stall, and that wait at
+// their worker: by turn, and by age.
 struct SentTag;
+struct EarlyTag;
 struct StallTag;
 struct TurnTag;
 struct HeldTag;
 using SentHook = boost::intrusive::list_base_hook<boost::intrusive::tag<SentTag>>;
+using EarlyHook = boost::intrusive::list_base_hook<boost::intrusive::tag<EarlyTag>>;
 using StallHook = boost::intrusive::set_base_hook<boost::intrusive::tag<StallTag>>;
-using TurnHook = boost::intrusive::list_base_hook<boost::intrusive::tag<TurnTag>>;
-using HeldHook = boost::intrusive::list_base_hook<boost::intrusive::tag<HeldTag>>;
+using TurnHook = boost::intrusive::set_base_hook<boost::intrusive::tag<TurnTag>>;
+using HeldHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldTag>>;
 
 // The progress of a request, and of its answer byte by byte.
 struct CallProgress {
@@ -41,11 +45,11 @@ struct CallProgress {
 
 // One call that has not ended. It is in exactly one list: that of its phase in its block, or the free list of the
 // table.
-struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
+struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   // A call is in flight if part of its answer was granted, or nothing is to be granted. Only grants have the phases
-  // sent and ready.
-  enum class Phase : uint8_t { kFree, kParked, kWaiting, kSent, kReady, kInFlight };
-  static constexpr size_t kPhases = 6;
+  // sent and ready. A held call waits until its worker has less than its share outstanding.
+  enum class Phase : uint8_t { kFree, kParked, kHeld, kWaiting, kSent, kReady, kInFlight };
+  static constexpr size_t kPhases = 7;
   enum class Turn : uint8_t { kNone, kNew, kRest };
 
   // Bytes that are ready and not granted. Bytes that came without a grant are added, so that the window is again what
@@ -59,6 +63,7 @@ struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
   CallId id;
   Phase phase = Phase::kFree;
   Turn turn = Turn::kNone;     // in GrantQueue
+  uint64_t place = 0;          // while it waits: among the waiting calls of its block; with a turn: among all turns
   bool opens_slot = false;     // batches: the first call of its batch
   int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty answer costs a packet
   CallProgress progress;
@@ -68,12 +73,14 @@ struct Call : ListHook, SentHook, StallHook, TurnHook, HeldHook {
   int64_t outstanding_cost = 0;     // cost of the outstanding bytes
   int64_t charged_bytes = 0;        // charge to release
   int64_t early_charged_bytes = 0;  // the early part of the charge
+  int64_t owed_bytes = 0;           // cost of the outstanding bytes of which the prefix is here
   int64_t asked_bytes = 0;          // cost of what is still to come
 
   TimePoint stalls_at;
   TimePoint held_since;
   uint64_t tag = 0;
   QueuedBlock* block = nullptr;
+  QueuedWorker* worker = nullptr;
 };
 
 using CallList = boost::intrusive::list<Call, boost::intrusive::constant_time_size<false>>;

@@ -1,51 +1,80 @@
 #include "lib/scheduling/grant_queue.h"
 
+#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
 
 void GrantQueue::AddNew(Call& call, TimePoint now) {
   Add(call, Call::Turn::kNew, now);
-  QueuedBlock& block = *call.block;
-  block.new_turns.push_back(call);
-  if (!block.GrantHook::is_linked()) blocks_.insert(block);
 }
 
 void GrantQueue::AddRest(Call& call, TimePoint now) {
+  if (rest_calls_ == 0 && call.worker->open) overtook_bytes_ = 0;
   Add(call, Call::Turn::kRest, now);
-  if (rest_calls_++ == 0) overtook_bytes_ = 0;
-  rests_.push_back(call);
 }
 
 void GrantQueue::Add(Call& call, Call::Turn turn, TimePoint now) {
+  QueuedWorker& worker = *call.worker;
+  Unlink(worker);
   call.turn = turn;
+  call.place = ++last_place_;
   call.held_since = now;
-  held_.push_back(call);
+  if (turn == Call::Turn::kNew) {
+    worker.new_turns.insert(worker.new_turns.end(), call);
+  } else {
+    worker.rests.insert(worker.rests.end(), call);
+    ++worker.rest_calls;
+  }
+  worker.turns.insert(worker.turns.end(), call);
+  Link(worker);
 }
 
 void GrantQueue::Remove(Call& call) {
-  switch (std::exchange(call.turn, Call::Turn::kNone)) {
-    case Call::Turn::kNone:
-      return;
-    case Call::Turn::kNew: {
-      QueuedBlock& block = *call.block;
-      block.new_turns.erase(block.new_turns.iterator_to(call));
-      if (block.new_turns.empty()) blocks_.erase(blocks_.iterator_to(block));
-      break;
-    }
-    case Call::Turn::kRest:
-      rests_.erase(rests_.iterator_to(call));
-      --rest_calls_;
-      break;
+  if (call.turn == Call::Turn::kNone) return;
+  QueuedWorker& worker = *call.worker;
+  Unlink(worker);
+  if (std::exchange(call.turn, Call::Turn::kNone) == Call::Turn::kNew) {
+    worker.new_turns.erase(worker.new_turns.iterator_to(call));
+  } else {
+    worker.rests.erase(worker.rests.iterator_to(call));
+    --worker.rest_calls;
   }
-  held_.erase(held_.iterator_to(call));
+  worker.turns.erase(worker.turns.iterator_to(call));
+  Link(worker);
+}
+
+void GrantQueue::SetOpen(QueuedWorker& worker, bool open) {
+  if (worker.open == open) return;
+  if (open && rest_calls_ == 0 && worker.rest_calls > 0) overtook_bytes_ = 0;
+  Unlink(worker);
+  worker.open = open;
+  Link(worker);
+}
+
+// A worker stands in the sets by its first calls, so it leaves them while its calls change.
+void GrantQueue::Unlink(QueuedWorker& worker) {
+  if (!worker.open) return;
+  if (!worker.new_turns.empty()) new_.erase(new_.iterator_to(worker));
+  if (!worker.rests.empty()) rests_.erase(rests_.iterator_to(worker));
+  if (!worker.turns.empty()) held_.erase(held_.iterator_to(worker));
+  rest_calls_ -= worker.rest_calls;
+}
+
+void GrantQueue::Link(QueuedWorker& worker) {
+  if (!worker.open) return;
+  if (!worker.new_turns.empty()) new_.insert(worker);
+  if (!worker.rests.empty()) rests_.insert(worker);
+  if (!worker.turns.empty()) held_.insert(worker);
+  rest_calls_ += worker.rest_calls;
 }
 
 const Call* GrantQueue::Next(TimePoint now, int64_t budget_bytes) const {
   if (held_.empty()) return nullptr;
-  if (SaturatingAdd(held_.front().held_since, kHoldLimit) <= now) return &held_.front();
-  if (blocks_.empty() || RestIsDue(budget_bytes)) return &rests_.front();
-  return &blocks_.begin()->new_turns.front();
+  const Call& longest = *held_.begin()->turns.begin();
+  if (SaturatingAdd(longest.held_since, kHoldLimit) <= now) return &longest;
+  if (new_.empty() || RestIsDue(budget_bytes)) return &*rests_.begin()->rests.begin();
+  return &*new_.begin()->new_turns.begin();
 }
 
 void GrantQueue::Take(Call& call, int64_t cost_bytes) {
@@ -58,7 +87,7 @@ void GrantQueue::Take(Call& call, int64_t cost_bytes) {
 }
 
 void GrantQueue::Overtook(int64_t cost_bytes) {
-  if (rest_calls_ > 0) overtook_bytes_ += cost_bytes;
+  overtook_bytes_ += cost_bytes;
 }
 
 // Rejected: one budget of new answers before each turn of a rest. With ten large answers, each of them then waits for

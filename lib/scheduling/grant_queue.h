@@ -4,13 +4,12 @@
 #include <cstdint>
 #include <utility>
 
-#include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
 #include "sluice/link_schedule.h"
 
-#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/call_table.h"
+#include "lib/scheduling/queued_worker.h"
 
 namespace sluice {
 
@@ -21,7 +20,8 @@ namespace sluice {
 // in a block the one that was ready first. A rest is what is left of an answer that was granted in part. Rests come
 // after the new answers, so that small answers need not wait for a large one, and take turns. Between two turns of a
 // rest, new answers get at most one budget, and each other rest one part. An answer that was held for kHoldLimit comes
-// first.
+// first. Answers of a worker that has its share outstanding have no turn: they keep their place and are passed over,
+// and nothing waits for them.
 class GrantQueue {
  public:
   // Servers on Kestrel abort the connection of a write that was blocked for 5 s.
@@ -32,7 +32,10 @@ class GrantQueue {
   void AddRest(Call& call, TimePoint now);
   void Remove(Call& call);  // may be in the queue or not
 
-  // The call whose turn it is; null if the queue is empty.
+  // Sets whether answers of the worker have a turn.
+  void SetOpen(QueuedWorker& worker, bool open);
+
+  // The call whose turn it is; null if there is none.
   const Call* Next(TimePoint now, int64_t budget_bytes) const;
   Call* Next(TimePoint now, int64_t budget_bytes) {
     return const_cast<Call*>(std::as_const(*this).Next(now, budget_bytes));
@@ -42,31 +45,41 @@ class GrantQueue {
   void Take(Call& call, int64_t cost_bytes);
 
   // Whether a call that is not in the queue may leave with a grant now. It counts as new, after those in the queue.
-  bool MayOvertake(int64_t budget_bytes) const { return blocks_.empty() && !RestIsDue(budget_bytes); }
+  bool MayOvertake(int64_t budget_bytes) const { return new_.empty() && !RestIsDue(budget_bytes); }
   void Overtook(int64_t cost_bytes);
 
-  bool empty() const { return held_.empty(); }
+  bool empty() const { return held_.empty(); }  // no call has a turn
 
  private:
-  struct IdKey {
-    using type = BlockId;
-    type operator()(const QueuedBlock& block) const { return block.id; }
+  struct FirstNewKey {
+    using type = NewTurnKey::type;
+    type operator()(const QueuedWorker& worker) const { return NewTurnKey()(*worker.new_turns.begin()); }
   };
+  struct FirstRestKey {
+    using type = TurnKey::type;
+    type operator()(const QueuedWorker& worker) const { return worker.rests.begin()->place; }
+  };
+  struct FirstTurnKey {
+    using type = TurnKey::type;
+    type operator()(const QueuedWorker& worker) const { return worker.turns.begin()->place; }
+  };
+  template <class Hook, class Key>
+  using WorkerSet =
+      boost::intrusive::set<QueuedWorker, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
+                            boost::intrusive::constant_time_size<false>>;
 
   void Add(Call& call, Call::Turn turn, TimePoint now);
+  void Unlink(QueuedWorker& worker);
+  void Link(QueuedWorker& worker);
   bool RestIsDue(int64_t budget_bytes) const;
 
-  // Blocks with new answers, by age; the answers are in QueuedBlock::new_turns.
-  boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<GrantHook>, boost::intrusive::key_of_value<IdKey>,
-                        boost::intrusive::constant_time_size<false>>
-      blocks_;
-  TurnList rests_;
-  int64_t rest_calls_ = 0;
-  int64_t overtook_bytes_ = 0;  // since the last turn of a rest
-
-  // All calls in the queue; the one that is held for longest comes first.
-  boost::intrusive::list<Call, boost::intrusive::base_hook<HeldHook>, boost::intrusive::constant_time_size<false>>
-      held_;
+  // The workers that are open and have turns.
+  WorkerSet<NewWorkersHook, FirstNewKey> new_;
+  WorkerSet<RestWorkersHook, FirstRestKey> rests_;
+  WorkerSet<HeldWorkersHook, FirstTurnKey> held_;
+  int64_t rest_calls_ = 0;      // of these workers
+  int64_t overtook_bytes_ = 0;  // since the last turn of a rest, or since a rest waits
+  uint64_t last_place_ = 0;
 };
 
 }  // namespace sluice

@@ -29,10 +29,16 @@ GrantWindow::GrantWindow(const LinkSchedule::Options& options)
 }
 
 void GrantWindow::SetProfile(const LinkProfile& profile) {
+  profile_ = profile;
   bytes_per_ns_ = profile.capacity_bytes_per_second / 1e9;
   header_bytes_ = HeaderCost(profile);
-  drain_time_ = DrainTime(profile);
   rtt_ns_ = absl::ToDoubleNanoseconds(profile.propagation_rtt);
+  SetBudget(link_bytes_);
+}
+
+void GrantWindow::SetBudget(int64_t link_bytes) {
+  link_bytes_ = link_bytes;
+  drain_time_ = DrainTime(profile_, link_bytes);
   SetStraggleAfter(wanted_straggle_after_ns_);
 }
 

@@ -21,6 +21,7 @@ class GrantWindow {
 
   // Keeps what is known of the workers.
   void SetProfile(const LinkProfile& profile);
+  void SetBudget(int64_t link_bytes);  // the whole budget of the link, which may be larger than the profile's buffer
 
   int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
 
@@ -52,6 +53,8 @@ class GrantWindow {
 
   double bytes_per_ns_ = 0;
   int64_t header_bytes_ = 0;
+  LinkProfile profile_;
+  int64_t link_bytes_ = 0;
   std::chrono::nanoseconds drain_time_{0};
   double rtt_ns_ = 0;
 

@@ -74,6 +74,14 @@ void LinkSchedule::Unpark(TimePoint now, CallId call, std::vector<Action>& actio
   machine_->Unpark(now, call, actions);
 }
 
+WorkerLoad LinkSchedule::Load(uint32_t worker) const {
+  return machine_->Load(worker);
+}
+
+void LinkSchedule::ForgetWorker(uint32_t worker) {
+  machine_->ForgetWorker(worker);
+}
+
 void LinkSchedule::OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions) {
   machine_->OnUnsent(now, call, actions);
 }

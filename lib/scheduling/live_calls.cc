@@ -7,11 +7,22 @@
 namespace sluice {
 
 LiveCalls::LiveCalls(const LinkSchedule::Options& options)
-    : granting_(options.discipline == Discipline::kGrants), outstanding_(options), window_(options) {}
+    : granting_(options.discipline == Discipline::kGrants),
+      workers_(options.discipline == Discipline::kGrants || options.discipline == Discipline::kRolling),
+      outstanding_(options),
+      plan_bytes_(budget().plan_bytes()),
+      window_(options) {}
 
 void LiveCalls::SetProfile(const LinkProfile& profile) {
   outstanding_.SetProfile(profile);
   window_.SetProfile(profile);
+}
+
+void LiveCalls::OnBudgetChanged(TimePoint now) {
+  outstanding_.OnBudgetChanged();
+  window_.SetBudget(budget().link_bytes());
+  if (std::exchange(plan_bytes_, budget().plan_bytes()) == budget().plan_bytes()) return;
+  workers_.ForEach([&](QueuedWorker& worker) { LookAt(worker, now); });
 }
 
 CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now) {
@@ -19,6 +30,8 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
   call.tag = request.tag;
   call.expected_bytes = std::max<int64_t>(request.response_bytes, 1);
   call.opens_slot = opens_slot;
+  call.worker = block.ahead ? &workers_.handshakes() : &workers_.Of(request.worker);
+  ++call.worker->users;
   blocks_.Push(block, call, request.parked ? Phase::kParked : Phase::kWaiting);
   outstanding_.Update(call, now);
   ++submitted_;
@@ -26,8 +39,11 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
 }
 
 void LiveCalls::Park(Call& call, TimePoint now) {
+  LeaveWaiting(call);
+  call.place = 0;
   blocks_.Move(call, Phase::kParked);
   outstanding_.Update(call, now);
+  LookAt(*call.worker, now);
 }
 
 void LiveCalls::Unpark(Call& call, TimePoint now) {
@@ -35,11 +51,60 @@ void LiveCalls::Unpark(Call& call, TimePoint now) {
   outstanding_.Update(call, now);
 }
 
+void LiveCalls::Hold(Call& call, TimePoint now) {
+  LeaveWaiting(call);
+  blocks_.Move(call, Phase::kHeld);
+  call.worker->held.insert(call);
+  outstanding_.Update(call, now);
+}
+
+void LiveCalls::LeaveWaiting(Call& call) {
+  QueuedWorker& worker = *call.worker;
+  if (call.phase == Phase::kHeld) worker.held.erase(worker.held.iterator_to(call));
+  if (worker.let_go == &call) worker.let_go = nullptr;
+}
+
+bool LiveCalls::ShrinkLate(TimePoint now) {
+  QueuedWorker* const worker = outstanding_.TakeLate(now);
+  if (worker != nullptr) LookAt(*worker, now);
+  return worker != nullptr;
+}
+
+bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
+  worker.full = outstanding_.IsFull(worker, now);
+  const bool open = !worker.full && !(worker.bounded && worker.silent());
+  if (open != worker.open) passed_over_ += open ? -worker.ready_calls : worker.ready_calls;
+  queue_.SetOpen(worker, open);
+  if (!worker.full && !worker.held.empty()) LetGo(worker, now);
+  return open;
+}
+
+// One, unless one that comes after it was let go and has not left.
+void LiveCalls::LetGo(QueuedWorker& worker, TimePoint now) {
+  Call& call = *worker.held.begin();
+  if (worker.let_go != nullptr && NewTurnKey()(*worker.let_go) < NewTurnKey()(call)) return;
+  worker.held.erase(worker.held.begin());
+  worker.let_go = &call;
+  blocks_.Move(call, Phase::kWaiting);
+  outstanding_.Update(call, now);
+}
+
+void LiveCalls::SetPhase(Call& call, Phase phase) {
+  QueuedWorker& worker = *call.worker;
+  const int64_t more_ready =
+      static_cast<int64_t>(phase == Phase::kReady) - static_cast<int64_t>(call.phase == Phase::kReady);
+  worker.ready_calls += more_ready;
+  if (!worker.open) passed_over_ += more_ready;
+  blocks_.Move(call, phase);
+}
+
 void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
+  LeaveWaiting(call);
   call.progress.sent_at = now;
   if (granting_ && bytes == 0) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now);
+    LookAt(*call.worker, now);
     return;
   }
   GrantUnready(call, bytes, now);
@@ -51,7 +116,7 @@ void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
 }
 
 void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
-  blocks_.Move(call, Phase::kInFlight);
+  SetPhase(call, Phase::kInFlight);
   queue_.Overtook(outstanding_.Cost(bytes));
   // Unscheduled has no bound; what it has in flight is what is expected.
   const int64_t granted_bytes = std::min(bytes, call.expected_bytes);
@@ -65,7 +130,10 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
 
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
-  if (!std::exchange(progress.was_ready, true) && granting_) {
+  call.worker->heard = true;
+  const bool first = !std::exchange(progress.was_ready, true);
+  if (first) call.worker->share.OnReady(now - progress.sent_at);
+  if (first && granting_) {
     const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes, 1);
     window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes));
   }
@@ -73,9 +141,9 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   if (!budget().limited()) progress.outstanding_bytes = remaining_bytes;
   if (call.phase == Phase::kSent) {
     sent_.Remove(call);
-    blocks_.Move(call, Phase::kReady);
+    SetPhase(call, Phase::kReady);
   }
-  if (call.phase == Phase::kReady && call.rest() == 0) blocks_.Move(call, Phase::kInFlight);
+  if (call.phase == Phase::kReady && call.rest() == 0) SetPhase(call, Phase::kInFlight);
   if (call.turn == Call::Turn::kNone && call.rest() > 0 && !progress.stalled) queue_.AddNew(call, now);
   Settle(call, now);
 }
@@ -87,7 +155,7 @@ void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
 
 void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   queue_.Take(call, outstanding_.CostOfGrant(call, bytes));
-  if (call.phase == Phase::kReady) blocks_.Move(call, Phase::kInFlight);
+  if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
   outstanding_.Grant(call, bytes, now);
   Settle(call, now);
 }
@@ -95,7 +163,9 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
 // A call that has stalled waits for what was granted to it before it is granted more.
 Call* LiveCalls::TakeStalled(TimePoint now) {
   Call* const call = outstanding_.TakeStalled(now);
-  if (call != nullptr) queue_.Remove(*call);
+  if (call == nullptr) return nullptr;
+  queue_.Remove(*call);
+  LookAt(*call->worker, now);
   return call;
 }
 
@@ -111,12 +181,13 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
   const bool answers = call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead;
   sent_.SetSilent(call, granting_ && answers && nothing_comes);
+  LookAt(*call.worker, now);
 }
 
 void LiveCalls::Abort(Call& call, TimePoint now) {
   call.progress.aborted = true;
   LeaveCounts(call, CallEnd::kAborted);
-  if (call.phase != Phase::kInFlight) blocks_.Move(call, Phase::kInFlight);
+  if (call.phase != Phase::kInFlight) SetPhase(call, Phase::kInFlight);
   Settle(call, now);
 }
 
@@ -124,19 +195,23 @@ void LiveCalls::Unsend(Call& call, TimePoint now) {
   LeaveCounts(call, CallEnd::kArrived);
   outstanding_.Release(call, CallEnd::kArrived, now);
   call.progress = {.aborted = call.progress.aborted};
-  blocks_.Move(call, call.progress.aborted ? Phase::kInFlight : Phase::kParked);
+  call.place = 0;
+  SetPhase(call, call.progress.aborted ? Phase::kInFlight : Phase::kParked);
+  LookAt(*call.worker, now);
 }
 
 void LiveCalls::EndUnsent(Call& call, TimePoint now) {
+  LeaveWaiting(call);
   outstanding_.Release(call, CallEnd::kArrived, now);
-  End(call);
+  End(call, now);
 }
 
 void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   LeaveCounts(call, end);
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);
-  End(call);
+  if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
+  End(call, now);
 }
 
 // The headers of an aborted request may still come, and the room that was kept for them is gone, so they are charged.
@@ -150,10 +225,13 @@ void LiveCalls::LeaveCounts(Call& call, CallEnd end) {
   sent_.Remove(call);
 }
 
-void LiveCalls::End(Call& call) {
+void LiveCalls::End(Call& call, TimePoint now) {
+  QueuedWorker& worker = *call.worker;
   blocks_.Take(call);
   calls_.Release(call);
   ++ended_;
+  --worker.users;
+  LookAt(worker, now);
 }
 
 void LiveCalls::Check() const {
@@ -161,6 +239,7 @@ void LiveCalls::Check() const {
       blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
   assert(submitted_ == waiting() + out + ended_);
   assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
+  assert(passed_over_ >= 0 && passed_over_ <= blocks_.calls(Phase::kReady));
   assert(sent_.silent() >= 0 && sent_.silent() <= blocks_.calls(Phase::kInFlight));
   assert(budget().early_bytes() >= 0 && budget().early_bytes() <= budget().in_flight_bytes());
   assert(out > 0 || budget().next_drain() < TimePoint::max() || budget().in_flight_bytes() == 0);

@@ -10,6 +10,7 @@
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/grant_window.h"
 #include "lib/scheduling/outstanding.h"
+#include "lib/scheduling/queued_worker.h"
 #include "lib/scheduling/sent_calls.h"
 
 namespace sluice {
@@ -22,11 +23,14 @@ class LiveCalls {
   explicit LiveCalls(const LinkSchedule::Options& options);
 
   void SetProfile(const LinkProfile& profile);
+  void OnBudgetChanged(TimePoint now);
 
   // Adds a call, parked or after the waiting calls of its block.
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
   void Park(Call& call, TimePoint now);    // the call must be waiting
   void Unpark(Call& call, TimePoint now);  // the call must be parked
+
+  void Hold(Call& call, TimePoint now);  // the call must be waiting; it comes back when its worker is not full
 
   // A waiting call leaves, with `bytes` of its answer.
   void Send(Call& call, int64_t bytes, TimePoint now);
@@ -40,8 +44,14 @@ class LiveCalls {
   void Unsend(Call& call, TimePoint now);                     // parks the call; an aborted one waits for its end
   Call* TakeStalled(TimePoint now);                           // the first that has stalled; null if there is none
 
-  // EndUnsent is for calls that wait or are parked, Finish for calls that are out. The block stays, with or without
-  // calls.
+  // Takes note of what the passing of time means for the worker's share, and returns whether the worker is open.
+  bool LookAt(QueuedWorker& worker, TimePoint now);
+  // While something waits for room: halves the share of a worker that is late. Returns false if none is.
+  bool ShrinkLate(TimePoint now);
+  void ForgetWorker(uint32_t id) { workers_.Forget(id); }
+
+  // EndUnsent is for calls that wait, are held or are parked, Finish for calls that are out. The block stays, with or
+  // without calls.
   void EndUnsent(Call& call, TimePoint now);
   void Finish(Call& call, CallEnd end, TimePoint now);
 
@@ -57,7 +67,13 @@ class LiveCalls {
   const GrantWindow& window() const { return window_; }
   const SentCalls& sent() const { return sent_; }
 
-  int64_t waiting() const { return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kParked); }
+  const QueuedWorkers& workers() const { return workers_; }
+
+  int64_t waiting() const {  // with held and parked ones
+    return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kHeld) + blocks_.calls(Phase::kParked);
+  }
+  // Ready answers of open workers. Others wait for their worker, not for the link.
+  int64_t ready() const { return blocks_.calls(Phase::kReady) - passed_over_; }
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
 
@@ -69,15 +85,21 @@ class LiveCalls {
   void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end);
-  void End(Call& call);
+  void LetGo(QueuedWorker& worker, TimePoint now);
+  void LeaveWaiting(Call& call);
+  void End(Call& call, TimePoint now);
+  void SetPhase(Call& call, Phase phase);
 
   const bool granting_;
   CallTable calls_;
   BlockQueue blocks_;
+  QueuedWorkers workers_;
   Outstanding outstanding_;
+  int64_t plan_bytes_;  // that the workers were looked at with
   GrantQueue queue_;
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
+  int64_t passed_over_ = 0;  // ready answers of workers that are not open
   int64_t submitted_ = 0;
   int64_t ended_ = 0;
 };

@@ -5,15 +5,31 @@
 
 #include "sluice/plan.h"
 
+#include "lib/scheduling/saturating_add.h"
+
 namespace sluice {
+namespace {
+
+// Hosts pause for some milliseconds, this one with them.
+constexpr int kLongLapDrains = 10;
+constexpr std::chrono::nanoseconds kShortestLongLap = std::chrono::milliseconds(10);
+
+}  // namespace
 
 Outstanding::Outstanding(const LinkSchedule::Options& options)
-    : profile_(options.profile), budget_(options), stall_timers_(options) {}
+    : profile_(options.profile), budget_(options), stall_timers_(options) {
+  OnBudgetChanged();
+}
 
 void Outstanding::SetProfile(const LinkProfile& profile) {
   profile_ = profile;
   budget_.SetProfile(profile);
   stall_timers_.SetProfile(profile);
+  OnBudgetChanged();
+}
+
+void Outstanding::OnBudgetChanged() {
+  long_lap_ = std::max(kLongLapDrains * DrainTime(profile_, budget_.link_bytes()), kShortestLongLap);
 }
 
 int64_t Outstanding::Cost(int64_t bytes) const {
@@ -38,14 +54,13 @@ void Outstanding::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
 // outstanding then is early or stalled, and when none of it is, the call is as any other.
 void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
   CallProgress& progress = call.progress;
-  const int64_t cost_before = call.outstanding_cost;
   progress.received_bytes += bytes;
   progress.outstanding_bytes -= bytes;
   progress.remaining_bytes = std::max<int64_t>(progress.remaining_bytes - bytes, 0);
   progress.early_bytes = std::max<int64_t>(progress.early_bytes - bytes, 0);
-  if (progress.outstanding_bytes <= 0) progress.stalled = false;
+  if (progress.outstanding_bytes <= 0) EndStall(call);
+  call.worker->heard = true;
   Recharge(call, now, true);
-  received_bytes_ += cost_before - call.outstanding_cost;
 }
 
 void Outstanding::Update(Call& call, TimePoint now) {
@@ -54,10 +69,10 @@ void Outstanding::Update(Call& call, TimePoint now) {
 
 void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   const int64_t early_cost = Cost(std::min(call.progress.early_bytes, call.progress.outstanding_bytes));
-  call.outstanding_cost = Cost(call.progress.outstanding_bytes);
+  const int64_t cost_before = std::exchange(call.outstanding_cost, Cost(call.progress.outstanding_bytes));
+  if (progress) received_bytes_ += cost_before - call.outstanding_cost;
   const int64_t charge = call.header_bytes + (call.progress.stalled ? early_cost : call.outstanding_cost);
-  budget_.Charge(charge - std::exchange(call.charged_bytes, charge),
-                 early_cost - std::exchange(call.early_charged_bytes, early_cost));
+  SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
   const int64_t asked = StillToCome(call);
   asked_bytes_ += asked - std::exchange(call.asked_bytes, asked);
   if (call.progress.aborted || charge <= early_cost || !budget_.limited()) {
@@ -65,6 +80,80 @@ void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   } else if (progress || !StallTimers::Runs(call)) {
     stall_timers_.Start(call, now, budget_.link_bytes());
   }
+}
+
+void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t owed, TimePoint now, bool progress) {
+  const int64_t more = charge - std::exchange(call.charged_bytes, charge);
+  const int64_t more_early = early - std::exchange(call.early_charged_bytes, early);
+  const int64_t more_owed = owed - std::exchange(call.owed_bytes, owed);
+  budget_.Charge(more, more_early);
+  QueuedWorker& worker = *call.worker;
+  worker.charged_bytes += more - more_early;
+  if (!worker.bounded) return;
+  if (progress || worker.owed_bytes == 0) worker.owed_since = now;
+  worker.owed_bytes += more_owed;
+  if (more_owed == 0) return CountSlow(worker);
+  const int64_t delivered = progress ? std::max<int64_t>(-more_owed, 0) : 0;
+  const bool begins = worker.share.OnOwed(LinkAt(now), worker.owed_bytes, delivered);
+  if (begins || !worker.share.owes()) QueueLap(worker);
+  CountSlow(worker);
+}
+
+// The one that began last stands last.
+void Outstanding::QueueLap(QueuedWorker& worker) {
+  if (worker.LapHook::is_linked()) laps_.erase(laps_.iterator_to(worker));
+  if (worker.share.owes()) laps_.push_back(worker);
+}
+
+bool Outstanding::Look(QueuedWorker& worker, const WorkerShare::Link& link, bool wanted) {
+  if (!worker.share.Look(link, wanted)) return false;
+  ++late_laps_;
+  QueueLap(worker);
+  CountSlow(worker);
+  return true;
+}
+
+QueuedWorker* Outstanding::TakeLate(TimePoint now) {
+  const WorkerShare::Link link = LinkAt(now);
+  for (QueuedWorker& worker : laps_) {
+    if (!worker.share.IsLong(link)) break;
+    if (Look(worker, link, true)) return &worker;
+  }
+  return nullptr;
+}
+
+TimePoint Outstanding::next_late() const {
+  return laps_.empty() ? TimePoint::max() : SaturatingAdd(laps_.front().share.lap_since(), long_lap_);
+}
+
+void Outstanding::EndStall(Call& call) {
+  if (std::exchange(call.progress.stalled, false)) --call.worker->stalled_calls;
+}
+
+void Outstanding::CountSlow(QueuedWorker& worker) {
+  const int64_t slow = worker.share.slow() ? worker.charged_bytes : 0;
+  budget_.ChargeSlow(slow - std::exchange(worker.slow_bytes, slow));
+}
+
+int64_t Outstanding::OwedBytes(const Call& call) const {
+  const CallProgress& progress = call.progress;
+  if (!progress.was_ready || progress.stalled || progress.aborted) return 0;
+  return Cost(std::min(progress.outstanding_bytes, progress.remaining_bytes));
+}
+
+WorkerShare::Link Outstanding::LinkAt(TimePoint now) const {
+  return {.now = now,
+          .received_bytes = received_bytes_,
+          .plan_bytes = budget_.plan_bytes(),
+          .packet_bytes = Cost(profile_.packet_payload_bytes),
+          .long_lap = long_lap_};
+}
+
+bool Outstanding::IsFull(QueuedWorker& worker, TimePoint now) {
+  if (!worker.bounded) return false;
+  const WorkerShare::Link link = LinkAt(now);
+  Look(worker, link, false);
+  return (worker.share.slow() ? worker.charged_bytes : worker.owed_bytes) >= worker.share.Bytes(link);
 }
 
 int64_t Outstanding::StillToCome(const Call& call) const {
@@ -76,21 +165,20 @@ int64_t Outstanding::StillToCome(const Call& call) const {
 
 void Outstanding::Release(Call& call, CallEnd end, TimePoint now) {
   stall_timers_.Stop(call);
-  const int64_t charged_bytes = std::exchange(call.charged_bytes, 0);
-  const int64_t early_bytes = std::exchange(call.early_charged_bytes, 0);
+  const int64_t charged_bytes = call.charged_bytes;
+  EndStall(call);
   call.header_bytes = call.outstanding_cost = 0;
   asked_bytes_ -= std::exchange(call.asked_bytes, 0);
-  if (end == CallEnd::kAborted && charged_bytes > 0) {
-    budget_.ReleaseAborted(now, charged_bytes, early_bytes);
-  } else {
-    budget_.Charge(-charged_bytes, -early_bytes);
-  }
+  SetCharge(call, 0, 0, 0, now, false);
+  if (end == CallEnd::kAborted && charged_bytes > 0) budget_.DrainAborted(now, charged_bytes);
 }
 
 Call* Outstanding::TakeStalled(TimePoint now) {
   Call* const call = stall_timers_.FirstStalled(now);
   if (call == nullptr) return nullptr;
   call->progress.stalled = true;
+  ++call->worker->stalled_calls;
+  call->worker->heard = false;
   Recharge(*call, now, false);
   return call;
 }

@@ -1,23 +1,29 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+
+#include <boost/intrusive/list.hpp>
 
 #include "sluice/link_schedule.h"
 
 #include "lib/scheduling/budget.h"
 #include "lib/scheduling/call_table.h"
+#include "lib/scheduling/queued_worker.h"
 #include "lib/scheduling/stall_timers.h"
 
 namespace sluice {
 
-// Knows, byte by byte, what may come of each call, and charges the call for it: BufferCostBytes of what was granted and
-// not received. Early bytes are granted before the answer is ready, with the request or later. They have no stall
-// timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
+// Knows, byte by byte, what may come of each call, and charges the call and its worker for it: BufferCostBytes of what
+// was granted and not received. Early bytes are granted before the answer is ready, with the request or later. They
+// have no stall timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:
   explicit Outstanding(const LinkSchedule::Options& options);
 
   void SetProfile(const LinkProfile& profile);  // a call keeps its charge until something of it changes
+
+  void OnBudgetChanged();
 
   // What `bytes` take of the budget, and by how much the charge of the call would rise with them.
   int64_t Cost(int64_t bytes) const;
@@ -38,6 +44,15 @@ class Outstanding {
   Call* TakeStalled(TimePoint now);
   TimePoint next_stall() const { return stall_timers_.next(); }
 
+  // The share of a worker follows what it delivers. Full: its share is outstanding. The bytes of a worker that is not
+  // slow count when it owes them, since it may think for long before; a slow one may have no more than its share.
+  bool IsFull(QueuedWorker& worker, TimePoint now);
+  // Halves the share of a worker that is late while others wait for room, and returns the worker; null if none is late.
+  QueuedWorker* TakeLate(TimePoint now);
+  TimePoint next_late() const;
+  int64_t late_laps() const { return late_laps_; }  // since the start
+  int64_t ShareBytes(const QueuedWorker& worker) const { return worker.share.Bytes(LinkAt(TimePoint())); }
+
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
   int64_t asked_bytes() const { return asked_bytes_; }        // cost of what is still to come, except for parked calls
@@ -45,11 +60,24 @@ class Outstanding {
 
  private:
   void Recharge(Call& call, TimePoint now, bool progress);
+  void SetCharge(Call& call, int64_t charge, int64_t early, int64_t owed, TimePoint now, bool progress);
+  bool Look(QueuedWorker& worker, const WorkerShare::Link& link, bool wanted);
+  void QueueLap(QueuedWorker& worker);
+  static void EndStall(Call& call);
+  void CountSlow(QueuedWorker& worker);
+  int64_t OwedBytes(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
+  WorkerShare::Link LinkAt(TimePoint now) const;
 
   LinkProfile profile_;
   Budget budget_;
   StallTimers stall_timers_;
+  // The workers that owe bytes, by the beginning of their laps.
+  boost::intrusive::list<QueuedWorker, boost::intrusive::base_hook<LapHook>,
+                         boost::intrusive::constant_time_size<false>>
+      laps_;
+  std::chrono::nanoseconds long_lap_{0};
+  int64_t late_laps_ = 0;
   int64_t asked_bytes_ = 0;
   int64_t received_bytes_ = 0;
 };

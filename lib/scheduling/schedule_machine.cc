@@ -36,7 +36,7 @@ absl::StatusOr<BlockId> ScheduleMachine::Submit(TimePoint now, absl::Span<const 
                                                 std::vector<Action>& actions, std::vector<CallId>* ids) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = calls_.blocks().Add(now_, deadline, false);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline);
   const BlockId id = block.id;
   if (ids != nullptr) ids->assign(calls.size(), CallId());
   QueueInBatches(block, calls, ids);
@@ -49,7 +49,7 @@ absl::StatusOr<BlockId> ScheduleMachine::SubmitAhead(TimePoint now, const CallRe
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = calls_.blocks().Add(now_, deadline, true);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline, true, request.retry);
   const BlockId block_id = block.id;
   const CallId call_id = calls_.Queue(block, request, false, now_);
   if (id != nullptr) *id = call_id;
@@ -102,7 +102,8 @@ absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallReque
 
 void ScheduleMachine::Park(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kWaiting) {
+  Call* const call = calls_.Find(id);
+  if (call != nullptr && (call->phase == Phase::kWaiting || call->phase == Phase::kHeld)) {
     PassSlotOn(*call);
     calls_.Park(*call, now_);
     OnCallGone(*call->block);
@@ -188,6 +189,9 @@ void ScheduleMachine::OnTimer(TimePoint now, std::vector<Action>& actions) {
 TimePoint ScheduleMachine::NextTimer() const {
   const Budget& budget = calls_.budget();
   TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
+  // One whose time has come and that is not late is looked at with the next event.
+  if (const TimePoint late = calls_.outstanding().next_late(); WaitsForRoom() && late > now_)
+    next = std::min(next, late);
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
   // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
   if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
@@ -199,7 +203,7 @@ TimePoint ScheduleMachine::NextTimer() const {
 void ScheduleMachine::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions) {
   Enter(now, actions);
   calls_.budget().Set(budget_bytes);
-  admission_.SetPlan();
+  SetPlan();
   Admit(actions);
 }
 
@@ -208,7 +212,7 @@ void ScheduleMachine::Reconfigure(TimePoint now, const LinkSchedule::Options& op
   options_ = options;
   calls_.SetProfile(options_.profile);
   slots_.SetProfile(options_.profile);
-  admission_.SetPlan();
+  SetPlan();
   Admit(actions);
 }
 
@@ -216,8 +220,13 @@ void ScheduleMachine::SetLease(TimePoint now, const BudgetLease& lease, std::vec
   Enter(now, actions);
   calls_.budget().Lend(lease);
   calls_.budget().EndLease(now_);
-  admission_.SetPlan();
+  SetPlan();
   Admit(actions);
+}
+
+void ScheduleMachine::SetPlan() {
+  calls_.OnBudgetChanged(now_);
+  admission_.SetPlan();
 }
 
 void ScheduleMachine::Enter(TimePoint now, std::vector<Action>& actions) {
@@ -239,42 +248,70 @@ void ScheduleMachine::Expire(std::vector<Action>& actions) {
   }
 }
 
-// What goes ahead, then answers, since they are what the link waits for, then requests. Strictly in their order: a
-// smaller call further back would fit more often, and starve the large one in front.
+// Handshakes, then answers, since they are what the link waits for, then requests. Strictly in their order: a smaller
+// call further back would fit more often, and starve the large one in front. A call whose worker is full keeps its
+// place and is passed over, since it waits for its worker and not for the link.
 void ScheduleMachine::Admit(std::vector<Action>& actions) {
   if (granting_) calls_.sent().MarkStragglers(now_, calls_.window().StraggleAfter());
-  bool room = true;
-  const auto ahead = [this] {
-    return calls_.blocks().first_waiting() != nullptr && calls_.blocks().first_waiting()->ahead;
-  };
-  while (room && ahead()) room = SendNext(actions);
-  if (room) {
+  // A worker that turns out to be late makes room: its next part is smaller, and not all of its bytes count.
+  int64_t late_laps = 0;
+  do {
+    late_laps = calls_.outstanding().late_laps();
+    if (!SendAhead(actions)) continue;
     while (GrantNext(actions)) continue;
     while (GrantEarly(actions)) continue;
     while (SendNext(actions)) continue;
-  }
+  } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
   calls_.Check();
+}
+
+bool ScheduleMachine::WaitsForRoom() const {
+  const BlockQueue& blocks = calls_.blocks();
+  return !calls_.queue().empty() || blocks.first_ahead() != nullptr || (!batched_ && blocks.first_waiting() != nullptr);
+}
+
+// Returns false if room has to be made for a handshake. One that waits for the share of the handshakes, which may be
+// held by dead workers, stops nothing.
+bool ScheduleMachine::SendAhead(std::vector<Action>& actions) {
+  while (QueuedBlock* const block = calls_.blocks().first_ahead()) {
+    Call& call = block->waiting.front();
+    if (!admission_.HandshakeHasShare(call)) return true;
+    if (!admission_.HandshakeFits(call)) return false;
+    Send(call, calls_.budget().limited() ? call.expected_bytes : kMaxResponseBytes, actions);
+  }
+  return true;
 }
 
 bool ScheduleMachine::SendNext(std::vector<Action>& actions) {
   QueuedBlock* block = calls_.blocks().first_waiting();
   if (block == nullptr) return false;
-  const bool in_slots = batched_ && !block->ahead;
-  if (in_slots) block = &slots_.NextBlock(*block);
-  if (in_slots && !slots_.MayLeave(*block, now_)) return false;
+  if (batched_) block = &slots_.NextBlock(*block);
+  if (batched_ && !slots_.MayLeave(*block, now_)) return false;
   Call& call = block->waiting.front();
+  calls_.LookAt(*call.worker, now_);
+  if (call.worker->full) {
+    calls_.Hold(call, now_);
+    return true;
+  }
+  if (&call != &block->waiting.front() || (!batched_ && block != calls_.blocks().first_waiting())) return true;
   const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
   if (!bytes.has_value()) return false;
-  calls_.Send(call, *bytes, now_);
-  if (in_slots) slots_.Left(*block, call, now_);
-  actions.push_back({Action::Kind::kSend, call.id, call.tag, *bytes});
+  Send(call, *bytes, actions);
   return true;
+}
+
+void ScheduleMachine::Send(Call& call, int64_t bytes, std::vector<Action>& actions) {
+  QueuedBlock& block = *call.block;
+  calls_.Send(call, bytes, now_);
+  if (batched_ && !block.ahead) slots_.Left(block, call, now_);
+  actions.push_back({Action::Kind::kSend, call.id, call.tag, bytes});
 }
 
 bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
   Call* const call = calls_.queue().Next(now_, calls_.budget().bytes());
   if (call == nullptr) return false;
-  const int64_t bytes = admission_.PartOf(call->rest());
+  if (!calls_.LookAt(*call->worker, now_)) return true;
+  const int64_t bytes = admission_.PartOf(call->rest(), *call->worker);
   if (!admission_.HasRoomForGrant(*call, bytes)) return false;
   calls_.Grant(*call, bytes, now_);
   actions.push_back({Action::Kind::kGrant, call->id, call->tag, bytes});
@@ -284,8 +321,12 @@ bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
 // The first answers of a burst are on the link, and the prefixes of those that were asked for behind them come after
 // them: a grant that waited for the prefix would leave the link without work for a round trip.
 bool ScheduleMachine::GrantEarly(std::vector<Action>& actions) {
-  Call* const call = calls_.sent().oldest_young();
+  Call* const call = calls_.sent().first_early();
   if (call == nullptr) return false;
+  if (!calls_.LookAt(*call->worker, now_) || call->worker->share.slow()) {
+    calls_.sent().KeepFromEarly(*call);
+    return true;
+  }
   const std::optional<int64_t> bytes = admission_.EarlyBytes(*call);
   if (!bytes.has_value()) return false;
   calls_.GrantEarly(*call, *bytes, now_);
@@ -325,7 +366,7 @@ void ScheduleMachine::PassSlotOn(Call& call) {
 }
 
 void ScheduleMachine::EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
-  for (CallList* calls : {&block.waiting, &block.parked}) {
+  for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
     while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
   }
   OnCallGone(block);
@@ -355,20 +396,33 @@ void ScheduleMachine::OnCallGone(QueuedBlock& block) {
 
 LinkDemand ScheduleMachine::Demand(TimePoint now) const {
   const Budget& budget = calls_.budget();
-  const QueuedBlock* const waiting = calls_.blocks().first_waiting();
-  LinkDemand demand{.limit_bytes = budget.bytes_at(std::max(now, now_)),
-                    .demand_bytes = calls_.outstanding().asked_bytes(),
-                    .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
-                    .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
-                                                       waiting == nullptr ? nullptr : &waiting->waiting.front()),
-                    .received_bytes = calls_.outstanding().received_bytes(),
-                    .oldest_block = 0,
-                    .oldest_since = {}};
+  const auto first = [](const QueuedBlock* block) { return block == nullptr ? nullptr : &block->waiting.front(); };
+  LinkDemand demand{
+      .limit_bytes = budget.bytes_at(std::max(now, now_)),
+      .demand_bytes = calls_.outstanding().asked_bytes(),
+      .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
+      .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
+                                         first(calls_.blocks().first_ahead()), first(calls_.blocks().first_waiting())),
+      .received_bytes = calls_.outstanding().received_bytes(),
+      .oldest_block = 0,
+      .oldest_since = {}};
   if (const QueuedBlock* block = calls_.blocks().oldest()) {
     demand.oldest_block = block->id;
     demand.oldest_since = block->since;
   }
   return demand;
+}
+
+WorkerLoad ScheduleMachine::Load(uint32_t id) const {
+  const QueuedWorker* const worker = calls_.workers().Find(id);
+  if (worker == nullptr) return {};
+  return {.share_bytes = calls_.outstanding().ShareBytes(*worker),
+          .slow = worker->share.slow(),
+          .charged_bytes = worker->charged_bytes,
+          .owed_bytes = worker->owed_bytes,
+          .owed_since = worker->owed_since,
+          .calls = worker->users,
+          .stalled_calls = worker->stalled_calls};
 }
 
 ScheduleState ScheduleMachine::State() const {
@@ -377,12 +431,14 @@ ScheduleState ScheduleMachine::State() const {
   return {.budget_bytes = budget.bytes(),
           .plan_bytes = budget.plan_bytes(),
           .in_flight_bytes = budget.in_flight_bytes(),
+          .slow_bytes = budget.slow_bytes(),
           .in_flight_calls = blocks.calls(Phase::kInFlight),
           .ungranted_calls = blocks.calls(Phase::kSent) + blocks.calls(Phase::kReady),
           .straggling_calls = calls_.sent().stragglers(),
           .grant_window = granting_ ? calls_.window().Requests(budget.bytes()) : 0,
           .waiting_calls = calls_.waiting(),
           .parked_calls = blocks.calls(Phase::kParked),
+          .held_calls = blocks.calls(Phase::kHeld),
           .blocks = blocks.size(),
           .submitted_calls = calls_.submitted(),
           .ended_calls = calls_.ended()};

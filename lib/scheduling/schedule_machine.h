@@ -42,6 +42,8 @@ class ScheduleMachine {
   void SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
   ScheduleState State() const;
   LinkDemand Demand(TimePoint now) const;
+  WorkerLoad Load(uint32_t worker) const;
+  void ForgetWorker(uint32_t worker) { calls_.ForgetWorker(worker); }
   const LinkSchedule::Options& options() const { return options_; }
 
  private:
@@ -51,10 +53,14 @@ class ScheduleMachine {
   void Enter(TimePoint now, std::vector<Action>& actions);
   void Expire(std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);
+  bool WaitsForRoom() const;
+  bool SendAhead(std::vector<Action>& actions);
   bool SendNext(std::vector<Action>& actions);
+  void Send(Call& call, int64_t bytes, std::vector<Action>& actions);
   bool GrantNext(std::vector<Action>& actions);
   bool GrantEarly(std::vector<Action>& actions);
 
+  void SetPlan();
   void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids);
   size_t PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const;
   void PassSlotOn(Call& call);

@@ -8,6 +8,7 @@ void SentCalls::Add(Call& call, TimePoint now) {
   call.progress.sent_at = now;
   call.progress.straggles = false;
   young_.push_back(call);
+  early_.push_back(call);
   ++size_;
 }
 
@@ -16,6 +17,7 @@ void SentCalls::Remove(Call& call) {
     --stragglers_;
   } else {
     young_.erase(young_.iterator_to(call));
+    KeepFromEarly(call);
   }
   --size_;
 }
@@ -23,9 +25,14 @@ void SentCalls::Remove(Call& call) {
 void SentCalls::MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after) {
   while (!young_.empty() && NextStraggler(straggle_after) <= now) {
     young_.front().progress.straggles = true;
+    KeepFromEarly(young_.front());
     young_.pop_front();
     ++stragglers_;
   }
+}
+
+void SentCalls::KeepFromEarly(Call& call) {
+  if (call.EarlyHook::is_linked()) early_.erase(early_.iterator_to(call));
 }
 
 void SentCalls::SetSilent(Call& call, bool silent) {

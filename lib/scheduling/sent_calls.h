@@ -26,7 +26,10 @@ class SentCalls {
   void MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after);
   TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() if there is none
 
-  Call* oldest_young() { return young_.empty() ? nullptr : &young_.front(); }
+  // The oldest of the young calls that may be granted before they are ready; null if there is none.
+  Call* first_early() { return early_.empty() ? nullptr : &early_.front(); }
+  bool any_early() const { return !early_.empty(); }
+  void KeepFromEarly(Call& call);  // the call must be young; it is granted when it is ready
 
   int64_t size() const { return size_; }  // with stragglers
   int64_t stragglers() const { return stragglers_; }
@@ -37,6 +40,9 @@ class SentCalls {
   // Without stragglers; the one that was sent first comes first.
   boost::intrusive::list<Call, boost::intrusive::base_hook<SentHook>, boost::intrusive::constant_time_size<false>>
       young_;
+  // Of these, the ones that may be granted early.
+  boost::intrusive::list<Call, boost::intrusive::base_hook<EarlyHook>, boost::intrusive::constant_time_size<false>>
+      early_;
   int64_t size_ = 0;
   int64_t stragglers_ = 0;
   int64_t silent_ = 0;

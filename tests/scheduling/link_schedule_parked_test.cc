@@ -138,21 +138,57 @@ TEST(UnsentTest, IsIgnoredForWhatIsNotOut) {
   EXPECT_EQ(link.state().parked_calls, 0);
 }
 
-class AheadTest : public ::testing::TestWithParam<Discipline> {};
+class AheadTest : public ::testing::TestWithParam<Discipline> {
+ protected:
+  // The words for a request that leaves with these bytes, where `usual` come with it in the other disciplines.
+  std::string Sent(uint64_t tag, int64_t bytes) const {
+    const std::string words = "send " + std::to_string(tag);
+    return GetParam() == Discipline::kGrants ? words + " " + std::to_string(bytes) : words;
+  }
+};
 
 TEST_P(AheadTest, LeavesBeforeAllThatWaitsAsSoonAsItFits) {
   ScheduleDriver link(With(GetParam()));
-  EXPECT_THAT(link.SubmitAhead(At(0ms), 8000),
-              ElementsAre("send 0" + std::string(GetParam() == Discipline::kGrants ? " 8000" : "")));
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 8000), ElementsAre(Sent(0, 8000)));
   EXPECT_EQ(link.state().in_flight_bytes, 8000);
   link.Submit(At(0ms), {9000});
-  EXPECT_THAT(link.SubmitAhead(At(0ms), 6000), IsEmpty());
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 2000), IsEmpty());
   EXPECT_THAT(link.SubmitAhead(At(0ms), 1000), IsEmpty());
   const ScheduleDriver::Words words = link.Finish(At(1ms), 0);
   ASSERT_GE(words.size(), 2u);
-  EXPECT_TRUE(words[0].starts_with("send 2"));
-  EXPECT_TRUE(words[1].starts_with("send 3"));
-  EXPECT_EQ(link.state().in_flight_bytes, 7000);
+  EXPECT_EQ(words[0], Sent(2, 2000));
+  EXPECT_EQ(words[1], Sent(3, 1000));
+  EXPECT_EQ(link.state().in_flight_bytes, 3000);
+}
+
+// Handshakes with dead workers wait for their stall, and stop nothing else meanwhile.
+TEST_P(AheadTest, TakesAThirdOfTheBudgetAndStopsNothingThatFitsBesideIt) {
+  ScheduleDriver link(With(GetParam()));
+  for (int i = 0; i < 200; ++i) link.SubmitAhead(At(0ms), 1500);
+  EXPECT_EQ(link.state().in_flight_bytes, 3000);
+  EXPECT_EQ(link.state().waiting_calls, 198);
+  EXPECT_THAT(link.Submit(At(0ms), {3000}), ElementsAre("send 200"));
+  EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre(Sent(2, 1500)));
+}
+
+TEST_P(AheadTest, GoesOneAtATimeIfItCostsMoreThanAThird) {
+  ScheduleDriver link(With(GetParam()));
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 6000), ElementsAre(Sent(0, 6000)));
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 6000), IsEmpty());
+  EXPECT_THAT(link.Submit(At(0ms), {3000}), ElementsAre("send 2"));
+  EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre(Sent(1, 6000)));
+}
+
+TEST_P(AheadTest, ComesAfterAllOthersIfItIsARetryAndTakesASixth) {
+  ScheduleDriver link(With(GetParam()));
+  const auto retry = [&](int64_t bytes) { return link.SubmitAhead(At(0ms), bytes, TimePoint::max(), true); };
+  EXPECT_THAT(retry(1000), ElementsAre(Sent(0, 1000)));
+  EXPECT_THAT(retry(1000), IsEmpty()) << "a sixth is 1666";
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 1000), ElementsAre(Sent(2, 1000)));
+  EXPECT_THAT(link.SubmitAhead(At(0ms), 2000), IsEmpty());
+  EXPECT_THAT(link.Finish(At(1ms), 0), ElementsAre(Sent(3, 2000)));
+  link.Finish(At(1ms), 2);
+  EXPECT_THAT(link.Finish(At(1ms), 3), ElementsAre(Sent(1, 1000)));
 }
 
 INSTANTIATE_TEST_SUITE_P(, AheadTest,
@@ -167,8 +203,8 @@ TEST(SubmitAheadTest, ComesBeforeReadyAnswersAndIsNotHeldToTheQueueLimit) {
   for (const uint64_t tag : {0, 1, 2}) link.Ready(At(20ms), tag, 3300);
   ASSERT_EQ(link.state().in_flight_calls, 2);
   link.Submit(At(20ms), {9000, 9000, 9000});
-  EXPECT_THAT(link.SubmitAhead(At(20ms), 5000), IsEmpty());
-  EXPECT_THAT(link.Receive(At(21ms), 0, 3300), ElementsAre("send 6 5000"));
+  EXPECT_THAT(link.SubmitAhead(At(20ms), 3000), IsEmpty());
+  EXPECT_THAT(link.Receive(At(21ms), 0, 3300), ElementsAre("send 6 3000"));
 }
 
 TEST(SubmitAheadTest, SilentHandshakesStall) {

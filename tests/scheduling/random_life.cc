@@ -45,6 +45,7 @@ void RandomLife::Submit() {
   for (CallRequest& call : calls) {
     call.response_bytes = Chance(30) ? Between(0, Chance(10) ? 2 * buffer_bytes_ : size) : size;
     call.tag = answers_.size();
+    call.worker = static_cast<uint32_t>(Between(0, workers_));
     call.parked = Chance(10);
     if (call.parked) Later(RandomTime(10), [this, tag = call.tag] { Unpark(tag); });
     AddAnswer(call.response_bytes, 1);
@@ -65,7 +66,7 @@ void RandomLife::Submit() {
 }
 
 void RandomLife::SubmitAhead() {
-  const CallRequest call{.response_bytes = Between(0, 6000), .tag = answers_.size()};
+  const CallRequest call{.response_bytes = Between(0, 6000), .tag = answers_.size(), .retry = Chance(30)};
   AddAnswer(call.response_bytes, 3);
   answers_.back().ahead = true;
   answers_.back().messages = 0;
@@ -129,6 +130,7 @@ void RandomLife::Unpark(uint64_t tag) {
 void RandomLife::StartCall(uint64_t tag, int64_t bytes) {
   Answer& answer = answers_.at(tag);
   answer.out = true;
+  answer.lost = false;
   answer.granted_bytes = bytes;
   answer.came_with_request = bytes > 0;
   const int send = ++answer.sends;
@@ -197,8 +199,10 @@ void RandomLife::Ready(uint64_t tag, int send) {
 
 void RandomLife::SendData(uint64_t tag, int send) {
   Answer& answer = answers_.at(tag);
-  const int64_t part = std::min(answer.payload_bytes, answer.granted_bytes);
-  if (IsSilent(tag, send) || !answer.ready || part == 0) return;
+  const int64_t granted = std::min(answer.payload_bytes, answer.granted_bytes);
+  if (IsSilent(tag, send) || !answer.ready || granted == 0) return;
+  const bool slow = SlowTime(tag, 1).count() > 0;
+  const int64_t part = slow ? std::min(granted, options_.profile.packet_payload_bytes) : granted;
   const int64_t bytes = oracle_.BufferBytes(part);
   answer.streams = bytes > buffer_bytes_;
   const std::optional<TimePoint> left = answer.streams ? port_.Stream(now_, bytes) : port_.Burst(now_, bytes, Slack());
@@ -210,6 +214,7 @@ void RandomLife::SendData(uint64_t tag, int send) {
   const int64_t first = Between(0, part);
   if (first > 0) Later(comes_after, [this, tag, send, first] { Receive(tag, send, first); });
   if (first < part) Later(comes_after, [this, tag, send, part, first] { Receive(tag, send, part - first); });
+  if (part < granted) Later(SlowTime(tag, part), [this, tag, send] { SendData(tag, send); });
 }
 
 void RandomLife::Receive(uint64_t tag, int send, int64_t bytes) {
@@ -258,7 +263,9 @@ void RandomLife::MaybeRetry(uint64_t tag) {
   const ScheduleOracle::Call call = oracle_.call(tag);
   const ScheduleOracle::Block& block = oracle_.blocks().at(call.block);
   if (answers_.at(tag).attempts >= 3 || Chance(30)) return;
-  const CallRequest retry{.response_bytes = Between(0, buffer_bytes_), .tag = answers_.size()};
+  const CallRequest retry{.response_bytes = Between(0, buffer_bytes_),
+                          .tag = answers_.size(),
+                          .worker = static_cast<uint32_t>(Between(0, workers_))};
   AddAnswer(retry.response_bytes, answers_.at(tag).attempts + 1);
   CallId id;
   Do(

@@ -39,7 +39,7 @@ class RandomLife {
         options_(RandomOptions(draws_, byte_time_)),
         buffer_bytes_(options_.profile.buffer_bytes + options_.profile.buffer_packets * options_.profile.frame_bytes),
         schedule_(*LinkSchedule::Create(options_)),
-        oracle_(options_, byte_time_),
+        oracle_(options_, byte_time_, [this](uint32_t worker) { return schedule_.Load(worker); }),
         port_(buffer_bytes_, byte_time_) {}
 
   // What went wrong; empty when nothing did.
@@ -104,7 +104,7 @@ class RandomLife {
     oracle_.End(state, next);
     if (next != std::exchange(next_timer_, next)) timer_at_ = next == TimePoint::max() ? next : next + Lateness();
     const int64_t booked_bytes = oracle_.InFlightBytes() + oracle_.AllHeaderBytes();
-    if (booked_bytes > buffer_bytes_ || oracle_.AnyStalled()) overbooked_ = true;
+    if (booked_bytes > buffer_bytes_ || oracle_.AnyStalled() || oracle_.UncountedBytes() > 0) overbooked_ = true;
     if (booked_bytes == 0 && !oracle_.AnyStalled() && port_.free_at() <= now_) overbooked_ = false;
   }
 
@@ -166,6 +166,11 @@ class RandomLife {
   bool Chance(int64_t percent) { return draws_.Chance(percent); }
   int64_t Pick(std::initializer_list<int64_t> values) { return draws_.Pick(values); }
   nanoseconds Rtt() const { return absl::ToChronoNanoseconds(options_.profile.propagation_rtt); }
+  // What a slow worker takes for bytes, beyond what the port does.
+  nanoseconds SlowTime(uint64_t tag, int64_t bytes) const {
+    const int64_t worker = oracle_.call(tag).worker;
+    return worker % 10 < slow_in_ten_ ? 30 * bytes * byte_time_ : nanoseconds(0);
+  }
   // Up to so many times what a full buffer takes to drain.
   nanoseconds RandomTime(int64_t buffers);
   RandomDraws draws_;
@@ -176,6 +181,8 @@ class RandomLife {
   ScheduleOracle oracle_;
   PortModel port_;
   bool overbooked_ = false;
+  const int64_t workers_ = Pick({1, 4, 100});  // and calls of none
+  const int64_t slow_in_ten_ = Pick({0, 0, 1, 5});
 
   TimePoint now_{std::chrono::seconds(1)};
   TimePoint next_timer_ = TimePoint::max();

@@ -47,9 +47,11 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  Words SubmitAhead(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max()) {
+  Words SubmitAhead(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max(), bool retry = false) {
     std::vector<Action> actions;
-    const absl::StatusOr<BlockId> block = schedule_.SubmitAhead(now, Request(size), deadline, actions);
+    CallRequest request = Request(size);
+    request.retry = retry;
+    const absl::StatusOr<BlockId> block = schedule_.SubmitAhead(now, request, deadline, actions);
     EXPECT_TRUE(block.ok()) << block.status();
     last_block_ = block.value_or(0);
     return InWords(actions);

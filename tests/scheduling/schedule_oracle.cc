@@ -15,12 +15,14 @@ int64_t BufferOf(const LinkProfile& profile) {
 
 }  // namespace
 
-ScheduleOracle::ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time)
+ScheduleOracle::ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time,
+                               std::function<WorkerLoad(uint32_t)> load)
     : options_(options),
       byte_time_(byte_time),
       jitter_(absl::ToChronoNanoseconds(options.profile.timer_jitter)),
       buffer_(BufferOf(options.profile)),
-      budget_(options.budget_bytes.value_or(buffer_)) {}
+      budget_(options.budget_bytes.value_or(buffer_)),
+      load_(std::move(load)) {}
 
 void ScheduleOracle::Begin(TimePoint now) {
   now_ = std::max(now_, now);
@@ -30,6 +32,7 @@ void ScheduleOracle::Begin(TimePoint now) {
     if (call.stalls_at > now_) continue;
     call.stalls_at = TimePoint::max();
     call.stalled = true;
+    if (call.worker != 0) silent_.insert(call.worker);
     StopWaiting(tag);
     expected_.emplace(Action::Kind::kStall, tag);
   }
@@ -48,6 +51,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   Block& block = blocks_[id];
   block.deadline = deadline;
   block.ahead = ahead;
+  block.retry = ahead && calls.front().retry;
   int64_t batches = 1;
   if (batched() && !ahead) {
     int64_t largest = 1;
@@ -63,6 +67,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
   for (size_t i = 0; i < calls.size(); ++i) {
     calls_.push_back({.block = id,
                       .id = ids[i],
+                      .worker = ahead ? 0 : calls[i].worker,
                       .expected = std::max<int64_t>(calls[i].response_bytes, 1),
                       .batch = static_cast<int64_t>(i) % batches,
                       .phase = calls[i].parked ? Call::kParked : Call::kWaiting});
@@ -81,6 +86,7 @@ void ScheduleOracle::Added(BlockId block_id, CallId id, const CallRequest& call)
   block.waiting.push_back(calls_.size());
   calls_.push_back({.block = block_id,
                     .id = id,
+                    .worker = call.worker,
                     .expected = std::max<int64_t>(call.response_bytes, 1),
                     .batch = block.queued_batches++});
 }
@@ -113,6 +119,7 @@ void ScheduleOracle::Unsent(uint64_t tag) {
   const bool aborted = call.aborted;
   call = {.block = call.block,
           .id = call.id,
+          .worker = call.worker,
           .expected = call.expected,
           .batch = call.batch,
           .phase = aborted ? Call::kInFlight : Call::kParked,
@@ -128,6 +135,7 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
   any_ready_ = call.ready = true;
+  silent_.erase(call.worker);
   call.remaining = remaining_bytes;
   if (!limited()) call.outstanding = remaining_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
@@ -138,6 +146,7 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
 void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
+  silent_.erase(call.worker);
   call.outstanding -= bytes;
   call.early = std::max<int64_t>(call.early - bytes, 0);
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
@@ -168,10 +177,10 @@ void ScheduleOracle::GoneFrom(Block& block) {
 }
 
 void ScheduleOracle::GiveTurn() {
-  auto* const first = const_cast<std::pair<const BlockId, Block>*>(FirstWaiting());
+  const std::optional<Waiting> first = FirstWaiting();
   const auto has_turn = [](const auto& entry) { return entry.second.has_turn; };
-  if (!batched() || first == nullptr || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
-  first->second.has_turn = !first->second.ahead;
+  if (!batched() || !first.has_value() || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
+  blocks_.at(first->block).has_turn = true;
 }
 
 void ScheduleOracle::Cancelled(BlockId id) {
@@ -233,6 +242,7 @@ void ScheduleOracle::BudgetSet(int64_t bytes) {
 
 void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
   window_ = state.grant_window;
+  NoteShares();
   bool marked = false;
   for (const Action& action : actions) {
     const bool admitted = action.kind == Action::Kind::kSend || action.kind == Action::Kind::kGrant;
@@ -246,6 +256,7 @@ void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleSta
              absl::StrCat("action ", static_cast<int>(action.kind), " of call ", action.tag, " without a reason"));
     }
     Expect(calls_.at(action.tag).id == action.call, "an action names another call");
+    NoteOpen();
   }
   if (!marked) MarkStragglers(state);
   GiveTurn();
@@ -256,15 +267,19 @@ void ScheduleOracle::Send(const Action& action) {
   const uint64_t tag = action.tag;
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
-  const auto* const first = FirstWaiting();
-  Expect(first != nullptr && first->first == call.block, "a block was overtaken");
-  Expect(!block.waiting.empty() && block.waiting.front() == tag, "calls of a block left out of order");
+  const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting();
+  if (block.ahead || !share_fell_) {
+    Expect(first.has_value() && first->block == call.block, "a block was overtaken");
+    Expect(first.has_value() && first->tag == tag, "calls of a block left out of order");
+  }
+  Expect(block.ahead || !RoomIsMade(), "a handshake was overtaken");
   Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
   Expect(MayLeaveWith(call, block.ahead, action.bytes),
          absl::StrCat("call ", tag, " left with ", action.bytes, " bytes that did not fit"));
+  Expect(share_fell_ || !Full(call), "a request left to a full worker");
   GiveTurn();
   if (batched() && !block.ahead) CheckBatch(call, block);
-  if (!block.waiting.empty()) block.waiting.pop_front();
+  Remove(block.waiting, tag);
   call.sent_at = now_;
   ++block.out;
   if (granting() && action.bytes == 0) {
@@ -280,17 +295,20 @@ void ScheduleOracle::Send(const Action& action) {
 
 void ScheduleOracle::Grant(const Action& action) {
   Call& call = calls_.at(action.tag);
-  const auto* const first = FirstWaiting();
-  Expect(first == nullptr || !first->second.ahead, "what goes ahead was overtaken");
+  Expect(!RoomIsMade(), "a handshake was overtaken");
   if (call.phase == Call::kSent) return GrantEarly(action);
-  Expect(NextTurn() == action.tag, absl::StrCat("call ", action.tag, " was granted out of turn"));
-  Expect(action.bytes == PartOf(Rest(call)),
+  if (!overtook_unknown_) {
+    Expect(NextTurn() == action.tag, absl::StrCat("call ", action.tag, " was granted out of turn"));
+  }
+  Expect(share_fell_ || action.bytes == PartOf(Rest(call), call),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
-  Expect(MayGrant(call), "a grant that did not fit beside the headers");
+  Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers");
   const auto is_it = [&](const Turn& turn) { return turn.tag == action.tag; };
   const auto turn = std::find_if(turns_.begin(), turns_.end(), is_it);
   const int64_t cost = CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding);
-  overtook_ = turn != turns_.end() && turn->rest ? 0 : overtook_ + cost;
+  const bool rest = turn != turns_.end() && turn->rest;
+  overtook_ = rest ? 0 : overtook_ + cost;
+  if (rest) overtook_unknown_ = share_fell_;
   StopWaiting(action.tag);
   call.phase = Call::kInFlight;
   call.outstanding += action.bytes;
@@ -302,7 +320,7 @@ void ScheduleOracle::Grant(const Action& action) {
 void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
-    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at;
+    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker;
   };
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
@@ -318,13 +336,13 @@ void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
   const Call& call = calls_.at(tag);
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
-  const bool first_rest = std::none_of(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.rest; });
-  if (as_rest && first_rest) overtook_ = 0;
   turns_.push_back({.tag = tag, .rest = as_rest, .since = now_});
+  NoteOpen();
 }
 
 void ScheduleOracle::StopWaiting(uint64_t tag) {
   std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
+  NoteOpen();
 }
 
 // It moves its charge while all that may be in flight drains once. Early bytes have no timer.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,20 +16,23 @@
 namespace sluice {
 
 // A second bookkeeping of what a LinkSchedule may do, written from its contract alone: plain loops, arithmetic of its
-// own for costs, parts, turns, batches, slots and stalls. What the window of grants is, and how many straggle, it takes
-// from the schedule and checks for bounds. An event is Begin, then what happened, then Apply, then End. One a schedule.
+// own for costs, parts, turns, batches, slots and stalls. What the window of grants is, how many straggle, and the
+// shares of workers, it takes from the schedule and checks for bounds. An event is Begin, then what happened, then
+// Apply, then End. One a schedule.
 class ScheduleOracle {
  public:
   struct Call {
     BlockId block = 0;
     CallId id;
+    uint32_t worker = 0;
     int64_t expected = 0;  // bytes
     int64_t batch = 0;
     enum { kParked, kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
     bool aborted = false;
     bool straggles = false;
-    bool ready = false;    // its first prefix is here
-    bool stalled = false;  // all that is outstanding and not early is charged no more
+    bool ready = false;        // its first prefix is here
+    bool late_worker = false;  // while it was sent, its worker was slow, full or silent
+    bool stalled = false;      // all that is outstanding and not early is charged no more
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
@@ -39,6 +43,7 @@ class ScheduleOracle {
   struct Block {
     TimePoint deadline;
     bool ahead = false;
+    bool retry = false;
     bool has_turn = false;         // batches
     std::deque<uint64_t> waiting;  // tags, in the order in which they have to leave
     int64_t parked = 0;
@@ -51,7 +56,9 @@ class ScheduleOracle {
     TimePoint latest_slot = TimePoint::min();    // the next batch is due by then
   };
 
-  ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time);
+  // `load` tells the share of a worker after the last event.
+  ScheduleOracle(const LinkSchedule::Options& options, std::chrono::nanoseconds byte_time,
+                 std::function<WorkerLoad(uint32_t)> load);
 
   void Begin(TimePoint now);
   // Tags count on.
@@ -80,6 +87,7 @@ class ScheduleOracle {
   uint64_t next_tag() const { return calls_.size(); }
   int64_t AllHeaderBytes() const;  // of all that is out and may send a header, even where there is no room for so many
   int64_t InFlightBytes() const;
+  int64_t UncountedBytes() const;  // of these, what slow workers have beyond a third of the budget
   bool AnyStalled() const;
   int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of so many takes of the buffer
 
@@ -105,6 +113,7 @@ class ScheduleOracle {
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
   void GiveTurn();
+  void NoteOpen();  // what has overtaken a rest counts since there is one of an open worker
   void Remove(std::deque<uint64_t>& tags, uint64_t tag);
   void Expect(bool holds, const std::string& what);
   void CheckBatch(const Call& call, Block& block);
@@ -121,20 +130,42 @@ class ScheduleOracle {
   int64_t CallsIn(int phase) const;
 
   // Admission.
-  const std::pair<const BlockId, Block>* FirstWaiting() const;
+  struct Waiting {
+    BlockId block = 0;
+    uint64_t tag = 0;
+  };
+  std::optional<Waiting> FirstAhead() const;    // of the handshakes
+  std::optional<Waiting> FirstWaiting() const;  // of the others, without those of full workers
+  bool HandshakeHasShare(const Call& call) const;
+  bool HandshakeFits(const Call& call) const;
+  bool RoomIsMade() const;  // for a handshake: nothing else is admitted
   std::optional<uint64_t> NextTurn() const;
   bool RestIsDue() const;
   bool MayOvertake() const;
-  bool MayGrant(const Call& call) const;
+  bool MayGrant(const Call& call, int64_t bytes) const;
   bool MayGoEarly(const Call& call, int64_t bytes) const;
   bool MustGoEarly(const Call& call) const;
   bool MayAsk() const;
   bool MustAsk() const;
   bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
-  bool MustLeave(const Call& call, bool ahead) const;
+  bool MustLeave(const Call& call) const;
+
+  // The workers.
+  bool Bounded(const Call& call) const {
+    return call.worker != 0 && !blocks_.at(call.block).ahead &&
+           (granting() || options_.discipline == Discipline::kRolling);
+  }
+  bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
+  bool Full(const Call& call) const;
+  bool Open(const Call& call) const;
+  int64_t WorkerCharge(uint32_t worker) const;
+  int64_t WorkerOwes(uint32_t worker) const;
+  bool AnyOpenRest() const;
+  void NoteShares();
+  void CheckShares();
 
   // Units of the budget.
-  bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes(); }
+  bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
   bool Alone() const { return InFlightBytes() == EarlyBytes(); }
   int64_t ChargeOf(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
@@ -148,7 +179,9 @@ class ScheduleOracle {
   }
   bool Silent(const Call& call) const;
   static int64_t Rest(const Call& call);
-  int64_t PartOf(int64_t payload_bytes) const;
+  int64_t PartOf(int64_t payload_bytes) const { return PartWithin(payload_bytes, budget_ / 3); }
+  int64_t PartOf(int64_t payload_bytes, const Call& call) const;
+  int64_t PartWithin(int64_t payload_bytes, int64_t cost) const;
   int64_t Packets(int64_t payload_bytes) const;
   std::chrono::nanoseconds SlotOf(int64_t payload_bytes) const;
   std::chrono::nanoseconds DrainTime() const;
@@ -163,6 +196,14 @@ class ScheduleOracle {
   std::map<BlockId, Block> blocks_;
   std::vector<Turn> turns_;
   int64_t overtook_ = 0;  // since the last turn of a rest
+  bool open_rest_ = false;
+  const std::function<WorkerLoad(uint32_t)> load_;
+  std::map<uint32_t, double> shares_;  // after the last event, in parts of the budget
+  std::set<uint32_t> silent_;          // workers of which nothing came since a call has stalled
+  // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
+  // not known how much has overtaken it.
+  bool share_fell_ = false;
+  bool overtook_unknown_ = false;
   std::multimap<TimePoint, int64_t> draining_;
   std::set<std::pair<Action::Kind, uint64_t>> expected_;
   int64_t window_ = 0;

@@ -12,6 +12,7 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
   std::erase_if(blocks_, [](const auto& entry) {
     return entry.second.waiting.empty() && entry.second.parked == 0 && entry.second.out == 0;
   });
+  CheckShares();
   CheckIdle();
   CheckState(state);
   CheckTimer(next_timer);
@@ -32,23 +33,60 @@ void ScheduleOracle::MarkStragglers(const ScheduleState& state) {
   }
 }
 
+// What the schedule has decided on shares in this event. They are between a packet and the budget, and what they are of
+// is as it is here.
+void ScheduleOracle::NoteShares() {
+  share_fell_ = false;
+  std::map<uint32_t, double> shares;
+  for (const Call& call : calls_) {
+    if (call.phase == Call::kEnded || !Bounded(call) || shares.contains(call.worker)) continue;
+    const auto share = static_cast<double>(load_(call.worker).share_bytes) / static_cast<double>(budget_);
+    const auto before = shares_.find(call.worker);
+    shares[call.worker] = share;
+    share_fell_ = share_fell_ || (before != shares_.end() && share < before->second);
+  }
+  shares_ = std::move(shares);
+  overtook_unknown_ = overtook_unknown_ || share_fell_;
+  NoteOpen();
+}
+
+void ScheduleOracle::CheckShares() {
+  const int64_t packet = CostOf(options_.profile.packet_payload_bytes);
+  for (const auto& [worker, share] : shares_) {
+    const WorkerLoad load = load_(worker);
+    Expect(load.share_bytes >= packet && load.share_bytes <= std::max(budget_, packet), "a share is out of its bounds");
+    Expect(load.charged_bytes == WorkerCharge(worker), "the charge of a worker");
+    Expect(load.owed_bytes == WorkerOwes(worker), "what a worker owes");
+    const auto calls = std::count_if(calls_.begin(), calls_.end(), [worker = worker](const Call& call) {
+      return call.worker == worker && call.phase != Call::kEnded;
+    });
+    Expect(load.calls == calls, "the calls of a worker");
+  }
+  NoteOpen();
+}
+
 // What still waits has a reason to.
 void ScheduleOracle::CheckIdle() {
-  const auto* const first = FirstWaiting();
-  const bool ahead = first != nullptr && first->second.ahead;
-  if (const std::optional<uint64_t> tag = NextTurn(); tag.has_value() && !ahead) {
-    Expect(!MayGrant(calls_.at(*tag)), "an answer waits for nothing");
-  }
   for (const auto& [id, block] : blocks_) {
     if (block.waiting.empty() && block.parked == 0) continue;
     Expect(block.deadline > now_ && !block.cancelled, "a call waits in a block that is over");
   }
-  if (first == nullptr) return;
-  const auto& [id, block] = *first;
-  const Call& head = calls_.at(block.waiting.front());
-  if (!MustLeave(head, ahead)) return;
+  if (const std::optional<Waiting> ahead = FirstAhead()) {
+    const Call& call = calls_.at(ahead->tag);
+    Expect(!HandshakeHasShare(call) || !HandshakeFits(call), "a handshake waits for nothing");
+  }
+  if (RoomIsMade() || overtook_unknown_) return;
+  if (const std::optional<uint64_t> tag = NextTurn()) {
+    const Call& call = calls_.at(*tag);
+    Expect(!MayGrant(call, PartOf(Rest(call), call)), "an answer waits for nothing");
+  }
+  const std::optional<Waiting> first = FirstWaiting();
+  if (!first.has_value()) return;
+  const Call& head = calls_.at(first->tag);
+  if (!MustLeave(head)) return;
+  const Block& block = blocks_.at(first->block);
   const bool not_its_slot = head.batch != block.last_batch && now_ < block.latest_slot;
-  Expect(batched() && !ahead && (!block.has_turn || not_its_slot), "a call waits for nothing");
+  Expect(batched() && (!block.has_turn || not_its_slot), "a call waits for nothing");
 }
 
 void ScheduleOracle::CheckState(const ScheduleState& state) {
@@ -95,20 +133,20 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   }
   Expect(next_timer <= latest, "the timer misses a deadline, a stall or a drained call");
   const int64_t young = YoungHeaderBytes();
-  const bool for_stragglers = granting() && young > 0 && (turns_.empty() ? waits : Alone());
-  Expect(!for_stragglers || next_timer < TimePoint::max(), "the timer misses the stragglers");
+  const bool for_stragglers = granting() && young > 0 && (!NextTurn().has_value() ? waits : Alone());
+  const bool for_late = NextTurn().has_value() || FirstAhead().has_value() || FirstWaiting().has_value();
+  Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
   const Block* block = WaitsForSlot();
-  Expect(next_timer == latest || block != nullptr || for_stragglers, "a timer for nothing");
+  Expect(next_timer == latest || block != nullptr || for_stragglers || for_late, "a timer for nothing");
   // A call that does not fit, or is behind a call that goes ahead, may have had its slot, and then waits without a
   // timer.
-  if (block == nullptr || FirstWaiting()->second.ahead || !MustLeave(calls_.at(block->waiting.front()), false)) return;
+  if (block == nullptr || RoomIsMade() || !MustLeave(calls_.at(block->waiting.front()))) return;
   Expect(next_timer <= block->latest_slot, "the timer misses a slot");
 }
 
 // The block whose next batch may still wait for its slot; null when there is none.
 const ScheduleOracle::Block* ScheduleOracle::WaitsForSlot() const {
-  const auto* const first = FirstWaiting();
-  if (!batched() || first == nullptr) return nullptr;
+  if (!batched() || !FirstWaiting().has_value()) return nullptr;
   for (const auto& [id, block] : blocks_) {
     if (block.ahead || block.waiting.empty() || block.last_batch < 0) continue;
     const bool opens_slot = calls_.at(block.waiting.front()).batch != block.last_batch;

@@ -70,51 +70,156 @@ int64_t ScheduleOracle::StillToCome(const Call& call) const {
   return CostOf(std::max(call.remaining, call.outstanding));
 }
 
-// All of it, or as many full packets as cost a third of the budget, less their framing.
-int64_t ScheduleOracle::PartOf(int64_t payload_bytes) const {
+// All of it, or as many full packets as cost so much, less their framing.
+int64_t ScheduleOracle::PartWithin(int64_t payload_bytes, int64_t cost) const {
   const int64_t packet = options_.profile.packet_payload_bytes;
-  if (CostOf(payload_bytes) <= budget_ / 3) return payload_bytes;
+  if (CostOf(payload_bytes) <= cost) return payload_bytes;
   int64_t packets = 1;
-  while (CostOf((packets + 1) * packet) <= budget_ / 3) ++packets;
+  while (CostOf((packets + 1) * packet) <= cost) ++packets;
   const int64_t run = packets * packet;
   return std::min(payload_bytes, std::max(run - options_.record_overhead_bytes, run - run / 2));
 }
 
-const std::pair<const BlockId, ScheduleOracle::Block>* ScheduleOracle::FirstWaiting() const {
-  const std::pair<const BlockId, Block>* first = nullptr;
-  for (const auto& entry : blocks_) {
-    if (entry.second.waiting.empty()) continue;
-    if (entry.second.ahead) return &entry;
-    if (first == nullptr || entry.second.has_turn) first = &entry;
+int64_t ScheduleOracle::PartOf(int64_t payload_bytes, const Call& call) const {
+  if (!Bounded(call)) return PartOf(payload_bytes);
+  return PartWithin(payload_bytes, std::min(budget_ / 3, load_(call.worker).share_bytes));
+}
+
+int64_t ScheduleOracle::WorkerCharge(uint32_t worker) const {
+  int64_t bytes = 0;
+  for (const Call& call : calls_) {
+    if (call.worker != worker || call.phase == Call::kEnded) continue;
+    const int64_t early = call.phase == Call::kInFlight ? CostOf(std::min(call.early, call.outstanding)) : 0;
+    bytes += ChargeOf(call) - early;
+  }
+  return bytes;
+}
+
+int64_t ScheduleOracle::WorkerOwes(uint32_t worker) const {
+  int64_t bytes = 0;
+  for (const Call& call : calls_) {
+    const bool owes = call.phase == Call::kInFlight && call.ready && !call.stalled && !call.aborted;
+    if (call.worker == worker && owes) bytes += CostOf(std::min(call.outstanding, call.remaining));
+  }
+  return bytes;
+}
+
+// A slow worker may have its share; one that is not slow may owe it.
+bool ScheduleOracle::Full(const Call& call) const {
+  if (!Bounded(call)) return false;
+  const WorkerLoad load = load_(call.worker);
+  return (load.slow ? WorkerCharge(call.worker) : WorkerOwes(call.worker)) >= load.share_bytes;
+}
+
+// Nothing is granted to a worker that is silent since it has stalled.
+bool ScheduleOracle::Open(const Call& call) const {
+  const auto stalled = [&](const Call& other) {
+    return other.worker == call.worker && other.stalled && other.phase == Call::kInFlight;
+  };
+  const bool silent =
+      Bounded(call) && silent_.contains(call.worker) && std::any_of(calls_.begin(), calls_.end(), stalled);
+  return !Full(call) && !silent;
+}
+
+// They count, all together, as a third of the budget, or a packet.
+int64_t ScheduleOracle::UncountedBytes() const {
+  int64_t bytes = 0;
+  for (const auto& [worker, share] : shares_) {
+    if (load_(worker).slow) bytes += WorkerCharge(worker);
+  }
+  return std::max<int64_t>(bytes - std::max(budget_ / 3, CostOf(options_.profile.packet_payload_bytes)), 0);
+}
+
+std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstAhead() const {
+  std::optional<Waiting> first;
+  bool retry = false;
+  for (const auto& [id, block] : blocks_) {
+    if (block.waiting.empty() || !block.ahead || (first.has_value() && block.retry >= retry)) continue;
+    first = Waiting{.block = id, .tag = block.waiting.front()};
+    retry = block.retry;
   }
   return first;
 }
 
+std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting() const {
+  std::optional<Waiting> first;
+  for (const auto& [id, block] : blocks_) {
+    if (block.ahead || (first.has_value() && !block.has_turn)) continue;
+    const auto next = std::find_if(block.waiting.begin(), block.waiting.end(),
+                                   [this](uint64_t tag) { return !Full(calls_.at(tag)); });
+    if (next != block.waiting.end()) first = Waiting{.block = id, .tag = *next};
+  }
+  return first;
+}
+
+// A third of the budget, a sixth for retries, or alone.
+bool ScheduleOracle::HandshakeHasShare(const Call& call) const {
+  int64_t charge = 0;
+  for (const Call& other : calls_) {
+    if (blocks_.contains(other.block) && blocks_.at(other.block).ahead) charge += ChargeOf(other);
+  }
+  const int64_t share = budget_ / 3 / (blocks_.at(call.block).retry ? 2 : 1);
+  return charge == 0 || charge + CostOf(call.expected) <= share;
+}
+
+bool ScheduleOracle::HandshakeFits(const Call& call) const {
+  return Alone() || Fits(CostOf(call.expected) + (granting() ? HeaderBytes() : 0));
+}
+
+bool ScheduleOracle::RoomIsMade() const {
+  const std::optional<Waiting> first = FirstAhead();
+  return first.has_value() && HandshakeHasShare(calls_.at(first->tag));
+}
+
+bool ScheduleOracle::AnyOpenRest() const {
+  return std::any_of(turns_.begin(), turns_.end(),
+                     [this](const Turn& turn) { return turn.rest && Open(calls_.at(turn.tag)); });
+}
+
+void ScheduleOracle::NoteOpen() {
+  for (Call& call : calls_) {
+    if (call.phase == Call::kSent) call.late_worker = call.late_worker || Slow(call) || !Open(call) || share_fell_;
+  }
+  const bool open_rest = AnyOpenRest();
+  if (open_rest && !open_rest_) {
+    overtook_ = 0;
+    overtook_unknown_ = share_fell_;
+  }
+  open_rest_ = open_rest;
+}
+
 bool ScheduleOracle::RestIsDue() const {
-  const auto rests = std::count_if(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.rest; });
-  return rests > 0 && overtook_ >= budget_ / rests;
+  const auto rests = std::count_if(turns_.begin(), turns_.end(),
+                                   [this](const Turn& turn) { return turn.rest && Open(calls_.at(turn.tag)); });
+  return rests > 0 && !overtook_unknown_ && overtook_ >= budget_ / rests;
 }
 
 bool ScheduleOracle::MayOvertake() const {
-  return std::all_of(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.rest; }) && !RestIsDue();
+  return std::all_of(turns_.begin(), turns_.end(),
+                     [this](const Turn& turn) { return turn.rest || !Open(calls_.at(turn.tag)); }) &&
+         !RestIsDue();
 }
 
 std::optional<uint64_t> ScheduleOracle::NextTurn() const {
-  if (turns_.empty()) return std::nullopt;
-  if (turns_.front().since + std::chrono::seconds(3) <= now_) return turns_.front().tag;
-  const Turn* first = nullptr;
+  std::vector<Turn> turns;
   for (const Turn& turn : turns_) {
+    if (Open(calls_.at(turn.tag))) turns.push_back(turn);
+  }
+  if (turns.empty()) return std::nullopt;
+  if (turns.front().since + std::chrono::seconds(3) <= now_) return turns.front().tag;
+  const Turn* first = nullptr;
+  for (const Turn& turn : turns) {
     const bool older = first != nullptr && calls_.at(turn.tag).block < calls_.at(first->tag).block;
     if (!turn.rest && (first == nullptr || older)) first = &turn;
   }
   const auto is_rest = [](const Turn& turn) { return turn.rest; };
-  if (first == nullptr || RestIsDue()) return std::find_if(turns_.begin(), turns_.end(), is_rest)->tag;
+  if (first == nullptr || RestIsDue()) return std::find_if(turns.begin(), turns.end(), is_rest)->tag;
   return first->tag;
 }
 
 // Beside room for the headers of a full window, and of all that is out.
-bool ScheduleOracle::MayGrant(const Call& call) const {
-  const int64_t cost = CostOf(call.outstanding + PartOf(Rest(call))) - CostOf(call.outstanding);
+bool ScheduleOracle::MayGrant(const Call& call, int64_t bytes) const {
+  const int64_t cost = CostOf(call.outstanding + bytes) - CostOf(call.outstanding);
   if (!granting()) return Alone() || Fits(cost);
   const int64_t more_of_window = std::max<int64_t>(window_ * HeaderCost() - YoungHeaderBytes(), 0);
   return Alone() || Fits(cost + HeaderBytes() + more_of_window);
@@ -124,9 +229,9 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
   int64_t asked = 0;
   for (const Call& other : calls_) asked += StillToCome(other);
-  return bytes == PartOf(call.expected) && (asked <= share || any_ready_) && MayOvertake() &&
-         EarlyBytes() + CostOf(bytes) <= share && CostOf(options_.profile.packet_payload_bytes) <= share &&
-         Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
+  return (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
+         (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) <= share &&
+         CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }
 
 // Where workers are fast enough for it otherwise, the schedule knows.
@@ -138,10 +243,12 @@ bool ScheduleOracle::MustGoEarly(const Call& call) const {
 
 // The window is open and the headers fit beside what is granted; or only silent workers are out.
 bool ScheduleOracle::MayAsk() const {
-  if (!turns_.empty() && Alone()) return false;
+  if (NextTurn().has_value() && Alone()) return false;
   const int64_t young = YoungHeaderBytes() / HeaderCost();
   if (young == 0 && Alone()) return true;
-  return young + CallsIn(Call::kReady) < window_ && Fits(HeaderBytes() + HeaderCost());
+  const auto ready = std::count_if(calls_.begin(), calls_.end(),
+                                   [this](const Call& call) { return call.phase == Call::kReady && Open(call); });
+  return young + ready < window_ && Fits(HeaderBytes() + HeaderCost());
 }
 
 // While nothing is ready and nothing granted, the requests in stock may wait.
@@ -153,19 +260,21 @@ bool ScheduleOracle::MustAsk() const {
 
 bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const {
   if (!limited()) return bytes == int64_t{1} << 32;
-  const int64_t cost = CostOf(bytes);
-  if (ahead) return bytes == call.expected && (Alone() || Fits(cost + (granting() ? HeaderBytes() : 0)));
+  if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
   if (granting()) return bytes == 0 ? MayAsk() : MayGoEarly(call, bytes);
   if (!MayOvertake()) return false;
-  if (bytes == call.expected && Fits(cost)) return true;
-  return Alone() && bytes == (batched() ? call.expected : PartOf(call.expected));
+  const bool bounded = Bounded(call) && !share_fell_;
+  const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  if ((bytes == most || share_fell_) && Fits(CostOf(bytes))) return true;
+  return Alone() && (share_fell_ || bytes == (batched() ? call.expected : PartOf(call.expected, call)));
 }
 
-bool ScheduleOracle::MustLeave(const Call& call, bool ahead) const {
+bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
-  if (granting() && !ahead) return MustAsk() || MustGoEarly(call);
-  if (!ahead && !MayOvertake()) return false;
-  return Alone() || Fits(CostOf(call.expected) + (granting() ? HeaderBytes() : 0));
+  if (granting()) return MustAsk() || MustGoEarly(call);
+  if (!MayOvertake()) return false;
+  const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  return Alone() || Fits(CostOf(most));
 }
 
 int64_t ScheduleOracle::Packets(int64_t payload_bytes) const {

@@ -31,6 +31,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
       SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
   metrics = std::make_unique<AggregatorMetrics>(*registry);
   core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
+  oracle->SetSlowBytes([this] { return core->schedule().State().slow_bytes; });
   const bool thinks = shape.storm || dice.OneIn(2);
   const TimePoint::duration longest_think = thinks ? microseconds(dice.Between(0, 20000)) : microseconds(50);
   for (size_t i = 0; i < shape.workers; ++i) {

@@ -188,7 +188,8 @@ void WireOracle::TakeReset(size_t worker, TimePoint now) {
 }
 
 void WireOracle::EndTurn(TimePoint now) {
-  if (!std::exchange(granted_, false)) return;
+  const bool granted = std::exchange(granted_, false);
+  if (!granted && slow_bytes_ == nullptr) return;
   while (!draining_.empty() && draining_.front().until <= now) draining_.pop_front();
   int64_t holders = static_cast<int64_t>(draining_.size());
   int64_t charged_bytes = 0;
@@ -204,10 +205,16 @@ void WireOracle::EndTurn(TimePoint now) {
       if (charge > early) ++holders;
     }
   }
-  if (early_bytes > budget_bytes_ / 3) {
+  if (granted && early_bytes > budget_bytes_ / 3) {
     breaches_.push_back(absl::StrCat(early_bytes, " early bytes are more than a third of ", budget_bytes_));
   }
-  if (charged_bytes > budget_bytes_ && holders > 1) {
+  // A worker may be slow no more before its bytes have come.
+  const int64_t slow_bytes = slow_bytes_ == nullptr ? 0 : slow_bytes_();
+  const int64_t counted_bytes = std::max(budget_bytes_ / 3, Cost(profile_.packet_payload_bytes));
+  const int64_t uncounted_bytes = std::max<int64_t>(slow_bytes - counted_bytes, 0);
+  uncounted_bytes_ = charged_bytes <= budget_bytes_ ? uncounted_bytes : std::max(uncounted_bytes_, uncounted_bytes);
+  if (!granted) return;
+  if (charged_bytes - uncounted_bytes_ > budget_bytes_ && holders > 1) {
     breaches_.push_back(absl::StrCat(charged_bytes, " bytes may come, ", early_bytes, " of them early, to ", holders,
                                      " calls beside those; the budget is ", budget_bytes_));
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -31,6 +32,9 @@ class WireOracle {
   void Closed(ConnectionId connection, TimePoint now);
   // The client's thread has done all that it does now: what it has granted has to fit.
   void EndTurn(TimePoint now);
+
+  // What the schedule has charged to slow workers: beyond a third of the budget, or a packet, it may come as well.
+  void SetSlowBytes(std::function<int64_t()> slow_bytes) { slow_bytes_ = std::move(slow_bytes); }
 
   // Breaches of: the budget, the third of it that early bytes may take, a window that its worker has exceeded, and the
   // allowance of resets.
@@ -89,6 +93,8 @@ class WireOracle {
   const int64_t budget_bytes_;
   const std::chrono::nanoseconds drain_time_;
   const std::chrono::nanoseconds stall_time_;
+  std::function<int64_t()> slow_bytes_;
+  int64_t uncounted_bytes_ = 0;
   std::map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;
   std::vector<Resets> resets_;  // by worker

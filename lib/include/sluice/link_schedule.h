@@ -49,6 +49,8 @@ struct CallRequest {
   uint64_t tag = 0;            // the caller's own value; comes back with every action
   bool estimated = false;      // response_bytes is a guess, which may be wrong: OnReady tells the true size
   bool parked = false;         // the worker cannot take it now; the call blocks no other until Unpark
+  uint32_t worker = 0;         // the worker that is asked; 0: not known, and without a share
+  bool retry = false;          // SubmitAhead: an earlier attempt has failed, so all others leave first
 };
 
 // An action that the caller carries out. Each call ends exactly once: by kExpire, by kDrop, or by the caller's
@@ -108,15 +110,28 @@ struct ScheduleState {
   int64_t budget_bytes = 0;      // the largest int64_t for unscheduled
   int64_t plan_bytes = 0;        // a grant costs at most a third of this; equal to the budget unless a lease differs
   int64_t in_flight_bytes = 0;   // charged, in units of the budget, with aborted calls that still drain
+  int64_t slow_bytes = 0;        // of these, to workers whose share is less than a part; a third of the budget counts
   int64_t in_flight_calls = 0;   // sent, and part of the answer was granted, or there is nothing to grant
   int64_t ungranted_calls = 0;   // grants: sent without a grant, whether ready or not
   int64_t straggling_calls = 0;  // grants: those of the ungranted that are too late to count in the window
   int64_t grant_window = 0;      // grants: maximum of ungranted calls, without stragglers
-  int64_t waiting_calls = 0;     // with parked ones
+  int64_t waiting_calls = 0;     // with parked and held ones
   int64_t parked_calls = 0;
-  int64_t blocks = 0;  // that have not ended
+  int64_t held_calls = 0;  // wait until their worker has less than its share outstanding
+  int64_t blocks = 0;      // that have not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
+};
+
+// One worker of the schedule at one moment, in units of the budget.
+struct WorkerLoad {
+  int64_t share_bytes = 0;    // may be outstanding
+  bool slow = false;          // the share is less than one part
+  int64_t charged_bytes = 0;  // outstanding, except early and stalled bytes
+  int64_t owed_bytes = 0;     // outstanding, and ready at the worker
+  TimePoint owed_since;       // when it began to owe, or when bytes of that came last
+  int64_t calls = 0;          // that have not ended
+  int64_t stalled_calls = 0;  // of these, granted bytes did not come in time
 };
 
 // The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that
@@ -224,6 +239,11 @@ class LinkSchedule {
 
   // As SetBudget, for a lease. Returns InvalidArgument for a field that is out of bounds.
   absl::Status SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
+  // What one worker has outstanding. ForgetWorker forgets what was learnt of it; it does nothing while the worker has
+  // calls that have not ended.
+  WorkerLoad Load(uint32_t worker) const;
+  void ForgetWorker(uint32_t worker);
+
   // Takes over other options; budget_bytes is ignored (see SetBudget). Calls that are queued or out keep their charge
   // until something of them is granted or received. Returns InvalidArgument as Create does, and for another discipline
   // or stall_timeout; then nothing has changed.

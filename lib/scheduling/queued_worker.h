@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
+
+#include "sluice/link_schedule.h"
+
+#include "absl/container/node_hash_map.h"
+#include "lib/scheduling/call_table.h"
+#include "lib/scheduling/worker_share.h"
+
+namespace sluice {
+
+// Responses that are new come block by block, all others in the order of their turns.
+struct NewTurnKey {
+  using type = std::pair<BlockId, uint64_t>;
+  type operator()(const Call& call) const;
+};
+struct TurnKey {
+  using type = uint64_t;
+  type operator()(const Call& call) const { return call.place; }
+};
+template <class Hook, class Key>
+using CallSet = boost::intrusive::set<Call, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
+                                      boost::intrusive::constant_time_size<false>>;
+
+// Hooks for the workers that have turns, by the first of each kind.
+struct NewWorkersTag;
+struct RestWorkersTag;
+struct HeldWorkersTag;
+using NewWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<NewWorkersTag>>;
+using RestWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<RestWorkersTag>>;
+using HeldWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldWorkersTag>>;
+// And for those that owe bytes.
+struct LapTag;
+using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
+
+// One worker of the schedule: what it has outstanding, its share of the budget, and its calls that wait for the share.
+struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook {
+  uint32_t id = 0;
+  int64_t users = 0;    // calls that have not ended
+  bool bounded = true;  // false: its share has no bound
+  bool full = false;    // it has its share outstanding: no request leaves
+  bool open = true;     // it is not full, and not silent: it may be granted bytes
+
+  // In units of the budget; Outstanding keeps these. Bytes that have stalled are in neither.
+  WorkerShare share;
+  int64_t charged_bytes = 0;  // charge of its calls, except early bytes
+  int64_t owed_bytes = 0;     // outstanding bytes of which the prefix is here, early ones with them
+  int64_t slow_bytes = 0;     // charged_bytes while it is slow
+  TimePoint owed_since;       // or since bytes came of what it owes
+  int64_t stalled_calls = 0;
+  bool heard = true;  // something came since a call has stalled
+
+  // A paused worker, or a rack of them, would otherwise come back with one grant for each stall timeout of its pause.
+  bool silent() const { return stalled_calls > 0 && !heard; }
+
+  // Kept by GrantQueue.
+  CallSet<TurnHook, NewTurnKey> new_turns;
+  CallSet<TurnHook, TurnKey> rests;
+  CallSet<HeldHook, TurnKey> turns;  // both, by age
+  int64_t rest_calls = 0;
+  int64_t ready_calls = 0;  // in the phase kReady
+
+  // Calls in the phase kHeld, in the order in which they leave. One at a time is let go, so that the others need not be
+  // held again.
+  CallSet<TurnHook, NewTurnKey> held;
+  const Call* let_go = nullptr;  // it waits
+};
+
+// The workers of the calls that have not ended, and of those that had one before. There is one for each schedule. Not
+// thread-safe. Addresses are valid until Forget.
+class QueuedWorkers {
+ public:
+  // `bounded`: workers have a share. Otherwise, and for id 0, all calls are of one worker without a bound.
+  explicit QueuedWorkers(bool bounded);
+
+  QueuedWorker& Of(uint32_t id);
+  QueuedWorker& handshakes() { return handshakes_; }  // of all workers; without a bound
+  const QueuedWorker& handshakes() const { return handshakes_; }
+  const QueuedWorker* Find(uint32_t id) const;  // null if it is not known
+  void Forget(uint32_t id);                     // does nothing while a call of it has not ended
+  template <class Visit>
+  void ForEach(Visit visit) {
+    for (auto& [id, worker] : workers_) visit(worker);
+  }
+
+ private:
+  const bool bounded_;
+  QueuedWorker unbounded_;
+  QueuedWorker handshakes_;
+  absl::node_hash_map<uint32_t, QueuedWorker> workers_;
+};
+
+}  // namespace sluice

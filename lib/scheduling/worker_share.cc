@@ -1,0 +1,81 @@
+#include "lib/scheduling/worker_share.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+// One would do for workers that take no time; pauses of a process and of the scheduler of a host take some.
+constexpr int64_t kLapBudgets = 2;
+constexpr int64_t kLapRoundTrips = 2;
+constexpr double kShrink = 0.5;
+// Rejected: doubling. The share of a worker that is a little too slow then swings between one and two of what it needs,
+// and the mean of several such workers is a budget.
+constexpr double kGrowth = 0.25;
+// How fast the least time to ready follows a route that has become longer.
+constexpr int kRiseShare = 64;
+
+}  // namespace
+
+int64_t WorkerShare::Bytes(const Link& link) const {
+  return std::max<int64_t>(std::llround(static_cast<double>(link.plan_bytes) * part_of_budget_), link.packet_bytes);
+}
+
+void WorkerShare::OnReady(std::chrono::nanoseconds ready_after) {
+  if (least_ready_after_.count() == 0 || ready_after < least_ready_after_) {
+    least_ready_after_ = ready_after;
+  } else {
+    least_ready_after_ += (ready_after - least_ready_after_) / kRiseShare;
+  }
+}
+
+bool WorkerShare::OnOwed(const Link& link, int64_t owed_bytes, int64_t delivered_bytes) {
+  if (to_deliver_ > 0) {
+    // Calls that end owe nothing any more. That is no delivery.
+    const int64_t left = to_deliver_ - delivered_bytes;
+    to_deliver_ = std::min(left, owed_bytes);
+    if (to_deliver_ > 0) return Look(link, false);
+    if (left <= 0) EndLap(link);
+  }
+  Begin(link, owed_bytes);
+  return owes();
+}
+
+void WorkerShare::EndLap(const Link& link) {
+  if (Overtaken(link)) return Shrink(link);
+  if (link.now - lap_since_ > link.long_lap || 2 * lap_bytes_ < Bytes(link)) return;
+  const double packet = static_cast<double>(link.packet_bytes) / static_cast<double>(link.plan_bytes);
+  part_of_budget_ = std::min(part_of_budget_ + std::max(part_of_budget_ * kGrowth, packet), 1.0);
+}
+
+bool WorkerShare::Look(const Link& link, bool wanted) {
+  if (!owes() || !(Overtaken(link) || (wanted && link.now - lap_since_ > link.long_lap))) return false;
+  Shrink(link);
+  lap_received_ = link.received_bytes;
+  lap_since_ = link.now;
+  return true;
+}
+
+bool WorkerShare::IsLong(const Link& link) const {
+  return link.received_bytes - lap_received_ > kLapBudgets * link.plan_bytes || link.now - lap_since_ > link.long_lap;
+}
+
+bool WorkerShare::Overtaken(const Link& link) const {
+  return link.received_bytes - lap_received_ > kLapBudgets * link.plan_bytes &&
+         link.now - lap_since_ > kLapRoundTrips * least_ready_after_;
+}
+
+// A share below a packet would only take longer to grow again.
+void WorkerShare::Shrink(const Link& link) {
+  const double least = static_cast<double>(link.packet_bytes) / static_cast<double>(link.plan_bytes);
+  part_of_budget_ = std::min(std::max(part_of_budget_ * kShrink, least), part_of_budget_);
+}
+
+void WorkerShare::Begin(const Link& link, int64_t owed_bytes) {
+  lap_bytes_ = to_deliver_ = std::max<int64_t>(owed_bytes, 0);
+  lap_received_ = link.received_bytes;
+  lap_since_ = link.now;
+}
+
+}  // namespace sluice

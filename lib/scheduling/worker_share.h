@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "sluice/link_schedule.h"
+
+namespace sluice {
+
+// How much of the budget one worker may have outstanding, by how fast it delivers. There is one for each worker of a
+// schedule. Not thread-safe.
+//
+// A lap begins when the worker owes bytes: they are granted, and their prefix is here. It ends when the worker has
+// delivered these bytes. Everything in flight fits the budget, so a worker that sends at once ends its lap before the
+// link has received two budgets. If the link has received more by then, others have overtaken the worker: its bytes are
+// not on the wire, the worker is late, and its share is halved. If the worker ends its lap in time and has used its
+// share, the share grows by a quarter.
+//
+// The lap counts what the link receives and not time, so a worker is not late because the profile states another
+// capacity or round trip than the link has, because this process was late, or because the link is idle. Time counts in
+// two cases. A lap of less than two round trips is never late, since a far worker is not a slow one. A lap of ten drain
+// times is late if others wait for room: the link receives little if slow workers hold all of the budget.
+class WorkerShare {
+ public:
+  // The link at the moment of an event, in units of the budget.
+  struct Link {
+    TimePoint now;
+    int64_t received_bytes = 0;  // since the start
+    int64_t plan_bytes = 0;      // the budget that parts are sized for
+    int64_t packet_bytes = 0;    // cost of a full packet
+    std::chrono::nanoseconds long_lap{0};
+  };
+
+  // A share begins as one part. It is at most the budget, and at least a packet.
+  int64_t Bytes(const Link& link) const;
+  // Whether the worker was late so often that its share is less than a part.
+  bool slow() const { return part_of_budget_ < kFirst; }
+
+  // A response was ready this long after its request. The least of these bounds the round trip to the worker.
+  void OnReady(std::chrono::nanoseconds ready_after);
+  // The worker owes `owed_bytes` after a change, and has just delivered `delivered_bytes`.
+  // Returns whether a lap begins.
+  bool OnOwed(const Link& link, int64_t owed_bytes, int64_t delivered_bytes);
+  bool owes() const { return to_deliver_ > 0; }  // a lap is under way
+  TimePoint lap_since() const { return lap_since_; }
+  // Whether the lap that is under way may be late. Otherwise no lap is that began after it.
+  bool IsLong(const Link& link) const;
+  // If the lap that is under way is late already, halves the share and begins the lap again. `wanted`: others wait for
+  // room.
+  bool Look(const Link& link, bool wanted);
+
+ private:
+  static constexpr double kFirst = 1.0 / 3;
+
+  bool Overtaken(const Link& link) const;
+  void EndLap(const Link& link);
+  void Shrink(const Link& link);
+  void Begin(const Link& link, int64_t owed_bytes);
+
+  double part_of_budget_ = kFirst;
+  std::chrono::nanoseconds least_ready_after_{0};  // 0: not known
+
+  // The lap.
+  int64_t lap_bytes_ = 0;     // owed when it began
+  int64_t to_deliver_ = 0;    // of these; 0: no lap is under way
+  int64_t lap_received_ = 0;  // by the link, when it began
+  TimePoint lap_since_;
+};
+
+}  // namespace sluice

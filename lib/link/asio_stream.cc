@@ -47,6 +47,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Open(const WorkerAddress& address, const Executor::ConnectOptions& options);
   // Takes the socket of a listener in place of Open.
   void Take(stream_protocol::socket socket);
+  void StartTls();
   void Write(std::string bytes);
   size_t unsent_bytes() const { return unsent_bytes_; }
   void SetReading(bool reading);
@@ -66,7 +67,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void OnSocketConnected(int error);
   void Begin();
   void StopWatchingWrites();
-  void StartTls();
   void ArmRead();
   void ArmWrite();
   void OnReadable();
@@ -93,6 +93,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   int fd_ = -1;                         // of socket_
   bool accepted_ = false;               // by a listener
   bool may_stall_ = false;              // as in Executor::ConnectOptions
+  bool tls_later_ = false;              // as there
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
   std::optional<TcpSocket> described_;  // but for its TcpInfo
@@ -110,6 +111,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
   may_stall_ = options.may_stall;
+  tls_later_ = options.tls_later;
   const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address.text, SocketUse::kConnect);
   if (!endpoint.ok()) return PostDisconnect(endpoint.status());
   boost::system::error_code error;
@@ -160,8 +162,9 @@ void Stream::Take(stream_protocol::socket socket) {
 }
 
 void Stream::Begin() {
-  ArmRead();
+  if (tls_ != nullptr && tls_later_) return events_->OnTcpConnected();
   if (tls_ != nullptr) return StartTls();
+  ArmRead();
   connected_ = true;
   events_->OnConnected();
 }
@@ -183,11 +186,13 @@ void Stream::StopWatchingWrites() {
 
 // Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.
 void Stream::StartTls() {
+  if (!is_open()) return;
+  ArmRead();
   const std::shared_ptr<SSL_CTX> context = tls_->Current();
   absl::StatusOr<std::unique_ptr<TlsFilter>> filter = accepted_
                                                           ? TlsFilter::Accept(*context, tls_->client_names(), name_)
                                                           : TlsFilter::Create(*context, server_name_, name_);
-  if (!filter.ok()) return Disconnect(filter.status());
+  if (!filter.ok()) return PostDisconnect(filter.status());
   filter_ = *std::move(filter);
   Send(filter_->TakeCiphertext());
 }
@@ -359,6 +364,7 @@ class StreamHandle final : public StreamSocket {
   explicit StreamHandle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
   ~StreamHandle() override { stream_->Close(); }
 
+  void StartTls() override { stream_->StartTls(); }
   void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
   void SetReading(bool reading) override { stream_->SetReading(reading); }

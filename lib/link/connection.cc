@@ -17,11 +17,17 @@ Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& o
     : flushes_(flushes),
       options_(options),
       events_(events),
-      socket_(executor.Connect(options_.address, {.tls = options_.tls, .server_name = options_.server_name}, *this)) {}
+      socket_(executor.Connect(
+          options_.address,
+          {.tls = options_.tls, .server_name = options_.server_name, .tls_later = options_.tls != nullptr}, *this)) {}
 
 // Close and End flush at once, and leave it in the queue.
 Connection::~Connection() {
   flushes_.Forget(*this);
+}
+
+void Connection::OnTcpConnected() {
+  if (!over_) events_.OnTcpConnected(*this);
 }
 
 void Connection::OnConnected() {

@@ -22,6 +22,8 @@ class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
 
+  // TCP is connected, and TLS waits for StartTls. Only with TLS.
+  virtual void OnTcpConnected(Connection& connection) = 0;
   // The other side speaks HTTP/2, so requests may be sent.
   virtual void OnUp(Connection& connection) = 0;
   // The session has more free streams than before, or it goes away.
@@ -62,6 +64,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   bool up() const { return up_; }
   // Null before the byte stream is connected and after it is over. Call FlushLater after anything that makes it write.
   Http2Session* session() { return session_.get(); }
+  void StartTls() { socket_->StartTls(); }  // after OnTcpConnected
   void FlushLater();
   void Flush() override;
   // Tells the worker that no more requests come, and the open streams that the connection is over. No event follows.
@@ -75,6 +78,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   std::optional<TcpSocket> Tcp() const;
 
  private:
+  void OnTcpConnected() override;
   void OnConnected() override;
   void OnBytes(absl::string_view bytes) override;
   void OnDrained() override;

@@ -24,6 +24,8 @@ class StreamSocketEvents {
  public:
   virtual ~StreamSocketEvents() = default;
 
+  // TCP is connected, and TLS waits for StartTls: see ConnectOptions::tls_later.
+  virtual void OnTcpConnected() {}
   virtual void OnConnected() = 0;
   virtual void OnBytes(absl::string_view bytes) = 0;
   // The kernel has taken all bytes of Write that it did not take at once.
@@ -40,6 +42,8 @@ class StreamSocket {
 
   virtual ~StreamSocket() = default;
 
+  // Begins the TLS handshake, once, after OnTcpConnected.
+  virtual void StartTls() {}
   // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
   virtual void Write(std::string bytes) = 0;
   // Bytes of Write that the kernel has not taken yet.
@@ -87,6 +91,7 @@ class Executor {
   struct ConnectOptions {
     std::shared_ptr<const TlsContext> tls = nullptr;  // null: plaintext
     std::string server_name = {};                     // that the certificate must have
+    bool tls_later = false;  // with `tls`: OnTcpConnected comes first, and StartTls begins the handshake
     // Room for what has come and was not read (SO_RCVBUF of socket(7), before the kernel doubles it): about the window
     // of TCP. It is set before the connection is made, since the scale of the window follows from it. 0: the kernel's
     // choice, which grows as the other side sends. Nothing to Unix sockets.

@@ -198,15 +198,16 @@ void LinkCore::Forget(ScheduledStream& call) {
 
 absl::Status LinkCore::SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place,
                                    BlockId& block) {
-  const CallRequest request{.response_bytes = response_bytes, .tag = other.tag()};
+  const bool ahead = place != Place::kQueued;
+  const CallRequest request{.response_bytes = response_bytes, .tag = other.tag(), .retry = place == Place::kAheadRetry};
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    const auto submitted = place == Place::kAhead ? schedule.SubmitAhead(now, request, deadline, actions)
-                                                  : schedule.Submit(now, {&request, 1}, deadline, actions);
+    const auto submitted = ahead ? schedule.SubmitAhead(now, request, deadline, actions)
+                                 : schedule.Submit(now, {&request, 1}, deadline, actions);
     status = submitted.status();
     if (submitted.ok()) block = *submitted;
   });
-  if (!status.ok() || place == Place::kAhead) return status;
+  if (!status.ok() || ahead) return status;
   last_block_calls_ = 1;
   last_block_response_bytes_ = response_bytes;
   return absl::OkStatus();

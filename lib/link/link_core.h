@@ -72,7 +72,8 @@ class LinkCore final : private FlushQueue {
 
   // Submits something that is no stream, as a block of its own: the handshake of a connection, ahead of all that
   // waits, or a call that other code makes. As in LinkSchedule; `block` is set before the first event.
-  enum class Place { kQueued, kAhead };
+  // kAheadRetry: after an attempt that has failed.
+  enum class Place { kQueued, kAhead, kAheadRetry };
   absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
   void Cancel(BlockId block);  // what waits gets EndUnsent at once, what was sent gets Abort
   void Finish(CallId id, CallEnd end);

@@ -38,6 +38,9 @@ class FarEnd final : public StreamSocketEvents {
     shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
     if (shared_->asked.exchange(false)) TellDrained();
   }
+  void StartTls() {
+    if (socket_ != nullptr) socket_->StartTls();
+  }
   void SetReading(bool reading) {
     if (socket_ != nullptr) socket_->SetReading(reading);
   }
@@ -48,6 +51,9 @@ class FarEnd final : public StreamSocketEvents {
     shared_->tcp = std::move(tcp);
   }
 
+  void OnTcpConnected() override {
+    Tell([](StreamSocketEvents& events) { events.OnTcpConnected(); });
+  }
   void OnConnected() override {
     LookAtTcp();
     Tell([](StreamSocketEvents& events) { events.OnConnected(); });
@@ -100,6 +106,9 @@ class NearEnd final : public StreamSocket {
   void Write(std::string bytes) override {
     shared_->unsent_bytes += bytes.size();
     thread_.Post([far = far_, bytes = std::move(bytes)]() mutable { far->Write(std::move(bytes)); });
+  }
+  void StartTls() override {
+    thread_.Post([far = far_] { far->StartTls(); });
   }
   // To the owner, bytes on their way to the other thread were not taken at once.
   size_t unsent_bytes() const override {

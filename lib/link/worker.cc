@@ -25,8 +25,9 @@ constexpr nanoseconds kAttemptTimeout = seconds(5);
 // A connection that stood for less is no reason to try again at once.
 constexpr nanoseconds kStable = seconds(1);
 
-// What a handshake brings through the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates.
-constexpr int64_t kPlainHandshakeBytes = 192;
+// What a handshake brings through the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates. That
+// is asked for once TCP is connected: a host that is away would hold it for a stall timeout, at each attempt.
+constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
 // One that finds no room for so long has failed; the link is stuck behind other processes of its host.
 constexpr nanoseconds kLongestHandshakeWait = seconds(60);
@@ -44,7 +45,7 @@ Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> t
 Worker::~Worker() {
   core_.timers().Clear(timer_);
   core_.timers().Clear(reset_timer_);
-  if (std::exchange(waits_for_room_, false)) core_.Cancel(room_);
+  LeaveRoom();
   if (handshake_out_) core_.Finish(handshake_, CallEnd::kAborted);
   if (connected()) core_.workers().OnForgotten(row_);
   core_.workers().Remove(row_);
@@ -97,36 +98,60 @@ void Worker::LookUp() {
     if (!addresses.ok()) return BackOff(addresses.status());
     if (addresses->empty()) return BackOff(absl::UnavailableError("the name has no address"));
     addresses_ = *std::move(addresses);
-    AskForRoom();
+    AskForRoom(kTcpHandshakeBytes);
   });
 }
 
-void Worker::AskForRoom() {
+void Worker::AskForRoom(int64_t bytes) {
   waits_for_room_ = true;
-  const absl::Status asked = core_.SubmitOther(*this, tls_ != nullptr ? kTlsHandshakeBytes : kPlainHandshakeBytes,
-                                               core_.now() + kLongestHandshakeWait, LinkCore::Place::kAhead, room_);
+  // Once TCP is connected, this attempt is as good as any.
+  const bool retry = connection_ == nullptr && (!failure_.ok() || next_address_ > 0);
+  const absl::Status asked = core_.SubmitOther(*this, bytes, core_.now() + kLongestHandshakeWait,
+                                               retry ? LinkCore::Place::kAheadRetry : LinkCore::Place::kAhead, room_);
   if (!asked.ok()) EndUnsent(asked);
 }
 
+void Worker::LeaveRoom() {
+  if (std::exchange(waits_for_room_, false)) core_.Cancel(room_);
+}
+
+// Back off only if the schedule has ended the wait, and not this worker.
 void Worker::EndUnsent(absl::Status why) {
-  // Not where it is this worker that gives up, for good.
-  if (std::exchange(waits_for_room_, false)) BackOff(why);
+  if (!std::exchange(waits_for_room_, false)) return;
+  core_.Bury(std::move(connection_));
+  BackOff(why);
 }
 
 void Worker::Send(CallId id, int64_t) {
   waits_for_room_ = false;
   handshake_ = id;
   handshake_out_ = true;
+  if (connection_ != nullptr) return StartTls();
   connection_ = std::make_unique<Connection>(core_.executor(), core_.flushes(),
                                              Connection::Options{.address = addresses_[next_address_],
                                                                  .tls = tls_,
                                                                  .server_name = ServerName(),
                                                                  .stream_window_bytes = core_.stream_window_bytes()},
                                              *this);
+  WatchAttempt();
+}
+
+void Worker::WatchAttempt() {
   timer_ = core_.timers().Set(core_.now() + kAttemptTimeout, [this] {
     OnAttemptFailed(absl::UnavailableError(
         absl::StrCat("no connection within ", absl::FormatDuration(absl::FromChrono(kAttemptTimeout)))));
   });
+}
+
+void Worker::OnTcpConnected(Connection& connection) {
+  if (&connection != connection_.get()) return;
+  EndHandshake(CallEnd::kArrived);
+  AskForRoom(kTlsHandshakeBytes);
+}
+
+void Worker::StartTls() {
+  connection_->StartTls();
+  WatchAttempt();
 }
 
 void Worker::EndHandshake(CallEnd end) {
@@ -136,8 +161,9 @@ void Worker::EndHandshake(CallEnd end) {
 
 void Worker::OnAttemptFailed(const absl::Status& why) {
   core_.Bury(std::move(connection_));
+  LeaveRoom();
   EndHandshake(CallEnd::kAborted);
-  if (++next_address_ < addresses_.size()) return AskForRoom();
+  if (++next_address_ < addresses_.size()) return AskForRoom(kTcpHandshakeBytes);
   BackOff(why);
 }
 
@@ -202,7 +228,7 @@ void Worker::Leave(Connection& connection) {
 
 void Worker::OnDown(Connection& connection, absl::Status why) {
   if (&connection != connection_.get()) return Leave(connection);
-  if (handshake_out_) return OnAttemptFailed(why);
+  if (!connection.up()) return OnAttemptFailed(why);
   OnLost();
   core_.Bury(std::move(connection_));
   if (core_.now() - up_since_ < kStable) {

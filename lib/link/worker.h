@@ -64,6 +64,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
 
  private:
   // ConnectionEvents.
+  void OnTcpConnected(Connection& connection) override;
   void OnUp(Connection& connection) override;
   void OnSlots(Connection& connection) override;
   void OnDown(Connection& connection, absl::Status why) override;
@@ -74,7 +75,10 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void Abort() override {}
 
   void LookUp();
-  void AskForRoom();
+  void AskForRoom(int64_t bytes);
+  void LeaveRoom();
+  void WatchAttempt();
+  void StartTls();
   void EndHandshake(CallEnd end);
   void OnAttemptFailed(const absl::Status& why);
   void BackOff(const absl::Status& why);

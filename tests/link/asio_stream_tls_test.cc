@@ -66,6 +66,35 @@ class AsioStreamTlsTest : public ::testing::Test {
   AsioExecutor executor_;
 };
 
+// Counts what comes, and begins TLS when the test says so.
+class LaterTls final : public StreamSocketEvents {
+ public:
+  void OnTcpConnected() override { log.Add("tcp connected"); }
+  void OnConnected() override { log.Add("connected"); }
+  void OnBytes(absl::string_view) override {}
+  void OnDisconnected(absl::Status why) override { log.Add(absl::StrCat("ended: ", why.ToString())); }
+
+  EventLog log;
+};
+
+TEST_F(AsioStreamTlsTest, BeginsTheHandshakeWhenItIsTold) {
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    TlsServerEnd end(server_);
+    Serve(fd, end, /*echoes=*/true);
+  });
+  LaterTls events;
+  std::unique_ptr<StreamSocket> socket;
+  RunOn(executor_, [&] {
+    socket = executor_.Connect(
+        listener.address(),
+        {.tls = Context(certificates_.ClientOptions()), .server_name = "localhost", .tls_later = true}, events);
+  });
+  ASSERT_THAT(events.log.Await(1), ElementsAre("tcp connected"));
+  RunOn(executor_, [&] { socket->StartTls(); });
+  EXPECT_THAT(events.log.Await(2), ElementsAre("tcp connected", "connected"));
+  RunOn(executor_, [&] { socket.reset(); });
+}
+
 TEST_F(AsioStreamTlsTest, CarriesBytesBothWays) {
   TestListener listener("127.0.0.1:0", [&](int fd) {
     TlsServerEnd end(server_);

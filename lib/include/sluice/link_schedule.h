@@ -149,6 +149,10 @@ struct WorkerLoad {
 // of the budget; no other overtakes it. In rolling and batches the whole expected answer comes with the request;
 // rolling sends an answer that costs more than the budget in parts.
 //
+// Each worker has a share of the budget, except in batches and unscheduled. The share follows how fast the worker
+// delivers, and is never more than it delivers while the link receives two budgets, or a packet. Calls of a worker that
+// has its share outstanding are passed over. See "Slow workers" in docs/scheduling.md.
+//
 // Grants admit twice. A request leaves, in the same order, while the window is open. Its answer is granted when it is
 // ready and fits: the oldest block first, then the answer that was ready first. A call that is not ready blocks no
 // other. An answer that costs more than a third of the budget is granted in parts, and smaller ones overtake it. An

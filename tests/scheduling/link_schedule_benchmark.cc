@@ -74,7 +74,8 @@ class InstantWorkers {
 // One block of N SRUs from submit to the last answer. What counts is the time of one item.
 void BM_Block(benchmark::State& state, Discipline discipline) {
   InstantWorkers link(state, MakeSchedule(discipline));
-  const std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
+  std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
+  for (size_t i = 0; i < calls.size(); ++i) calls[i].worker = static_cast<uint32_t>(i) + 1;
   while (state.KeepRunning()) {
     link.Submit(calls);
     link.Drain();

@@ -15,7 +15,8 @@ using std::chrono::seconds;
 // Between the word to clients that they should go elsewhere and the end of new calls: what they sent before is here.
 constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
-constexpr minutes kSweepTargetsEvery{1};
+constexpr seconds kUnreachedIdleTime{10};
+constexpr seconds kSweepTargetsEvery{5};
 constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
 // A client that reads has taken something in that time. What waits for the rest of its message has left by then, too:
@@ -175,12 +176,15 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(std::shared_ptr<co
   return target;
 }
 
-// A worker that nobody calls would stay connected, or be tried, for ever.
+// A worker without calls would otherwise stay connected, or be tried, for ever. One that cannot be reached takes room
+// on the link with each attempt, so it goes first.
 void ProxyCore::SweepTargets() {
   swept_targets_ = link_.now();
-  const TimePoint idle_since = swept_targets_ - kTargetIdleTime;
   absl::erase_if(targets_, [&](const auto& entry) {
-    return entry.second.use_count() == 1 && entry.second->last_use() < idle_since;
+    const Target& target = *entry.second;
+    const TimePoint::duration idle = swept_targets_ - target.last_use();
+    if (entry.second.use_count() > 1 || idle <= kUnreachedIdleTime) return false;
+    return idle > kTargetIdleTime || !target.connected();
   });
 }
 

@@ -1,5 +1,6 @@
 #include "lib/proxy/target.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -169,6 +170,28 @@ TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
   socket.Send(absl::StrCat("CONNECT ", worker.address(), " HTTP/1.1\r\nHost: a\r\n\r\n"));
   EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(ConnectedTo(), ::testing::IsEmpty());
+}
+
+// A client could otherwise make the proxy try a thousand dead addresses for ten minutes.
+TEST_F(TargetTest, AnAddressThatCannotBeReachedIsTriedNoLongerThanItIsCalled) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  const std::string nobody = AddressOfNobody().text;
+  EXPECT_EQ(Call(*client, nobody).substr(0, 2), "14");
+  const auto attempts = [&] {
+    const std::vector<std::string> connected = ConnectedTo();
+    return std::count(connected.begin(), connected.end(), nobody);
+  };
+  const auto later = [&] { executor_.Await([&] { names_.PutForward(std::chrono::seconds(6)); }); };
+  EXPECT_TRUE(Eventually([&] {
+    const auto before = attempts();
+    for (int i = 0; i < 5; ++i) later();
+    return attempts() == before;
+  }));
+  EXPECT_EQ(std::ranges::count(ConnectedTo(), worker.address()), 1) << "a worker that was reached stays connected";
+  EXPECT_EQ(Call(*client, nobody).substr(0, 2), "14");
 }
 
 // --- Room for targets.

@@ -18,15 +18,23 @@ class FanOutCaller final : public BlockCaller {
  public:
   FanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options) : fan_out_(fan_out), options_(options) {}
 
-  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
+  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, absl::Duration timeout,
+                    BlockRecord& record) override {
     const bool stream = requests.front().messages() > 1;
     const Method<v1::AnswerRequest, v1::AnswerResponse> method{
         .path = stream ? "/sluice.testbed.v1.Answers/AnswerStream" : "/sluice.testbed.v1.Answers/Answer",
         .server_streaming = stream};
+    FanOutOptions options = options_.call;
+    options.timeout = timeout;
     const FanOutResult result = fan_out_.Call(
         method, [&](size_t worker) { return AskOf(worker, requests[worker]); },
-        [&](size_t worker, const v1::AnswerResponse& response) { return record.Add(requests[worker], response); },
-        options_.call);
+        [&](size_t worker, const v1::AnswerResponse& response) {
+          if (options_.on_message) {
+            if (absl::Status accepted = options_.on_message(); !accepted.ok()) return accepted;
+          }
+          return record.Add(requests[worker], response);
+        },
+        options);
     record.retries = result.retries;
     record.hedges = result.hedges;
     record.hedges_won = result.hedges_won;
@@ -52,13 +60,13 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class HandWrittenCaller final : public BlockCaller {
  public:
-  HandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap)
-      : stubs_(stubs), timeout_(timeout), cap_(cap) {}
+  HandWrittenCaller(const Stubs& stubs, CallCap& cap) : stubs_(stubs), cap_(cap) {}
 
   ~HandWrittenCaller() override { queue_.Shutdown(); }
 
-  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) override {
-    const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_);
+  absl::Status Call(const std::vector<v1::AnswerRequest>& requests, absl::Duration timeout,
+                    BlockRecord& record) override {
+    const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout);
     std::deque<OneCall> calls(requests.size());
     for (size_t i = 0; i < calls.size(); ++i) {
       calls[i].request = &requests[i];
@@ -91,7 +99,6 @@ class HandWrittenCaller final : public BlockCaller {
   };
 
   const Stubs& stubs_;
-  const absl::Duration timeout_;
   CallCap& cap_;
   grpc::CompletionQueue queue_;
 };
@@ -129,15 +136,18 @@ void CallCap::End() {
 }
 
 Stubs ConnectByHand(const std::vector<std::string>& workers) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
   Stubs stubs;
   for (const std::string& worker : workers) {
-    stubs.push_back(v1::Answers::NewStub(grpc::CreateChannel(worker, grpc::InsecureChannelCredentials())));
+    stubs.push_back(
+        v1::Answers::NewStub(grpc::CreateCustomChannel(worker, grpc::InsecureChannelCredentials(), arguments)));
   }
   return stubs;
 }
 
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap) {
-  return std::make_unique<HandWrittenCaller>(stubs, timeout, cap);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap) {
+  return std::make_unique<HandWrittenCaller>(stubs, cap);
 }
 
 }  // namespace sluice::testbed

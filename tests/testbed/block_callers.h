@@ -24,14 +24,17 @@ namespace sluice::testbed {
 class BlockCaller {
  public:
   virtual ~BlockCaller() = default;
-  // Waits until all answers are here, or one has failed. `requests` has one for each worker.
-  virtual absl::Status Call(const std::vector<v1::AnswerRequest>& requests, BlockRecord& record) = 0;
+  // Waits until all answers are here, one has failed, or the time is up. `requests` has one for each worker.
+  virtual absl::Status Call(const std::vector<v1::AnswerRequest>& requests, absl::Duration timeout,
+                            BlockRecord& record) = 0;
 };
 
 struct FanOutCallerOptions {
-  FanOutOptions call;
+  FanOutOptions call;  // the timeout is that of each call
   bool sizes_known = true;
   size_t replicas = 0;  // worker i's are i + 1, i + 2 …
+  // Called for each message before it counts, on the thread that merges. An error refuses the message. May be null.
+  std::function<absl::Status()> on_message;
 };
 
 // The same calls through Sluice. `fan_out` is shared by all readers and outlives them.
@@ -57,6 +60,6 @@ class CallCap {
 // and `cap` are shared by all readers, and outlive them.
 using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
 Stubs ConnectByHand(const std::vector<std::string>& workers);
-std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, absl::Duration timeout, CallCap& cap);
+std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap);
 
 }  // namespace sluice::testbed

@@ -111,15 +111,16 @@ class Arrivals {
 // Asks for a block at a time, and takes the time of each from its arrival.
 class Reader {
  public:
-  Reader(std::unique_ptr<BlockCaller> caller, const AnswerShape& shape, size_t workers, uint32_t seed)
-      : caller_(std::move(caller)), workload_(shape, seed), workers_(workers) {}
+  Reader(std::unique_ptr<BlockCaller> caller, const AnswerShape& shape, size_t workers, absl::Duration timeout,
+         uint32_t seed)
+      : caller_(std::move(caller)), workload_(shape, seed), workers_(workers), timeout_(timeout) {}
 
   void Read(Arrivals& arrivals) {
     result_ = {};
     while (const std::optional<Clock::time_point> arrival = arrivals.Next()) {
       const std::vector<v1::AnswerRequest> requests = workload_.NextBlock(workers_);
       BlockRecord record{.started = *arrival};
-      const absl::Status status = caller_->Call(requests, record);
+      const absl::Status status = caller_->Call(requests, timeout_, record);
       if (status.ok()) {
         Count(record);
       } else {
@@ -145,6 +146,7 @@ class Reader {
   const std::unique_ptr<BlockCaller> caller_;
   AnswerWorkload workload_;
   const size_t workers_;
+  const absl::Duration timeout_;
   ReaderResult result_;
 };
 
@@ -268,9 +270,9 @@ class FanOutLoad {
       if (!connected.ok()) return connected;
     }
     for (int i = 0; i < readers_; ++i) {
-      readers.emplace_back(fan_out_ ? MakeFanOutCaller(*fan_out_, fan_out_options_)
-                                    : MakeHandWrittenCaller(stubs_, fan_out_options_.call.timeout, *cap_),
-                           shape_, workers_.size(), seed_ + i);
+      readers.emplace_back(
+          fan_out_ ? MakeFanOutCaller(*fan_out_, fan_out_options_) : MakeHandWrittenCaller(stubs_, *cap_), shape_,
+          workers_.size(), fan_out_options_.call.timeout, seed_ + i);
     }
     return absl::OkStatus();
   }

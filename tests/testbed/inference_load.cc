@@ -70,13 +70,11 @@ class InferenceLoad {
         FanOut::Create(*link, {.workers = workers_, .connect_timeout = absl::Seconds(60)});
     if (!fan_out.ok()) return fan_out.status();
     if (!(*fan_out)->Connect().empty()) return absl::UnavailableError("not all workers answer");
-    FanOutCallerOptions caller_options;
-    caller_options.call.timeout = absl::Minutes(2);
-    const std::unique_ptr<BlockCaller> caller = MakeFanOutCaller(**fan_out, caller_options);
+    const std::unique_ptr<BlockCaller> caller = MakeFanOutCaller(**fan_out, {});
     AnswerWorkload workload(shape_, /*seed=*/1);
     for (int block = 0; block < blocks_; ++block) {
       BlockRecord record;
-      absl::Status called = caller->Call(workload.NextBlock(workers_.size()), record);
+      absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
       (*link)->Await([](LinkCore& core) { core.workers().Look(core.now(), core.TcpSockets()); });
       if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;

@@ -1,8 +1,8 @@
 // A gRPC service as one writes it without Sluice, with the callback API. Serves Answers until SIGTERM.
 //
-//     answer_server READY_FILE HOST:PORT...
+//     answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...
 //
-// Writes its addresses to READY_FILE when it serves; port 0 is a free one.
+// Writes its addresses to READY_FILE when it serves; port 0 is a free one. The files are PEM.
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -116,12 +117,25 @@ void WriteReadyFile(const std::string& path, const std::vector<std::string>& add
   std::filesystem::rename(unfinished, path);
 }
 
-std::unique_ptr<grpc::Server> StartServer(grpc::Service& service, std::vector<std::string>& addresses) {
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certificate, const std::string& key) {
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({ReadFile(key), ReadFile(certificate)});
+  return grpc::SslServerCredentials(options);
+}
+
+std::unique_ptr<grpc::Server> StartServer(grpc::Service& service,
+                                          const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                          std::vector<std::string>& addresses) {
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   std::vector<int> ports(addresses.size());
   for (size_t i = 0; i < addresses.size(); ++i) {
-    builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+    builder.AddListeningPort(addresses[i], credentials, &ports[i]);
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || std::find(ports.begin(), ports.end(), 0) != ports.end()) return nullptr;
@@ -131,7 +145,8 @@ std::unique_ptr<grpc::Server> StartServer(grpc::Service& service, std::vector<st
   return server;
 }
 
-int Serve(const std::string& ready_file, std::vector<std::string> addresses) {
+int Serve(const std::shared_ptr<grpc::ServerCredentials>& credentials, const std::string& ready_file,
+          std::vector<std::string> addresses) {
   // Blocked before there are other threads, so that the signal waits for sigwait.
   sigset_t termination;
   sigemptyset(&termination);
@@ -140,7 +155,7 @@ int Serve(const std::string& ready_file, std::vector<std::string> addresses) {
 
   boost::asio::io_context context;
   AnswerService service(context, addresses.front());
-  const std::unique_ptr<grpc::Server> server = StartServer(service, addresses);
+  const std::unique_ptr<grpc::Server> server = StartServer(service, credentials, addresses);
   if (server == nullptr) {
     std::cerr << "answer_server: cannot serve on every address\n";
     return 1;
@@ -159,9 +174,14 @@ int Serve(const std::string& ready_file, std::vector<std::string> addresses) {
 }  // namespace sluice::testbed
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::cerr << "usage: answer_server READY_FILE HOST:PORT...\n";
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool tls = !arguments.empty() && arguments.front() == "--tls";
+  const size_t files = tls ? 3 : 0;
+  if (arguments.size() < files + 2) {
+    std::cerr << "usage: answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...\n";
     return 2;
   }
-  return sluice::testbed::Serve(argv[1], {argv + 2, argv + argc});
+  return sluice::testbed::Serve(
+      tls ? sluice::testbed::TlsCredentials(arguments[1], arguments[2]) : grpc::InsecureServerCredentials(),
+      arguments[files], {arguments.begin() + files + 1, arguments.end()});
 }

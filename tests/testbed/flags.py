@@ -127,11 +127,19 @@ def add_block_flags(parser, blocks=20):
     add_run_flags(parser)
 
 
-def add_run_flags(parser):
+def builds(text):
+    return [pathlib.Path(word) for word in text.split(",")]
+
+
+def add_run_flags(parser, several_builds=False):
     add = parser.add_argument
     add("--repeat", type=flag(count), default=1, metavar="R", help="runs of everything")
-    add("--build", type=pathlib.Path, default=REPOSITORY / "build/release", metavar="DIR", help="where the programs "
-        "are (build/release)")  # fmt: skip
+    release = REPOSITORY / "build/release"
+    if several_builds:
+        add("--build", type=builds, default=[release], metavar="DIR,...", help="where the programs are "
+            "(build/release); several are compared: they run in turns")  # fmt: skip
+    else:
+        add("--build", type=pathlib.Path, default=release, metavar="DIR", help="where the programs are (build/release)")
     add("--quiet", action="store_true", help="no progress")
 
 

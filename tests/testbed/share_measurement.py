@@ -20,6 +20,7 @@ _SOURCE_SEED = 1
 _SOCKET = "/run/sluice/link.sock"
 _FIRST_PORT = 9110
 _SAMPLE_S = 0.05
+_SAMPLED = "sluice_goodput_bytes_total,sluice_budget_bytes,sluice_budget_leased"
 _STOP_S = 1.0
 _PATIENCE_S = 30
 
@@ -233,8 +234,8 @@ class _Samples:
     """What the aggregators say of themselves, from start to close; read on a thread of its own."""
 
     def __init__(self, network, ports):
-        script = pathlib.Path(__file__).with_name("share_sampler.py")
-        argv = [sys.executable, str(script), str(_SAMPLE_S), *map(str, ports)]
+        script = pathlib.Path(__file__).with_name("metrics_sampler.py")
+        argv = [sys.executable, str(script), str(_SAMPLE_S), _SAMPLED, *map(str, ports)]
         self._process = subprocess.Popen(network.command(AGGREGATOR, argv), stdout=subprocess.PIPE, text=True)
         self._count = len(ports)
         self._lock = threading.Lock()

@@ -131,9 +131,9 @@ def worker_config(network, machine, think, data):
     return config
 
 
-def scrape(network, host):
+def scrape(network, host, admin=_ADMIN):
     """The metrics of the server of ours in a host, as text."""
-    argv = [sys.executable, "-c", _SCRAPE, f"http://{_ADMIN}/metrics"]
+    argv = [sys.executable, "-c", _SCRAPE, f"http://{admin}/metrics"]
     return run_to_end(network.command(host, argv), "scraping")
 
 

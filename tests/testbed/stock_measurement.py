@@ -9,8 +9,8 @@ from processes import Program, run_to_end
 from stock_clients import client_command, plain_environment, proxy_environment
 from topology import AGGREGATOR, Network
 
-_LISTEN = "127.0.0.1:7400"
-_ADMIN = "127.0.0.1:7480"
+LISTEN = "127.0.0.1:7400"
+ADMIN = "127.0.0.1:7480"
 
 
 class StockMeasurement:
@@ -52,8 +52,8 @@ class StockMeasurement:
         argv += ["--think-ms", scenario.think.usual_ms, "--tail-ms", scenario.think.tail_ms]
         argv += ["--tail-share", scenario.think.tail_share]
         if scenario.way == "proxy-prior-knowledge":
-            argv += ["--via", _LISTEN]
-        environment = proxy_environment(_LISTEN) if scenario.way == "proxy" else plain_environment()
+            argv += ["--via", LISTEN]
+        environment = proxy_environment(LISTEN) if scenario.way == "proxy" else plain_environment()
         loads = {}
         for client in scenario.clients:
             folder = self._folder / client
@@ -65,15 +65,15 @@ class StockMeasurement:
 class ProxiedServers:
     """sluice-proxy beside the aggregator, and the servers that it asks, until the `with` block ends."""
 
-    def __init__(self, program, servers, network, scenario, folder):
+    def __init__(self, program, servers, network, scenario, folder, flags=()):
         self.workers = servers.workers
         self._servers = servers
         self._network = network
         self._used = False
         ready = folder / "proxy.ready"
         ready.unlink(missing_ok=True)
-        argv = [program, "--listen", _LISTEN, "--admin", _ADMIN, "--workers", "10.0.0.0/8"]
-        argv += ["--policy", scenario.policy, *link_flags(scenario.link), "--ready-file", ready]
+        argv = [program, "--listen", LISTEN, "--admin", ADMIN, "--workers", "10.0.0.0/8"]
+        argv += ["--policy", scenario.policy, *link_flags(scenario.link), *flags, "--ready-file", ready]
         self._proxy = Program(network, AGGREGATOR, argv, folder / "proxy.log")
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._proxy)
@@ -98,7 +98,7 @@ class ProxiedServers:
         return {"proxy_cpu_seconds": cpu_seconds(self._proxy.pid)}
 
     def _has_clients(self):
-        argv = ["ss", "-tnH", "state", "established", "sport", "=", f":{_LISTEN.rpartition(':')[2]}"]
+        argv = ["ss", "-tnH", "state", "established", "sport", "=", f":{LISTEN.rpartition(':')[2]}"]
         return bool(run_to_end(self._network.command(AGGREGATOR, argv), "ss").strip())
 
 

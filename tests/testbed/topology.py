@@ -87,6 +87,25 @@ class Network:
         argv = ["tc", "-n", self.switch, "qdisc", "change", "dev", PORT, "root", "tbf", "rate", f"{link.rate_bps}bit"]
         _run([*argv, "burst", str(link.burst_bytes), "limit", str(buffer_bytes)])
 
+    @property
+    def access_rate_bps(self):
+        """Of a healthy machine of workers."""
+        return self._link.access_rate()
+
+    def set_access_rate(self, machine, rate_bps):
+        """Of one machine of workers, from now on. Its queue is longer than the send buffer of one connection, so that it
+        drops nothing."""
+        _shape(self.machines[machine], self._site.device, rate_bps, 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
+
+    def machine_port(self, machine):
+        """The name of the device of the switch that leads to one machine of workers."""
+        return f"to-{machine}"
+
+    @property
+    def device(self):
+        """The name of the device of every host."""
+        return self._site.device
+
     def command(self, namespace, argv):
         return ["ip", "netns", "exec", namespace, *argv]
 
@@ -123,7 +142,7 @@ class Network:
         _ip(self.switch, "link", "set", "bridge", "up")
         self._connect(self.aggregator, PORT, self._site.address(1))
         for machine, name in enumerate(self.machines):
-            self._connect(name, f"to-{machine}", self._site.address(machine + 2))
+            self._connect(name, self.machine_port(machine), self._site.address(machine + 2))
         rate, burst = self._link.rate_bps, self._link.burst_bytes
         _shape(self.switch, PORT, rate, burst, self._link.buffer_bytes)
         _shape(self.aggregator, self._site.device, rate, burst, _ACCESS_LIMIT_BYTES)

@@ -1,7 +1,8 @@
-"""Reads a few metrics of several aggregators again and again, and prints a line of JSON for each round:
-[monotonic seconds, [[goodput bytes, budget bytes, leased], ...]], null where an aggregator does not answer.
+"""Reads a few metrics of several programs again and again, and prints a line of JSON for each round:
+[monotonic seconds, [[value, ...], ...]], with null for a program that does not respond. Values of one metric with
+different labels are added up.
 
-Runs inside the aggregators' namespace: share_sampler.py PERIOD_S PORT...
+Runs inside the namespace of the programs: metrics_sampler.py PERIOD_S NAME,NAME... PORT...
 """
 
 import http.client
@@ -9,11 +10,10 @@ import json
 import sys
 import time
 
-_TIMEOUT_S = 0.06  # one that is stopped must not hold up the others
-_NAMES = ("sluice_goodput_bytes_total", "sluice_budget_bytes", "sluice_budget_leased")
+_TIMEOUT_S = 0.06  # a program that is stopped must not hold up the others
 
 
-def _sample(port):
+def _sample(port, names):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/metrics")
@@ -22,19 +22,19 @@ def _sample(port):
         return None
     finally:
         connection.close()
-    sums = dict.fromkeys(_NAMES, 0.0)
+    sums = dict.fromkeys(names, 0.0)
     for line in lines:
         name = line.split("{")[0].split(" ")[0]
         if name in sums:
             sums[name] += float(line.rsplit(" ", 1)[1])
-    return [sums[name] for name in _NAMES]
+    return [sums[name] for name in names]
 
 
 def _main():
-    period_s, ports = float(sys.argv[1]), [int(port) for port in sys.argv[2:]]
+    period_s, names, ports = float(sys.argv[1]), sys.argv[2].split(","), [int(port) for port in sys.argv[3:]]
     due_s = time.monotonic()
     while True:
-        print(json.dumps([time.monotonic(), [_sample(port) for port in ports]]), flush=True)
+        print(json.dumps([time.monotonic(), [_sample(port, names) for port in ports]]), flush=True)
         due_s = max(due_s + period_s, time.monotonic())
         time.sleep(due_s - time.monotonic() if due_s > time.monotonic() else 0)
 

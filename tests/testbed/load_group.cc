@@ -1,0 +1,117 @@
+#include "tests/testbed/load_group.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace sluice::testbed {
+namespace {
+
+using Clock = Window::Clock;
+
+Clock::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+v1::FanOutRecord& AddRecord(const Window& window, const BlockRecord& record, v1::GroupReport& report) {
+  v1::FanOutRecord& added = *report.add_fan_outs();
+  added.set_due_s(SecondsBetween(window.start, record.started));
+  added.set_ended_s(SecondsBetween(window.start, Clock::now()));
+  added.set_bytes(static_cast<double>(record.bytes));
+  return added;
+}
+
+}  // namespace
+
+double SecondsBetween(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+absl::Status LoadGroup::Start(std::shared_ptr<Link> link, const std::string& ca) {
+  const std::vector<std::string> workers(config_.workers().begin(), config_.workers().end());
+  if (link == nullptr) {
+    stubs_ = ConnectByHand(workers);
+    return absl::OkStatus();
+  }
+  FanOut::Options options{.workers = workers, .connect_timeout = absl::Seconds(60)};
+  if (!ca.empty()) options.tls.emplace(TlsOptions{.ca_file = ca});
+  absl::StatusOr<std::unique_ptr<FanOut>> fan_out = FanOut::Create(std::move(link), std::move(options));
+  if (!fan_out.ok()) return fan_out.status();
+  fan_out_ = *std::move(fan_out);
+  return absl::OkStatus();
+}
+
+absl::Status LoadGroup::AwaitConnections() {
+  if (fan_out_ == nullptr) return absl::OkStatus();
+  const std::vector<size_t> missing = fan_out_->Connect();
+  if (missing.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("group ", config_.name(), ": ", missing.size(), " of ",
+                                             fan_out_->workers(), " workers do not connect, ",
+                                             fan_out_->address(missing.front()), " is one of them"));
+}
+
+v1::GroupReport LoadGroup::Run(const Window& window) {
+  std::vector<v1::GroupReport> reports(config_.readers());
+  {
+    std::vector<std::jthread> readers;
+    for (uint32_t i = 0; i < config_.readers(); ++i) {
+      readers.emplace_back(
+          [this, &window, i, &report = reports[i]] { Read(*MakeCaller(window), window, /*seed=*/i + 1, report); });
+    }
+  }
+  v1::GroupReport all;
+  for (const v1::GroupReport& report : reports) all.MergeFrom(report);
+  all.set_name(config_.name());
+  return all;
+}
+
+std::unique_ptr<BlockCaller> LoadGroup::MakeCaller(const Window& window) {
+  if (fan_out_ == nullptr) return MakeHandWrittenCaller(stubs_, no_cap_);
+  FanOutCallerOptions options;
+  if (window.cut) {
+    // Messages that are merged after the end do not count, and must not keep the program running.
+    options.on_message = [time = Seconds(config_.merge_s()), end = window.end] {
+      if (Clock::now() >= end) return absl::CancelledError("the measured part has ended");
+      if (time > Clock::duration::zero()) std::this_thread::sleep_for(time);
+      return absl::OkStatus();
+    };
+  }
+  return MakeFanOutCaller(*fan_out_, options);
+}
+
+void LoadGroup::Read(BlockCaller& caller, const Window& window, uint32_t seed, v1::GroupReport& report) const {
+  const AnswerShape shape{.min_bytes = config_.response_bytes(),
+                          .max_bytes = config_.response_bytes(),
+                          .messages = std::max(1u, config_.messages())};
+  AnswerWorkload workload(shape, seed);
+  Clock::time_point due = window.start;
+  for (uint32_t i = 0; config_.fan_outs() == 0 || i < config_.fan_outs(); ++i) {
+    if (config_.interval_s() == 0) due = std::max(due, Clock::now());
+    if (due >= window.end) return;
+    std::this_thread::sleep_until(due);
+    // The time of a fan-out starts when it is due: if one is late, the next ones are late, too.
+    BlockRecord record{.started = due};
+    const absl::Status status = caller.Call(workload.NextBlock(config_.workers_size()), TimeFor(window), record);
+    v1::FanOutRecord& added = AddRecord(window, record, report);
+    if (window.cut && Clock::now() >= window.end) {
+      added.set_outcome(v1::CUT);
+    } else if (!status.ok()) {
+      added.set_outcome(v1::FAILED);
+      report.set_error_sample(status.ToString());
+    }
+    due += Seconds(config_.interval_s());
+  }
+}
+
+absl::Duration LoadGroup::TimeFor(const Window& window) const {
+  const absl::Duration timeout = absl::Seconds(config_.timeout_s());
+  if (!window.cut) return timeout;
+  // A timeout must be above 0, and the window may have ended.
+  return std::clamp(absl::FromChrono(window.end - Clock::now()), absl::Milliseconds(1), timeout);
+}
+
+}  // namespace sluice::testbed

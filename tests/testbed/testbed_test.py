@@ -24,6 +24,7 @@ _CALIBRATE = _RUN.with_name("calibrate")
 _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
 _PROXY = _RUN.with_name("proxy")
+_BAD_WORKERS = _RUN.with_name("bad-workers")
 _BUILD_CLIENTS = _RUN.parents[2] / "examples/build-clients"
 _TOKEN = "SLUICE_TESTBED_TEST"
 _SKIP = 77
@@ -103,6 +104,14 @@ def flags(_build):
         (["--policy", "batches"], "invalid choice: 'batches'"),
     ):
         refuses(arguments, complaint, _PROXY)
+    for arguments, complaint in (
+        (["--scenario", "dead,drunk"], "'drunk' is not a scenario; there are slow-once, slow-again, dead"),
+        (["--way", "sideways"], "'sideways' is not a way; there are library, proxy"),
+        (["--variant", "good"], "'good' is not a variant; there are alone, healthy, bad"),
+        (["--pause", "0"], "'0' must be above 0"),
+        (["--loss", "50"], "'50' must be below 50 percent"),
+    ):
+        refuses(arguments, complaint, _BAD_WORKERS)
 
 
 def refuses(arguments, complaint, script=_RUN):
@@ -365,6 +374,59 @@ def calibrates(build):
     check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
 
 
+def bad_workers(build):
+    """Each fault takes effect. Its cost to the others needs a quiet machine and longer runs."""
+    scenarios = "slow-once slow-again dead rack pause lossy slow-merge".split()
+    arguments = "--workers 8 --dead 20 --pause-every 0.4 --reorder 2 --seconds 1 --warm-up 0.2 --variant bad --quiet".split()
+    arguments += ["--scenario", ",".join(scenarios), "--build", build]
+    results = json.loads(finish(start(*arguments, script=_BAD_WORKERS)))
+    check([result["scenario"] for result in results] == scenarios, f"other scenarios: {results}")
+    runs = {result["scenario"]: result["repetitions"][0]["bad"] for result in results}
+    for name, run in runs.items():
+        small, other = run["groups"]["small"], run["groups"]["other"]
+        check(small["errors"] == 0, f"{name}: the others fail: {small}")
+        check(0 < small["p50_ms"] <= small["p99_ms"], f"{name}: no times: {small}")
+        check(run["budget_bytes"] and 0 < run["budget_held_share"] <= 1, f"{name}: no budget: {run}")
+        check(run["resident_mb"] > 0, f"{name}: no memory: {run}")
+        healthy = name in ("slow-again", "pause", "lossy")
+        check(healthy or other["fan_outs"] == 0 or name == "rack", f"{name}: a bad worker responds: {other}")
+    check(0 < runs["slow-again"]["groups"]["other"]["goodput_bps"] <= 1.1e6, f"not slow: {runs['slow-again']}")
+    check(runs["dead"]["connection_attempts"] >= 20, f"dead addresses were not asked: {runs['dead']}")
+    check(runs["rack"]["groups"]["other"]["fan_outs"] < 5, f"links were not lost: {runs['rack']}")
+    check(len(runs["pause"]["paused_at_s"]) >= 2, f"no pauses: {runs['pause']}")
+    check(runs["pause"]["groups"]["other"]["longest_gap_ms"] >= 200, f"the worker went on: {runs['pause']}")
+    check(runs["lossy"]["dropped_packets"] > 0 and runs["lossy"]["late_packets"] > 0, f"no losses: {runs['lossy']}")
+    check(runs["lossy"]["tcp_retransmits"] > 0, f"the losses were not lost: {runs['lossy']}")
+    check(runs["slow-merge"]["groups"]["other"]["goodput_bps"] > 0, f"no stream: {runs['slow-merge']}")
+
+
+def bad_workers_through_a_proxy(build):
+    """With controls and demands, and over TLS."""
+    arguments = "--scenario slow-once --way proxy --workers 8 --seconds 1 --warm-up 0.2 --quiet --transport tls".split()
+    arguments += ["--large", "400000", "--build", build]
+    (result,) = json.loads(finish(start(*arguments, script=_BAD_WORKERS)))
+    runs = result["repetitions"][0]
+    check(list(runs) == ["alone", "healthy", "bad"], f"other variants: {result}")
+    check("other" not in runs["alone"]["groups"], f"the control is not alone: {result}")
+    check(runs["healthy"]["groups"]["other"]["fan_outs"] == 1, f"the healthy worker does not respond: {result}")
+    check(runs["bad"]["groups"]["other"]["fan_outs"] == 0, f"the slow worker is not slow: {result}")
+    for run in runs.values():
+        check(run["groups"]["small"]["errors"] == 0, f"the others fail: {run}")
+        check(run["proxy_cpu_seconds"] > 0 and run["budget_bytes"], f"not through the proxy: {run}")
+    ratio = runs["bad"]["groups"]["small"]["goodput_bps"] / runs["healthy"]["groups"]["small"]["goodput_bps"]
+    check(abs(result["medians"]["goodput_over_healthy"] - ratio) < 0.01, f"not the ratio of the runs: {result}")
+    check([demand["figure"] for demand in result["demands"]] == ["goodput_over_healthy", "p99_over_healthy"], f"{result}")
+
+
+def infers_timeouts_of_a_collapse(build):
+    """A schedule has no timeouts, and an overflow has some; Sluice infers both."""
+    arguments = "--scenario proxy-rto --policy unscheduled --seconds 2 --warm-up 0.2 --quiet".split()
+    (result,) = json.loads(finish(start(*arguments, "--build", build, script=_BAD_WORKERS)))
+    healthy, bad = (result["repetitions"][0][variant] for variant in ("healthy", "bad"))
+    check(healthy["tcp_timeouts"] == healthy["inferred_rto_waits"] == 0, f"timeouts with a schedule: {healthy}")
+    check(bad["tcp_timeouts"] > 0 and bad["inferred_rto_waits"] > 0, f"no collapse: {bad}")
+
+
 def tree(build):
     arguments = "--aggregators 2 --workers 8 --machines 2 --blocks 20 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build, script=_TREE)))
@@ -437,7 +499,8 @@ def _processes_with(token):
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
-          alternatives_in_an_open_loop, loopback_reads, loopback_fans_out,
+          alternatives_in_an_open_loop, bad_workers, bad_workers_through_a_proxy, infers_timeouts_of_a_collapse,
+          loopback_reads, loopback_fans_out,
           loopback_calls_through_a_proxy, loopback_compares_tls, calibrates,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 

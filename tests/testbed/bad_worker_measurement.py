@@ -1,0 +1,229 @@
+"""Measurements of bad workers: groups of fan-outs over one link, while the workers of one group have a fault."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+
+import flags as common
+from answer_measurement import Servers, built, server_command
+from bad_worker_faults import Place
+from bad_worker_scenarios import SCENARIOS, SMALL
+from bad_worker_summary import budget_figures, figures_of, group_figures, memory_figures, run_line, verdict_line, verdicts
+from measurement import Load, measure
+from scenario import LinkScenario
+from sluice_programs import link_config, scrape, sum_of_metric
+from stock_clients import plain_environment, proxy_environment
+from stock_measurement import ADMIN, LISTEN, ProxiedServers
+from topology import AGGREGATOR, Network
+
+sys.path.insert(0, str(common.REPOSITORY / "tests/apps"))
+from certificates import Authority  # noqa: E402
+
+_SAMPLE_S = 0.1
+_SAMPLED = "sluice_budget_bytes,sluice_in_flight_bytes,process_resident_memory_bytes"
+_PATIENCE_S = 60  # for the end of a load after its measured part
+_COUNTED = {
+    "inferred_rto_waits": ("sluice_timeouts_total", 'kind="tcp_rto"'),
+    "inferred_losses": ("sluice_inferred_losses_total",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """One load with one variant of a scenario."""
+
+    link: LinkScenario
+    scenario: str
+    way: str
+    transport: str
+    policy: str
+    variant: object
+    build: pathlib.Path
+    seconds: float
+    warm_up_s: float
+
+    @property
+    def title(self):
+        return f"  {self.scenario}, {self.way}, {self.transport}, {self.policy}, {self.build}: {self.variant.name}"
+
+    @property
+    def timeout_s(self):
+        return self.seconds + _PATIENCE_S
+
+
+class BadWorkerMeasurement:
+    """Runs scenarios with the programs of one or more builds. The servers are those of the first."""
+
+    def __init__(self, flags, folder, progress):
+        self._flags = flags
+        self._folder = folder
+        self._progress = progress
+        self._loads = {build: built(build, "tests/group_load") for build in flags.build}
+        self._proxies = {build: built(build, "bin/sluice-proxy") for build in flags.build if "proxy" in flags.way}
+        self._server = server_command(flags.build[0], "cpp")
+        self._tls = None
+
+    def run(self, name):
+        """The results of one scenario: a list, ready for JSON."""
+        scenario = SCENARIOS[name](self._flags)
+        results = []
+        for transport in self._flags.transport:
+            self._progress.step(f"{name}: {scenario.link.workers} workers, {transport}, {scenario.link.title}")
+            with Network(scenario.link) as network, self._servers(network, transport) as servers:
+                results += self._run_in(network, servers, name, scenario, transport)
+        return results
+
+    def _servers(self, network, transport):
+        if transport == "plaintext":
+            return Servers(self._server, network, self._folder)
+        authority = Authority(self._folder, "authority")
+        hosts = ",".join(f"IP:{address}" for address in {address.split(":")[0] for address in network.worker_addresses()})
+        self._tls = authority.file
+        return Servers([*self._server, "--tls", *authority.issue("workers", hosts)], network, self._folder)
+
+    def _run_in(self, network, servers, name, scenario, transport):
+        flags = self._flags
+        ways = [way for way in flags.way if way in scenario.ways]
+        variants = [variant for variant in scenario.variants if variant.name in flags.variant]
+        runs = {}  # by way, policy and build: for each repetition, results by variant
+        for turn, way, policy in itertools.product(range(flags.repeat), ways, flags.policy or scenario.default_policies):
+            # Builds and variants are compared, so they follow each other.
+            for variant, build in itertools.product(variants, flags.build):
+                run = _Run(scenario.link, name, way, transport, variant.policy or policy, variant, build,
+                           flags.seconds or scenario.seconds, flags.warm_up)  # fmt: skip
+                repetitions = runs.setdefault((way, policy, build), [{} for _ in range(flags.repeat)])
+                repetitions[turn][variant.name] = self._run_once(network, servers, run)
+        return [
+            self._result(scenario, repetitions, {"scenario": name, "way": way, "transport": transport, "policy": policy,
+                                                 "build": str(build)})
+            for (way, policy, build), repetitions in runs.items()
+        ]  # fmt: skip
+
+    def _result(self, scenario, repetitions, of):
+        medians, demands = verdicts(scenario.bounds, [figures_of(runs) for runs in repetitions])
+        result = {**of, **scenario.link.facts(), "medians": medians, "demands": demands,
+                  "repetitions": repetitions}  # fmt: skip
+        self._progress.step(verdict_line(result))
+        return result
+
+    def _run_once(self, network, servers, run):
+        self._progress.step(run.title)
+        fault = run.variant.fault
+        with contextlib.ExitStack() as stack:
+            fault.set_up(Place(network, servers, self._folder))
+            stack.callback(fault.tear_down)
+            service, sampler, environment = servers, None, plain_environment()
+            if run.way == "proxy":
+                service = stack.enter_context(self._proxy(network, servers, run))
+                sampler = stack.enter_context(_ProxySampler(network, self._folder))
+                environment = proxy_environment(LISTEN)
+            load = _GroupLoad(network, self._load_argv(network, run), self._folder, environment, fault, sampler)
+            result = measure(run, network, service, load, self._progress)
+        result.update(fault.facts())
+        self._progress.step(run_line(result))
+        return result
+
+    def _load_argv(self, network, run):
+        config = {
+            "groups": [group.config(network.worker_addresses()) for group in run.variant.groups],
+            "stock_client": run.way == "proxy",
+            "link": link_config(run.link),
+            "schedule": {"policy": run.policy},
+            "warm_up_s": run.warm_up_s,
+            "seconds": run.seconds,
+        }
+        if run.variant.budget_bytes:
+            config["schedule"]["budget"] = str(run.variant.budget_bytes)
+        if run.transport == "tls":
+            config["ca"] = self._tls
+        file = self._folder / "group-load.json"
+        file.write_text(json.dumps(config))
+        return [self._loads[run.build], "--config", file]
+
+    def _proxy(self, network, servers, run):
+        flags = ["--budget", run.variant.budget_bytes] if run.variant.budget_bytes else []
+        flags += ["--tls-ca", self._tls] if run.transport == "tls" else []
+        scenario = _Proxied(run.link, run.policy)
+        return _CountedProxy(self._proxies[run.build], servers, network, scenario, self._folder, flags)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Proxied:
+    """The part of a scenario that ProxiedServers reads."""
+
+    link: LinkScenario
+    policy: str
+
+
+class _CountedProxy(ProxiedServers):
+    """Also counts the losses that the proxy exports."""
+
+    def counts(self):
+        metrics = scrape(self._network, AGGREGATOR, ADMIN)
+        return {**super().counts(), **{name: int(sum_of_metric(metrics, *metric)) for name, metric in _COUNTED.items()}}
+
+
+class _ProxySampler:
+    """Reads the budget of the proxy again and again, while the `with` block lasts."""
+
+    def __init__(self, network, folder):
+        self._file = folder / "proxy-samples.json"
+        script = pathlib.Path(__file__).with_name("metrics_sampler.py")
+        argv = [sys.executable, str(script), str(_SAMPLE_S), _SAMPLED, ADMIN.rpartition(":")[2]]
+        with open(self._file, "w") as output:
+            self._process = subprocess.Popen(network.command(AGGREGATOR, argv), stdout=output)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def samples(self, started_s):
+        """Tuples: seconds since `started_s`, budget, bytes in flight, resident bytes."""
+        rows = [json.loads(line) for line in self._file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [(time_s - started_s, *sample[0]) for time_s, sample in rows if sample[0] and time_s >= started_s]
+
+
+class _GroupLoad(Load):
+    """A load that starts when the fault has begun."""
+
+    def __init__(self, network, argv, folder, environment, fault, sampler):
+        super().__init__(network, argv, folder, environment)
+        self._fault = fault
+        self._sampler = sampler
+
+    def start(self):
+        self._fault.begin()
+        super().start()
+
+    def report(self):
+        report = super().report()
+        seconds = report["seconds"]
+        groups = {group["name"]: group_figures(group, seconds) for group in report["groups"]}
+        if self._sampler:
+            samples, counts = self._sampler.samples(report["started_s"]), {}
+        else:
+            samples = [(sample["time_s"], sample["budget_bytes"], sample["in_flight_bytes"], sample["resident_bytes"])
+                       for sample in report["samples"]]  # fmt: skip
+            counts = _counted_by_link(report)
+        return {
+            "goodput_bps": groups[SMALL]["goodput_bps"],
+            "blocks": groups[SMALL]["fan_outs"],
+            "seconds": seconds,
+            "groups": groups,
+            **budget_figures([sample[:3] for sample in samples]),
+            "budget_changes": report["budget_changes"],
+            **memory_figures([(time_s, resident) for time_s, _, _, resident in samples]),
+            **counts,
+        }
+
+
+def _counted_by_link(report):
+    before, after = report["metrics_before"], report["metrics_after"]
+    return {name: int(sum_of_metric(after, *metric) - sum_of_metric(before, *metric)) for name, metric in _COUNTED.items()}

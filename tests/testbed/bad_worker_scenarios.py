@@ -1,0 +1,216 @@
+"""The scenarios of bad-workers: the groups of fan-outs, the fault, and the bounds on its cost to the others."""
+
+import copy
+import dataclasses
+
+from bad_worker_faults import BadPath, DeadAddresses, Fault, LostLinks, Pauses, SlowSenders
+from flags import link_of
+from scenario import LinkScenario
+
+WAYS = ("library", "proxy")
+POLICIES = ("unscheduled", "rolling", "grants")
+
+# The load with no other workers, with healthy ones, and with bad ones.
+ALONE, HEALTHY, BAD = VARIANTS = ("alone", "healthy", "bad")
+SMALL = "small"  # the group that the bad workers must not harm
+OTHER = "other"  # the group of the bad workers
+
+_LARGE_S = 32  # time that a slow worker needs for the large response
+_LARGE_BYTES_AT_MOST = 25_000_000
+_FAN_OUT_TIMEOUT_S = 60  # longer than the measured part: a stall must show as a long fan-out, and not as an error
+_DEAD_TIMEOUT_S = 10
+_DEAD_INTERVAL_S = 0.1  # a call fails at once if the last attempt to connect failed
+# The kernel needs 9 s to detect a lost link (TCP_USER_TIMEOUT), and an attempt to connect again takes 5 s.
+_RACK_S = 25
+_MEGABYTE = 1 << 20
+_OVERFLOW = 8  # budget over buffer, to make the port overflow
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A LoadGroup of group_load.proto."""
+
+    name: str
+    workers: tuple  # host:port, or the number of a worker of the network
+    response_bytes: int
+    readers: int = 1
+    messages: int = 1
+    interval_s: float = 0
+    fan_outs: int = 0
+    timeout_s: float = _FAN_OUT_TIMEOUT_S
+    merge_s: float = 0
+    warm_up: bool = True
+
+    def config(self, addresses):
+        workers = [worker if isinstance(worker, str) else addresses[worker] for worker in self.workers]
+        return {**dataclasses.asdict(self), "workers": workers}
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    name: str
+    groups: tuple
+    fault: Fault = Fault()
+    budget_bytes: int = 0  # 0: it adapts
+    policy: str = ""  # instead of that of the run
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A limit for a figure of the variant with bad workers."""
+
+    figure: str  # of bad_worker_summary.figures_of
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met(self, value):
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    @property
+    def text(self):
+        return f">= {self.at_least:g}" if self.at_most is None else f"<= {self.at_most:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    link: LinkScenario
+    variants: tuple
+    bounds: tuple
+    seconds: float = 10
+    ways: tuple = WAYS
+    default_policies: tuple = ("grants",)
+
+
+def _harm(control, goodput, p99):
+    return (Bound(f"goodput_over_{control}", at_least=goodput), Bound(f"p99_over_{control}", at_most=p99))
+
+
+def _link(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024):
+    """The link of the flags, with defaults of a scenario. Without `machines`, each worker has a machine of its own."""
+    chosen = copy.copy(flags)
+    chosen.workers = flags.workers or workers
+    chosen.rate = flags.rate or rate_bps
+    chosen.buffer = flags.buffer or buffer_bytes
+    return dataclasses.replace(link_of(chosen), machines=machines or chosen.workers)
+
+
+def _busy(flags, workers):
+    """Fan-outs that use the whole link."""
+    return Group(SMALL, tuple(workers), flags.response or 10240, readers=2)
+
+
+def _paced(flags, workers):
+    """50 small fan-outs a second: the link is nearly idle, so a gap between them is the cost of a fault."""
+    return Group(SMALL, tuple(workers), flags.response or 200, interval_s=0.02)
+
+
+def _three(small, other, fault, budget_bytes=0):
+    return (
+        Variant(ALONE, (small,), budget_bytes=budget_bytes),
+        Variant(HEALTHY, (small, other), budget_bytes=budget_bytes),
+        Variant(BAD, (small, other), fault, budget_bytes),
+    )
+
+
+def _slow_rate(flags, link):
+    return flags.slow_rate or link.rate_bps // 100
+
+
+def _slow_once(flags):
+    link = _link(flags, workers=16)
+    rate_bps = _slow_rate(flags, link)
+    large = flags.large or min(rate_bps * _LARGE_S // 8, _LARGE_BYTES_AT_MOST)
+    other = Group(OTHER, (0,), large, fan_outs=1, warm_up=False)
+    variants = _three(_busy(flags, range(1, link.workers)), other, SlowSenders([0], rate_bps), flags.budget)
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15))
+
+
+def _slow_again(flags):
+    link = _link(flags, workers=16)
+    slow = range(flags.slow_workers)
+    other = Group(OTHER, tuple(slow), flags.again, readers=flags.slow_readers, warm_up=False)
+    small = _busy(flags, range(flags.slow_workers, link.workers))
+    variants = _three(small, other, SlowSenders(slow, _slow_rate(flags, link)), flags.budget)
+    return Scenario(link, variants, _harm(HEALTHY, 0.97, 1.15))
+
+
+def _dead(flags):
+    link = _link(flags, workers=64, machines=8)
+    small = _paced(flags, range(link.workers))
+    other = Group(OTHER, DeadAddresses.addresses(flags.dead), 200, interval_s=_DEAD_INTERVAL_S,
+                  timeout_s=_DEAD_TIMEOUT_S, warm_up=False)  # fmt: skip
+    variants = (
+        Variant(ALONE, (small,), budget_bytes=flags.budget),
+        Variant(BAD, (small, other), DeadAddresses(), flags.budget),
+    )
+    return Scenario(link, variants, (*_harm(ALONE, 0.95, 1.3), Bound("longest_gap_ms", at_most=50)))
+
+
+def _rack(flags):
+    link = _link(flags, workers=64, machines=8)
+    machines = link.machine_count()
+    lost = round(machines * (flags.rack or link.workers // 2) / link.workers)
+    if not 0 < lost < machines:
+        raise ValueError(
+            f"--rack {flags.rack}: between 1 and {machines - 1} of the {machines} machines must lose their links"
+        )
+    in_rack = [worker for worker in range(link.workers) if worker % machines >= machines - lost]
+    small = _paced(flags, sorted(set(range(link.workers)) - set(in_rack)))
+    other = dataclasses.replace(small, name=OTHER, workers=tuple(in_rack), timeout_s=_DEAD_TIMEOUT_S)
+    variants = _three(small, other, LostLinks(range(machines - lost, machines)), flags.budget)
+    bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("longest_gap_ms", at_most=50))
+    return Scenario(link, variants, bounds, seconds=_RACK_S)
+
+
+def _next_to_large_responses(flags, fault):
+    """One worker sends 1 MB again and again."""
+    link = _link(flags, workers=16)
+    variants = _three(_busy(flags, range(1, link.workers)), Group(OTHER, (0,), _MEGABYTE), fault, flags.budget)
+    return Scenario(link, variants, _harm(HEALTHY, 0.95, 1.3))
+
+
+def _pause(flags):
+    return _next_to_large_responses(flags, Pauses(0, flags.pause / 1e3, flags.pause_every))
+
+
+def _lossy(flags):
+    return _next_to_large_responses(flags, BadPath(0, flags.loss / 100, flags.reorder / 100))
+
+
+def _slow_merge(flags):
+    # The port must be faster than the application.
+    link = _link(flags, workers=16, rate_bps=10**9, buffer_bytes=512 * 1024)
+    small = _busy(flags, range(1, link.workers))
+    other = Group(OTHER, (0,), _MEGABYTE, messages=1000)
+    slow = dataclasses.replace(other, merge_s=flags.merge / 1e3)
+    variants = (
+        Variant(ALONE, (small,), budget_bytes=flags.budget),
+        Variant(HEALTHY, (small, other), budget_bytes=flags.budget),
+        Variant(BAD, (small, slow), budget_bytes=flags.budget),
+    )
+    bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("resident_growth_mb_per_s", at_most=1))
+    return Scenario(link, variants, bounds, ways=("library",))
+
+
+def _proxy_rto(flags):
+    link = _link(flags, workers=32, machines=8)
+    small = Group(SMALL, tuple(range(link.workers)), flags.response or 10240)
+    # The budget is fixed, because an adaptive one would soon end the collapse.
+    variants = (
+        Variant(HEALTHY, (small,), budget_bytes=link.buffer_bytes, policy="grants"),
+        Variant(BAD, (small,), budget_bytes=_OVERFLOW * link.buffer_bytes),
+    )
+    bound = Bound("inferred_over_kernel", at_least=0.8)
+    return Scenario(link, variants, (bound,), default_policies=("unscheduled", "grants"))
+
+
+SCENARIOS = {
+    "slow-once": _slow_once,
+    "slow-again": _slow_again,
+    "dead": _dead,
+    "rack": _rack,
+    "pause": _pause,
+    "lossy": _lossy,
+    "slow-merge": _slow_merge,
+    "proxy-rto": _proxy_rto,
+}

@@ -1,0 +1,139 @@
+"""Figures of a run of bad-workers: of its groups, of the budget, and against the runs of its controls."""
+
+import math
+import statistics
+
+from bad_worker_scenarios import ALONE, BAD, HEALTHY, SMALL
+from units import format_mbps
+
+_NO_BUDGET = 2**62  # of unscheduled it is the largest number
+_SETTLED = 0.2  # the share of the measured part after which memory counts
+
+
+def group_figures(report, seconds):
+    """The figures of one GroupReport. A fan-out that the end has cut off counts with the time until the end if that is
+    longer than the median of the others: a stall must show even if it lasts."""
+    whole = [record for record in report["fan_outs"] if record["outcome"] == "OK"]
+    times_ms = sorted(1e3 * (record["ended_s"] - record["due_s"]) for record in whole)
+    cut_ms = [1e3 * (seconds - record["due_s"]) for record in report["fan_outs"] if record["outcome"] == "CUT"]
+    times_ms += [time_ms for time_ms in cut_ms if time_ms > percentile(times_ms, 0.5)]
+    merged = sum(record["bytes"] for record in report["fan_outs"] if record["outcome"] != "FAILED")
+    ends_s = sorted(record["ended_s"] for record in whole)
+    return {
+        "goodput_bps": round(8 * merged / seconds),
+        "fan_outs": len(whole),
+        "errors": sum(record["outcome"] == "FAILED" for record in report["fan_outs"]),
+        "error_sample": report["error_sample"],
+        "p50_ms": round(percentile(times_ms, 0.5), 2),
+        "p99_ms": round(percentile(times_ms, 0.99), 2),
+        "longest_gap_ms": round(1e3 * max(later - earlier for earlier, later in zip([0, *ends_s], [*ends_s, seconds])), 1),
+        "goodput_by_second_bps": [
+            round(8 * sum(record["bytes"] for record in whole if int(record["ended_s"]) == second))
+            for second in range(math.ceil(seconds))
+        ],
+    }
+
+
+def percentile(values, share):
+    """The least value that is not below a share of all values."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else 0
+
+
+def budget_figures(samples):
+    """Samples are triples: seconds, bytes of the budget, bytes that are charged to it. Without a budget the figures are
+    0."""
+    samples = [sample for sample in samples if 0 < sample[1] < _NO_BUDGET]
+    changes = [samples[0][:2]] if samples else []
+    for time_s, budget_bytes, *_ in samples:
+        if budget_bytes != changes[-1][1]:
+            changes.append((time_s, budget_bytes))
+    held = [in_flight / budget for _, budget, in_flight in samples]
+    return {
+        "budget_bytes": [(round(time_s, 2), round(budget_bytes)) for time_s, budget_bytes in changes],
+        "budget_end_bytes": round(samples[-1][1]) if samples else 0,
+        "budget_held_share": round(statistics.fmean(held), 3) if held else 0,
+    }
+
+
+def memory_figures(samples):
+    """Samples are pairs: seconds, resident bytes. The growth is the slope of the line through them."""
+    settled = samples[int(_SETTLED * len(samples)) :]
+    growth = statistics.linear_regression(*zip(*settled)).slope if len(settled) > 1 else 0
+    return {
+        "resident_mb": round(settled[-1][1] / 1e6, 1) if settled else 0,
+        "resident_growth_mb_per_s": round(growth / 1e6, 2),
+    }
+
+
+def figures_of(runs):
+    """The figures of one repetition, which has a run of each variant: the bad workers against the controls."""
+    figures = {
+        f"{variant}_{name}": run["groups"][SMALL][name]
+        for variant, run in runs.items()
+        for name in ("goodput_bps", "p50_ms", "p99_ms")
+    }
+    if BAD not in runs:
+        return figures
+    bad = runs[BAD]
+    small = bad["groups"][SMALL]
+    figures |= {
+        "longest_gap_ms": small["longest_gap_ms"],
+        "resident_growth_mb_per_s": bad["resident_growth_mb_per_s"],
+        "inferred_over_kernel": _over(bad["inferred_rto_waits"], bad["tcp_timeouts"]),
+    }
+    for control in (HEALTHY, ALONE):
+        if control in runs:
+            controls = runs[control]["groups"][SMALL]
+            figures[f"goodput_over_{control}"] = _over(small["goodput_bps"], controls["goodput_bps"])
+            figures[f"p99_over_{control}"] = _over(small["p99_ms"], controls["p99_ms"])
+    return figures
+
+
+def _over(value, control):
+    return round(value / control, 3) if control else 0
+
+
+def verdicts(bounds, repetitions):
+    """The median of each figure over repetitions, and whether it is within its bound. If a variant did not run, figures
+    that need it are missing in both."""
+    medians = {name: statistics.median(figures[name] for figures in repetitions) for name in repetitions[0]}
+    demands = [
+        {
+            "figure": bound.figure,
+            "bound": bound.text,
+            "value": medians[bound.figure],
+            "met": bound.met(medians[bound.figure]),
+        }
+        for bound in bounds
+        if bound.figure in medians
+    ]
+    return medians, demands
+
+
+def run_line(run):
+    """One line on a run, for people."""
+    small = run["groups"][SMALL]
+    words = [
+        f"{format_mbps(small['goodput_bps'])}, p50 {small['p50_ms']:.1f} ms, p99 {small['p99_ms']:.1f} ms, "
+        f"gap {small['longest_gap_ms']:.0f} ms"
+    ]
+    words += [
+        f"{name} {format_mbps(group['goodput_bps'])}, p50 {group['p50_ms']:.0f} ms"
+        for name, group in run["groups"].items()
+        if name != SMALL
+    ]
+    words += [f"{group['errors']} errors of {name}" for name, group in run["groups"].items() if group["errors"]]
+    words.append(f"budget {run['budget_end_bytes']} B, {run['budget_held_share']:.0%} held")
+    words.append(f"{run['tcp_timeouts']} TCP timeouts, {run['inferred_rto_waits']} inferred, {run['switch_drops']} drops")
+    words.append(f"{run['resident_mb']:.0f} MB")
+    words.append(f"processors {run['machine_cpu_busy_share']:.0%}")
+    return "    " + "; ".join(words)
+
+
+def verdict_line(result):
+    demands = [
+        f"{demand['figure']} {demand['value']:g} ({demand['bound']}{'' if demand['met'] else ': MISSED'})"
+        for demand in result["demands"]
+    ]
+    title = " ".join([result["scenario"], result["way"], result["transport"], result["policy"], result["build"]])
+    return f"{title}: {', '.join(demands) or 'not compared'}"

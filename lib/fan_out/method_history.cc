@@ -1,5 +1,7 @@
 #include "lib/fan_out/method_history.h"
 
+#include "sluice/plan.h"
+
 namespace sluice {
 namespace {
 
@@ -15,6 +17,10 @@ std::optional<int64_t> MethodHistory::ResponseBytes() const {
   const std::optional<double> bytes = response_bytes_.value();
   if (!bytes.has_value()) return std::nullopt;
   return static_cast<int64_t>(*bytes);
+}
+
+int64_t MethodHistory::FirstResponseBytes(const LinkProfile& profile) {
+  return BufferBudgetBytes(profile) / 3;
 }
 
 void MethodHistory::ObserveResponse(int64_t bytes) {

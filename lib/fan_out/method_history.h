@@ -18,8 +18,8 @@ class MethodHistory {
 
   // A size in bytes that most answers do not exceed. Empty before the first few; FirstResponseBytes may stand for it.
   std::optional<int64_t> ResponseBytes() const;
-  // What an answer of unknown size is assumed to take: a third of the buffer.
-  static int64_t FirstResponseBytes(const LinkProfile& profile) { return profile.buffer_bytes / 3; }
+  // The assumed size of a response while ResponseBytes is empty: a third of the buffer, in bytes or in full packets.
+  static int64_t FirstResponseBytes(const LinkProfile& profile);
   void ObserveResponse(int64_t bytes);
 
   // A quantile of the times that workers took until their answer was ready. The first call for a quantile begins to

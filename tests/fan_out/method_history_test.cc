@@ -11,6 +11,16 @@ TEST(MethodHistoryTest, KnowsNothingAtFirst) {
   EXPECT_FALSE(history.Latency(0.5).has_value());
 }
 
+TEST(MethodHistoryTest, AResponseOfUnknownSizeTakesAThirdOfTheBuffer) {
+  LinkProfile profile;
+  profile.buffer_bytes = 30'000;
+  EXPECT_EQ(MethodHistory::FirstResponseBytes(profile), 10'000);
+  profile.buffer_bytes = 0;
+  profile.buffer_packets = 30;
+  profile.frame_bytes = 1000;
+  EXPECT_EQ(MethodHistory::FirstResponseBytes(profile), 10'000) << "the buffer counts packets";
+}
+
 TEST(MethodHistoryTest, MostAnswersAreNoLargerThanItsSize) {
   MethodHistory history;
   for (int i = 0; i < 96; ++i) history.ObserveResponse(i < 3 ? 1'000'000 : 2'000);

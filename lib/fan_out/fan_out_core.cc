@@ -1,24 +1,39 @@
 #include "lib/fan_out/fan_out_core.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/link/clock.h"
 
 namespace sluice {
 
-// One Connect: looks again and again, since most of a thousand handshakes end at about the same time.
+// One Connect. It looks at all workers when it begins, when it ends, and when each worker has been connected once,
+// since some may be lost again by then. To look in each millisecond was rejected: 65,536 workers take all of the
+// thread.
 struct FanOutCore::Connecting {
+  struct Waiter final : ConnectedWaiter {
+    void OnConnected() override { core->OnConnected(connecting); }
+
+    FanOutCore* core = nullptr;
+    ConnectingList::iterator connecting;
+  };
+
   std::shared_ptr<const WorkerSet> workers;
-  TimePoint deadline;
+  std::vector<Waiter> waiters;  // one for each worker
+  size_t waiting = 0;           // waiters that are linked
   std::function<void(std::vector<size_t>)> on_done;
   TimerQueue::Id timer;
 };
 
 namespace {
 
-constexpr std::chrono::milliseconds kConnectPoll(1);
+std::vector<size_t> Unconnected(const WorkerSet& set) {
+  std::vector<size_t> unconnected;
+  for (size_t worker = 0; worker < set.workers.size(); ++worker) {
+    if (!set.workers[worker]->connected()) unconnected.push_back(worker);
+  }
+  return unconnected;
+}
 
 }  // namespace
 
@@ -26,7 +41,7 @@ FanOutCore::FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<Tls
     : link_(link), callbacks_(callbacks), tls_(std::move(tls)), worker_history_(0) {}
 
 FanOutCore::~FanOutCore() {
-  for (const auto& connecting : connecting_) link_.timers().Clear(connecting->timer);
+  for (Connecting& connecting : connecting_) link_.timers().Clear(connecting.timer);
 }
 
 std::shared_ptr<const WorkerSet> FanOutCore::SetOf(const Addresses& addresses) {
@@ -66,26 +81,34 @@ std::vector<size_t> FanOutCore::OrderOf(const WorkerSet& workers, size_t primary
 void FanOutCore::Connect(absl::Duration timeout, std::function<void(std::vector<size_t>)> on_done) {
   connects_all_ = true;
   for (const auto& worker : workers_->workers) worker->Connect();
-  connecting_.push_back(std::make_shared<Connecting>());
-  Connecting& connecting = *connecting_.back();
-  connecting.workers = workers_;
-  connecting.deadline = link_.now() + absl::ToChronoNanoseconds(timeout);
-  connecting.on_done = std::move(on_done);
-  PollConnecting(std::prev(connecting_.end()));
+  const auto position = connecting_.emplace(connecting_.end());
+  position->workers = workers_;
+  position->waiters = std::vector<Connecting::Waiter>(workers_->workers.size());
+  for (Connecting::Waiter& waiter : position->waiters) {
+    waiter.core = this;
+    waiter.connecting = position;
+  }
+  position->on_done = std::move(on_done);
+  position->timer = link_.timers().Set(DeadlineAfter(link_.now(), timeout), [this, position] { EndConnect(position); });
+  AwaitConnections(position);
 }
 
-void FanOutCore::PollConnecting(ConnectingList::iterator position) {
-  Connecting& connecting = **position;
-  std::vector<size_t> unconnected;
-  for (size_t i = 0; i < connecting.workers->workers.size(); ++i) {
-    if (!connecting.workers->workers[i]->connected()) unconnected.push_back(i);
+void FanOutCore::OnConnected(ConnectingList::iterator position) {
+  if (--position->waiting == 0) AwaitConnections(position);
+}
+
+void FanOutCore::AwaitConnections(ConnectingList::iterator position) {
+  for (size_t worker : Unconnected(*position->workers)) {
+    position->workers->workers[worker]->AwaitConnected(position->waiters[worker]);
+    ++position->waiting;
   }
-  const TimePoint now = link_.now();
-  if (!unconnected.empty() && now < connecting.deadline && !closing()) {
-    connecting.timer = link_.timers().Set(now + kConnectPoll, [this, position] { PollConnecting(position); });
-    return;
-  }
-  const auto on_done = std::move(connecting.on_done);
+  if (position->waiting == 0 || closing()) EndConnect(position);
+}
+
+void FanOutCore::EndConnect(ConnectingList::iterator position) {
+  link_.timers().Clear(position->timer);
+  std::vector<size_t> unconnected = Unconnected(*position->workers);
+  const auto on_done = std::move(position->on_done);
   connecting_.erase(position);
   on_done(std::move(unconnected));
 }
@@ -93,19 +116,20 @@ void FanOutCore::PollConnecting(ConnectingList::iterator position) {
 void FanOutCore::Close(absl::Status why, std::function<void()> on_idle) {
   why_closing_ = std::move(why);
   on_idle_ = std::move(on_idle);
+  while (!connecting_.empty()) EndConnect(connecting_.begin());
   const auto runs = runs_;
   for (const auto& run : runs) run->Cancel(why_closing_);
   TellIfIdle();
 }
 
 void FanOutCore::Enter(std::shared_ptr<FanOutRun> run) {
+  run->set_position(runs_.size());
   runs_.push_back(std::move(run));
 }
 
 void FanOutCore::Leave(FanOutRun& run) {
-  const auto found =
-      std::find_if(runs_.begin(), runs_.end(), [&run](const auto& known) { return known.get() == &run; });
-  std::swap(*found, runs_.back());
+  std::swap(runs_[run.position()], runs_.back());
+  runs_[run.position()]->set_position(run.position());
   runs_.pop_back();
   TellIfIdle();
 }

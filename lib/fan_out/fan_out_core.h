@@ -71,9 +71,11 @@ class FanOutCore {
 
  private:
   struct Connecting;
-  using ConnectingList = std::list<std::shared_ptr<Connecting>>;
+  using ConnectingList = std::list<Connecting>;
 
-  void PollConnecting(ConnectingList::iterator position);
+  void AwaitConnections(ConnectingList::iterator position);
+  void OnConnected(ConnectingList::iterator position);
+  void EndConnect(ConnectingList::iterator position);
   void TellIfIdle();
 
   LinkCore& link_;

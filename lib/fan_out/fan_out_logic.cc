@@ -83,7 +83,7 @@ void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdic
     if (!state.failure.ok()) {
       const Status failure = state.failure;
       Conclude(attempt, AttemptOutcome::kFailed, actions);
-      FailAsk(state.made.ask, state.made.worker, failure);
+      FailAsk(attempt, failure);
     } else if (state.ended && state.unsettled == 0) {
       Answer(attempt, actions);
     }
@@ -224,17 +224,21 @@ void FanOutLogic::Refuse(TimePoint now, size_t attempt, const Status& verdict, A
 
 // By a rival that is open; else by the next worker; else the ask has failed.
 void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
-  const Attempt made = attempts_[attempt].made;
-  AskState& ask = asks_[made.ask];
-  const bool final = std::exchange(ask.claimed, false) && !options_.replaceable;
-  if (!final && !ask.live.empty()) return;
-  if (!final && retry && TakeRetry(now, made.ask)) return Send(made.ask, Reason::kRetry, actions);
-  FailAsk(made.ask, made.worker, status);
+  const size_t ask = attempts_[attempt].made.ask;
+  const bool final = std::exchange(asks_[ask].claimed, false) && !options_.replaceable;
+  if (!final && !asks_[ask].live.empty()) return;
+  if (!final && retry && TakeRetry(now, ask)) return Send(ask, Reason::kRetry, actions);
+  FailAsk(attempt, status);
 }
 
-void FanOutLogic::FailAsk(size_t ask, size_t worker, const Status& status) {
-  CloseAsk(ask, AskOutcome::kFailed);
-  result_.failures.push_back({.ask = ask, .worker = worker, .status = status});
+void FanOutLogic::FailAsk(size_t attempt, const Status& status) {
+  const Attempt& made = attempts_[attempt].made;
+  FailAsk({.ask = made.ask, .worker = made.worker, .attempt = attempt, .status = status});
+}
+
+void FanOutLogic::FailAsk(Failure failure) {
+  CloseAsk(failure.ask, AskOutcome::kFailed);
+  result_.failures.push_back(std::move(failure));
   const size_t failed = result_.failures.size();
   const bool too_many = failed > options_.fail_limit || asks_.size() - failed < options_.success_quorum.value_or(0);
   if (too_many && !result_.decisive.has_value()) result_.decisive = result_.failures.back();
@@ -252,8 +256,10 @@ void FanOutLogic::Expire(Actions& actions) {
 void FanOutLogic::ExpireAsk(size_t ask, Actions& actions) {
   AskState& state = asks_[ask];
   const bool whole = absl::c_any_of(state.live, [&](size_t attempt) { return Whole(attempt); });
+  std::optional<size_t> latest;
+  if (!state.live.empty()) latest = state.live.back();
   const AttemptState last =
-      state.live.empty() ? AttemptState{.made = {.worker = state.workers.front()}} : attempts_[state.live.back()];
+      latest.has_value() ? attempts_[*latest] : AttemptState{.made = {.worker = state.workers.front()}};
   const Status status = absl::DeadlineExceededError(last.ready  ? "the answer was ready, but not all of it came in time"
                                                     : last.sent ? "the answer was not ready before the deadline"
                                                                 : "the request was not sent before the deadline");
@@ -270,7 +276,7 @@ void FanOutLogic::ExpireAsk(size_t ask, Actions& actions) {
       Conclude(attempt, late ? AttemptOutcome::kFailed : AttemptOutcome::kNotNeeded, actions);
     }
   }
-  if (!whole) FailAsk(ask, last.made.worker, status);
+  if (!whole) FailAsk({.ask = ask, .worker = last.made.worker, .attempt = latest, .status = status});
 }
 
 void FanOutLogic::CancelAttempt(size_t attempt, Actions& actions) {

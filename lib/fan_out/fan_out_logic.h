@@ -70,7 +70,8 @@ class FanOutLogic {
   };
   struct Failure {
     size_t ask = 0;
-    size_t worker = 0;  // the one that failed last
+    size_t worker = 0;              // the one that failed last
+    std::optional<size_t> attempt;  // its attempt; none if the deadline had passed at the start
     absl::Status status;
   };
   struct Result {
@@ -182,7 +183,8 @@ class FanOutLogic {
   void Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
   void Refuse(TimePoint now, size_t attempt, const Status& verdict, Actions& actions);
   void Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
-  void FailAsk(size_t ask, size_t worker, const Status& status);
+  void FailAsk(size_t attempt, const Status& status);
+  void FailAsk(Failure failure);
   void Expire(Actions& actions);
   void ExpireAsk(size_t ask, Actions& actions);
 

@@ -318,11 +318,7 @@ absl::Status FanOutRun::Describe(const FanOutLogic::Failure& failure) const {
 }
 
 std::string FanOutRun::StatusDetailsOf(const FanOutLogic::Failure& failure) const {
-  for (size_t attempt = logic_.attempts(); attempt-- > 0;) {
-    const FanOutLogic::Attempt& made = logic_.attempt(attempt);
-    if (made.ask == failure.ask && made.worker == failure.worker) return attempts_[attempt].end.status_details;
-  }
-  return "";
+  return failure.attempt.has_value() ? attempts_[*failure.attempt].end.status_details : "";
 }
 
 }  // namespace sluice

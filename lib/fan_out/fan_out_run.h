@@ -67,6 +67,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
   void Begin();  // once
 
+  size_t position() const { return position_; }  // in the core's list of runs
+  void set_position(size_t position) { position_ = position; }
+
   void Accepted(size_t attempt, const absl::Status& verdict);
   void Cancel(const absl::Status& why);
 
@@ -128,6 +131,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   std::vector<FanOutLogic::Action> actions_;
   bool applying_ = false;
   std::vector<AttemptState> attempts_;
+  size_t position_ = 0;
   std::optional<BlockId> block_;
   TimerQueue::Id timer_;
   size_t failures_told_ = 0;   // failures that the sink was told of

@@ -197,6 +197,11 @@ void Worker::OnUp(Connection&) {
   if (const auto reconnected_after = core_.workers().OnConnected(row_, up_since_)) {
     core_.metrics().ObserveReconnect(*reconnected_after);
   }
+  while (!awaiting_.empty()) {
+    ConnectedWaiter& waiter = awaiting_.front();
+    awaiting_.pop_front();
+    waiter.OnConnected();
+  }
   ResumeWaiting();
 }
 

@@ -21,6 +21,16 @@ namespace sluice {
 
 class LinkCore;
 
+// Waits until a worker is connected. Linked while it waits.
+class ConnectedWaiter
+    : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+ public:
+  virtual void OnConnected() = 0;  // within an event of the connection
+
+ protected:
+  ~ConnectedWaiter() = default;
+};
+
 // One worker of the link: its addresses, its connection, and the calls that wait for the connection. From its first use
 // on the worker stays connected. It reconnects at once after a loss, and after a failure with a back-off that grows
 // from 0.2 s to 5 s. It tries all addresses of its name in turn, and looks the name up again after each failure. There
@@ -45,6 +55,8 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void Connect();  // does nothing if the worker is connected or tries to be
   void Close();    // for good: all calls that wait or are out end
   bool connected() const { return connection_ != nullptr && connection_->up(); }
+  // Tells the waiter once, when the worker is connected, which it must not be yet.
+  void AwaitConnected(ConnectedWaiter& waiter) { awaiting_.push_back(waiter); }
   // Why the last attempt to connect failed; OK if it did not.
   const absl::Status& failure() const { return failure_; }
   // The connection that a call can be sent on now; null if there is none.
@@ -113,6 +125,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
   using WaitingCalls = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitHook>,
                                               boost::intrusive::constant_time_size<false>>;
+  boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
   WaitingCalls waiting_;    // to be sent
   WaitingCalls resetting_;  // on the wire, and nobody needs them
   ResetAllowance resets_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,6 +58,11 @@ class ClientConnection final : public IdleHook,
   // `proxy` must be there until the connection has ended; see ProxyCore::Bury.
   ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept);
   ~ClientConnection() override;
+
+  // In the core's list of connections.
+  using Place = std::list<std::shared_ptr<ClientConnection>>::iterator;
+  Place place() const { return place_; }
+  void set_place(Place place) { place_ = place; }
 
   // The worker of a call: that of the route, that of CONNECT, or the one that the call names.
   std::string TargetOf(const ForwardedHead& head) const;
@@ -132,6 +138,7 @@ class ClientConnection final : public IdleHook,
 
   ProxyCore& proxy_;
   const ClientOrigin origin_;
+  Place place_;
   Phase phase_ = Phase::kOpening;
   bool connected_ = false;                          // nothing was said before
   std::shared_ptr<const ClientPolicies> policies_;  // of which policy_ is

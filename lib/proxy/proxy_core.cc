@@ -1,6 +1,6 @@
 #include "lib/proxy/proxy_core.h"
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +77,7 @@ void ProxyCore::Accept(const ClientOrigin& origin, const AcceptedSocket& accept)
     return;  // the socket closes with `accept`
   }
   connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
+  connections_.back()->set_place(std::prev(connections_.end()));
   OnIdle(*connections_.back());
   metrics_.SetConnections(connections_.size());
 }
@@ -90,11 +91,8 @@ void ProxyCore::MakeRoom() {
 }
 
 void ProxyCore::Bury(ClientConnection& connection) {
-  const auto found = std::find_if(connections_.begin(), connections_.end(),
-                                  [&connection](const auto& open) { return open.get() == &connection; });
-  if (found == connections_.end()) return;
-  link_.AtEndOfTurn([buried = std::move(*found)] {});
-  connections_.erase(found);
+  link_.AtEndOfTurn([buried = std::move(*connection.place())] {});
+  connections_.erase(connection.place());
   metrics_.SetConnections(connections_.size());
   TellIfDrained();
 }

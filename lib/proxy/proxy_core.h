@@ -86,7 +86,7 @@ class ProxyCore {
   void SetOnHandshakeFailed(std::function<void(const absl::Status&)> told) { on_handshake_failed_ = std::move(told); }
 
   // For the connections.
-  void Bury(ClientConnection& connection);  // destroys it at the end of the turn
+  void Bury(ClientConnection& connection);  // once; destroys it at the end of the turn
   void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
   void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;

@@ -39,6 +39,7 @@ TEST(FanOutLogicDeadlineTest, WhoHasNotAnsweredHasFailed) {
   EXPECT_TRUE(driver.result().status.ok()) << "one may fail";
   ASSERT_EQ(driver.result().failures.size(), 1u);
   EXPECT_EQ(driver.result().failures[0].worker, 8u);
+  EXPECT_EQ(driver.result().failures[0].attempt, 1u);
   EXPECT_EQ(driver.result().failures[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(driver.outcome(1), Outcome::kFailed);
 }
@@ -74,7 +75,9 @@ TEST(FanOutLogicDeadlineTest, NothingIsSentAfterIt) {
   FanOutLogicDriver driver({.deadline = TimePoint()}, {{7}, {8}});
   EXPECT_THAT(driver.Start(), ElementsAre(End()));
   EXPECT_EQ(driver.result().status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(driver.result().failures.size(), 2u);
+  ASSERT_EQ(driver.result().failures.size(), 2u);
+  EXPECT_EQ(driver.result().failures[1].worker, 8u);
+  EXPECT_EQ(driver.result().failures[1].attempt, std::nullopt);
   EXPECT_EQ(driver.logic.attempts(), 0u);
 }
 

@@ -34,6 +34,7 @@ TEST(FanOutLogicRetryTest, TriesTheNextWorkerUntilNoneIsLeft) {
   EXPECT_EQ(driver.result().status, last);
   ASSERT_EQ(driver.result().failures.size(), 1u);
   EXPECT_EQ(driver.result().failures[0].worker, 9u) << "that failed last";
+  EXPECT_EQ(driver.result().failures[0].attempt, 2u);
   EXPECT_EQ(driver.result().retries, 2u);
 }
 

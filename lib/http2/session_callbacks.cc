@@ -56,6 +56,10 @@ int Http2Session::Impl::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp
     nghttp2_submit_rst_stream(session.nghttp2_, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // the rest of the block is decoded and nobody hears of it
   }
+  // Incremental: streams of one urgency take turns. By default nghttp2 sends all of one stream before the next
+  // (RFC 9218, section 4.2), so an endless stream starves the others of a client that reads slowly.
+  const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
+  nghttp2_session_change_extpri_stream_priority(session.nghttp2_, id, &turns, /*ignore_client_signal=*/0);
   auto stream = std::make_unique<Http2Stream>(*events);
   stream->opened = true;
   nghttp2_session_set_stream_user_data(session.nghttp2_, id, stream.get());

@@ -17,9 +17,15 @@ absl::Status CheckRange(absl::string_view field, uint32_t value, uint32_t least,
 // RFC 9113, sections 6.5.2 and 6.9.1.
 absl::Status Check(const Http2Session::Options& options) {
   constexpr uint32_t kMaxWindow = (1u << 31) - 1;
+  constexpr uint32_t kMaxStream = (1u << 31) - 1;
   absl::Status status = CheckRange("stream_window_bytes", options.stream_window_bytes, 0, kMaxWindow);
   status.Update(CheckRange("connection_window_bytes", options.connection_window_bytes, 65535, kMaxWindow));
   status.Update(CheckRange("max_frame_bytes", options.max_frame_bytes, 16384, (1u << 24) - 1));
+  status.Update(CheckRange("first_stream", options.first_stream, 1, kMaxStream));
+  if (options.first_stream % 2 == 0) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("Http2Session::Options::first_stream is ", options.first_stream, ", and must be odd")));
+  }
   return status;
 }
 
@@ -49,6 +55,9 @@ size_t Http2Session::open_slots() const {
 }
 bool Http2Session::going_away() const {
   return impl_->going_away();
+}
+bool Http2Session::out_of_streams() const {
+  return impl_->out_of_streams();
 }
 size_t Http2Session::streams() const {
   return impl_->streams();

@@ -65,7 +65,7 @@ class SessionEvents {
   // request (REFUSED_STREAM).
   virtual StreamEvents* OnStream(int32_t stream) = 0;
   // Client side: the number of streams that may be opened (see open_slots) has grown, by a SETTINGS or because a stream
-  // has closed; or a GOAWAY has come.
+  // has closed; or the session is going away, by a GOAWAY or with its last stream number.
   virtual void OnSlots() {}
 };
 
@@ -88,6 +88,7 @@ class Http2Session {
     uint32_t max_header_list_bytes = 64u << 10;    // of one header block, as RFC 9113 counts; above it the stream fails
     uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
     uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
+    uint32_t first_stream = 1;  // client side: the number of the first stream; odd, 1 to 2^31 - 1. For tests
     // Output stops behind the DATA frame with which it has so many bytes. The rest stays for the next one.
     size_t max_output_bytes = std::numeric_limits<size_t>::max();
     // Server side: resets that a client may send, a second and at once. Above that the connection fails
@@ -114,12 +115,13 @@ class Http2Session {
   bool wants_write() const;
 
   // Client side: the number of streams that may be opened now, which is the server's MAX_CONCURRENT_STREAMS less those
-  // that are open. It is 0 after a GOAWAY and when stream numbers are used up, and at most 100 before the server's
-  // SETTINGS.
+  // that are open. It is 0 while the session is going away, and at most 100 before the server's SETTINGS.
   size_t open_slots() const;
-  // True if no stream may be opened any more: a GOAWAY came or was sent, or the connection failed. Once streams() is 0
-  // as well, the connection is of no more use, and Receive may ignore bytes.
+  // True if no stream may be opened any more: a GOAWAY came or was sent, the connection failed, or out_of_streams().
+  // Once streams() is 0 as well, the connection is of no more use, and Receive may ignore bytes.
   bool going_away() const;
+  // Client side: true if all stream numbers are used, so the next request needs a new connection. Also going_away().
+  bool out_of_streams() const;
   size_t streams() const;  // number of streams that have not closed
   // Client side: sends a request with `body`, and with END_STREAM if `end_stream`. The same write adds `granted_bytes`
   // to the stream's first window. `events` gets the events of the stream until its OnClosed. Returns ResourceExhausted

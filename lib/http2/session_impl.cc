@@ -62,6 +62,7 @@ absl::Status Http2Session::Impl::Start() {
   const int made = client ? nghttp2_session_client_new2(&nghttp2_, callbacks.get(), this, option.get())
                           : nghttp2_session_server_new2(&nghttp2_, callbacks.get(), this, option.get());
   if (made != 0) return NoMemory();
+  if (client) nghttp2_session_set_next_stream_id(nghttp2_, static_cast<int32_t>(options_.first_stream));
 
   std::vector<nghttp2_settings_entry> settings = {
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, options_.stream_window_bytes},
@@ -113,11 +114,14 @@ void Http2Session::Impl::Fail(absl::Status error) {
 
 size_t Http2Session::Impl::open_slots() const {
   if (options_.side == Side::kServer || going_away()) return 0;
+  const size_t slots = max_streams_ > streams_.size() ? max_streams_ - streams_.size() : 0;
+  return std::min(unused_ids(), slots);
+}
+
+size_t Http2Session::Impl::unused_ids() const {
   constexpr uint32_t kMaxId = std::numeric_limits<int32_t>::max();
   const uint32_t next_id = nghttp2_session_get_next_stream_id(nghttp2_);
-  const size_t ids = next_id > kMaxId ? 0 : (kMaxId - next_id) / 2 + 1;
-  const size_t slots = max_streams_ > streams_.size() ? max_streams_ - streams_.size() : 0;
-  return std::min(ids, slots);
+  return next_id > kMaxId ? 0 : (kMaxId - next_id) / 2 + 1;
 }
 
 Http2Stream* Http2Session::Impl::Find(int32_t id) {

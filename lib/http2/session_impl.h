@@ -56,7 +56,8 @@ class Http2Session::Impl {
   void Output(std::string& out);
   bool wants_write() const;
   size_t open_slots() const;
-  bool going_away() const { return going_away_ || !error_.ok() || lost_; }
+  bool going_away() const { return going_away_ || !error_.ok() || lost_ || out_of_streams(); }
+  bool out_of_streams() const { return unused_ids() == 0; }
   size_t streams() const { return streams_.size(); }
   absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
                                StreamEvents& events);
@@ -75,6 +76,7 @@ class Http2Session::Impl {
  private:
   struct Callbacks;  // nghttp2's, whose user data is the Impl
 
+  size_t unused_ids() const;
   Http2Stream* Find(int32_t id);
   StreamEnd EndOf(const Http2Stream& stream, uint32_t error_code) const;
   void Close(int32_t id, StreamEnd end);

@@ -201,6 +201,7 @@ void Http2Session::Impl::StartOpened() {
       SubmitHeaders(id, std::exchange(stream->trailers, {}), true);
     }
   }
+  if (out_of_streams()) events_.OnSlots();  // once: no other stream is opened
 }
 
 void Http2Session::Impl::SubmitGrants() {

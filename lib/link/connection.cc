@@ -31,7 +31,7 @@ void Connection::OnTcpConnected() {
 }
 
 void Connection::OnConnected() {
-  auto session = Http2Session::Create({.stream_window_bytes = options_.stream_window_bytes}, *this);
+  auto session = Http2Session::Create(options_.session, *this);
   if (!session.ok()) return End(session.status());
   session_ = *std::move(session);
   FlushLater();

@@ -55,7 +55,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
     WorkerAddress address;
     std::shared_ptr<TlsContext> tls;  // null: plaintext
     std::string server_name;
-    uint32_t stream_window_bytes = 6;
+    Http2Session::Options session;
   };
   // Begins to connect. `executor`, `flushes` and `events` must outlive the connection.
   Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events);

@@ -19,6 +19,7 @@ Scheduled& ScheduledOf(const Action& action) {
 
 LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics)
     : executor_(executor), metrics_(metrics), schedule_(std::move(schedule)) {
+  session_options_.stream_window_bytes = static_cast<uint32_t>(StreamWindow::kFirstBytes);
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
 
@@ -227,12 +228,6 @@ void LinkCore::Finish(CallId id, CallEnd end) {
 
 void LinkCore::Bury(std::unique_ptr<Connection> connection) {
   if (connection != nullptr) buried_.push_back(std::move(connection));
-}
-
-// Unscheduled answers come as they like; all others wait for their grants. A connection keeps the window that it was
-// made with, and the discipline of a link does not change.
-uint32_t LinkCore::stream_window_bytes() const {
-  return static_cast<uint32_t>(StreamWindow::kFirstBytes);
 }
 
 absl::Status LinkCore::SetBudget(int64_t budget_bytes) {

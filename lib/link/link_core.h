@@ -79,7 +79,8 @@ class LinkCore final : private FlushQueue {
   void Finish(CallId id, CallEnd end);
 
   void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
-  uint32_t stream_window_bytes() const;
+  // Options of the connections that are made from now on.
+  Http2Session::Options& session_options() { return session_options_; }
 
   // The budget and the state of the schedule.
   absl::Status SetBudget(int64_t budget_bytes);
@@ -115,6 +116,7 @@ class LinkCore final : private FlushQueue {
   Executor& executor_;
   AggregatorMetrics& metrics_;
   MessageBuffers message_buffers_;
+  Http2Session::Options session_options_;
   TimerQueue timers_;
   WorkerTable workers_;
   LinkSchedule schedule_;

@@ -131,7 +131,7 @@ void Worker::Send(CallId id, int64_t) {
                                              Connection::Options{.address = addresses_[next_address_],
                                                                  .tls = tls_,
                                                                  .server_name = ServerName(),
-                                                                 .stream_window_bytes = core_.stream_window_bytes()},
+                                                                 .session = core_.session_options()},
                                              *this);
   WatchAttempt();
 }
@@ -218,7 +218,8 @@ void Worker::OnSlots(Connection& connection) {
   } else {
     leaving_.push_back(std::move(connection_));
   }
-  if (core_.now() - up_since_ >= kStable) return LookUp();
+  // A busy connection may use its stream numbers up within a second, which is no failure.
+  if (connection.session()->out_of_streams() || core_.now() - up_since_ >= kStable) return LookUp();
   trying_ = true;
   LookUpLater();
 }

@@ -107,6 +107,34 @@ TEST(Slots, RefusalAfterAnAnswerIsNotBelieved) {
   EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kRefusedStream));
 }
 
+// RFC 9113, section 5.1.1: a connection has 2^30 numbers for streams of the client, and cannot use one again.
+TEST(Slots, AConnectionGoesAwayWithItsLastNumber) {
+  RawServer server({.first_stream = 2147483645});
+  RecordedStream calls[3];
+  EXPECT_EQ(server.client->open_slots(), 2);
+  const int32_t id = server.Open(calls[0]);
+  EXPECT_FALSE(server.client->going_away());
+  const int slots_calls = server.events.slots_calls;
+  ASSERT_EQ(*server.client->Open(RequestHeaders(), "", true, 0, calls[1]), 2147483647);
+  EXPECT_TRUE(server.client->going_away());
+  EXPECT_TRUE(server.client->out_of_streams());
+  EXPECT_EQ(server.client->open_slots(), 0);
+  EXPECT_EQ(server.client->Open(RequestHeaders(), "", true, 0, calls[2]).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(raw::Types(server.Hear()), ElementsAre(raw::kHeaders));
+  EXPECT_EQ(server.events.slots_calls, slots_calls + 1) << "with the request";
+  for (const int32_t stream : {2147483647, id}) server.Say(raw::Headers(stream, ResponseHeaders(), true));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(calls[i].is(Kind::kComplete)) << i;
+}
+
+TEST(Slots, TheFirstStreamIsChecked) {
+  RecordedSession events;
+  for (const uint32_t first : {0u, 2u, 2147483648u}) {
+    EXPECT_EQ(Http2Session::Create({.first_stream = first}, events).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(Slots, ServerRefusesAStream) {
   SessionPair pair;
   pair.server_events.accept = [](int32_t id) { return id != 3; };

@@ -37,6 +37,7 @@ enum class Fault {
   kCancelled,     // the application wants no more of a fan-out
   kRationed,      // a connection has had all of the resets that it may have
   kOutOfStreams,  // a worker has no stream free
+  kOutOfNumbers,  // a connection has used its last stream number
   // Of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // its connection is lost
@@ -48,7 +49,7 @@ inline constexpr std::array kFaultNames = {
     "lost",           "garbage",        "early headers", "extra message", "connect refused",
     "connect hangs",  "hung worker",    "reordered",     "late turn",     "short read",
     "slow reader",    "packet lost",    "stalled",       "cancelled",     "resets rationed",
-    "out of streams", "hung client",    "client gone"};
+    "out of streams", "out of numbers", "hung client",   "client gone"};
 inline constexpr size_t kFaults = kFaultNames.size();
 static_assert(kFaults == static_cast<size_t>(Fault::kClientGone) + 1);
 

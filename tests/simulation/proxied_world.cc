@@ -29,6 +29,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   shape.faults = dice.OneIn(2);
   shape.losses = shape.faults && dice.OneIn(4);
   if (dice.OneIn(3)) shape.hung_workers = 1 + dice.Below(4);
+  if (dice.OneIn(8)) shape.stream_numbers = 1 + static_cast<uint32_t>(dice.Below(8));
   return shape;
 }
 

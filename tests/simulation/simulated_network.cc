@@ -32,6 +32,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   metrics = std::make_unique<AggregatorMetrics>(*registry);
   core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
   oracle->SetSlowBytes([this] { return core->schedule().State().slow_bytes; });
+  core->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
   const bool thinks = shape.storm || dice.OneIn(2);
   const TimePoint::duration longest_think = thinks ? microseconds(dice.Between(0, 20000)) : microseconds(50);
   for (size_t i = 0; i < shape.workers; ++i) {
@@ -74,6 +75,7 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   for (const std::string& breach : oracle->TakeBreaches()) Breach(breach);
   CountStalls();
   faults.Count(Fault::kRationed, oracle->rationed_resets());
+  faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
 }
 
 void SimulatedNetwork::CountStalls() {

@@ -25,8 +25,9 @@ struct SimulatedNetwork {
     size_t workers = 16;
     size_t hung_workers = 0;  // the first ones
     bool faults = true;
-    bool losses = false;  // of packets, for other reasons than the port's buffer
-    bool storm = false;   // ample room, and workers that think
+    bool losses = false;                 // of packets, for other reasons than the port's buffer
+    bool storm = false;                  // ample room, and workers that think
+    uint32_t stream_numbers = 1u << 30;  // of each connection
   };
 
   SimulatedNetwork(uint64_t seed, const Shape& shape);

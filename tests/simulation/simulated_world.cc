@@ -31,6 +31,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   if (dice.OneIn(4)) shape.workers += dice.Below(17);
   if (dice.OneIn(4)) shape.hung_workers = 1 + dice.Below(4);
   if (shape.storm) shape.hung_workers = kStormWorkers;
+  if (dice.OneIn(8)) shape.stream_numbers = 1 + static_cast<uint32_t>(dice.Below(8));
   return shape;
 }
 

@@ -20,6 +20,7 @@ constexpr double kResetsAtOnce = 100;
 // RFC 9113, section 6.
 enum FrameType : uint8_t { kData = 0, kHeaders = 1, kRstStream = 3, kGoAway = 7, kWindowUpdate = 8 };
 constexpr uint8_t kEndStream = 1;
+constexpr uint32_t kLastStream = (1u << 31) - 1;  // section 5.1.1
 
 uint32_t Number(const char* bytes) {
   const auto* digits = reinterpret_cast<const uint8_t*>(bytes);
@@ -91,6 +92,7 @@ void WireOracle::OnSent(Connection& connection, const Frames& frame, TimePoint n
   const uint32_t id = StreamOf(frame.head);
   if (frame.head[3] == kHeaders) {
     connection.streams.try_emplace(id);
+    if (id == kLastStream) ++last_streams_;
     return;
   }
   const auto stream = connection.streams.find(id);

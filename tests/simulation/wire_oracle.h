@@ -40,6 +40,7 @@ class WireOracle {
   // allowance of resets.
   std::vector<std::string> TakeBreaches() { return std::exchange(breaches_, {}); }
   uint64_t rationed_resets() const { return rationed_resets_; }  // that used an allowance up
+  uint64_t last_streams() const { return last_streams_; }        // connections that used all of their stream numbers
 
  private:
   struct Stream {
@@ -100,6 +101,7 @@ class WireOracle {
   std::vector<Resets> resets_;  // by worker
   bool granted_ = false;        // in this turn
   uint64_t rationed_resets_ = 0;
+  uint64_t last_streams_ = 0;
   std::vector<std::string> breaches_;
 };
 

@@ -32,6 +32,10 @@ LinkCore::~LinkCore() {
     if (auto worker = known.lock()) workers.push_back(std::move(worker));
   }
   for (const auto& worker : workers) worker->Close();
+  workers.clear();
+  applying_ = true;  // what the schedule still lets leave is not carried out
+  calls_.clear();
+  FreeGarbage();
   executor_.SetTimer(TimePoint::max(), nullptr);
 }
 
@@ -45,7 +49,8 @@ std::shared_ptr<Worker> LinkCore::FindWorker(const std::string& target, std::sha
   std::weak_ptr<Worker>& known = workers_by_target_[{target, server_name, tls.get()}];
   std::shared_ptr<Worker> worker = known.lock();
   if (worker == nullptr) {
-    worker = std::make_shared<Worker>(*this, target, std::move(tls), server_name);
+    worker = std::shared_ptr<Worker>(new Worker(*this, target, std::move(tls), server_name),
+                                     [this](Worker* unused) { unused_workers_.emplace_back(unused); });
     known = worker;
   }
   return worker;
@@ -269,18 +274,26 @@ void LinkCore::EndTurn() {
     Drive([](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) { schedule.OnTimer(now, actions); });
   }
   // Tasks, writes and what is freed may each bring more of the others, and the next turn may be far away.
-  while (!at_end_.empty() || !to_flush_.empty() || !ended_calls_.empty() || !buried_.empty()) {
+  do {
     for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
     at_end_.clear();
     FlushQueued();
     to_flush_.clear();
     next_to_flush_ = 0;
-    std::exchange(ended_calls_, {}).clear();
-    std::exchange(buried_, {}).clear();
-  }
+    FreeGarbage();
+  } while (!at_end_.empty() || !to_flush_.empty());
   if (std::exchange(schedule_changed_, false) && demand_watcher_) demand_watcher_(schedule_.Demand(time));
   // A late timer never lets anything pass that was not due, so the next turn may also come early and find nothing.
   executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
+}
+
+// What is freed may let go of more.
+void LinkCore::FreeGarbage() {
+  while (!ended_calls_.empty() || !buried_.empty() || !unused_workers_.empty()) {
+    std::exchange(ended_calls_, {}).clear();
+    std::exchange(buried_, {}).clear();
+    std::exchange(unused_workers_, {}).clear();
+  }
 }
 
 void LinkCore::FlushEarly() {

@@ -40,7 +40,8 @@ class LinkCore final : private FlushQueue {
   LinkCore(const LinkCore&) = delete;
   LinkCore& operator=(const LinkCore&) = delete;
 
-  // Returns the worker at this target. It is the same one for the same arguments, for as long as somebody holds it.
+  // Returns the worker at this target. It is the same one for the same arguments, for as long as it is held. It is
+  // destroyed at the end of the turn in which its last user lets go of it, so that may be within any event.
   // `server_name` is the name that its certificate must have; empty: that of the TLS options, or the target's.
   std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
                                      const std::string& server_name = "");
@@ -109,6 +110,7 @@ class LinkCore final : private FlushQueue {
   void Drive(Event event);
   void Apply(const Action& action);
   void EndTurn();
+  void FreeGarbage();
   void FlushQueued();
   void FlushLater(Flushable& connection) override;
   void Forget(Flushable& connection) override;
@@ -128,9 +130,11 @@ class LinkCore final : private FlushQueue {
   std::vector<Flushable*> to_flush_;
   size_t next_to_flush_ = 0;  // those before it have been flushed
   std::vector<std::function<void()>> at_end_;
-  // Destroyed at the end of the turn, since their functions may still be on the stack.
+  // Destroyed at the end of the turn, since their functions may still be on the stack. An action may also be pending
+  // for the handshake of a worker when its last user lets go of it.
   std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;
   std::vector<std::unique_ptr<Connection>> buried_;
+  std::vector<std::unique_ptr<Worker>> unused_workers_;
 
   std::map<std::tuple<std::string, std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
   size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone

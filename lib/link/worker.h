@@ -40,7 +40,7 @@ class ConnectedWaiter
 // succeeds, calls end at once with Unavailable and the reason, instead of late.
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
-  // The core must outlive the worker.
+  // For LinkCore::FindWorker. The core must outlive the worker.
   Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
   ~Worker() override;
   Worker(const Worker&) = delete;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,10 +35,11 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     TimePoint::duration timeout = std::chrono::minutes(5);
   };
 
+  static constexpr int64_t kAmpleBytes = 4 << 20;
   // Room for thousands of calls.
   static LinkSchedule::Options Ample() {
     LinkSchedule::Options options;
-    options.profile.buffer_bytes = 4 << 20;
+    options.profile.buffer_bytes = kAmpleBytes;
     return options;
   }
   void StartLink(const LinkSchedule::Options& options = Ample()) {
@@ -46,6 +48,13 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   void TearDown() override {
     workers_.clear();
     core_.reset();
+  }
+
+  // A worker that lives as long as the link.
+  VirtualWorker& Serve(const std::string& address, VirtualWorker::Handler handler,
+                       VirtualWorker::Options options = VirtualWorker::Options()) {
+    return *servers_.emplace_back(
+        std::make_unique<VirtualWorker>(executor_, address, std::move(handler), std::move(options)));
   }
 
   // Submits a block of calls to the worker within this turn. Returns the tag of the first.
@@ -75,6 +84,15 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     return first;
   }
   size_t Ask(const std::string& target, size_t calls = 1) { return Ask(target, calls, CallOptions()); }
+  // Bytes of all calls that may be in flight; at 0 nothing leaves.
+  void SetLease(int64_t bytes) {
+    executor_.Turn([&] {
+      EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
+    });
+  }
+  void Cancel(size_t tag) {
+    executor_.Turn([&] { CancelHere(tag); });
+  }
   void CancelHere(size_t tag) {
     if (calls_[tag].ended == 0) core_->CancelCall(*calls_[tag].call, absl::CancelledError("not needed"));
   }
@@ -113,14 +131,17 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     ++record.ended;
     record.status = std::move(end.status);
     record.call = nullptr;
+    if (on_ended_) on_ended_(tag);
   }
 
   prometheus::Registry registry_;
   AggregatorMetrics metrics_{registry_};
   VirtualExecutor executor_;
+  std::vector<std::unique_ptr<VirtualWorker>> servers_;
   std::unique_ptr<LinkCore> core_;
   std::map<std::string, std::shared_ptr<Worker>> workers_;
-  std::vector<CallRecord> calls_;  // by tag
+  std::vector<CallRecord> calls_;             // by tag
+  std::function<void(size_t tag)> on_ended_;  // may be null
 };
 
 }  // namespace sluice::testing

@@ -80,8 +80,6 @@ class VirtualWorker final : private VirtualExecutor::Listener {
 
   // The executor must outlive it.
   VirtualWorker(VirtualExecutor& executor, const std::string& address, Handler handler, Options options);
-  VirtualWorker(VirtualExecutor& executor, const std::string& address, Handler handler)
-      : VirtualWorker(executor, address, std::move(handler), Options()) {}
 
   const std::string& address() const { return address_; }
   // All that there were, in their order. Calls are here from their headers on.

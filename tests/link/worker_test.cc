@@ -36,7 +36,7 @@ class WorkerStreamNumbersTest : public VirtualLinkTest {
 
 TEST_F(WorkerStreamNumbersTest, CallsOneAfterAnotherAreAllAnswered) {
   StartLinkWith(kNumbers);
-  VirtualWorker worker(executor_, "worker:1", [](auto& call) { call.Answer("!"); });
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
   Connect(worker.address());
   const TimePoint start = executor_.Now();
   for (size_t i = 0; i < kCalls; ++i) ASSERT_TRUE(AwaitEnd(Ask(worker.address())).status.ok()) << i;
@@ -49,7 +49,7 @@ TEST_F(WorkerStreamNumbersTest, CallsOneAfterAnotherAreAllAnswered) {
 
 TEST_F(WorkerStreamNumbersTest, CallsAllAtOnceAreAllAnswered) {
   StartLinkWith(kNumbers);
-  VirtualWorker worker(executor_, "worker:1", [](auto& call) { call.Answer("!"); });
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
   Ask(worker.address(), kCalls);
   EXPECT_TRUE(executor_.RunUntil([&] { return Answered() == kCalls; })) << Answered();
   EXPECT_TRUE(AwaitIdle());
@@ -58,7 +58,7 @@ TEST_F(WorkerStreamNumbersTest, CallsAllAtOnceAreAllAnswered) {
 
 TEST_F(WorkerStreamNumbersTest, OpenStreamsFinishOnTheOldConnection) {
   StartLinkWith(2);
-  VirtualWorker worker(executor_, "worker:1", nullptr);
+  VirtualWorker& worker = Serve("worker:1", nullptr);
   Connect(worker.address());
   const size_t first = Ask(worker.address(), 3);
   ASSERT_TRUE(AwaitCalls(worker, 3));
@@ -76,10 +76,87 @@ TEST_F(WorkerStreamNumbersTest, OpenStreamsFinishOnTheOldConnection) {
 // A call that ends before its request has left has used the number as well.
 TEST_F(WorkerStreamNumbersTest, TheLastNumberMayBeOfACallThatNeverLeaves) {
   StartLinkWith(1);
-  VirtualWorker worker(executor_, "worker:1", [](auto& call) { call.Answer("!"); });
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
   Connect(worker.address());
   executor_.Turn([&] { CancelHere(AskHere(worker.address(), 1)); });
   EXPECT_TRUE(AwaitEnd(Ask(worker.address())).status.ok());
+}
+
+// --- Workers whose last user lets go of them within an event of the link.
+
+// A call to one worker whose deadline has passed, and whose owner lets go of the other worker when it hears so.
+class WorkerEndTest : public VirtualLinkTest {
+ protected:
+  static constexpr auto kTimeout = std::chrono::microseconds(150);
+
+  void SetUp() override {
+    StartLink();
+    Connect(stays_.address());
+    on_ended_ = [this](size_t) { workers_.erase(goes_.address()); };
+  }
+  void SetLease(int64_t bytes) {
+    executor_.Turn(
+        [&] { EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = 4 << 20, .plan_bytes = 4 << 20}).ok()); });
+  }
+  // It waits for a budget. Only an event of the link lets the schedule see that it is late.
+  void AskAndMakeItLate() {
+    executor_.set_timer_lateness(std::chrono::seconds(1));
+    Ask(stays_.address(), 1, {.timeout = kTimeout});
+  }
+  void ExpectGone() {
+    EXPECT_THAT(AwaitEnd(0).status, testing::HasCode(absl::StatusCode::kDeadlineExceeded));
+    EXPECT_EQ(workers_.count(goes_.address()), 0U);
+    executor_.RunFor(std::chrono::seconds(2));
+    EXPECT_EQ(goes_.open_connections(), 0U);
+    EXPECT_TRUE(AwaitIdle());
+    EXPECT_EQ(core_->workers().CountReached().wanted, 1);
+  }
+
+  VirtualWorker& stays_ = Serve("stays:1", nullptr);
+  VirtualWorker& goes_ = Serve("goes:1", nullptr);
+};
+
+TEST_F(WorkerEndTest, ItsHandshakeMayBeAboutToBegin) {
+  SetLease(0);
+  executor_.Turn([&] { WorkerOf(goes_.address())->Connect(); });
+  executor_.RunFor({});
+  AskAndMakeItLate();
+  executor_.RunFor(2 * kTimeout);
+  ASSERT_EQ(calls_[0].ended, 0);
+  SetLease(kAmpleBytes);  // lets the handshake begin, behind the end of the call
+  EXPECT_EQ(calls_[0].ended, 1);
+  ExpectGone();
+}
+
+TEST_F(WorkerEndTest, ItsHandshakeMayWaitForRoom) {
+  SetLease(0);
+  executor_.Turn([&] { WorkerOf(goes_.address())->Connect(); });
+  executor_.RunFor({});
+  AskAndMakeItLate();
+  executor_.RunFor(2 * kTimeout);
+  SetLease(0);
+  EXPECT_EQ(calls_[0].ended, 1);
+  SetLease(kAmpleBytes);
+  ExpectGone();
+}
+
+// The end of its handshake is the event.
+TEST_F(WorkerEndTest, ItMayJustHaveConnected) {
+  executor_.Turn([&] { WorkerOf(goes_.address())->Connect(); });
+  executor_.RunFor({});
+  SetLease(0);
+  AskAndMakeItLate();
+  ExpectGone();
+  EXPECT_THAT(goes_.connections(), SizeIs(1));
+}
+
+// Its look-up is the event.
+TEST_F(WorkerEndTest, ItMayJustBeAboutToAskForRoom) {
+  SetLease(0);
+  AskAndMakeItLate();
+  executor_.RunFor(2 * kTimeout);
+  executor_.Turn([&] { WorkerOf(goes_.address())->Connect(); });
+  ExpectGone();
 }
 
 }  // namespace

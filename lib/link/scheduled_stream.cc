@@ -58,7 +58,8 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
     connection_ = nullptr;
     if (absl::IsResourceExhausted(stream.status())) return core_.Park(*this);
     // Its headers are too large for the worker, on every connection.
-    return End(absl::ResourceExhaustedError(stream.status().message()), CallEnd::kArrived);
+    End(absl::ResourceExhaustedError(stream.status().message()), CallEnd::kArrived);
+    return options_.worker->OnStreamUnused();
   }
   stream_ = *stream;
   connection->FlushLater();
@@ -120,11 +121,13 @@ void ScheduledStream::Tell(absl::Status why) {
 // It is destroyed at the end of the turn.
 void ScheduledStream::EndUnsent(absl::Status why) {
   ended_ = true;
+  const bool waited = WaitHook::is_linked();
   WaitHook::unlink();
   if (!end_status_.ok()) why = end_status_;
   if (absl::IsDeadlineExceeded(why)) core_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
   core_.Forget(*this);
   Tell(std::move(why));
+  if (!waited) options_.worker->OnStreamUnused();
 }
 
 // The allowance counts what the worker hears of.

@@ -88,6 +88,10 @@ void Worker::Wait(ScheduledStream& call) {
   if (!failure_.ok()) EndWaiting(failure_);
 }
 
+void Worker::OnStreamUnused() {
+  if (Sendable() != nullptr) ResumeWaiting();
+}
+
 // --- What leads to a connection: look-up, room for the handshake, the handshake, back-off.
 
 void Worker::LookUp() {

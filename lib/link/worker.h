@@ -64,6 +64,9 @@ class Worker final : public ConnectionEvents, private Scheduled {
 
   // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect.
   void Wait(ScheduledStream& call);
+  // A call that did not wait here has ended without a stream. A call that waits may have the stream, and no other event
+  // may follow.
+  void OnStreamUnused();
 
   // Returns whether one more stream may be reset now: servers end the connection of a client that resets too often.
   // Calls that wait for that come first.

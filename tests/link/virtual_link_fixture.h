@@ -32,6 +32,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   };
   struct CallOptions {
     int64_t response_bytes = 1000;
+    std::string path = "/test.Answers/Get";
     TimePoint::duration timeout = std::chrono::minutes(5);
   };
 
@@ -64,7 +65,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     for (size_t i = 0; i < calls; ++i) {
       CallRecord& record = calls_.emplace_back();
       record.call = &core_->NewCall({.worker = WorkerOf(target),
-                                     .path = "/test.Answers/Get",
+                                     .path = options.path,
                                      .request = std::make_shared<const std::string>(FrameMessage("?")),
                                      .response_bytes = options.response_bytes,
                                      .deadline = core_->now() + options.timeout,

@@ -82,6 +82,35 @@ TEST_F(WorkerStreamNumbersTest, TheLastNumberMayBeOfACallThatNeverLeaves) {
   EXPECT_TRUE(AwaitEnd(Ask(worker.address())).status.ok());
 }
 
+// --- Calls that wait for a stream.
+
+using WorkerWaitTest = VirtualLinkTest;
+
+// The next call may have the stream, and is cancelled before the schedule lets it leave.
+TEST_F(WorkerWaitTest, ACallThatDoesNotUseItsStreamLeavesItToTheNext) {
+  StartLink();
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); }, {.max_concurrent_streams = 1});
+  Connect(worker.address());
+  const size_t first = Ask(worker.address(), 3);
+  SetLease(0);
+  EXPECT_TRUE(AwaitEnd(first).status.ok());
+  Cancel(first + 1);
+  SetLease(kAmpleBytes);
+  EXPECT_TRUE(AwaitEnd(first + 2).status.ok()) << calls_[first + 2].status;
+}
+
+TEST_F(WorkerWaitTest, ACallWhoseHeadersAreTooLargeLeavesItsStreamToTheNext) {
+  StartLink();
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); }, {.max_concurrent_streams = 1});
+  Connect(worker.address());
+  const size_t first = Ask(worker.address());
+  const size_t large = Ask(worker.address(), 1, {.path = std::string(100'000, 'x')});
+  const size_t last = Ask(worker.address());
+  EXPECT_TRUE(AwaitEnd(first).status.ok());
+  EXPECT_THAT(AwaitEnd(large).status, testing::HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_TRUE(AwaitEnd(last).status.ok()) << calls_[last].status;
+}
+
 // --- Workers whose last user lets go of them within an event of the link.
 
 // A call to one worker whose deadline has passed, and whose owner lets go of the other worker when it hears so.

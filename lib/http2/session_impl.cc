@@ -57,6 +57,8 @@ absl::Status Http2Session::Impl::Start() {
   nghttp2_option_set_max_outbound_ack(option.get(), kMaxUnsentAcks);
   nghttp2_option_set_stream_reset_rate_limit(option.get(), options_.reset_burst, options_.resets_per_second);
   nghttp2_option_set_max_settings(option.get(), kMaxSettings);
+  // gRPC's servers leave a space at the end of a grpc-message as it is. nghttp2 would reset the stream for it.
+  nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option.get(), 1);
 
   const bool client = options_.side == Side::kClient;
   const int made = client ? nghttp2_session_client_new2(&nghttp2_, callbacks.get(), this, option.get())

@@ -112,6 +112,24 @@ TEST(Http2Session, LeavesInterimResponsesOut) {
 }
 
 // A secret costs its whole length each time: it is in no table, where the length of a guess that is right would show.
+// gRPC's servers leave spaces of a grpc-message as they are, and applications send metadata with them.
+TEST(Http2Session, SpaceAroundAValueIsKept) {
+  const HeaderList fields = {{"grpc-message", "lost: "}, {"x-tabs", "\t a \t"}, {"x-space", " "}};
+  const auto with_fields = [&](HeaderList list) {
+    list.insert(list.end(), fields.begin(), fields.end());
+    return list;
+  };
+  SessionPair pair;
+  RecordedStream call;
+  const int32_t id = *pair.client->Open(with_fields(RequestHeaders()), "", true, 0, call);
+  pair.Carry();
+  EXPECT_EQ(pair.served().headers.at(0), with_fields(RequestHeaders()));
+  pair.server->SendHeaders(id, with_fields(ResponseHeaders()), false);
+  pair.server->SendHeaders(id, with_fields(Trailers()), true);
+  pair.Carry();
+  EXPECT_THAT(call.headers, ElementsAre(with_fields(ResponseHeaders()), with_fields(Trailers())));
+}
+
 TEST(Http2Session, SecretsEnterNoTable) {
   SessionPair pair;
   pair.Carry();

@@ -49,6 +49,7 @@ void Connection::OnBytes(absl::string_view bytes) {
   if (up_) return;
   up_ = true;
   events_.OnUp(*this);
+  if (session_ != nullptr && session_->going_away()) OnSlots();  // its GOAWAY came before OnUp
 }
 
 void Connection::OnDisconnected(absl::Status why) {

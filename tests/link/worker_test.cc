@@ -82,6 +82,23 @@ TEST_F(WorkerStreamNumbersTest, TheLastNumberMayBeOfACallThatNeverLeaves) {
   EXPECT_TRUE(AwaitEnd(Ask(worker.address())).status.ok());
 }
 
+// --- Connections that go away.
+
+using WorkerGoAwayTest = VirtualLinkTest;
+
+TEST_F(WorkerGoAwayTest, AGoAwayInTheFirstBytesCounts) {
+  StartLink();
+  size_t accepted = 0;
+  VirtualWorker& worker =
+      Serve("worker:1", [](auto& call) { call.Answer("!"); }, {.on_accept = [&accepted](auto& connection) {
+              if (++accepted <= 2) connection.session().GoAway(Http2Error::kNoError);
+            }});
+  EXPECT_TRUE(AwaitEnd(Ask(worker.address())).status.ok()) << calls_[0].status;
+  EXPECT_THAT(worker.connections(), SizeIs(3));
+  executor_.RunFor(milliseconds(1));
+  EXPECT_EQ(worker.open_connections(), 1U);
+}
+
 // --- Calls that wait for a stream.
 
 using WorkerWaitTest = VirtualLinkTest;

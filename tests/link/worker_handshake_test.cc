@@ -1,5 +1,3 @@
-#include "lib/link/worker.h"
-
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "lib/link/link_core.h"
+#include "lib/link/worker.h"
 #include "lib/telemetry/aggregator_metrics.h"
 #include "prometheus/registry.h"
 #include "tests/link/test_certificates.h"

@@ -8,7 +8,7 @@ build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
   libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
 # For the test network, its servers in Python and its plots.
-network="iproute2 ethtool procps util-linux iputils-ping gnuplot-nox python3-grpcio socat"
+network="iproute2 ethtool nftables procps util-linux iputils-ping gnuplot-nox python3-grpcio socat"
 # For the tests of metrics, rules and manifests. promtool checks our metrics and rules, and the server reads them. Its package
 # brings a server, which must not start on somebody's machine.
 monitoring="python3-yaml python3-jsonschema"

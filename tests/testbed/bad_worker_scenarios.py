@@ -162,15 +162,18 @@ def _rack(flags):
     return Scenario(link, variants, bounds, seconds=_RACK_S)
 
 
-def _next_to_large_responses(flags, fault):
+def _next_to_large_responses(flags, fault, *bounds):
     """One worker sends 1 MB again and again."""
     link = _link(flags, workers=16)
     variants = _three(_busy(flags, range(1, link.workers)), Group(OTHER, (0,), _MEGABYTE), fault, flags.budget)
-    return Scenario(link, variants, _harm(HEALTHY, 0.95, 1.3))
+    bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("total_goodput_over_healthy", at_least=0.95), *bounds)
+    return Scenario(link, variants, bounds)
 
 
 def _pause(flags):
-    return _next_to_large_responses(flags, Pauses(0, flags.pause / 1e3, flags.pause_every))
+    # A pause loses no packet, so the budget must stay.
+    fault = Pauses(0, flags.pause / 1e3, flags.pause_every)
+    return _next_to_large_responses(flags, fault, Bound("budget_over_healthy", at_least=0.9))
 
 
 def _lossy(flags):
@@ -181,7 +184,7 @@ def _slow_merge(flags):
     # The port must be faster than the application.
     link = _link(flags, workers=16, rate_bps=10**9, buffer_bytes=512 * 1024)
     small = _busy(flags, range(1, link.workers))
-    other = Group(OTHER, (0,), _MEGABYTE, messages=1000)
+    other = Group(OTHER, (0,), _MEGABYTE, messages=1000, warm_up=False)  # a stream would prolong the warm-up
     slow = dataclasses.replace(other, merge_s=flags.merge / 1e3)
     variants = (
         Variant(ALONE, (small,), budget_bytes=flags.budget),

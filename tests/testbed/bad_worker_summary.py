@@ -86,7 +86,13 @@ def figures_of(runs):
             controls = runs[control]["groups"][SMALL]
             figures[f"goodput_over_{control}"] = _over(small["goodput_bps"], controls["goodput_bps"])
             figures[f"p99_over_{control}"] = _over(small["p99_ms"], controls["p99_ms"])
+            figures[f"total_goodput_over_{control}"] = _over(_total_goodput_bps(bad), _total_goodput_bps(runs[control]))
+            figures[f"budget_over_{control}"] = _over(bad["budget_end_bytes"], runs[control]["budget_end_bytes"])
     return figures
+
+
+def _total_goodput_bps(run):
+    return sum(group["goodput_bps"] for group in run["groups"].values())
 
 
 def _over(value, control):

@@ -376,28 +376,37 @@ def calibrates(build):
 
 def bad_workers(build):
     """Each fault takes effect. Its cost to the others needs a quiet machine and longer runs."""
-    scenarios = "slow-once slow-again dead rack pause lossy slow-merge".split()
-    arguments = "--workers 8 --dead 20 --pause-every 0.4 --reorder 2 --seconds 1 --warm-up 0.2 --variant bad --quiet".split()
-    arguments += ["--scenario", ",".join(scenarios), "--build", build]
-    results = json.loads(finish(start(*arguments, script=_BAD_WORKERS)))
-    check([result["scenario"] for result in results] == scenarios, f"other scenarios: {results}")
-    runs = {result["scenario"]: result["repetitions"][0]["bad"] for result in results}
-    for name, run in runs.items():
-        small, other = run["groups"]["small"], run["groups"]["other"]
-        check(small["errors"] == 0, f"{name}: the others fail: {small}")
-        check(0 < small["p50_ms"] <= small["p99_ms"], f"{name}: no times: {small}")
-        check(run["budget_bytes"] and 0 < run["budget_held_share"] <= 1, f"{name}: no budget: {run}")
-        check(run["resident_mb"] > 0, f"{name}: no memory: {run}")
-        healthy = name in ("slow-again", "pause", "lossy")
-        check(healthy or other["fan_outs"] == 0 or name == "rack", f"{name}: a bad worker responds: {other}")
+    runs = _bad_worker_runs(build, "slow-once slow-again dead rack pause slow-merge".split(), "--pause-every", "0.4")
+    for name in ("slow-once", "dead"):
+        check(runs[name]["groups"]["other"]["fan_outs"] == 0, f"{name}: a bad worker responds: {runs[name]}")
     check(0 < runs["slow-again"]["groups"]["other"]["goodput_bps"] <= 1.1e6, f"not slow: {runs['slow-again']}")
     check(runs["dead"]["connection_attempts"] >= 20, f"dead addresses were not asked: {runs['dead']}")
     check(runs["rack"]["groups"]["other"]["fan_outs"] < 5, f"links were not lost: {runs['rack']}")
     check(len(runs["pause"]["paused_at_s"]) >= 2, f"no pauses: {runs['pause']}")
     check(runs["pause"]["groups"]["other"]["longest_gap_ms"] >= 200, f"the worker went on: {runs['pause']}")
-    check(runs["lossy"]["dropped_packets"] > 0 and runs["lossy"]["late_packets"] > 0, f"no losses: {runs['lossy']}")
-    check(runs["lossy"]["tcp_retransmits"] > 0, f"the losses were not lost: {runs['lossy']}")
     check(runs["slow-merge"]["groups"]["other"]["goodput_bps"] > 0, f"no stream: {runs['slow-merge']}")
+
+
+def bad_path(build):
+    run = _bad_worker_runs(build, ["lossy"], "--loss", "2", "--reorder", "2")["lossy"]
+    check(run["dropped_packets"] > 0 and run["late_packets"] > 0, f"the path is good: {run}")
+    check(run["tcp_retransmits"] >= run["dropped_packets"] / 2, f"packets were not lost: {run}")
+    check(run["groups"]["other"]["fan_outs"] > 0, f"nothing gets through: {run}")
+
+
+def _bad_worker_runs(build, scenarios, *flags):
+    arguments = "--workers 8 --dead 20 --seconds 1 --warm-up 0.2 --variant bad --quiet".split()
+    arguments += ["--scenario", ",".join(scenarios), "--build", build, *flags]
+    results = json.loads(finish(start(*arguments, script=_BAD_WORKERS)))
+    check([result["scenario"] for result in results] == scenarios, f"other scenarios: {results}")
+    runs = {result["scenario"]: result["repetitions"][0]["bad"] for result in results}
+    for name, run in runs.items():
+        small = run["groups"]["small"]
+        check(small["errors"] == 0, f"{name}: the others fail: {small}")
+        check(0 < small["p50_ms"] <= small["p99_ms"], f"{name}: no times: {small}")
+        check(run["budget_bytes"] and 0 < run["budget_held_share"] <= 1, f"{name}: no budget: {run}")
+        check(run["resident_mb"] > 0, f"{name}: no memory: {run}")
+    return runs
 
 
 def bad_workers_through_a_proxy(build):
@@ -499,8 +508,8 @@ def _processes_with(token):
 
 _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_losses, tells_slow_workers_from_losses,
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
-          alternatives_in_an_open_loop, bad_workers, bad_workers_through_a_proxy, infers_timeouts_of_a_collapse,
-          loopback_reads, loopback_fans_out,
+          alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
+          infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
           loopback_calls_through_a_proxy, loopback_compares_tls, calibrates,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 

@@ -42,7 +42,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
 
  private:
   // FanOutRun::Sink.
-  void Accept(size_t attempt, std::vector<std::string> messages) override;
+  void Accept(size_t attempt, std::vector<WireMessage> messages) override;
   std::shared_ptr<const std::string> RequestOf(size_t attempt) override;
   void OnEnd(FanOutRun& run) override;
 

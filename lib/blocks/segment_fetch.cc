@@ -154,13 +154,14 @@ std::shared_ptr<const std::string> SegmentFetch::RequestOf(size_t attempt) {
   return RequestFor(made.ask, made.worker);
 }
 
-void SegmentFetch::Accept(size_t attempt, std::vector<std::string> messages) {
+void SegmentFetch::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
   const uint64_t sru = run->attempt(attempt).ask;
   absl::Status verdict;
-  for (const std::string& message : messages) {
-    if (verdict.ok()) verdict = Store(attempt, sru, message);
-    run->Accepted(attempt, verdict);
+  for (WireMessage& message : messages) {
+    if (verdict.ok()) verdict = Decompress(message, kMaxMessageBytes);
+    if (verdict.ok()) verdict = Store(attempt, sru, message.bytes);
+    run->Accepted(attempt, verdict, message.bytes.size());
   }
 }
 

@@ -78,7 +78,7 @@ class SegmentFetch final : public FanOutRun::Sink, public std::enable_shared_fro
   WorkerKind KindOf(const FanOutLogic::Attempt& made) const;
 
   // FanOutRun::Sink.
-  void Accept(size_t attempt, std::vector<std::string> messages) override;
+  void Accept(size_t attempt, std::vector<WireMessage> messages) override;
   absl::Status Complete(size_t attempt) override;
   std::shared_ptr<const std::string> RequestOf(size_t attempt) override;
   void OnAskFailed(const FanOutLogic::Failure& failure) override;

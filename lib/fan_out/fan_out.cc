@@ -247,8 +247,10 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
                done = std::move(done)](LinkCore&) mutable {
     const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
-    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done), options.keep_response_metadata,
-                                            started->stop_merging);
+    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done),
+                                            MergeSink::Options{.max_message_bytes = options_.max_response_bytes,
+                                                               .keep_response_metadata = options.keep_response_metadata,
+                                                               .stop_merging = started->stop_merging});
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
                          .workers = workers,

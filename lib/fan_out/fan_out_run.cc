@@ -91,7 +91,7 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
     case FanOutLogic::Action::Kind::kAccept:
       return Accept(action.attempt, action.messages);
     case FanOutLogic::Action::Kind::kDrop: {
-      std::deque<std::string>& messages = attempts_[action.attempt].messages;
+      std::deque<WireMessage>& messages = attempts_[action.attempt].messages;
       messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(action.messages));
       return;
     }
@@ -182,7 +182,7 @@ void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   });
 }
 
-void FanOutRun::OnMessage(size_t attempt, std::string message) {
+void FanOutRun::OnMessage(size_t attempt, WireMessage message) {
   attempts_[attempt].messages.push_back(std::move(message));
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnMessage(now, attempt, actions);
@@ -191,24 +191,23 @@ void FanOutRun::OnMessage(size_t attempt, std::string message) {
 
 void FanOutRun::Accept(size_t attempt, size_t messages) {
   AttemptState& state = attempts_[attempt];
-  std::vector<std::string> accepted;
+  std::vector<WireMessage> accepted;
   accepted.reserve(messages);
   for (size_t i = 0; i < messages; ++i) {
-    state.accepted_bytes.push_back(static_cast<int64_t>(state.messages.front().size()));
+    state.accepted_bytes.push_back(static_cast<int64_t>(state.messages.front().bytes.size()));
     accepted.push_back(std::move(state.messages.front()));
     state.messages.pop_front();
   }
   sink_->Accept(attempt, std::move(accepted));
 }
 
-void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict) {
+void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t bytes) {
   AttemptState& state = attempts_[attempt];
-  const int64_t bytes = state.accepted_bytes.front();
-  state.accepted_bytes.pop_front();
   if (verdict.ok()) {
-    state.bytes += bytes;
-    accepted_bytes_ += bytes;
+    state.bytes += state.accepted_bytes.front();
+    accepted_bytes_ += static_cast<int64_t>(bytes);
   }
+  state.accepted_bytes.pop_front();
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
     CountEnded(attempt);

@@ -35,9 +35,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     virtual ~Sink() = default;
 
     virtual void OnSent(size_t /*attempt*/) {}
-    // Takes messages of an attempt, in order. The sink calls FanOutRun::Accepted once for each, within this call or
-    // later, in their order. A message counts if the verdict is OK.
-    virtual void Accept(size_t attempt, std::vector<std::string> messages) = 0;
+    // Takes messages of an attempt, in order, as they came: the sink decompresses them. It calls FanOutRun::Accepted
+    // once for each, within this call or later, in their order. A message counts if the verdict is OK.
+    virtual void Accept(size_t attempt, std::vector<WireMessage> messages) = 0;
     // The attempt has ended OK, and its messages were accepted. A status other than OK refuses the attempt after all.
     virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }
     // Returns the request of an attempt that is made now. Null means the request of its ask.
@@ -70,7 +70,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   size_t position() const { return position_; }  // in the core's list of runs
   void set_position(size_t position) { position_ = position; }
 
-  void Accepted(size_t attempt, const absl::Status& verdict);
+  // `bytes` is the size of the message, decompressed.
+  void Accepted(size_t attempt, const absl::Status& verdict, size_t bytes);
   void Cancel(const absl::Status& why);
 
   const FanOutLogic::Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
@@ -92,9 +93,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
  private:
   struct AttemptState {
     WireCall* call = nullptr;            // null after its end
-    std::deque<std::string> messages;    // neither accepted nor dropped
-    std::deque<int64_t> accepted_bytes;  // sizes of messages that wait for their verdict
-    int64_t bytes = 0;                   // accepted
+    std::deque<WireMessage> messages;    // neither accepted nor dropped
+    std::deque<int64_t> accepted_bytes;  // sizes, as they came, of messages that wait for their verdict
+    int64_t bytes = 0;                   // accepted, as they came
     bool sent = false;
     bool corrupt = false;  // the sink refused it at its end
     bool counted = false;
@@ -119,7 +120,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   // CallOwner. The tag is the attempt.
   void OnSent(size_t attempt) override;
   void OnReady(size_t attempt, std::chrono::nanoseconds ready_after) override;
-  void OnMessage(size_t attempt, std::string message) override;
+  void OnMessage(size_t attempt, WireMessage message) override;
   void OnEnded(size_t attempt, RpcEnd end) override;
 
   FanOutCore& core_;

@@ -17,22 +17,18 @@ BlockOutcome OutcomeOf(const FanOutResult& result, bool refused) {
 
 }  // namespace
 
-MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
-                     std::shared_ptr<const std::atomic<bool>> stop_merging)
-    : core_(core),
-      keep_response_metadata_(keep_response_metadata),
-      stop_merging_(std::move(stop_merging)),
-      merge_(std::move(merge)),
-      done_(std::move(done)) {}
+MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, Options options)
+    : core_(core), options_(std::move(options)), merge_(std::move(merge)), done_(std::move(done)) {}
 
-void MergeSink::Accept(size_t attempt, std::vector<std::string> messages) {
+void MergeSink::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
   if (collected_.empty()) core_.link().AtEndOfTurn([self = shared_from_this()] { self->HandOver(); });
-  for (std::string& message : messages) {
+  for (WireMessage& message : messages) {
     collected_.push_back({.attempt = attempt,
                           .primary = run->PrimaryOf(attempt),
                           .worker = run->attempt(attempt).worker,
                           .message = std::move(message),
+                          .bytes = 0,
                           .verdict = absl::OkStatus()});
   }
 }
@@ -52,25 +48,35 @@ void MergeSink::HandOver() {
 
 void MergeSink::MergeAll(std::vector<Item>& items) {
   for (Item& item : items) {
-    if (stop_merging_->load() || refused_.contains(item.attempt)) {
+    if (options_.stop_merging->load() || refused_.contains(item.attempt)) {
       item.verdict = absl::CancelledError("not merged");
       continue;
     }
-    const auto bytes = static_cast<uint64_t>(item.message.size());
-    item.verdict = merge_(item.primary, item.message);
+    item.verdict = MergeOne(item);
     if (item.verdict.ok()) {
       const WorkerKind kind = item.worker == item.primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
-      core_.link().metrics().AddGoodput(bytes, kind);
+      core_.link().metrics().AddGoodput(item.bytes, kind);
     } else {
       refused_.insert(item.attempt);
     }
   }
 }
 
+// The memory of a message that was decompressed is free again before the next one is.
+absl::Status MergeSink::MergeOne(Item& item) {
+  WireMessage message = std::move(item.message);
+  const bool was_gzip = message.gzip;
+  if (absl::Status whole = Decompress(message, options_.max_message_bytes); !whole.ok()) return whole;
+  item.bytes = message.bytes.size();
+  absl::Status verdict = merge_(item.primary, message.bytes);
+  if (!was_gzip) item.message = std::move(message);
+  return verdict;
+}
+
 void MergeSink::Settle(std::vector<Item>& items) {
   for (Item& item : items) {
-    core_.link().message_buffers().Give(std::move(item.message));
-    if (const auto run = run_.lock()) run->Accepted(item.attempt, item.verdict);
+    core_.link().message_buffers().Give(std::move(item.message.bytes));
+    if (const auto run = run_.lock()) run->Accepted(item.attempt, item.verdict, item.bytes);
   }
 }
 
@@ -108,7 +114,7 @@ FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
                                .status = failure.status,
                                .status_details = run.StatusDetailsOf(failure)});
   }
-  if (!keep_response_metadata_) return result;
+  if (!options_.keep_response_metadata) return result;
   for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
     const FanOutLogic::Attempt& made = run.attempt(attempt);
     if (made.outcome != FanOutLogic::AttemptOutcome::kAnswered) continue;

@@ -16,21 +16,26 @@
 
 namespace sluice {
 
-// Hands the answers of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back to
-// the run. All answers of a turn, or of several, go over together. There is one for each fan-out. It is used on the
-// link's thread, except for the members that belong to the callbacks.
+// Hands the responses of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back
+// to the run. A response is decompressed there, just before its merge, so that one of them at a time is. All answers of
+// a turn, or of several, go over together. There is one for each fan-out. It is used on the link's thread, except for
+// the members that belong to the callbacks.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:
   // Leaves the memory of `response` to the next ones unless it takes it.
   using Merge = std::function<absl::Status(size_t worker, std::string& response)>;
 
-  // Any thread sets `stop_merging` to end the merging at once, without a hop to the link's thread and back.
-  MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, bool keep_response_metadata,
-            std::shared_ptr<const std::atomic<bool>> stop_merging);
+  struct Options {
+    int64_t max_message_bytes = 64 << 20;  // decompressed
+    bool keep_response_metadata = false;
+    // Any thread sets it to end the merging at once, without a hop to the link's thread and back.
+    std::shared_ptr<const std::atomic<bool>> stop_merging;
+  };
+  MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, Options options);
 
   void SetRun(std::shared_ptr<FanOutRun> run) { run_ = std::move(run); }
 
-  void Accept(size_t attempt, std::vector<std::string> messages) override;
+  void Accept(size_t attempt, std::vector<WireMessage> messages) override;
   void OnEnd(FanOutRun& run) override;
 
  private:
@@ -38,18 +43,19 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
     size_t attempt = 0;
     size_t primary = 0;
     size_t worker = 0;
-    std::string message;
+    WireMessage message;
+    size_t bytes = 0;  // decompressed
     absl::Status verdict;
   };
 
   void HandOver();
   void MergeAll(std::vector<Item>& items);
+  absl::Status MergeOne(Item& item);
   void Settle(std::vector<Item>& items);
   FanOutResult ResultOf(const FanOutRun& run) const;
 
   FanOutCore& core_;
-  const bool keep_response_metadata_;
-  const std::shared_ptr<const std::atomic<bool>> stop_merging_;
+  const Options options_;
   std::weak_ptr<FanOutRun> run_;
   std::vector<Item> collected_;  // in this turn
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "lib/grpc_wire/gzip.h"
 #include "lib/grpc_wire/metadata_fields.h"
 
 namespace sluice {
@@ -36,7 +34,8 @@ absl::Status MessageReader::ReadSome(absl::string_view& bytes) {
     if (prefix_bytes_ < kPrefixBytes) return absl::OkStatus();
   }
   ReadBody(bytes);
-  return body_.size() == body_size_ ? FinishMessage() : absl::OkStatus();
+  if (body_.size() == body_size_) FinishMessage();
+  return absl::OkStatus();
 }
 
 absl::Status MessageReader::ReadPrefix(absl::string_view& bytes) {
@@ -79,18 +78,12 @@ void MessageReader::ReadBody(absl::string_view& bytes) {
   bytes.remove_prefix(taken);
 }
 
-absl::Status MessageReader::FinishMessage() {
-  if (compressed_) {
-    absl::StatusOr<std::string> message = Gunzip(body_, max_message_bytes_);
-    if (!message.ok()) return message.status();
-    body_ = *std::move(message);
-  }
-  ready_.push_back(std::move(body_));
+void MessageReader::FinishMessage() {
+  ready_.push_back({.bytes = std::move(body_), .gzip = compressed_});
   body_ = std::string();
   body_size_ = 0;
   prefix_bytes_ = 0;
   ++messages_;
-  return absl::OkStatus();
 }
 
 int64_t MessageReader::pending_message_bytes() const {
@@ -98,7 +91,7 @@ int64_t MessageReader::pending_message_bytes() const {
   return static_cast<int64_t>(body_size_ - body_.size());
 }
 
-bool MessageReader::TakeMessage(std::string& message) {
+bool MessageReader::TakeMessage(WireMessage& message) {
   if (ready_.empty()) return false;
   message = std::move(ready_.front());
   ready_.pop_front();

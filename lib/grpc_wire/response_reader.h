@@ -29,7 +29,7 @@ struct RpcEnd {
 class ResponseReader {
  public:
   struct Options {
-    // A larger message, compressed or decompressed, ends the call with ResourceExhausted. 0 or more.
+    // A larger message, as it comes, ends the call with ResourceExhausted. 0 or more.
     int64_t max_message_bytes = 64 << 20;
     // If false, a second message, or OK without one, ends the call with Unimplemented. That follows gRPC's statuscodes
     // ("Response cardinality violation") and its clients in C++ and Node; those in Go and Java say Internal.
@@ -48,8 +48,9 @@ class ResponseReader {
   // Bytes of the current message that are still to come, once its length prefix is here. 0 if no message is under way,
   // or if the rest will not come.
   int64_t pending_message_bytes() const { return failed() || ended_ ? 0 : messages_.pending_message_bytes(); }
-  // Takes the next whole message, decompressed. Returns false if there is none yet.
-  bool TakeMessage(std::string& message) { return messages_.TakeMessage(message); }
+  // Takes the next whole message, as MessageReader. Returns false if there is none yet.
+  bool has_message() const { return messages_.has_message(); }
+  bool TakeMessage(WireMessage& message) { return messages_.TakeMessage(message); }
 
   // Returns how the call ended. Call it once, after the stream has closed. HTTP status, RST_STREAM codes and a missing
   // grpc-status are mapped as gRPC's documents say (http-grpc-status-mapping, "Errors"). A message that was cut off is

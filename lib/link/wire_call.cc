@@ -65,7 +65,7 @@ bool WireCall::TakeData(absl::string_view bytes, bool end_stream) {
 }
 
 void WireCall::HandOut() {
-  std::string message;
+  WireMessage message;
   while (wanted() && reader_->TakeMessage(message)) owner_.OnMessage(spec_.tag, std::move(message));
 }
 

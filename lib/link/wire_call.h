@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "lib/grpc_wire/metadata.h"
 #include "lib/grpc_wire/response_reader.h"
+#include "lib/grpc_wire/wire_message.h"
 #include "lib/link/scheduled_stream.h"
 
 namespace sluice {
@@ -20,11 +21,11 @@ struct CallSpec {
   std::shared_ptr<Worker> worker;
   std::string path;  // "/package.Service/Method"
   bool server_streaming = false;
-  std::shared_ptr<const std::string> request;  // framed: see FrameMessage
-  bool gzip_request = false;                   // it was framed by FrameCompressed
-  int64_t response_bytes = 0;                  // expected bytes of its messages
-  bool estimated = false;                      // response_bytes is a guess
-  int64_t max_message_bytes = 64 << 20;
+  std::shared_ptr<const std::string> request;     // framed: see FrameMessage
+  bool gzip_request = false;                      // it was framed by FrameCompressed
+  int64_t response_bytes = 0;                     // expected bytes of its messages
+  bool estimated = false;                         // response_bytes is a guess
+  int64_t max_message_bytes = 64 << 20;           // as it comes
   std::shared_ptr<const Metadata> metadata;       // may be null
   std::shared_ptr<const Metadata> more_metadata;  // may be null
   TimePoint deadline = TimePoint::max();          // the worker is told of it
@@ -39,7 +40,7 @@ class CallOwner {
   virtual void OnSent(size_t tag) = 0;  // again if the worker never looked at the request the first time
   // The length prefix of the first message is here, `ready_after` the request was sent.
   virtual void OnReady(size_t tag, std::chrono::nanoseconds ready_after) = 0;
-  virtual void OnMessage(size_t tag, std::string message) = 0;
+  virtual void OnMessage(size_t tag, WireMessage message) = 0;
   // The call is gone. No event follows.
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
 };

@@ -110,6 +110,27 @@ TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheAnswersOfAnotherFanOut) {
   EXPECT_TRUE(other->result().status.ok()) << other->result().status;
 }
 
+// It would hold up every grant of the link.
+TEST_P(FanOutSlowCallbackTest, ResponsesAreDecompressedAmongTheCallbacks) {
+  Start(2);
+  const auto slow = BlockCallbacks();
+  server(1).SetPlay([](const testing::Seen&) {
+    return testing::Script{.messages = {"no gzip"}, .compressed = true, .headers = {{"grpc-encoding", "gzip"}}};
+  });
+  const auto other = CallAsync([](size_t i) -> std::optional<sluice::Ask<Text>> {
+    if (i == 0) return std::nullopt;
+    return Text();
+  });
+  EXPECT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1 && counts.open == 0; }));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_error"), 0) << "so far nobody has looked at the bytes";
+  go_on_.Notify();
+  ASSERT_TRUE(slow->Await());
+  ASSERT_TRUE(other->Await());
+  EXPECT_THAT(other->result().status, HasCode(absl::StatusCode::kInternal));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "corrupt"), 1);
+}
+
 TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheTimersAndTheDeadlineOfAnotherFanOut) {
   Start(3);
   const auto slow = BlockCallbacks();

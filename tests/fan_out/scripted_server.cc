@@ -79,7 +79,9 @@ void ScriptedServer::Step(Playing& playing) {
     }
     if (playing.next == script.messages.size()) return Finish(playing);
     playing.SendHead();
-    playing.writes = playing.call.SendData(FrameMessage(script.messages[playing.next++])) > 0;
+    std::string framed = FrameMessage(script.messages[playing.next++]);
+    if (script.compressed) framed[0] = 1;
+    playing.writes = playing.call.SendData(std::move(framed)) > 0;
     // The status goes along with the last message, as gRPC's servers send it.
     const bool last = playing.next == script.messages.size() && script.hold_before != playing.next;
     if (playing.writes && !last) return;

@@ -25,6 +25,7 @@ struct Script {
   absl::Duration delay;               // before the first message, or the status where there is none
   std::optional<size_t> hold_before;  // this message, or with their number the status: until Release
   bool early_headers = false;         // before anything else, a delay and a hold included
+  bool compressed = false;            // the messages say that they are compressed; `headers` have grpc-encoding
   Metadata headers;
   Metadata trailers;
 };

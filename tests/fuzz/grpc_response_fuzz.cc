@@ -60,9 +60,11 @@ class Call {
   void Piece(absl::string_view bytes, bool end_stream) {
     reader_.OnData(bytes, end_stream);
     CheckPending(end_stream);
-    for (std::string message; reader_.TakeMessage(message);) {
-      FUZZ_CHECK(static_cast<int64_t>(message.size()) <= kMaxBytes);
-      result_.messages.push_back(std::move(message));
+    for (WireMessage message; reader_.TakeMessage(message);) {
+      FUZZ_CHECK(static_cast<int64_t>(message.bytes.size()) <= kMaxBytes);
+      const absl::Status whole = Decompress(message, kMaxBytes);
+      FUZZ_CHECK(!whole.ok() || static_cast<int64_t>(message.bytes.size()) <= kMaxBytes);
+      result_.messages.push_back(whole.ok() ? std::move(message.bytes) : std::string(whole.message()));
     }
   }
 

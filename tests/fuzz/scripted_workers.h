@@ -112,8 +112,8 @@ class ScriptedWorkers final : public Executor {
       void OnData(absl::string_view bytes, size_t, bool end_stream) override {
         const bool ok = request.Read(bytes).ok();
         FUZZ_CHECK(ok || wire.world_.any_request_);
-        std::string message;
-        if (ok && end_stream && request.TakeMessage(message)) wire.Answer(id, wire.world_.script_(path, message));
+        WireMessage message;
+        if (ok && end_stream && request.TakeMessage(message)) wire.Answer(id, wire.world_.script_(path, message.bytes));
       }
       void OnClosed(StreamEnd) override {}
     };

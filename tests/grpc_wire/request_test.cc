@@ -52,9 +52,11 @@ TEST(FrameCompressedTest, WhatGetsSmallerIsCompressedAndSaysSo) {
   MessageReader reader(100'000);
   ASSERT_TRUE(reader.SetEncoding("gzip").ok());
   ASSERT_TRUE(reader.Read(framed).ok());
-  std::string read;
+  WireMessage read;
   ASSERT_TRUE(reader.TakeMessage(read));
-  EXPECT_EQ(read, message);
+  EXPECT_TRUE(read.gzip);
+  ASSERT_TRUE(Decompress(read, 100'000).ok());
+  EXPECT_EQ(read.bytes, message);
   EXPECT_FALSE(reader.in_message());
 }
 

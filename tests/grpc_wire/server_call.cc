@@ -24,7 +24,11 @@ void ServerCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_s
   const absl::Status read = messages_.Read(bytes);
   EXPECT_TRUE(read.ok()) << read;
   if (!end_stream) return session_.Grant(stream_, static_cast<uint32_t>(window_bytes));
-  EXPECT_TRUE(messages_.TakeMessage(request_)) << "a request without its message";
+  WireMessage message;
+  EXPECT_TRUE(messages_.TakeMessage(message)) << "a request without its message";
+  const absl::Status whole = Decompress(message, kLargestRequestBytes);
+  EXPECT_TRUE(whole.ok()) << whole;
+  request_ = std::move(message.bytes);
   OnRequest();
 }
 

@@ -47,8 +47,8 @@ class RecordingOwner final : public CallOwner {
   void OnReady(size_t tag, std::chrono::nanoseconds) override {
     Change(tag, [](CallRecord& call) { ++call.ready; });
   }
-  void OnMessage(size_t tag, std::string message) override {
-    Change(tag, [&](CallRecord& call) { call.messages.push_back(std::move(message)); });
+  void OnMessage(size_t tag, WireMessage message) override {
+    Change(tag, [&](CallRecord& call) { call.messages.push_back(std::move(message.bytes)); });
   }
   void OnEnded(size_t tag, RpcEnd end) override {
     Change(tag, [&](CallRecord& call) {

@@ -151,8 +151,8 @@ void SimulatedWorld::StartFanOut() {
   ++open_;
   auto sink = std::make_shared<MergeSink>(
       *fan_out_, [this, asked](size_t worker, const std::string& answer) { return OnMerge(*asked, worker, answer); },
-      [this, asked](const FanOutResult& result) { OnDone(asked, result); }, false,
-      std::make_shared<std::atomic<bool>>(false));
+      [this, asked](const FanOutResult& result) { OnDone(asked, result); },
+      MergeSink::Options{.stop_merging = std::make_shared<std::atomic<bool>>(false)});
   const auto run = FanOutRun::Make(*fan_out_, std::move(spec), sink);
   sink->SetRun(run);
   network_.executor->Post([run] { run->Begin(); });

@@ -147,11 +147,11 @@ class IncastRun {
    public:
     Sink(IncastRun& owner, std::shared_ptr<Query> query) : owner_(owner), query_(std::move(query)) {}
     void SetRun(const std::shared_ptr<FanOutRun>& run) { run_ = run; }
-    void Accept(size_t attempt, std::vector<std::string> messages) override {
+    void Accept(size_t attempt, std::vector<WireMessage> messages) override {
       const auto run = run_.lock();
-      for (const std::string& message : messages) {
-        owner_.received_bytes_ += static_cast<int64_t>(message.size());
-        run->Accepted(attempt, absl::OkStatus());
+      for (const WireMessage& message : messages) {
+        owner_.received_bytes_ += static_cast<int64_t>(message.bytes.size());
+        run->Accepted(attempt, absl::OkStatus(), message.bytes.size());
       }
     }
     void OnEnd(FanOutRun& run) override { owner_.OnRunEnd(query_, run); }

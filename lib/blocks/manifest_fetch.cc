@@ -19,7 +19,7 @@ constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
 // Far more than most manifests have, and no more than a worker reads at once.
 constexpr uint64_t kRangeBytes = 1 << 20;
 constexpr int64_t kManifestFieldBytes = 32;  // of an answer, beside the bytes of the manifest
-constexpr int64_t kMaxMessageBytes = kRangeBytes + kManifestFieldBytes;
+constexpr int64_t kMaxManifestBytes = kRangeBytes + kManifestFieldBytes;
 // A worker that has lost its disk must not hide a file that the others have.
 constexpr size_t kWorkersAsked = 3;
 
@@ -78,7 +78,7 @@ void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& wo
   ranges_ = std::move(ranges);
   verdicts_.clear();
   FanOutRun::Spec spec = core_.SpecFor(kManifestPath, deadline_);
-  spec.max_message_bytes = kMaxMessageBytes;
+  spec.max_message_bytes = kMaxManifestBytes;
   spec.limits.retry_on = AnyError();
   for (const Range& range : ranges_) {
     FanOutRun::Ask& ask = spec.asks.emplace_back();
@@ -112,7 +112,7 @@ void ManifestFetch::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
   const FanOutLogic::Attempt made = run->attempt(attempt);
   for (WireMessage& message : messages) {
-    absl::Status verdict = Decompress(message, kMaxMessageBytes);
+    absl::Status verdict = Decompress(message, kMaxManifestBytes);
     if (verdict.ok()) verdict = Store(ranges_[made.ask], made.worker, message.bytes);
     if (!verdict.ok()) verdicts_[attempt] = verdict;
     run->Accepted(attempt, verdict, message.bytes.size());

@@ -137,8 +137,8 @@ class FanOutCoreTest : public ::testing::Test {
     spec.limits.deadline = world_.Now() + absl::ToChronoNanoseconds(timeout);
     spec.limits.fail_limit = asks;
     auto sink = std::make_shared<MergeSink>(
-        fan_out_, [](size_t, std::string&) { return absl::OkStatus(); }, std::move(done), false,
-        std::make_shared<const std::atomic<bool>>(false));
+        fan_out_, [](size_t, std::string&) { return absl::OkStatus(); }, std::move(done),
+        MergeSink::Options{.stop_merging = std::make_shared<std::atomic<bool>>(false)});
     const auto run = FanOutRun::Make(fan_out_, std::move(spec), sink);
     sink->SetRun(run);
     run->Begin();

@@ -27,10 +27,7 @@ int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
 
 int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
   if (!worker.bounded) return PartOf(bytes);
-  const Outstanding& outstanding = calls_.outstanding();
-  const int64_t most_bytes =
-      worker.silent() ? outstanding.Cost(options_.profile.packet_payload_bytes) : outstanding.ShareBytes(worker);
-  return PartWithin(bytes, std::min(part_cost_, most_bytes));
+  return PartWithin(bytes, std::min(part_cost_, calls_.outstanding().ShareBytes(worker)));
 }
 
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
@@ -70,9 +67,7 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // at once, or all that is asked for fits the share, requests leave with their grants, which cannot be taken back. Where
 // a packet is more than the share, a grant of one beside early bytes would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
-  if (!call.worker->open || call.worker->silent() || (call.worker->bounded && call.worker->share.slow())) {
-    return std::nullopt;
-  }
+  if (!call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
   const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
   if (!all_fits) {
     if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;

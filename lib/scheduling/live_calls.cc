@@ -72,7 +72,7 @@ bool LiveCalls::ShrinkLate(TimePoint now) {
 
 bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
   worker.full = outstanding_.IsFull(worker, now);
-  const bool open = !worker.full && !(worker.silent() && worker.charged_bytes > 0);
+  const bool open = !worker.full && !(worker.bounded && worker.silent());
   if (open != worker.open) passed_over_ += open ? -worker.ready_calls : worker.ready_calls;
   queue_.SetOpen(worker, open);
   if (!worker.full && !worker.held.empty()) LetGo(worker, now);

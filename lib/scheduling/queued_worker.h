@@ -44,7 +44,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound
   bool full = false;    // it has its share outstanding: no request leaves
-  bool open = true;     // it may be granted bytes
+  bool open = true;     // it is not full, and not silent: it may be granted bytes
 
   // In units of the budget; Outstanding keeps these. Bytes that have stalled are in neither.
   WorkerShare share;
@@ -55,9 +55,8 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   int64_t stalled_calls = 0;
   bool heard = true;  // something came since a call has stalled
 
-  // A silent worker is granted a packet at a time, and no early bytes. A paused rack would otherwise come back with a
-  // part for each stall timeout of its pause. Rejected: granting it nothing, since only one of its calls may hang.
-  bool silent() const { return bounded && stalled_calls > 0 && !heard; }
+  // A paused worker, or a rack of them, would otherwise come back with one grant for each stall timeout of its pause.
+  bool silent() const { return stalled_calls > 0 && !heard; }
 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;

@@ -82,7 +82,7 @@ bool ScheduleMachine::GrantNext(std::vector<Action>& actions) {
 bool ScheduleMachine::GrantEarly(std::vector<Action>& actions) {
   Call* const call = calls_.sent().first_early();
   if (call == nullptr) return false;
-  if (!calls_.LookAt(*call->worker, now_) || call->worker->silent() || call->worker->share.slow()) {
+  if (!calls_.LookAt(*call->worker, now_) || call->worker->share.slow()) {
     calls_.sent().KeepFromEarly(*call);
     return true;
   }

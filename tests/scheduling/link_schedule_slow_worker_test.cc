@@ -39,15 +39,6 @@ class Link {
     for (; steps > 0; --steps) Step();
   }
 
-  // The oldest answer of the worker that is out sends nothing any more.
-  void Hang(uint32_t worker) {
-    for (Answer& answer : answers_) {
-      if (answer.worker != worker || !answer.ready) continue;
-      answer.hangs = true;
-      return;
-    }
-  }
-
   // What came of a worker since the last call.
   int64_t Take(uint32_t worker) { return std::exchange(workers_[worker].received_bytes, 0); }
   int64_t TakeAll(uint32_t first, uint32_t last) {
@@ -66,7 +57,6 @@ class Link {
     CallId call;
     bool out = false;
     bool ready = false;
-    bool hangs = false;
     int64_t granted_bytes = 0;
     int64_t sent_bytes = 0;
     int64_t received_bytes = 0;
@@ -135,7 +125,7 @@ class Link {
   void Send(uint64_t tag) {
     Answer& answer = answers_[tag];
     Worker& worker = workers_[answer.worker];
-    while (answer.ready && !answer.hangs) {
+    while (answer.ready) {
       const int64_t bytes =
           std::min({answer.granted_bytes, answer.bytes, answer.sent_bytes + 1000}) - answer.sent_bytes;
       if (bytes <= 0 || worker.credit < bytes) return;
@@ -253,21 +243,6 @@ TEST_P(SlowWorkerTest, APausedWorkerDoesNotStopTheOthers) {
   EXPECT_GE(Rate(200), before * 9 / 10);
   link_.SetRate(99, 10'000);
   EXPECT_GE(Rate(5000), before * 97 / 100);
-}
-
-// One call of a worker hangs for good: the others of that worker go on after its stall, and so do those of others.
-TEST_P(SlowWorkerTest, AHungResponseDoesNotHoldUpTheOthersOfItsWorker) {
-  AskTheHealthy();
-  link_.SetRate(99, 0);
-  for (int i = 0; i < 3; ++i) link_.AskAgainAndAgain(99, 9000);
-  link_.Run(10);
-  link_.SetRate(99, 10'000);
-  link_.Run(2);
-  link_.Hang(99);
-  link_.Run(1000);
-  link_.Take(99);
-  link_.Run(1000);
-  EXPECT_GE(link_.Take(99), 50'000);
 }
 
 // Without others there is nothing that a slow worker could hold up, and no measure of slow.

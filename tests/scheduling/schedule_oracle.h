@@ -158,7 +158,6 @@ class ScheduleOracle {
   bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
   bool Full(const Call& call) const;
   bool Open(const Call& call) const;
-  bool Silenced(const Call& call) const;
   int64_t WorkerCharge(uint32_t worker) const;
   int64_t WorkerOwes(uint32_t worker) const;
   bool AnyOpenRest() const;

@@ -82,8 +82,7 @@ int64_t ScheduleOracle::PartWithin(int64_t payload_bytes, int64_t cost) const {
 
 int64_t ScheduleOracle::PartOf(int64_t payload_bytes, const Call& call) const {
   if (!Bounded(call)) return PartOf(payload_bytes);
-  const int64_t most = Silenced(call) ? CostOf(options_.profile.packet_payload_bytes) : load_(call.worker).share_bytes;
-  return PartWithin(payload_bytes, std::min(budget_ / 3, most));
+  return PartWithin(payload_bytes, std::min(budget_ / 3, load_(call.worker).share_bytes));
 }
 
 int64_t ScheduleOracle::WorkerCharge(uint32_t worker) const {
@@ -112,17 +111,14 @@ bool ScheduleOracle::Full(const Call& call) const {
   return (load.slow ? WorkerCharge(call.worker) : WorkerOwes(call.worker)) >= load.share_bytes;
 }
 
-// Nothing came of its worker since one of its calls has stalled.
-bool ScheduleOracle::Silenced(const Call& call) const {
-  return Bounded(call) && silent_.contains(call.worker) &&
-         std::any_of(calls_.begin(), calls_.end(), [&](const Call& other) {
-           return other.worker == call.worker && other.stalled && other.phase == Call::kInFlight;
-         });
-}
-
-// A silent worker is granted a packet at a time.
+// Nothing is granted to a worker that is silent since it has stalled.
 bool ScheduleOracle::Open(const Call& call) const {
-  return !Full(call) && !(Silenced(call) && WorkerCharge(call.worker) > 0);
+  const auto stalled = [&](const Call& other) {
+    return other.worker == call.worker && other.stalled && other.phase == Call::kInFlight;
+  };
+  const bool silent =
+      Bounded(call) && silent_.contains(call.worker) && std::any_of(calls_.begin(), calls_.end(), stalled);
+  return !Full(call) && !silent;
 }
 
 // They count, all together, as a third of the budget, or a packet.
@@ -182,8 +178,7 @@ bool ScheduleOracle::AnyOpenRest() const {
 
 void ScheduleOracle::NoteOpen() {
   for (Call& call : calls_) {
-    if (call.phase == Call::kSent)
-      call.late_worker = call.late_worker || Slow(call) || Silenced(call) || !Open(call) || share_fell_;
+    if (call.phase == Call::kSent) call.late_worker = call.late_worker || Slow(call) || !Open(call) || share_fell_;
   }
   const bool open_rest = AnyOpenRest();
   if (open_rest && !open_rest_) {
@@ -234,7 +229,7 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
   int64_t asked = 0;
   for (const Call& other : calls_) asked += StillToCome(other);
-  return (share_fell_ || (Open(call) && !Slow(call) && !Silenced(call))) && bytes == PartOf(call.expected) &&
+  return (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
          (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) <= share &&
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }

@@ -71,11 +71,10 @@ bool LiveCalls::ShrinkLate(TimePoint now) {
 }
 
 bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
-  worker.full = outstanding_.IsFull(worker, now);
-  const bool open = !worker.full && !(worker.bounded && worker.silent());
+  const bool open = !outstanding_.IsFull(worker, now);
   if (open != worker.open) passed_over_ += open ? -worker.ready_calls : worker.ready_calls;
   queue_.SetOpen(worker, open);
-  if (!worker.full && !worker.held.empty()) LetGo(worker, now);
+  if (open && !worker.held.empty()) LetGo(worker, now);
   return open;
 }
 
@@ -130,7 +129,6 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
 
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
-  call.worker->heard = true;
   const bool first = !std::exchange(progress.was_ready, true);
   if (first) call.worker->share.OnReady(now - progress.sent_at);
   if (first && granting_) {

@@ -59,7 +59,6 @@ void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
   progress.remaining_bytes = std::max<int64_t>(progress.remaining_bytes - bytes, 0);
   progress.early_bytes = std::max<int64_t>(progress.early_bytes - bytes, 0);
   if (progress.outstanding_bytes <= 0) EndStall(call);
-  call.worker->heard = true;
   Recharge(call, now, true);
 }
 
@@ -177,8 +176,9 @@ Call* Outstanding::TakeStalled(TimePoint now) {
   Call* const call = stall_timers_.FirstStalled(now);
   if (call == nullptr) return nullptr;
   call->progress.stalled = true;
-  ++call->worker->stalled_calls;
-  call->worker->heard = false;
+  QueuedWorker& worker = *call->worker;
+  ++worker.stalled_calls;
+  if (worker.bounded) worker.share.OnStall(LinkAt(now));
   Recharge(*call, now, false);
   return call;
 }

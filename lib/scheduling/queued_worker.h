@@ -43,8 +43,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound
-  bool full = false;    // it has its share outstanding: no request leaves
-  bool open = true;     // it is not full, and not silent: it may be granted bytes
+  bool open = true;     // it has less than its share outstanding: it may be asked, and granted bytes
 
   // In units of the budget; Outstanding keeps these. Bytes that have stalled are in neither.
   WorkerShare share;
@@ -53,10 +52,6 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   int64_t slow_bytes = 0;     // charged_bytes while it is slow
   TimePoint owed_since;       // or since bytes came of what it owes
   int64_t stalled_calls = 0;
-  bool heard = true;  // something came since a call has stalled
-
-  // A paused worker, or a rack of them, would otherwise come back with one grant for each stall timeout of its pause.
-  bool silent() const { return stalled_calls > 0 && !heard; }
 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;

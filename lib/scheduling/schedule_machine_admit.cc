@@ -47,8 +47,7 @@ bool ScheduleMachine::SendNext(std::vector<Action>& actions) {
   if (batched_) block = &slots_.NextBlock(*block);
   if (batched_ && !slots_.MayLeave(*block, now_)) return false;
   Call& call = block->waiting.front();
-  calls_.LookAt(*call.worker, now_);
-  if (call.worker->full) {
+  if (!calls_.LookAt(*call.worker, now_)) {
     calls_.Hold(call, now_);
     return true;
   }

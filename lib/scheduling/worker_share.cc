@@ -45,8 +45,7 @@ bool WorkerShare::OnOwed(const Link& link, int64_t owed_bytes, int64_t delivered
 void WorkerShare::EndLap(const Link& link) {
   if (Overtaken(link)) return Shrink(link);
   if (link.now - lap_since_ > link.long_lap || 2 * lap_bytes_ < Bytes(link)) return;
-  const double packet = static_cast<double>(link.packet_bytes) / static_cast<double>(link.plan_bytes);
-  part_of_budget_ = std::min(part_of_budget_ + std::max(part_of_budget_ * kGrowth, packet), 1.0);
+  part_of_budget_ = std::min(part_of_budget_ + std::max(part_of_budget_ * kGrowth, PacketOf(link)), 1.0);
 }
 
 bool WorkerShare::Look(const Link& link, bool wanted) {
@@ -68,8 +67,15 @@ bool WorkerShare::Overtaken(const Link& link) const {
 
 // A share below a packet would only take longer to grow again.
 void WorkerShare::Shrink(const Link& link) {
-  const double least = static_cast<double>(link.packet_bytes) / static_cast<double>(link.plan_bytes);
-  part_of_budget_ = std::min(std::max(part_of_budget_ * kShrink, least), part_of_budget_);
+  part_of_budget_ = std::min(std::max(part_of_budget_ * kShrink, PacketOf(link)), part_of_budget_);
+}
+
+void WorkerShare::OnStall(const Link& link) {
+  part_of_budget_ = std::min(part_of_budget_, PacketOf(link));
+}
+
+double WorkerShare::PacketOf(const Link& link) {
+  return static_cast<double>(link.packet_bytes) / static_cast<double>(link.plan_bytes);
 }
 
 void WorkerShare::Begin(const Link& link, int64_t owed_bytes) {

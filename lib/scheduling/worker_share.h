@@ -48,6 +48,10 @@ class WorkerShare {
   // If the lap that is under way is late already, halves the share and begins the lap again. `wanted`: others wait for
   // room.
   bool Look(const Link& link, bool wanted);
+  // Bytes of the worker have stalled. The share falls to a packet: a paused worker comes back with two packets at most
+  // for each stall timeout of its pause. Rejected: no bytes until something comes. If only one call of the worker
+  // hangs, and its other responses have announced themselves before, nothing comes before its deadline.
+  void OnStall(const Link& link);
 
  private:
   static constexpr double kFirst = 1.0 / 3;
@@ -56,6 +60,7 @@ class WorkerShare {
   void EndLap(const Link& link);
   void Shrink(const Link& link);
   void Begin(const Link& link, int64_t owed_bytes);
+  static double PacketOf(const Link& link);
 
   double part_of_budget_ = kFirst;
   std::chrono::nanoseconds least_ready_after_{0};  // 0: not known

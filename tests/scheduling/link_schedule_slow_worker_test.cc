@@ -49,6 +49,14 @@ class Link {
   // From the request on, since the last call.
   std::chrono::nanoseconds TakeLongest(uint32_t worker) { return std::exchange(workers_[worker].longest, 0ms); }
   WorkerLoad load(uint32_t worker) const { return schedule_->Load(worker); }
+  // The bytes that the worker may send at once.
+  int64_t GrantedBytes(uint32_t worker) const {
+    int64_t bytes = 0;
+    for (const Answer& answer : answers_) {
+      if (answer.worker == worker) bytes += std::min(answer.granted_bytes, answer.bytes) - answer.sent_bytes;
+    }
+    return bytes;
+  }
 
  private:
   struct Answer {
@@ -243,6 +251,19 @@ TEST_P(SlowWorkerTest, APausedWorkerDoesNotStopTheOthers) {
   EXPECT_GE(Rate(200), before * 9 / 10);
   link_.SetRate(99, 10'000);
   EXPECT_GE(Rate(5000), before * 97 / 100);
+}
+
+// A worker has at most twice its share, which is a packet after a stall.
+TEST_P(SlowWorkerTest, APausedWorkerComesBackWithTwoPacketsForEachStallTimeout) {
+  AskTheHealthy();
+  link_.SetRate(99, 10'000);
+  for (int i = 0; i < 20; ++i) link_.AskAgainAndAgain(99, 10'000);
+  link_.Run(1000);
+  link_.SetRate(99, 0);
+  link_.Run(300);
+  const int64_t before = link_.GrantedBytes(99);
+  link_.Run(3000);
+  EXPECT_LE(link_.GrantedBytes(99), before + 10 * 2 * 1000);
 }
 
 // Without others there is nothing that a slow worker could hold up, and no measure of slow.

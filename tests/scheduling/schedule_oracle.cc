@@ -32,7 +32,6 @@ void ScheduleOracle::Begin(TimePoint now) {
     if (call.stalls_at > now_) continue;
     call.stalls_at = TimePoint::max();
     call.stalled = true;
-    if (call.worker != 0) silent_.insert(call.worker);
     StopWaiting(tag);
     expected_.emplace(Action::Kind::kStall, tag);
   }
@@ -135,7 +134,6 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
   any_ready_ = call.ready = true;
-  silent_.erase(call.worker);
   call.remaining = remaining_bytes;
   if (!limited()) call.outstanding = remaining_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
@@ -146,7 +144,6 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
 void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
-  silent_.erase(call.worker);
   call.outstanding -= bytes;
   call.early = std::max<int64_t>(call.early - bytes, 0);
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
@@ -276,7 +273,7 @@ void ScheduleOracle::Send(const Action& action) {
   Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
   Expect(MayLeaveWith(call, block.ahead, action.bytes),
          absl::StrCat("call ", tag, " left with ", action.bytes, " bytes that did not fit"));
-  Expect(share_fell_ || !Full(call), "a request left to a full worker");
+  Expect(share_fell_ || Open(call), "a request left to a full worker");
   GiveTurn();
   if (batched() && !block.ahead) CheckBatch(call, block);
   Remove(block.waiting, tag);

@@ -156,7 +156,6 @@ class ScheduleOracle {
            (granting() || options_.discipline == Discipline::kRolling);
   }
   bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
-  bool Full(const Call& call) const;
   bool Open(const Call& call) const;
   int64_t WorkerCharge(uint32_t worker) const;
   int64_t WorkerOwes(uint32_t worker) const;
@@ -199,7 +198,6 @@ class ScheduleOracle {
   bool open_rest_ = false;
   const std::function<WorkerLoad(uint32_t)> load_;
   std::map<uint32_t, double> shares_;  // after the last event, in parts of the budget
-  std::set<uint32_t> silent_;          // workers of which nothing came since a call has stalled
   // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
   // not known how much has overtaken it.
   bool share_fell_ = false;

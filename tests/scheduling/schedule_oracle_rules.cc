@@ -105,20 +105,10 @@ int64_t ScheduleOracle::WorkerOwes(uint32_t worker) const {
 }
 
 // A slow worker may have its share; one that is not slow may owe it.
-bool ScheduleOracle::Full(const Call& call) const {
-  if (!Bounded(call)) return false;
-  const WorkerLoad load = load_(call.worker);
-  return (load.slow ? WorkerCharge(call.worker) : WorkerOwes(call.worker)) >= load.share_bytes;
-}
-
-// Nothing is granted to a worker that is silent since it has stalled.
 bool ScheduleOracle::Open(const Call& call) const {
-  const auto stalled = [&](const Call& other) {
-    return other.worker == call.worker && other.stalled && other.phase == Call::kInFlight;
-  };
-  const bool silent =
-      Bounded(call) && silent_.contains(call.worker) && std::any_of(calls_.begin(), calls_.end(), stalled);
-  return !Full(call) && !silent;
+  if (!Bounded(call)) return true;
+  const WorkerLoad load = load_(call.worker);
+  return (load.slow ? WorkerCharge(call.worker) : WorkerOwes(call.worker)) < load.share_bytes;
 }
 
 // They count, all together, as a third of the budget, or a packet.
@@ -145,8 +135,8 @@ std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting() const {
   std::optional<Waiting> first;
   for (const auto& [id, block] : blocks_) {
     if (block.ahead || (first.has_value() && !block.has_turn)) continue;
-    const auto next = std::find_if(block.waiting.begin(), block.waiting.end(),
-                                   [this](uint64_t tag) { return !Full(calls_.at(tag)); });
+    const auto next =
+        std::find_if(block.waiting.begin(), block.waiting.end(), [this](uint64_t tag) { return Open(calls_.at(tag)); });
     if (next != block.waiting.end()) first = Waiting{.block = id, .tag = *next};
   }
   return first;
@@ -263,8 +253,8 @@ bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) c
   if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
   if (granting()) return bytes == 0 ? MayAsk() : MayGoEarly(call, bytes);
   if (!MayOvertake()) return false;
-  const bool bounded = Bounded(call) && !share_fell_;
-  const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const bool slow = Slow(call) && !share_fell_;
+  const int64_t most = slow ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   if ((bytes == most || share_fell_) && Fits(CostOf(bytes))) return true;
   return Alone() && (share_fell_ || bytes == (batched() ? call.expected : PartOf(call.expected, call)));
 }
@@ -273,7 +263,7 @@ bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
   if (granting()) return MustAsk() || MustGoEarly(call);
   if (!MayOvertake()) return false;
-  const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const int64_t most = Slow(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   return Alone() || Fits(CostOf(most));
 }
 

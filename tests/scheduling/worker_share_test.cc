@@ -106,6 +106,16 @@ TEST_F(WorkerShareTest, DoesNotGrowByLongLaps) {
   EXPECT_EQ(Bytes(), 10'000);
 }
 
+TEST_F(WorkerShareTest, IsAPacketAfterAStallAndGrowsAgain) {
+  share_.OnStall(link_);
+  EXPECT_EQ(Bytes(), 1000);
+  EXPECT_TRUE(share_.slow());
+  share_.OnStall(link_);
+  EXPECT_EQ(Bytes(), 1000);
+  Lap(1000, 60'000);
+  EXPECT_EQ(Bytes(), 2000);
+}
+
 TEST_F(WorkerShareTest, TakesNoDeliveryFromCallsThatEnd) {
   share_.OnOwed(link_, 10'000, 0);
   link_.received_bytes += 1000;

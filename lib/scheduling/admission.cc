@@ -50,11 +50,11 @@ bool Admission::HandshakeFits(const Call& call) const {
 }
 
 // Rolling and batches. The paper knows no parts; rolling sends one where the whole answer would never fit, or is more
-// than the share of a slow worker.
+// than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const Outstanding& outstanding = calls_.outstanding();
-  const int64_t most_bytes = call.worker->bounded && call.worker->share.slow()
+  const int64_t most_bytes = call.worker->bounded
                                  ? PartWithin(call.expected_bytes, outstanding.ShareBytes(*call.worker))
                                  : call.expected_bytes;
   if (budget_.HasRoom(outstanding.Cost(most_bytes))) return most_bytes;

@@ -201,7 +201,7 @@ TEST(SegmentFetchTest, TheBlockTimeoutCoversWaitingAndRetries) {
   auto options = EightWorkers();
   options.reader = {.sru_timeout = absl::Seconds(60), .block_timeout = absl::Milliseconds(300), .attempts = 100};
   options.schedule.discipline = Discipline::kRolling;  // with grants the requests would leave, and the answers wait
-  options.schedule.budget_bytes = 5000;
+  options.schedule.budget_bytes = 1500;                // a packet at a time
   TestCluster cluster(std::move(options));
   cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });
   const auto result = ReadBlock(cluster, 0);

@@ -253,8 +253,8 @@ bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) c
   if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
   if (granting()) return bytes == 0 ? MayAsk() : MayGoEarly(call, bytes);
   if (!MayOvertake()) return false;
-  const bool slow = Slow(call) && !share_fell_;
-  const int64_t most = slow ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const bool bounded = Bounded(call) && !share_fell_;
+  const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   if ((bytes == most || share_fell_) && Fits(CostOf(bytes))) return true;
   return Alone() && (share_fell_ || bytes == (batched() ? call.expected : PartOf(call.expected, call)));
 }
@@ -263,7 +263,7 @@ bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
   if (granting()) return MustAsk() || MustGoEarly(call);
   if (!MayOvertake()) return false;
-  const int64_t most = Slow(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
+  const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   return Alone() || Fits(CostOf(most));
 }
 

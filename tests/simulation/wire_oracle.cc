@@ -216,8 +216,9 @@ void WireOracle::EndTurn(TimePoint now) {
   const int64_t uncounted_bytes = std::max<int64_t>(slow_bytes - counted_bytes, 0);
   uncounted_bytes_ = charged_bytes <= budget_bytes_ ? uncounted_bytes : std::max(uncounted_bytes_, uncounted_bytes);
   if (!granted) return;
-  // Or become healthy within the turn, when its part counts again.
-  const int64_t part_bytes = uncounted_bytes_ > 0 ? budget_bytes_ / 3 : 0;
+  // Or become healthy within a turn, when its part counts again; only the end of the turn is seen here.
+  const bool slow = slow_bytes > 0;
+  const int64_t part_bytes = std::exchange(were_slow_, slow) || slow || uncounted_bytes_ > 0 ? budget_bytes_ / 3 : 0;
   if (charged_bytes - uncounted_bytes_ > budget_bytes_ + part_bytes && holders > 1) {
     breaches_.push_back(absl::StrCat(charged_bytes, " bytes may come, ", early_bytes, " of them early, to ", holders,
                                      " calls beside those; the budget is ", budget_bytes_, "; ", slow_bytes,

@@ -96,6 +96,7 @@ class WireOracle {
   const std::chrono::nanoseconds stall_time_;
   std::function<int64_t()> slow_bytes_;
   int64_t uncounted_bytes_ = 0;
+  bool were_slow_ = false;  // workers, at the end of the last turn
   std::map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;
   std::vector<Resets> resets_;  // by worker

@@ -88,7 +88,7 @@ void SimulatedNetwork::CountStalls() {
   }
   faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
   // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free.
-  if (stalls == 0 && !shape.losses && port->overflows() > 0) {
+  if (stalls == 0 && !oracle->any_slow() && !shape.losses && port->overflows() > 0) {
     Breach(absl::StrCat(port->overflows(), " packets overflowed the port without a stall; the queue had ",
                         port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
   }

@@ -87,7 +87,7 @@ void SimulatedWorld::Run() {
   }
   if (open_ > 0) network_.Breach(absl::StrCat(open_, " fan-outs have not ended"));
   // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
-  network_.CheckIdle(std::chrono::seconds(shape_.storm ? 150 : 15));
+  network_.CheckIdle(std::chrono::seconds(shape_.storm ? 600 : 15));
 }
 
 void SimulatedWorld::StartFanOut() {

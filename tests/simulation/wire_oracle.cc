@@ -218,6 +218,7 @@ void WireOracle::EndTurn(TimePoint now) {
   if (!granted) return;
   // Or become healthy within a turn, when its part counts again; only the end of the turn is seen here.
   const bool slow = slow_bytes > 0;
+  any_slow_ = any_slow_ || slow;
   const int64_t part_bytes = std::exchange(were_slow_, slow) || slow || uncounted_bytes_ > 0 ? budget_bytes_ / 3 : 0;
   if (charged_bytes - uncounted_bytes_ > budget_bytes_ + part_bytes && holders > 1) {
     breaches_.push_back(absl::StrCat(charged_bytes, " bytes may come, ", early_bytes, " of them early, to ", holders,

@@ -39,6 +39,7 @@ class WireOracle {
   // Breaches of: the budget, the third of it that early bytes may take, a window that its worker has exceeded, and the
   // allowance of resets.
   std::vector<std::string> TakeBreaches() { return std::exchange(breaches_, {}); }
+  bool any_slow() const { return any_slow_; }  // a worker was slow, and may have had more than what counts
   uint64_t rationed_resets() const { return rationed_resets_; }  // that used an allowance up
   uint64_t last_streams() const { return last_streams_; }        // connections that used all of their stream numbers
 
@@ -96,6 +97,7 @@ class WireOracle {
   const std::chrono::nanoseconds stall_time_;
   std::function<int64_t()> slow_bytes_;
   int64_t uncounted_bytes_ = 0;
+  bool any_slow_ = false;
   bool were_slow_ = false;  // workers, at the end of the last turn
   std::map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;

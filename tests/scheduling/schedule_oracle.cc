@@ -176,7 +176,7 @@ void ScheduleOracle::GoneFrom(Block& block) {
 void ScheduleOracle::GiveTurn() {
   const std::optional<Waiting> first = FirstWaiting();
   const auto has_turn = [](const auto& entry) { return entry.second.has_turn; };
-  if (!batched() || !first.has_value() || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
+  if (!batched() || !first.has_value() || RoomIsMade() || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
   blocks_.at(first->block).has_turn = true;
 }
 

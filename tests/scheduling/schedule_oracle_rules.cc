@@ -251,7 +251,7 @@ bool ScheduleOracle::MustAsk() const {
 bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const {
   if (!limited()) return bytes == int64_t{1} << 32;
   if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
-  if (granting()) return bytes == 0 ? MayAsk() : MayGoEarly(call, bytes);
+  if (granting()) return bytes == 0 ? share_fell_ || MayAsk() : MayGoEarly(call, bytes);
   if (!MayOvertake()) return false;
   const bool bounded = Bounded(call) && !share_fell_;
   const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;

@@ -125,9 +125,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   // CallOwner.
   void OnSent(size_t tag) override { ++calls_[tag].sent; }
   void OnReady(size_t, std::chrono::nanoseconds) override {}
-  void OnMessage(size_t tag, WireMessage message) override {
-    calls_[tag].messages.push_back(std::move(message.bytes));
-  }
+  void OnMessage(size_t tag, WireMessage message) override { calls_[tag].messages.push_back(std::move(message.bytes)); }
   void OnEnded(size_t tag, RpcEnd end) override {
     CallRecord& record = calls_[tag];
     EXPECT_EQ(record.ended, 0) << "nothing follows the end of call " << tag;

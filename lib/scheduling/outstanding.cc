@@ -5,6 +5,7 @@
 
 #include "sluice/plan.h"
 
+#include "absl/time/time.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
@@ -29,7 +30,9 @@ void Outstanding::SetProfile(const LinkProfile& profile) {
 }
 
 void Outstanding::OnBudgetChanged() {
-  long_lap_ = std::max(kLongLapDrains * DrainTime(profile_, budget_.link_bytes()), kShortestLongLap);
+  // An absl::Duration saturates, and the drain time of an unscheduled link is near the maximum.
+  const absl::Duration drains = kLongLapDrains * absl::FromChrono(DrainTime(profile_, budget_.link_bytes()));
+  long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kShortestLongLap);
 }
 
 int64_t Outstanding::Cost(int64_t bytes) const {

@@ -57,12 +57,16 @@ bool WorkerShare::Look(const Link& link, bool wanted) {
 }
 
 bool WorkerShare::IsLong(const Link& link) const {
-  return link.received_bytes - lap_received_ > kLapBudgets * link.plan_bytes || link.now - lap_since_ > link.long_lap;
+  return LinkIsAhead(link) || link.now - lap_since_ > link.long_lap;
+}
+
+bool WorkerShare::LinkIsAhead(const Link& link) const {
+  // The division overflows for no plan: leases and profiles set no upper bound.
+  return (link.received_bytes - lap_received_) / kLapBudgets > link.plan_bytes;
 }
 
 bool WorkerShare::Overtaken(const Link& link) const {
-  return link.received_bytes - lap_received_ > kLapBudgets * link.plan_bytes &&
-         link.now - lap_since_ > kLapRoundTrips * least_ready_after_;
+  return LinkIsAhead(link) && link.now - lap_since_ > kLapRoundTrips * least_ready_after_;
 }
 
 // A share below a packet would only take longer to grow again.

@@ -1,5 +1,7 @@
 #include "lib/scheduling/worker_share.h"
 
+#include <limits>
+
 #include "gtest/gtest.h"
 
 namespace sluice {
@@ -34,6 +36,12 @@ TEST_F(WorkerShareTest, GrowsUpToTheBudgetByLapsInTime) {
   EXPECT_EQ(Bytes(), 12'500);
   for (int i = 0; i < 10; ++i) Lap(Bytes(), 60'000);
   EXPECT_EQ(Bytes(), 30'000);
+}
+
+TEST_F(WorkerShareTest, NoBudgetIsTooLarge) {
+  link_.plan_bytes = std::numeric_limits<int64_t>::max();
+  Lap(10'000, 60'000);
+  EXPECT_FALSE(share_.slow());
 }
 
 TEST_F(WorkerShareTest, DoesNotGrowByLapsThatUseLittleOfIt) {

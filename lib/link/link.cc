@@ -185,7 +185,10 @@ LinkSchedule::Options Link::schedule_options() const {
 
 std::vector<WorkerSummary> Link::WorkerSummaries() const {
   std::vector<WorkerSummary> summaries;
-  Await([&](LinkCore& core) { summaries = core.workers().Summaries(); });
+  Await([&](LinkCore& core) {
+    const LinkSchedule& schedule = core.schedule();
+    summaries = core.workers().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
+  });
   return summaries;
 }
 

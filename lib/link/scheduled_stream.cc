@@ -64,11 +64,7 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
   stream_ = *stream;
   connection->FlushLater();
   core_.metrics().ObserveQueueWait(absl::FromChrono(now - submitted_));
-  if (granted_bytes > 0) {
-    asked_ = true;
-    granted_ = now;
-    core_.workers().OnAsked(options_.worker->row(), now, options_.many_messages);
-  }
+  granted_ = granted_bytes > 0 ? now : TimePoint();
   OnSent();
 }
 
@@ -91,20 +87,9 @@ bool ScheduledStream::request_left() const {
 
 void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
-  if (!std::exchange(asked_, true)) {
-    granted_ = core_.now();
-    core_.workers().OnAsked(options_.worker->row(), granted_, options_.many_messages);
-  }
+  if (granted_ == TimePoint()) granted_ = core_.now();
   window_.Grant(bytes);
-  SetPaused(false);
   WidenWindow();
-}
-
-void ScheduledStream::SetPaused(bool paused) {
-  if (!asked_ || std::exchange(paused_, paused) == paused) return;
-  WorkerTable& workers = core_.workers();
-  if (paused) return workers.OnPaused(options_.worker->row());
-  workers.OnResumed(options_.worker->row(), core_.now());
 }
 
 void ScheduledStream::WidenWindow() {
@@ -189,7 +174,6 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   const MessagePrefixes::Part part = prefixes_.Read(bytes);
   const auto padding_bytes = static_cast<int64_t>(window_bytes - bytes.size());
   window_.Receive(part.message_bytes, part.prefix_bytes, padding_bytes);
-  message_bytes_ += part.message_bytes;
   asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
   if (!TakeData(bytes, end_stream)) return ResetStream();
   if (!std::exchange(ready_, ready_ || part.whole_prefix) && ready_) {
@@ -199,7 +183,6 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
     if (reset_ || connection_ == nullptr) return;
   }
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
-  SetPaused(window_.granted_bytes() == 0 && pending_bytes > 0);
   if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
   if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0);
   if (!end_stream) TellReady();
@@ -238,8 +221,9 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMostUnhandled) return core_.Park(*this);
   const TimePoint now = core_.now();
   const bool answered = Conclude(end, end_status_);
-  core_.metrics().ObserveSruTransfer(absl::FromChrono(now - std::max(sent_, granted_)));
-  TellTable(answered, now);
+  const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_));
+  core_.metrics().ObserveSruTransfer(transfer);
+  if (answered) core_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
   // What came on the stream came before its end. Only where this side did not wait for that may more be on its way.
   const bool all_came = !reset_ && end.kind != StreamEnd::Kind::kLost;
   End(absl::OkStatus(), all_came ? CallEnd::kArrived : CallEnd::kAborted);
@@ -250,15 +234,6 @@ void ScheduledStream::End(absl::Status why, CallEnd how) {
   ended_ = true;
   Tell(std::move(why));
   core_.Finish(*this, how);
-}
-
-void ScheduledStream::TellTable(bool answered, TimePoint now) {
-  WorkerTable& workers = core_.workers();
-  const size_t row = options_.worker->row();
-  SetPaused(false);
-  if (asked_) workers.OnEnded(row, now, message_bytes_);
-  if (!answered) return;
-  workers.OnAnswered(row, absl::FromChrono(ready_after_), absl::FromChrono(now - std::max(sent_, granted_)));
 }
 
 void ScheduledStream::CountTcpReport(std::string_view text) {

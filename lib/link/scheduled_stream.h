@@ -136,13 +136,11 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
   void TellReady();
   void WidenWindow();
-  void SetPaused(bool paused);
   bool MayReset();
   void ResetStream();
   void ResetLater();
   void Tell(absl::Status why);
   void End(absl::Status why, CallEnd how);
-  void TellTable(bool answered, TimePoint now);
 
   LinkCore& core_;
   const Options options_;
@@ -151,7 +149,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
   const TimePoint submitted_;
   TimePoint sent_;
-  TimePoint granted_;  // the first grant
+  TimePoint granted_;  // the first grant; default: none
   std::chrono::nanoseconds ready_after_{0};
   Connection* connection_ = nullptr;  // while the stream is open
   int32_t stream_ = 0;
@@ -159,15 +157,12 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   MessagePrefixes prefixes_;
   int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
   bool ready_ = false;
-  bool asked_ = false;         // bytes of the answer were granted
-  bool paused_ = false;        // all of them have come, and the message that is coming needs more
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
   bool reset_ = false;  // this side has reset the stream, or is about to
   bool told_ = false;
   bool ended_ = false;
-  int unhandled_ = 0;          // how often the worker said that it never looked at the request
-  int64_t message_bytes_ = 0;  // that have come
+  int unhandled_ = 0;  // how often the worker said that it never looked at the request
   absl::Status end_status_;
 };
 

@@ -292,7 +292,8 @@ void Worker::ResetWaiting() {
 
 void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
   if (connection_ == nullptr) return;
-  if (auto socket = connection_->Tcp()) sockets.push_back({row_, *std::move(socket)});
+  if (auto socket = connection_->Tcp())
+    sockets.push_back({row_, *std::move(socket), core_.schedule().Load(schedule_id())});
 }
 
 // The host that the certificate has to name.

@@ -49,8 +49,8 @@ class Worker final : public ConnectionEvents, private Scheduled {
   const std::string& target() const { return target_; }
   const std::shared_ptr<TlsContext>& tls() const { return tls_; }
   std::string authority() const;
-  size_t row() const { return row_; }                                       // in the link's WorkerTable
-  uint32_t schedule_id() const { return static_cast<uint32_t>(row_) + 1; }  // in the link's LinkSchedule
+  size_t row() const { return row_; }                                     // in the link's WorkerTable
+  uint32_t schedule_id() const { return WorkerTable::ScheduleId(row_); }  // in the link's LinkSchedule
 
   void Connect();  // does nothing if the worker is connected or tries to be
   void Close();    // for good: all calls that wait or are out end

@@ -75,6 +75,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   int64_t early_charged_bytes = 0;  // the early part of the charge
   int64_t owed_bytes = 0;           // cost of the outstanding bytes of which the prefix is here
   int64_t asked_bytes = 0;          // cost of what is still to come
+  bool owes = false;                // bytes are granted and ready at the worker, stalled or not
 
   TimePoint stalls_at;
   TimePoint held_since;

@@ -99,6 +99,7 @@ void LiveCalls::SetPhase(Call& call, Phase phase) {
 
 void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
   LeaveWaiting(call);
+  ++call.worker->out_calls;
   call.progress.sent_at = now;
   if (granting_ && bytes == 0) {
     blocks_.Move(call, Phase::kSent);
@@ -130,6 +131,8 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
   const bool first = !std::exchange(progress.was_ready, true);
+  // Later ones may only mean that the caller has room for more.
+  if (first) outstanding_.Hear(*call.worker, now);
   if (first) call.worker->share.OnReady(now - progress.sent_at);
   if (first && granting_) {
     const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes, 1);
@@ -194,6 +197,7 @@ void LiveCalls::Unsend(Call& call, TimePoint now) {
   outstanding_.Release(call, CallEnd::kArrived, now);
   call.progress = {.aborted = call.progress.aborted};
   call.place = 0;
+  if (!call.progress.aborted) --call.worker->out_calls;
   SetPhase(call, call.progress.aborted ? Phase::kInFlight : Phase::kParked);
   LookAt(*call.worker, now);
 }
@@ -209,6 +213,8 @@ void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
+  --call.worker->out_calls;
+  ++call.worker->ended_calls;
   End(call, now);
 }
 

@@ -62,7 +62,12 @@ void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
   progress.remaining_bytes = std::max<int64_t>(progress.remaining_bytes - bytes, 0);
   progress.early_bytes = std::max<int64_t>(progress.early_bytes - bytes, 0);
   if (progress.outstanding_bytes <= 0) EndStall(call);
+  Hear(*call.worker, now);
   Recharge(call, now, true);
+}
+
+void Outstanding::Hear(QueuedWorker& worker, TimePoint now) {
+  worker.owed_since = now;
 }
 
 void Outstanding::Update(Call& call, TimePoint now) {
@@ -75,6 +80,7 @@ void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   if (progress) received_bytes_ += cost_before - call.outstanding_cost;
   const int64_t charge = call.header_bytes + (call.progress.stalled ? early_cost : call.outstanding_cost);
   SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
+  SetOwes(call, Owes(call), now);
   const int64_t asked = StillToCome(call);
   asked_bytes_ += asked - std::exchange(call.asked_bytes, asked);
   if (call.progress.aborted || charge <= early_cost || !budget_.limited()) {
@@ -91,9 +97,8 @@ void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t o
   budget_.Charge(more, more_early);
   QueuedWorker& worker = *call.worker;
   worker.charged_bytes += more - more_early;
-  if (!worker.bounded) return;
-  if (progress || worker.owed_bytes == 0) worker.owed_since = now;
   worker.owed_bytes += more_owed;
+  if (!worker.bounded) return;
   if (more_owed == 0) return CountSlow(worker);
   const int64_t delivered = progress ? std::max<int64_t>(-more_owed, 0) : 0;
   const bool begins = worker.share.OnOwed(LinkAt(now), worker.owed_bytes, delivered);
@@ -137,10 +142,20 @@ void Outstanding::CountSlow(QueuedWorker& worker) {
   budget_.ChargeSlow(slow - std::exchange(worker.slow_bytes, slow));
 }
 
-int64_t Outstanding::OwedBytes(const Call& call) const {
+bool Outstanding::Owes(const Call& call) {
   const CallProgress& progress = call.progress;
-  if (!progress.was_ready || progress.stalled || progress.aborted) return 0;
-  return Cost(std::min(progress.outstanding_bytes, progress.remaining_bytes));
+  return progress.was_ready && !progress.aborted && progress.outstanding_bytes > 0 && progress.remaining_bytes > 0;
+}
+
+void Outstanding::SetOwes(Call& call, bool owes, TimePoint now) {
+  if (std::exchange(call.owes, owes) == owes) return;
+  if (owes && call.worker->owing_calls == 0) call.worker->owed_since = now;
+  call.worker->owing_calls += owes ? 1 : -1;
+}
+
+int64_t Outstanding::OwedBytes(const Call& call) const {
+  if (!Owes(call) || call.progress.stalled) return 0;
+  return Cost(std::min(call.progress.outstanding_bytes, call.progress.remaining_bytes));
 }
 
 WorkerShare::Link Outstanding::LinkAt(TimePoint now) const {
@@ -172,6 +187,7 @@ void Outstanding::Release(Call& call, CallEnd end, TimePoint now) {
   call.header_bytes = call.outstanding_cost = 0;
   asked_bytes_ -= std::exchange(call.asked_bytes, 0);
   SetCharge(call, 0, 0, 0, now, false);
+  SetOwes(call, false, now);
   if (end == CallEnd::kAborted && charged_bytes > 0) budget_.DrainAborted(now, charged_bytes);
 }
 

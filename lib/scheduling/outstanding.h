@@ -36,6 +36,9 @@ class Outstanding {
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Update(Call& call, TimePoint now);
 
+  // Something came from the worker.
+  void Hear(QueuedWorker& worker, TimePoint now);
+
   // Releases the charge of a call that has ended, or whose request was not sent. With kArrived nothing may come any
   // more; otherwise outstanding bytes may come within the time to drain.
   void Release(Call& call, CallEnd end, TimePoint now);
@@ -51,7 +54,9 @@ class Outstanding {
   QueuedWorker* TakeLate(TimePoint now);
   TimePoint next_late() const;
   int64_t late_laps() const { return late_laps_; }  // since the start
-  int64_t ShareBytes(const QueuedWorker& worker) const { return worker.share.Bytes(LinkAt(TimePoint())); }
+  int64_t ShareBytes(const QueuedWorker& worker) const {
+    return worker.bounded ? worker.share.Bytes(LinkAt(TimePoint())) : budget_.bytes();
+  }
 
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
@@ -65,6 +70,8 @@ class Outstanding {
   void QueueLap(QueuedWorker& worker);
   static void EndStall(Call& call);
   void CountSlow(QueuedWorker& worker);
+  static bool Owes(const Call& call);
+  static void SetOwes(Call& call, bool owes, TimePoint now);
   int64_t OwedBytes(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
   WorkerShare::Link LinkAt(TimePoint now) const;

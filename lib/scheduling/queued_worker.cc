@@ -9,13 +9,14 @@ NewTurnKey::type NewTurnKey::operator()(const Call& call) const {
 }
 
 QueuedWorkers::QueuedWorkers(bool bounded) : bounded_(bounded) {
-  unbounded_.bounded = handshakes_.bounded = false;
+  unknown_.bounded = handshakes_.bounded = false;
 }
 
 QueuedWorker& QueuedWorkers::Of(uint32_t id) {
-  if (!bounded_ || id == 0) return unbounded_;
+  if (id == 0) return unknown_;
   QueuedWorker& worker = workers_[id];
   worker.id = id;
+  worker.bounded = bounded_;
   return worker;
 }
 

@@ -42,7 +42,7 @@ using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
 struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook {
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
-  bool bounded = true;  // false: its share has no bound
+  bool bounded = true;  // false: its share has no bound, and it is always open
   bool open = true;     // it has less than its share outstanding: it may be asked, and granted bytes
 
   // In units of the budget; Outstanding keeps these. Bytes that have stalled are in neither.
@@ -50,8 +50,11 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   int64_t charged_bytes = 0;  // charge of its calls, except early bytes
   int64_t owed_bytes = 0;     // outstanding bytes of which the prefix is here, early ones with them
   int64_t slow_bytes = 0;     // charged_bytes while it is slow
-  TimePoint owed_since;       // or since bytes came of what it owes
+  int64_t out_calls = 0;      // sent, and not ended
+  int64_t owing_calls = 0;    // bytes are granted and ready at the worker, stalled or not
+  TimePoint owed_since;       // when calls began to owe, or when something came from the worker last
   int64_t stalled_calls = 0;
+  int64_t ended_calls = 0;  // that were sent
 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;
@@ -70,7 +73,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
 // thread-safe. Addresses are valid until Forget.
 class QueuedWorkers {
  public:
-  // `bounded`: workers have a share. Otherwise, and for id 0, all calls are of one worker without a bound.
+  // `bounded`: workers have a share, except id 0, which is all workers that are not known.
   explicit QueuedWorkers(bool bounded);
 
   QueuedWorker& Of(uint32_t id);
@@ -85,7 +88,7 @@ class QueuedWorkers {
 
  private:
   const bool bounded_;
-  QueuedWorker unbounded_;
+  QueuedWorker unknown_;
   QueuedWorker handshakes_;
   absl::node_hash_map<uint32_t, QueuedWorker> workers_;
 };

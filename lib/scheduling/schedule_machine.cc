@@ -334,9 +334,12 @@ WorkerLoad ScheduleMachine::Load(uint32_t id) const {
           .slow = worker->share.slow(),
           .charged_bytes = worker->charged_bytes,
           .owed_bytes = worker->owed_bytes,
-          .owed_since = worker->owed_since,
           .calls = worker->users,
-          .stalled_calls = worker->stalled_calls};
+          .out_calls = worker->out_calls,
+          .owing_calls = worker->owing_calls,
+          .stalled_calls = worker->stalled_calls,
+          .ended_calls = worker->ended_calls,
+          .owed_since = worker->owed_since};
 }
 
 ScheduleState ScheduleMachine::State() const {

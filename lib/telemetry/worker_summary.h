@@ -16,8 +16,8 @@ struct WorkerSummary {
   absl::Duration transfer;  // from the first grant, or the request it left with, until the answer has come
   absl::Duration rtt;
   int64_t losses = 0;
-  int64_t rtos = 0;  // TCP retransmission timeouts
-  int64_t in_flight = 0;
+  int64_t rtos = 0;       // TCP retransmission timeouts
+  int64_t in_flight = 0;  // calls that were sent and have not ended
 };
 
 // Returns {"workers": [{"address": "10.0.0.1:20000", "answers": 123, "ready_seconds": 0.001, ...}], "total": 64}: of

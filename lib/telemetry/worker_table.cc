@@ -10,9 +10,6 @@ namespace {
 // (200 ms) by a look at the connections, which come a tenth of a second apart. On a busy machine, answers that are
 // not lost may take half of it.
 constexpr absl::Duration kSilence = absl::Milliseconds(90);
-// What HTTP/2 and gRPC put around an answer, at most; and less than a full packet, more than pings and window updates.
-constexpr int64_t kOverheadBytes = 160;
-constexpr int64_t kPartBytes = 1000;
 // The kernel tells times in ticks of up to 10 ms.
 constexpr absl::Duration kTick = absl::Milliseconds(10);
 constexpr double kMeanWeight = 1.0 / 16;
@@ -73,31 +70,6 @@ WorkerTable::Reach WorkerTable::CountReached() const {
   return reach;
 }
 
-void WorkerTable::OnAsked(size_t worker, TimePoint now, bool in_parts) {
-  Row& row = rows_[worker];
-  ++row.summary.in_flight;
-  row.waiting_since = now;
-  row.in_parts = in_parts;
-}
-
-void WorkerTable::OnPaused(size_t worker) {
-  ++rows_[worker].paused;
-}
-
-void WorkerTable::OnResumed(size_t worker, TimePoint now) {
-  Row& row = rows_[worker];
-  --row.paused;
-  row.waiting_since = now;
-}
-
-void WorkerTable::OnEnded(size_t worker, TimePoint now, int64_t answer_bytes) {
-  Row& row = rows_[worker];
-  --row.summary.in_flight;
-  ++row.ended;
-  row.ended_bytes += answer_bytes + kOverheadBytes;
-  row.waiting_since = now;
-}
-
 void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
   WorkerSummary& summary = rows_[worker].summary;
   ++summary.answers;
@@ -129,16 +101,16 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight.out_of_order_packets += out_of_order_packets;
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
-    // First the answer that waited, which may have ended since.
+    // First the response that waited, which may have ended since.
     if (heard && std::exchange(row.silent, false)) {
       ++row.summary.rtos;
       ++sight.rto_waits;
-      if (Lost(row, row.waiting_answer)) ++sight.losses_silent;
+      if (Lost(row, row.waiting_response)) ++sight.losses_silent;
     }
-    if (out_of_order_packets > 0 && Lost(row, row.CurrentAnswer())) ++sight.losses_out_of_order;
-    SetPending(row, received_bytes, now);
-    if (row.waiting_answer == row.CurrentAnswer() || !WaitsForRto(row, info, now)) continue;
-    row.waiting_answer = row.CurrentAnswer();
+    const int64_t response = NumberOf(socket.load);
+    if (out_of_order_packets > 0 && Lost(row, response)) ++sight.losses_out_of_order;
+    if (row.waiting_response == response || !WaitsForRto(socket.load, info, now)) continue;
+    row.waiting_response = response;
     row.silent = true;
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
@@ -146,36 +118,32 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
   return sight;
 }
 
-// True once for an answer, so that a loss which several packets, looks or signs tell of is one.
-bool WorkerTable::Lost(Row& row, int64_t answer) {
-  if (std::exchange(row.lost_answer, answer) == answer) return false;
+// Responses are numbered as they end. The number of the one that is under way, or of the last one.
+int64_t WorkerTable::NumberOf(const WorkerLoad& load) {
+  return load.ended_calls + (load.out_calls > 0 ? 1 : 0);
+}
+
+// Returns true once for a response: several packets, looks or signs of a loss are one loss.
+bool WorkerTable::Lost(Row& row, int64_t response) {
+  if (std::exchange(row.lost_response, response) == response) return false;
   ++row.summary.losses;
   return true;
 }
 
-// An estimate, which is put right whenever nothing is asked for.
-void WorkerTable::SetPending(Row& row, uint64_t received_bytes, TimePoint now) {
-  row.pending_bytes += static_cast<int64_t>(received_bytes);
-  // What has ended since the look began may not be in what it saw: the next one will tell.
-  if (row.waiting_since > now) return;
-  const int64_t pending = row.pending_bytes - std::exchange(row.ended_bytes, 0);
-  row.pending_bytes = row.summary.in_flight == 0 ? 0 : std::max<int64_t>(pending, 0);
-}
-
-bool WorkerTable::WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now) {
-  if (row.summary.in_flight == row.paused) return false;
-  const absl::Duration waiting = absl::FromChrono(now - row.waiting_since);
-  if (waiting < kSilence || info.since_data_received < kSilence) return false;
-  const bool came_in_part = row.pending_bytes >= kPartBytes && !row.in_parts;
+bool WorkerTable::WaitsForRto(const WorkerLoad& load, const TcpInfo& info, TimePoint now) {
+  if (load.out_calls == 0 || info.since_data_received < kSilence) return false;
+  const bool owes = load.owing_calls > 0 && absl::FromChrono(now - load.owed_since) >= kSilence;
   const bool unacknowledged = info.unacknowledged_packets > 0 && info.since_data_sent >= kSilence - kTick;
-  return came_in_part || unacknowledged;
+  return owes || unacknowledged;
 }
 
-std::vector<WorkerSummary> WorkerTable::Summaries() const {
+std::vector<WorkerSummary> WorkerTable::Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const {
   std::vector<WorkerSummary> summaries;
   summaries.reserve(rows_.size());
-  for (const Row& row : rows_) {
-    if (row.users > 0) summaries.push_back(row.summary);
+  for (size_t worker = 0; worker < rows_.size(); ++worker) {
+    if (rows_[worker].users == 0) continue;
+    summaries.push_back(rows_[worker].summary);
+    summaries.back().in_flight = load_of(ScheduleId(worker)).out_calls;
   }
   return summaries;
 }

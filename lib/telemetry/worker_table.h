@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "sluice/link_schedule.h"
+
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/telemetry/tcp_socket.h"
@@ -28,16 +31,17 @@ struct LinkSight {
   int64_t rto_waits = 0;  // answers that wait, or waited, for a retransmission timeout of their worker
 };
 
-// What the aggregator sees of each worker of one link: how long answers take, and which of them lost packets on the
-// way. It infers losses from the aggregator's own sockets alone, so it works with any workers. There is one for each
-// link, used on the link's thread only. docs/losses.md has the reason for each rule.
+// What the aggregator sees of each worker of one link: how long responses take, and which of them lost packets on the
+// way. It infers losses from the sockets of the aggregator, and from the bytes that the schedule has granted, so it
+// works with any workers. There is one for each link, used on the link's thread only. docs/losses.md has the reason for
+// each rule.
 //
 // A loss shows in one of two ways. If later packets arrive, they are out of order. If nothing arrives, the connection
-// is silent although an answer should come. The silence is due to the network, and not to the worker, if a part of the
-// answer has come, or if what we sent last is not acknowledged. A worker that is only slow sends nothing but a ping,
-// and acknowledges the request within TCP's delay of 40 ms; one that answered at once has put the acknowledgement into
-// the packets that were lost. Silence counts only once the worker is heard again: a dead host looks the same, and is no
-// congestion.
+// is silent although bytes should come. The silence is due to the network, and not to the worker, if the worker owes
+// bytes that it has already begun to send, or if the bytes that we sent last are not acknowledged. A worker that is
+// only slow sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that responded at
+// once has put the acknowledgement into the packets that were lost. Silence counts only once the worker is heard again:
+// a dead host looks the same, and is not congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -45,6 +49,8 @@ class WorkerTable {
   // Returns the row of a worker, the same one for the same address. The worker is wanted until Remove was called as
   // often as Add; its row stays.
   size_t Add(const std::string& address);
+  // The worker of this row in the link's schedule, where 0 is a worker that is not known.
+  static uint32_t ScheduleId(size_t worker) { return static_cast<uint32_t>(worker) + 1; }
   void Remove(size_t worker);
 
   // A connection to the worker was made, was lost, or is of no interest any more. OnConnected returns how long there
@@ -59,15 +65,6 @@ class WorkerTable {
   };
   Reach CountReached() const;
 
-  // An answer may come from now on: bytes of it were granted. `in_parts` means that it is a stream, which may pause
-  // without a loss.
-  void OnAsked(size_t worker, TimePoint now, bool in_parts);
-  // All that was granted of an answer has come, and the rest of it is not granted: until OnResumed nothing can come,
-  // and silence is no loss. Both are called in turns, OnResumed also before OnEnded.
-  void OnPaused(size_t worker);
-  void OnResumed(size_t worker, TimePoint now);
-  // A call that OnAsked was called for has ended; `answer_bytes` of its answer have come.
-  void OnEnded(size_t worker, TimePoint now, int64_t answer_bytes);
   // Takes the times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
   // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
@@ -78,14 +75,16 @@ class WorkerTable {
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // The connection to a worker, at `now` or a little later.
+  // The connection to a worker and what the worker owes, at `now` or a little later.
   struct Socket {
     size_t worker = 0;
     TcpSocket tcp;
+    WorkerLoad load;
   };
   LinkSight Look(TimePoint now, absl::Span<const Socket> sockets);
 
-  std::vector<WorkerSummary> Summaries() const;  // of the workers that are wanted
+  // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
+  std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
 
  private:
   struct Row {
@@ -93,20 +92,11 @@ class WorkerTable {
     int users = 0;  // 0: not wanted
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
-    TimePoint waiting_since;  // when an answer was last asked for or ended; only valid while calls are in flight
-    bool in_parts = false;
-    int64_t paused = 0;  // of the answers in flight
-    int64_t ended = 0;
-    // Bytes that had come of answers that had not ended, at the last look; and bytes of answers that have ended since.
-    int64_t pending_bytes = 0;
-    int64_t ended_bytes = 0;
-    // The numbers of the last answer with a loss, and of the last one that waits. Answers are numbered as they end.
-    int64_t lost_answer = 0;
-    int64_t waiting_answer = 0;
-    bool silent = false;  // nothing has come of the answer that waits
+    // The numbers of the last response with a loss, and of the last one that waits. See NumberOf.
+    int64_t lost_response = 0;
+    int64_t waiting_response = 0;
+    bool silent = false;  // nothing has come of the response that waits
     absl::flat_hash_map<uint16_t, Reported> reported;
-
-    int64_t CurrentAnswer() const { return ended + (summary.in_flight > 0 ? 1 : 0); }
   };
   // What was seen of a connection before.
   struct Seen {
@@ -114,9 +104,9 @@ class WorkerTable {
     uint64_t received_bytes = 0;
   };
 
-  static bool Lost(Row& row, int64_t answer);
-  static void SetPending(Row& row, uint64_t received_bytes, TimePoint now);
-  static bool WaitsForRto(const Row& row, const TcpInfo& info, TimePoint now);
+  static int64_t NumberOf(const WorkerLoad& load);
+  static bool Lost(Row& row, int64_t response);
+  static bool WaitsForRto(const WorkerLoad& load, const TcpInfo& info, TimePoint now);
 
   std::vector<Row> rows_;
   absl::flat_hash_map<std::string, size_t> by_address_;

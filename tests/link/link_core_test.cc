@@ -268,6 +268,10 @@ TEST_F(LinkCoreTest, ARefusedStreamIsSentAgain) {
   EXPECT_EQ(server.counts().requests, 4);
   EXPECT_EQ(server.counts().connections, 1);
   EXPECT_TRUE(AwaitIdle());
+  executor_.Await([&] {
+    const auto load_of = [&](uint32_t worker) { return core_->schedule().Load(worker); };
+    EXPECT_EQ(core_->workers().Summaries(load_of).at(0).in_flight, 0);
+  });
 }
 
 TEST_F(LinkCoreTest, AWorkerThatRefusesAgainAndAgainHasFailed) {

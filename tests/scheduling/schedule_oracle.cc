@@ -123,6 +123,7 @@ void ScheduleOracle::Unsent(uint64_t tag) {
           .batch = call.batch,
           .phase = aborted ? Call::kInFlight : Call::kParked,
           .aborted = aborted};
+  NoteOwing();
   if (aborted) return;
   --block.out;
   ++block.parked;
@@ -130,10 +131,15 @@ void ScheduleOracle::Unsent(uint64_t tag) {
   ExpectExpiries();
 }
 
+void ScheduleOracle::Hear(uint32_t worker) {
+  if (owed_since_.contains(worker)) owed_since_[worker] = now_;
+}
+
 void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
-  any_ready_ = call.ready = true;
+  any_ready_ = true;
+  if (!std::exchange(call.ready, true)) Hear(call.worker);
   call.remaining = remaining_bytes;
   if (!limited()) call.outstanding = remaining_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
@@ -144,6 +150,7 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
 void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
+  Hear(call.worker);
   call.outstanding -= bytes;
   call.early = std::max<int64_t>(call.early - bytes, 0);
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
@@ -160,6 +167,8 @@ void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
   StopWaiting(tag);
   --block.out;
   call.phase = Call::kEnded;
+  ++ended_[call.worker];
+  NoteOwing();
   call.stalls_at = TimePoint::max();
   if (end == CallEnd::kAborted && limited() && on_the_way > 0) draining_.emplace(now_ + DrainTime(), on_the_way);
   GoneFrom(block);
@@ -214,6 +223,7 @@ void ScheduleOracle::ExpectAbort(uint64_t tag) {
   StopWaiting(tag);
   if (call.phase == Call::kSent && !call.straggles) call.headers = HeaderCost();
   call.phase = Call::kInFlight;
+  NoteOwing();
 }
 
 void ScheduleOracle::ExpectEnd(uint64_t tag, Action::Kind kind) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -159,9 +160,17 @@ class ScheduleOracle {
   bool Open(const Call& call) const;
   int64_t WorkerCharge(uint32_t worker) const;
   int64_t WorkerOwes(uint32_t worker) const;
+  static bool Owes(const Call& call) {
+    return call.phase == Call::kInFlight && call.ready && !call.aborted &&
+           std::min(call.outstanding, call.remaining) > 0;
+  }
+  int64_t OwingCalls(uint32_t worker) const;
+  void Hear(uint32_t worker);
+  void NoteOwing();  // of the workers that owed, some may not any more
   bool AnyOpenRest() const;
   void NoteShares();
   void CheckShares();
+  void CheckLoads();
 
   // Units of the budget.
   bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
@@ -197,7 +206,9 @@ class ScheduleOracle {
   int64_t overtook_ = 0;  // since the last turn of a rest
   bool open_rest_ = false;
   const std::function<WorkerLoad(uint32_t)> load_;
-  std::map<uint32_t, double> shares_;  // after the last event, in parts of the budget
+  std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
+  std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes
+  std::map<uint32_t, int64_t> ended_;         // calls that were sent, by worker
   // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
   // not known how much has overtaken it.
   bool share_fell_ = false;

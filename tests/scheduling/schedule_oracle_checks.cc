@@ -13,6 +13,7 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
     return entry.second.waiting.empty() && entry.second.parked == 0 && entry.second.out == 0;
   });
   CheckShares();
+  CheckLoads();
   CheckIdle();
   CheckState(state);
   CheckTimer(next_timer);
@@ -56,13 +57,32 @@ void ScheduleOracle::CheckShares() {
     const WorkerLoad load = load_(worker);
     Expect(load.share_bytes >= packet && load.share_bytes <= std::max(budget_, packet), "a share is out of its bounds");
     Expect(load.charged_bytes == WorkerCharge(worker), "the charge of a worker");
-    Expect(load.owed_bytes == WorkerOwes(worker), "what a worker owes");
-    const auto calls = std::count_if(calls_.begin(), calls_.end(), [worker = worker](const Call& call) {
-      return call.worker == worker && call.phase != Call::kEnded;
-    });
-    Expect(load.calls == calls, "the calls of a worker");
   }
   NoteOpen();
+}
+
+void ScheduleOracle::CheckLoads() {
+  std::map<uint32_t, WorkerLoad> expected;
+  for (const Call& call : calls_) {
+    if (call.worker == 0 || call.phase == Call::kEnded) continue;
+    WorkerLoad& load = expected[call.worker];
+    ++load.calls;
+    if (call.phase >= Call::kSent) ++load.out_calls;
+    if (call.stalled && call.phase == Call::kInFlight) ++load.stalled_calls;
+  }
+  NoteOwing();
+  for (const auto& [worker, counts] : expected) {
+    const WorkerLoad load = load_(worker);
+    Expect(load.owed_bytes == WorkerOwes(worker), "what a worker owes");
+    Expect(load.calls == counts.calls, "the calls of a worker");
+    Expect(load.out_calls == counts.out_calls, "the calls that are out to a worker");
+    Expect(load.stalled_calls == counts.stalled_calls, "the calls that have stalled at a worker");
+    Expect(load.ended_calls == ended_[worker], "the calls of a worker that have ended");
+    Expect(load.owing_calls == OwingCalls(worker), "the calls of which a worker owes bytes");
+    if (load.owing_calls == 0) continue;
+    const auto since = owed_since_.try_emplace(worker, now_).first;
+    Expect(load.owed_since == since->second, "since when a worker owes");
+  }
 }
 
 // What still waits has a reason to.

@@ -98,10 +98,19 @@ int64_t ScheduleOracle::WorkerCharge(uint32_t worker) const {
 int64_t ScheduleOracle::WorkerOwes(uint32_t worker) const {
   int64_t bytes = 0;
   for (const Call& call : calls_) {
-    const bool owes = call.phase == Call::kInFlight && call.ready && !call.stalled && !call.aborted;
+    const bool owes = Owes(call) && !call.stalled;
     if (call.worker == worker && owes) bytes += CostOf(std::min(call.outstanding, call.remaining));
   }
   return bytes;
+}
+
+int64_t ScheduleOracle::OwingCalls(uint32_t worker) const {
+  return std::count_if(calls_.begin(), calls_.end(),
+                       [worker](const Call& call) { return call.worker == worker && Owes(call); });
+}
+
+void ScheduleOracle::NoteOwing() {
+  std::erase_if(owed_since_, [this](const auto& entry) { return OwingCalls(entry.first) == 0; });
 }
 
 // A slow worker may have its share; one that is not slow may owe it.

@@ -12,7 +12,6 @@ using testing::FakeConnection;
 class WorkerTableLossTest : public testing::WorkerTableTest {
  protected:
   static constexpr absl::Duration kSilence = Milliseconds(90);
-  static constexpr int64_t kPart = 1000;
 
   void ExpectNothingLost(const LinkSight& sight) {
     EXPECT_EQ(sight.losses_out_of_order, 0);
@@ -84,7 +83,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderOnTwoConnectionsOfAWorkerAreOneLoss
 
 TEST_F(WorkerTableLossTest, SilenceAfterAPartOfTheAnswerIsALoss) {
   Ask();
-  Receive(kPart);
+  ReceivePart();
   ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
   ExpectSilentLossAfter(Milliseconds(1));
   EXPECT_EQ(Summary().losses, 1);
@@ -105,62 +104,20 @@ TEST_F(WorkerTableLossTest, AWorkerThatThinksLongAndAcknowledgesTheRequestHasLos
   EXPECT_EQ(Summary().losses, 0);
 }
 
-TEST_F(WorkerTableLossTest, WhatIsNoLargerThanAPingIsNoPartOfAnAnswer) {
+TEST_F(WorkerTableLossTest, AWorkerOfWhichOnlyHeadersAndPingsHaveComeHasLostNothing) {
   Ask();
-  Receive(kPart - 1);
-  ExpectNothingLost(LookAfter(Seconds(1)));
-  Pass(Milliseconds(1));
-  Receive(1);
-  ExpectSilentLossAfter(kSilence);
-}
-
-TEST_F(WorkerTableLossTest, PartsThatCameBetweenSeveralLooksAddUp) {
-  Ask();
-  for (int piece = 0; piece < 4; ++piece) {
-    Receive(kPart / 4);
-    ExpectNothingLost(LookAfter(Milliseconds(50)));
-  }
-  ExpectSilentLossAfter(Milliseconds(50));
-}
-
-TEST_F(WorkerTableLossTest, AnAnswerThatHasComeInFullIsNoPartOfTheNext) {
-  for (int answer = 0; answer < 20; ++answer) {
-    Ask();
-    ExpectNothingLost(LookAfter(Milliseconds(10)));
-    Answer();
-    Ask();
-    ExpectNothingLost(LookAfter(Seconds(1)));
-    Answer();
-  }
-}
-
-TEST_F(WorkerTableLossTest, WhatCameOfAnAnswerThatWasGivenUpIsNoPartOfTheNext) {
-  Ask();
-  Receive(kAnswerBytes / 2);
-  End(0);
-  ExpectNothingLost(LookAfter(Milliseconds(10)));
-  Ask();
-  ExpectNothingLost(LookAfter(Seconds(1)));
-}
-
-// What is around an answer is not known to the byte; that must not add up while there is always one under way.
-TEST_F(WorkerTableLossTest, APartIsSeenAfterManyAnswersWithoutAPause) {
-  Ask();
-  for (int answer = 0; answer < 100; ++answer) {
-    Ask();
-    Answer();
-    ExpectNothingLost(LookAfter(Milliseconds(10)));
-  }
   Receive(kPart);
-  ExpectSilentLossAfter(kSilence);
+  ExpectNothingLost(LookAfter(Seconds(1)));
+  Owe(kAnswerBytes);
+  ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
+  ExpectSilentLossAfter(Milliseconds(1));
 }
 
 TEST_F(WorkerTableLossTest, AnAnswerWhoseRestIsNotGrantedYetHasLostNothing) {
   Ask();
   Receive(kPart);
-  table_.OnPaused(worker_);
   for (int look = 0; look < 5; ++look) ExpectNothingLost(LookAfter(kSilence));
-  table_.OnResumed(worker_, now_);
+  Owe(kAnswerBytes);
   ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
   Receive(kPart);
   ExpectNothingLost(Look());
@@ -171,32 +128,28 @@ TEST_F(WorkerTableLossTest, AnAnswerWhoseRestIsNotGrantedYetHasLostNothing) {
 TEST_F(WorkerTableLossTest, SilenceAfterTheRestIsGrantedIsALoss) {
   Ask();
   Receive(kPart);
-  table_.OnPaused(worker_);
   ExpectNothingLost(LookAfter(kSilence));
-  table_.OnResumed(worker_, now_);
+  Owe(kAnswerBytes);
   ExpectSilentLossAfter(kSilence);
 }
 
-TEST_F(WorkerTableLossTest, StreamsMayPauseAfterAPart) {
-  AskForParts(/*acknowledged=*/true);
-  for (int part = 0; part < 5; ++part) {
+TEST_F(WorkerTableLossTest, StreamsMayPauseBetweenMessages) {
+  Ask();
+  for (int message = 0; message < 5; ++message) {
+    Owe(kAnswerBytes);
     Receive(kAnswerBytes);
     ExpectNothingLost(LookAfter(Seconds(1)));
   }
 }
 
-TEST_F(WorkerTableLossTest, StreamsLoseWhatIsNotAcknowledgedLikeAllOthers) {
-  AskForParts(/*acknowledged=*/false);
-  ExpectSilentLossAfter(kSilence);
-}
-
-TEST_F(WorkerTableLossTest, AUnaryAnswerAfterAStreamIsJudgedByPartsAgain) {
-  AskForParts(/*acknowledged=*/true);
-  Answer();
-  Look();
+TEST_F(WorkerTableLossTest, AStreamMayPauseAfterAUnaryAnswer) {
   Ask();
-  Receive(kPart);
-  ExpectSilentLossAfter(kSilence);
+  Receive(10'000);
+  Ask();
+  Answer();
+  ExpectNothingLost(LookAfter(kSilence));
+  Receive(100);
+  ExpectNothingLost(Look());
 }
 
 TEST_F(WorkerTableLossTest, NothingIsLostWhereNoAnswerIsAskedFor) {
@@ -204,8 +157,8 @@ TEST_F(WorkerTableLossTest, NothingIsLostWhereNoAnswerIsAskedFor) {
   connection_.socket.info.unacknowledged_packets = 1;
   ExpectNothingLost(LookAfter(Seconds(1)));
   Ask();
-  Receive(kPart);
-  End(0);  // as by a deadline
+  ReceivePart();
+  End();  // as by a deadline
   ExpectNothingLost(LookAfter(Seconds(1)));
 }
 
@@ -217,19 +170,11 @@ TEST_F(WorkerTableLossTest, AConnectionThatWasSilentBeforeTheRequestIsNotSilentY
 
 TEST_F(WorkerTableLossTest, AnAnswerThatIsStillComingIsNotLost) {
   Ask();
+  Owe(20 * 1448);
   for (int packet = 0; packet < 20; ++packet) {
     Receive(1448);
     ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
   }
-}
-
-TEST_F(WorkerTableLossTest, TheTimeCountsFromTheLastAnswerThatEnded) {
-  Ask();
-  Ask(/*acknowledged=*/false);
-  Pass(Milliseconds(60));
-  End(0);  // its bytes had come long before
-  ExpectNothingLost(LookAfter(kSilence - Milliseconds(1)));
-  ExpectSilentLossAfter(Milliseconds(1));
 }
 
 // A request that is not acknowledged yet since it left only now says nothing of one before it.
@@ -281,7 +226,7 @@ TEST_F(WorkerTableLossTest, TwoAnswersThatWaitAreTwoLossesOneAfterTheOther) {
 
 TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndOneTimeout) {
   Ask();
-  Receive(kPart);
+  ReceivePart();
   ReceiveOutOfOrder(1);
   EXPECT_EQ(Look().losses_out_of_order, 1);
   ExpectNothingLost(LookAfter(kSilence));
@@ -307,7 +252,7 @@ TEST_F(WorkerTableLossTest, AHostThatIsDeadIsNoCongestion) {
   table_.OnConnected(worker_, now_);
   Ask(/*acknowledged=*/false);
   for (int look = 0; look < 100; ++look) ExpectNothingLost(LookAfter(Milliseconds(100)));
-  End(0);
+  End();
   Close(connection_);
   table_.OnLost(worker_, now_);
   ExpectNothingLost(LookAfter(Milliseconds(100)));
@@ -337,39 +282,13 @@ TEST_F(WorkerTableLossTest, EachWorkerIsJudgedByItself) {
   FakeConnection& other_connection = Connect(other);
   Look();
   Ask(/*acknowledged=*/false);
-  table_.OnAsked(other, now_, false);
+  Ask(other_connection, true);
   ExpectSilentLossAfter(Milliseconds(100));
   other_connection.socket.info.out_of_order_packets = 1;
   EXPECT_EQ(Look().losses_out_of_order, 1);
   EXPECT_EQ(Summary(worker_).losses, 1);
   EXPECT_EQ(Summary(other).losses, 1);
   EXPECT_EQ(Summary(other).rtos, 0);
-}
-
-// A look takes time: what it is told was true when it began. An answer that has ended since is not in it in full.
-TEST_F(WorkerTableLossTest, AnAnswerThatEndsDuringALookIsNoPartOfTheNext) {
-  Ask();
-  Pass(Milliseconds(10));
-  const TimePoint began = now_;
-  const std::vector<WorkerTable::Socket> sockets = Sockets();
-  Pass(Milliseconds(1));
-  Answer();
-  ExpectNothingLost(table_.Look(began, sockets));
-  Ask(/*acknowledged=*/true);
-  ExpectNothingLost(LookAfter(Milliseconds(100)));
-  ExpectNothingLost(LookAfter(Milliseconds(100)));
-  // And the same where the next request leaves before the look is told.
-  Answer();
-  Ask();
-  Pass(Milliseconds(10));
-  const TimePoint again = now_;
-  const std::vector<WorkerTable::Socket> seen_again = Sockets();
-  Pass(Milliseconds(1));
-  Answer();
-  Ask(/*acknowledged=*/true);
-  ExpectNothingLost(table_.Look(again, seen_again));
-  ExpectNothingLost(LookAfter(Milliseconds(100)));
-  ExpectNothingLost(LookAfter(Milliseconds(100)));
 }
 
 }  // namespace

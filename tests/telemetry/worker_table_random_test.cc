@@ -62,7 +62,7 @@ std::string AddressOf(size_t worker) {
 class SimulatedWorker {
  public:
   SimulatedWorker(WorkerTable& table, size_t number, Random& random)
-      : table_(table), row_(table.Add(AddressOf(number))), random_(random) {
+      : row_(table.Add(AddressOf(number))), random_(random) {
     socket_.inode = 1 + number;
   }
 
@@ -89,20 +89,24 @@ class SimulatedWorker {
     }
     Receive(bytes, now);
     answer.left_bytes -= bytes;
+    load_.owing_calls = answer.left_bytes > 0 ? 1 : 0;
+    load_.owed_since = now;
     answer.next_packet = now + milliseconds(random_.Between(0, 10));
     if (answer.left_bytes > 0) return;
-    table_.OnEnded(row_, now, answer.bytes - 70);
+    --load_.out_calls;
+    ++load_.ended_calls;
     answer_.reset();
   }
 
   WorkerTable::Socket See(TimePoint now) const {
-    WorkerTable::Socket socket{row_, socket_};
+    WorkerTable::Socket socket{row_, socket_, load_};
     socket.tcp.info.since_data_sent = absl::FromChrono(now - sent_);
     socket.tcp.info.since_data_received = absl::FromChrono(now - received_);
     return socket;
   }
 
   bool idle() const { return !answer_.has_value(); }
+  const WorkerLoad& load() const { return load_; }
   size_t row() const { return row_; }
 
   // The truth.
@@ -135,7 +139,7 @@ class SimulatedWorker {
     answer.acknowledged = now + milliseconds(std::min(thinks, 40));
     if (random_.OneIn(8)) LoseOf(answer, thinks);
     answer_ = answer;
-    table_.OnAsked(row_, now, false);
+    ++load_.out_calls;
   }
 
   void LoseOf(Answer& answer, int thinks) {
@@ -160,10 +164,10 @@ class SimulatedWorker {
     received_ = now;
   }
 
-  WorkerTable& table_;
   const size_t row_;
   Random& random_;
   TcpSocket socket_;
+  WorkerLoad load_;
   TimePoint sent_;
   TimePoint received_;
   std::optional<Answer> answer_;
@@ -212,8 +216,9 @@ TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
   int64_t lost_in_the_middle = 0;
   uint64_t out_of_order_packets = 0;
   uint64_t received_bytes = 0;
+  const std::vector<WorkerSummary> summaries = table.Summaries([&](uint32_t id) { return workers[id - 1].load(); });
   for (const SimulatedWorker& worker : workers) {
-    const WorkerSummary summary = table.Summaries().at(worker.row());
+    const WorkerSummary& summary = summaries.at(worker.row());
     EXPECT_EQ(summary.rtos, worker.rtos) << summary.address;
     EXPECT_LE(summary.losses, worker.rtos + worker.lost_in_the_middle) << summary.address;
     EXPECT_EQ(summary.in_flight, 0) << summary.address;
@@ -241,20 +246,21 @@ TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
   TimePoint now = TimePoint() + std::chrono::hours(1);
   constexpr int kWorkers = 7;
   std::vector<int64_t> asked(kWorkers, 0);
-  std::vector<int64_t> in_flight(kWorkers, 0);
+  std::vector<WorkerLoad> loads(kWorkers);
   for (int i = 0; i < kWorkers; ++i) table.Add(AddressOf(static_cast<size_t>(i)));
   std::vector<WorkerTable::Socket> sockets;
   uint64_t inode = 0;
   Sum sum;
   uint64_t reported = 0;
   const auto finish = [&](size_t row) {
-    --in_flight[row];
-    table.OnEnded(row, now, random.Between(0, 30'000));
+    --loads[row].out_calls;
+    ++loads[row].ended_calls;
   };
+  const auto summaries = [&] { return table.Summaries([&](uint32_t id) { return loads[id - 1]; }); };
   for (int step = 0; step < 20'000; ++step) {
     now += milliseconds(random.Between(0, 30));
     const auto row = static_cast<size_t>(random.Between(0, kWorkers - 1));
-    if (random.OneIn(10)) sockets.push_back({row, {.inode = ++inode}});
+    if (random.OneIn(10)) sockets.push_back({row, {.inode = ++inode}, loads[row]});
     if (sockets.size() > 30) sockets.erase(sockets.begin() + random.Between(0, 29));
     for (WorkerTable::Socket& socket : sockets) {
       TcpInfo& info = socket.tcp.info;
@@ -266,24 +272,26 @@ TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
     }
     if (random.OneIn(2)) {
       ++asked[row];
-      ++in_flight[row];
-      table.OnAsked(row, now, random.OneIn(4));
-    } else if (in_flight[row] > 0) {
+      ++loads[row].out_calls;
+    } else if (loads[row].out_calls > 0) {
       finish(row);
     }
+    loads[row].owing_calls = random.OneIn(2) ? 1 : 0;
+    loads[row].owed_since = now - milliseconds(random.Between(0, 300));
+    for (WorkerTable::Socket& socket : sockets) socket.load = loads[socket.worker];
     if (random.OneIn(10)) {
       reported += table.OnReport(row, 1, {static_cast<uint64_t>(step), 0}).retransmits;
     }
     if (random.OneIn(4)) sum.Add(table.Look(now - milliseconds(random.Between(0, 5)), sockets));
   }
   for (size_t row = 0; row < kWorkers; ++row) {
-    EXPECT_EQ(table.Summaries().at(row).in_flight, in_flight[row]);
-    while (in_flight[row] > 0) finish(row);
+    EXPECT_EQ(summaries().at(row).in_flight, loads[row].out_calls);
+    while (loads[row].out_calls > 0) finish(row);
   }
   int64_t losses = 0;
   int64_t rtos = 0;
   for (size_t row = 0; row < kWorkers; ++row) {
-    const WorkerSummary summary = table.Summaries().at(row);
+    const WorkerSummary summary = summaries().at(row);
     EXPECT_EQ(summary.in_flight, 0);
     EXPECT_LE(summary.losses, asked[row]);
     EXPECT_LE(summary.rtos, asked[row]);

@@ -19,7 +19,7 @@ TEST_F(WorkerTableTest, TheSameAddressHasTheSameRow) {
   EXPECT_NE(a, b);
   EXPECT_EQ(table_.Add("a:1"), a);
   EXPECT_EQ(table_.Add("b:1"), b);
-  ASSERT_EQ(table_.Summaries().size(), 3u);
+  ASSERT_EQ(Summaries().size(), 3u);
   EXPECT_EQ(Summary(a).address, "a:1");
   EXPECT_EQ(Summary(b).address, "b:1");
 }
@@ -28,11 +28,11 @@ TEST_F(WorkerTableTest, ShowsAWorkerUntilNobodyWantsIt) {
   const size_t worker = table_.Add("a:1");
   EXPECT_EQ(table_.Add("a:1"), worker);
   table_.Remove(worker);
-  EXPECT_EQ(table_.Summaries().size(), 2u);
+  EXPECT_EQ(Summaries().size(), 2u);
   table_.Remove(worker);
-  EXPECT_EQ(table_.Summaries().size(), 1u);
+  EXPECT_EQ(Summaries().size(), 1u);
   EXPECT_EQ(table_.Add("a:1"), worker) << "its place stays";
-  EXPECT_EQ(table_.Summaries().size(), 2u);
+  EXPECT_EQ(Summaries().size(), 2u);
 }
 
 TEST_F(WorkerTableTest, CountsTheWorkersThatAreConnected) {
@@ -86,7 +86,7 @@ TEST_F(WorkerTableTest, OfAWorkerThatWasNeverAskedNothingIsKnown) {
   EXPECT_EQ(summary.rtt, absl::InfiniteDuration());
 }
 
-TEST_F(WorkerTableTest, CountsAnswersThatMayComeAndThoseThatHaveCome) {
+TEST_F(WorkerTableTest, CountsCallsThatAreOutAndResponsesThatHaveCome) {
   Ask();
   Ask();
   EXPECT_EQ(Summary().in_flight, 2);

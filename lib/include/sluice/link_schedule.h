@@ -128,10 +128,13 @@ struct WorkerLoad {
   int64_t share_bytes = 0;    // may be outstanding
   bool slow = false;          // the share is less than one part
   int64_t charged_bytes = 0;  // outstanding, except early and stalled bytes
-  int64_t owed_bytes = 0;     // outstanding, and ready at the worker
-  TimePoint owed_since;       // when it began to owe, or when bytes of that came last
+  int64_t owed_bytes = 0;     // outstanding, ready at the worker and not stalled
   int64_t calls = 0;          // that have not ended
+  int64_t out_calls = 0;      // of these, sent
+  int64_t owing_calls = 0;    // of these, bytes are granted and ready at the worker, stalled or not
   int64_t stalled_calls = 0;  // of these, granted bytes did not come in time
+  int64_t ended_calls = 0;    // that were sent, since the start
+  TimePoint owed_since;       // if calls owe: since when, or when something came from the worker last
 };
 
 // The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that

@@ -71,7 +71,7 @@ void LinkMonitor::LookLater(TimePoint::duration pause) {
 
 void LinkMonitor::Look() {
   const TimePoint begin = core_.now();
-  if (Active()) OnSight(begin, core_.workers().Look(begin, core_.TcpSockets()));
+  if (Active()) OnSight(begin, core_.workers().Look(begin, budget_.settle_until, core_.TcpSockets()));
   LookLater(std::max<TimePoint::duration>(kPeriod, kPauseFactor * (core_.now() - begin)));
 }
 
@@ -93,8 +93,10 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
       .now = now,
       .received_frame_bytes = static_cast<int64_t>(static_cast<double>(sight.received_bytes) * frame_share),
       .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
-      .silent_losses = sight.rto_waits,
+      .active_workers = sight.active_workers,
+      .lossy_workers = sight.lossy_workers,
       .out_of_order_losses = sight.losses_out_of_order,
+      .worst_out_of_order_losses = sight.worst_out_of_order,
       .backlogged = schedule.waiting_calls + schedule.ungranted_calls > 0};
   const int64_t before_bytes = budget_.budget_bytes;
   const BudgetStep step = Decide(bounds_, budget_, seen);

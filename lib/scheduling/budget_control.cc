@@ -1,6 +1,7 @@
 #include "sluice/budget_control.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,12 +42,25 @@ constexpr double kFirstGrowth = 2;
 constexpr double kProbeGrowth = 1.25;
 constexpr double kLeastGrowth = 1.05;
 
-// Networks that overtake packets do so to a few in a thousand; a buffer that overflows loses far more. So much of the
-// answers, and more than one.
+// The buffer of a port overflows for all workers that send through it. One worker that loses has a bad path, or pauses.
+// Rejected: half of the active workers, which is one of two. Two workers that overflow a port lose both, soon.
+constexpr int64_t kLeastLossyWorkers = 2;
+// And so many of the responses. Among tens of thousands a second, random losses of one in ten thousand are of several
+// workers in each half second.
+constexpr double kLossyShare = 0.001;
+
+// Networks that overtake packets do so to a few in a thousand responses; a buffer that overflows loses far more.
 constexpr double kOvertakenShare = 0.01;
+// More than chance makes of that share: two standard deviations, and two responses.
+constexpr double kDeviations = 2;
+constexpr double kLeastOvertaken = 2;
 
 int64_t Scaled(int64_t bytes, double factor) {
   return static_cast<int64_t>(static_cast<double>(bytes) * factor);
+}
+
+double Seconds(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
 }
 
 void Restart(BudgetState& state) {
@@ -54,8 +68,9 @@ void Restart(BudgetState& state) {
   state.measured_bytes = 0;
 }
 
-void Set(BudgetState& state, int64_t budget_bytes) {
+void Set(BudgetState& state, int64_t budget_bytes, BudgetState::TimePoint settle_until) {
   state.budget_bytes = budget_bytes;
+  state.settle_until = settle_until;
   state.before_growth_bytes = 0;
   state.best_rate = 0;
   state.measurements = 0;
@@ -64,10 +79,19 @@ void Set(BudgetState& state, int64_t budget_bytes) {
   Restart(state);
 }
 
-bool Lost(const BudgetState& state, const BudgetObservation& seen) {
-  if (seen.silent_losses > 0) return true;
-  return seen.out_of_order_losses > 0 && state.out_of_order_losses > 1 &&
-         static_cast<double>(state.out_of_order_losses) > kOvertakenShare * static_cast<double>(state.answers);
+// One worker decides only where no other could bear witness.
+bool Waited(const BudgetState& state, const BudgetObservation& seen) {
+  if (seen.active_workers <= 1) return seen.lossy_workers > 0;
+  return seen.lossy_workers >= kLeastLossyWorkers &&
+         static_cast<double>(seen.lossy_workers) >= kLossyShare * state.recent_answers;
+}
+
+// A worker whose packets are always overtaken says nothing of the link.
+bool CameOutOfOrder(const BudgetState& state, const BudgetObservation& seen) {
+  if (seen.out_of_order_losses == 0) return false;
+  const int64_t losses = state.out_of_order_losses - (seen.active_workers > 1 ? seen.worst_out_of_order_losses : 0);
+  const double overtaken = kOvertakenShare * static_cast<double>(state.answers);
+  return static_cast<double>(losses) > overtaken + kDeviations * std::sqrt(overtaken) + kLeastOvertaken;
 }
 
 void WaitLonger(BudgetState& state, BudgetState::TimePoint now) {
@@ -85,15 +109,14 @@ BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, BudgetState::T
   const int64_t tried_from = state.before_growth_bytes;
   state.ceiling_bytes = before;
   state.ceiling_since = now;
-  state.settle_until = now + kSettle;
   if (tried_from > 0) {
     WaitLonger(state, now);
-    Set(state, tried_from);
+    Set(state, tried_from, now + kSettle);
     return {state, BudgetDecision::kBackOff, "losses at the larger budget"};
   }
   state.growth_interval = kFirstInterval;
   state.next_growth = now + state.growth_interval;
-  Set(state, std::max(bounds.floor_bytes, Scaled(before, kBackOff)));
+  Set(state, std::max(bounds.floor_bytes, Scaled(before, kBackOff)), now + kSettle);
   if (state.budget_bytes == before) return Hold(state);
   return {state, BudgetDecision::kBackOff, "losses"};
 }
@@ -160,10 +183,12 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   const nanoseconds elapsed = seen.now - before.last_observation;
   state.last_observation = seen.now;
   if (bounds.fixed()) return Hold(state);
+  state.recent_answers =
+      state.recent_answers * std::exp2(-Seconds(elapsed) / Seconds(kSettle)) + static_cast<double>(seen.answers);
   if (seen.now < state.settle_until) return Hold(state);
   state.answers += seen.answers;
   state.out_of_order_losses += seen.out_of_order_losses;
-  if (Lost(state, seen)) return BackOff(bounds, state, seen.now);
+  if (Waited(state, seen) || CameOutOfOrder(state, seen)) return BackOff(bounds, state, seen.now);
   const bool backlogged = std::exchange(state.backlogged, seen.backlogged) && seen.backlogged;
   if (!backlogged) return Hold(state);
 
@@ -171,8 +196,7 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   state.measured_bytes += seen.received_frame_bytes;
   const bool on_trial = state.before_growth_bytes > 0;
   if (state.measured_time < (on_trial && state.ceiling_bytes > 0 ? kProbeTrial : kMeasure)) return Hold(state);
-  const double rate =
-      static_cast<double>(state.measured_bytes) / std::chrono::duration<double>(state.measured_time).count();
+  const double rate = static_cast<double>(state.measured_bytes) / Seconds(state.measured_time);
   Restart(state);
   state.best_rate = std::max(state.best_rate, rate);
   ++state.measurements;
@@ -181,7 +205,7 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
     if (state.budget_bytes > bounds.reference_bytes && state.best_rate < kGain * state.before_growth_rate) {
       if (state.measurements < kMeasurements) return Hold(state);
       WaitLonger(state, seen.now);
-      Set(state, state.before_growth_bytes);
+      Set(state, state.before_growth_bytes, seen.now);
       return {state, BudgetDecision::kGiveBack, "the larger budget made the link no busier"};
     }
     state.before_growth_bytes = 0;
@@ -201,7 +225,7 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   const bool lost_before = before.ceiling_bytes > 0;
   const int64_t from = state.budget_bytes;
   const double from_rate = state.best_rate;
-  Set(state, next);
+  Set(state, next, seen.now);
   state.before_growth_bytes = from;
   state.before_growth_rate = from_rate;
   if (lost_before) return {state, BudgetDecision::kProbe, "nothing was lost for a while"};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+
 namespace sluice {
 namespace {
 
@@ -12,6 +14,8 @@ namespace {
 constexpr absl::Duration kSilence = absl::Milliseconds(90);
 // The kernel tells times in ticks of up to 10 ms.
 constexpr absl::Duration kTick = absl::Milliseconds(10);
+// Losses of several workers within this time have one reason.
+constexpr std::chrono::milliseconds kTogether(500);
 constexpr double kMeanWeight = 1.0 / 16;
 
 void AddToMean(absl::Duration value, absl::Duration& mean) {
@@ -82,8 +86,10 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
-LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
+LinkSight WorkerTable::Look(TimePoint now, TimePoint since, absl::Span<const Socket> sockets) {
   LinkSight sight;
+  ++looks_;
+  CountSince(since);
   absl::Duration rtt_sum;
   absl::flat_hash_map<uint64_t, Seen> seen;
   for (const Socket& socket : sockets) {
@@ -101,21 +107,42 @@ LinkSight WorkerTable::Look(TimePoint now, absl::Span<const Socket> sockets) {
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight.out_of_order_packets += out_of_order_packets;
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
+    const bool active = heard || socket.load.out_calls > 0;
+    if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight.active_workers;
     // First the response that waited, which may have ended since.
     if (heard && std::exchange(row.silent, false)) {
       ++row.summary.rtos;
       ++sight.rto_waits;
+      lossy_.emplace_back(now, socket.worker);
       if (Lost(row, row.waiting_response)) ++sight.losses_silent;
     }
     const int64_t response = NumberOf(socket.load);
-    if (out_of_order_packets > 0 && Lost(row, response)) ++sight.losses_out_of_order;
+    if (out_of_order_packets > 0 && Lost(row, response)) {
+      ++sight.losses_out_of_order;
+      worst_out_of_order_ = std::max(worst_out_of_order_, ++row.out_of_order);
+    }
     if (row.waiting_response == response || !WaitsForRto(socket.load, info, now)) continue;
     row.waiting_response = response;
     row.silent = true;
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
   seen_ = std::move(seen);
+  sight.lossy_workers = CountLossy(now, since);
+  sight.worst_out_of_order = worst_out_of_order_;
   return sight;
+}
+
+void WorkerTable::CountSince(TimePoint since) {
+  if (std::exchange(since_, since) == since) return;
+  worst_out_of_order_ = 0;
+  for (Row& row : rows_) row.out_of_order = 0;
+}
+
+int64_t WorkerTable::CountLossy(TimePoint now, TimePoint since) {
+  while (!lossy_.empty() && lossy_.front().first < std::max(now - kTogether, since)) lossy_.pop_front();
+  absl::flat_hash_set<size_t> workers;
+  for (const auto& [time, worker] : lossy_) workers.insert(worker);
+  return static_cast<int64_t>(workers.size());
 }
 
 // Responses are numbered as they end. The number of the one that is under way, or of the last one.

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/link_schedule.h"
@@ -28,7 +30,12 @@ struct LinkSight {
   // Loss episodes: at most one for each answer, by the first evidence of it.
   int64_t losses_out_of_order = 0;
   int64_t losses_silent = 0;
-  int64_t rto_waits = 0;  // answers that wait, or waited, for a retransmission timeout of their worker
+  int64_t rto_waits = 0;       // answers that wait, or waited, for a retransmission timeout of their worker
+  int64_t active_workers = 0;  // that have calls, or sent bytes
+  // Workers of which a response waited for a retransmission timeout. Losses within half a second count together: the
+  // timeouts of a full buffer end one after the other.
+  int64_t lossy_workers = 0;
+  int64_t worst_out_of_order = 0;  // the most losses_out_of_order of one worker
 };
 
 // What the aggregator sees of each worker of one link: how long responses take, and which of them lost packets on the
@@ -81,7 +88,8 @@ class WorkerTable {
     TcpSocket tcp;
     WorkerLoad load;
   };
-  LinkSight Look(TimePoint now, absl::Span<const Socket> sockets);
+  // lossy_workers and worst_out_of_order count losses that were seen since `since`, in all looks with the same `since`.
+  LinkSight Look(TimePoint now, TimePoint since, absl::Span<const Socket> sockets);
 
   // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
@@ -95,7 +103,9 @@ class WorkerTable {
     // The numbers of the last response with a loss, and of the last one that waits. See NumberOf.
     int64_t lost_response = 0;
     int64_t waiting_response = 0;
-    bool silent = false;  // nothing has come of the response that waits
+    bool silent = false;       // nothing has come of the response that waits
+    uint64_t seen_active = 0;  // number of the last look that saw it active
+    int64_t out_of_order = 0;  // losses since since_
     absl::flat_hash_map<uint16_t, Reported> reported;
   };
   // What was seen of a connection before.
@@ -106,11 +116,17 @@ class WorkerTable {
 
   static int64_t NumberOf(const WorkerLoad& load);
   static bool Lost(Row& row, int64_t response);
+  void CountSince(TimePoint since);
   static bool WaitsForRto(const WorkerLoad& load, const TcpInfo& info, TimePoint now);
+  int64_t CountLossy(TimePoint now, TimePoint since);
 
   std::vector<Row> rows_;
   absl::flat_hash_map<std::string, size_t> by_address_;
   absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
+  uint64_t looks_ = 0;
+  TimePoint since_;
+  int64_t worst_out_of_order_ = 0;
+  std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers that lost lately, by the time when that was seen
 };
 
 }  // namespace sluice

@@ -25,6 +25,7 @@ class VirtualExecutor final : public Executor {
     virtual ~Listener() = default;
     virtual std::unique_ptr<StreamSocket> Accept(StreamSocketEvents& events) = 0;
   };
+  uint64_t NextInode() { return ++last_inode_; }
   void Listen(const std::string& address, Listener& listener) { listeners_[address] = &listener; }
 
   // Runs `task` as a turn, now or after a pause.
@@ -84,6 +85,7 @@ class VirtualExecutor final : public Executor {
   EventQueue::Id timer_;
   TimePoint::duration timer_lateness_{0};
   std::map<std::string, Listener*> listeners_;
+  uint64_t last_inode_ = 0;
 };
 
 }  // namespace sluice::testing

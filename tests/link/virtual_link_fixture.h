@@ -33,6 +33,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   struct CallOptions {
     int64_t response_bytes = 1000;
     std::string path = "/test.Answers/Get";
+    bool server_streaming = false;
     TimePoint::duration timeout = std::chrono::minutes(5);
   };
 
@@ -66,6 +67,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
       CallRecord& record = calls_.emplace_back();
       record.call = &core_->NewCall({.worker = WorkerOf(target),
                                      .path = options.path,
+                                     .server_streaming = options.server_streaming,
                                      .request = std::make_shared<const std::string>(FrameMessage("?")),
                                      .response_bytes = options.response_bytes,
                                      .deadline = core_->now() + options.timeout,

@@ -15,12 +15,13 @@ class VirtualWorker::Connection::ClientEnd final : public StreamSocket {
     executor_.After(VirtualExecutor::kDelay, [&connection = connection_] { connection.Lose(); });
   }
   void Write(std::string bytes) override {
+    connection_.OnClientWrites();
     executor_.After(VirtualExecutor::kDelay,
                     [&connection = connection_, bytes = std::move(bytes)] { connection.OnBytes(bytes); });
   }
   size_t unsent_bytes() const override { return 0; }
   void SetReading(bool) override {}
-  std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
+  std::optional<TcpSocket> Tcp() const override { return connection_.Tcp(); }
 
  private:
   VirtualExecutor& executor_;
@@ -55,11 +56,30 @@ void VirtualWorker::Connection::Deliver(std::function<void(StreamSocketEvents&)>
 }
 
 void VirtualWorker::Connection::Flush(const std::string& frames) {
+  if (worker_.pause_ != Pause::kNone) return;
   std::string out;
   session_->Output(out);
   out += frames;
   if (out.empty()) return;
-  Deliver([out](StreamSocketEvents& client) { client.OnBytes(out); });
+  Deliver([this, out](StreamSocketEvents& client) {
+    tcp_.info.received_bytes += out.size();
+    tcp_.info.unacknowledged_packets = 0;
+    received_at_ = worker_.executor_.Now();
+    client.OnBytes(out);
+  });
+}
+
+void VirtualWorker::Connection::OnClientWrites() {
+  sent_at_ = worker_.executor_.Now();
+  if (worker_.pause_ == Pause::kHost) tcp_.info.unacknowledged_packets = 1;
+}
+
+TcpSocket VirtualWorker::Connection::Tcp() const {
+  const TimePoint now = worker_.executor_.Now();
+  TcpSocket socket = tcp_;
+  socket.info.since_data_sent = absl::FromChrono(now - sent_at_);
+  socket.info.since_data_received = absl::FromChrono(now - received_at_);
+  return socket;
 }
 
 void VirtualWorker::Connection::Break() {
@@ -88,9 +108,19 @@ size_t VirtualWorker::open_connections() const {
                                            [](const auto& connection) { return connection->open(); }));
 }
 
+void VirtualWorker::SetPause(Pause pause) {
+  pause_ = pause;
+  for (const auto& connection : connections_) {
+    // Its acknowledgement would come with the response.
+    if (pause == Pause::kHost) connection->tcp_.info.unacknowledged_packets = 1;
+    connection->Flush();
+  }
+}
+
 std::unique_ptr<StreamSocket> VirtualWorker::Accept(StreamSocketEvents& events) {
   connections_.push_back(std::make_unique<Connection>(*this, events));
   Connection& connection = *connections_.back();
+  connection.tcp_.inode = executor_.NextInode();
   connection.session_ = *Http2Session::Create({.side = Http2Session::Side::kServer,
                                                .max_concurrent_streams = options_.max_concurrent_streams,
                                                .max_unsent_bytes_per_stream = 64u << 20},

@@ -51,6 +51,7 @@ class VirtualWorker final : private VirtualExecutor::Listener {
     // The connection is lost: the client hears of it after the bytes that are on their way.
     void Break();
     bool open() const { return client_ != nullptr; }
+    TcpSocket Tcp() const;  // as the kernel of the client would describe it
     Http2Session& session() { return *session_; }
     size_t requests() const { return requests_; }  // that have come here
 
@@ -62,10 +63,14 @@ class VirtualWorker final : private VirtualExecutor::Listener {
     StreamEvents* OnStream(int32_t stream) override;
     void OnBytes(absl::string_view bytes);
     void Deliver(std::function<void(StreamSocketEvents&)> event);
+    void OnClientWrites();
     void Lose();
 
     VirtualWorker& worker_;
     StreamSocketEvents* client_;  // null: the connection is over
+    TcpSocket tcp_;               // without times
+    TimePoint sent_at_;           // by the client
+    TimePoint received_at_;       // by the client
     std::unique_ptr<Http2Session> session_;
     size_t requests_ = 0;
   };
@@ -88,6 +93,11 @@ class VirtualWorker final : private VirtualExecutor::Listener {
   size_t open_connections() const;
   size_t resets() const { return resets_; }  // calls that the client has reset
 
+  // While its process is paused, the worker sends nothing. While its host is paused, or the network loses all packets,
+  // it also acknowledges nothing.
+  enum class Pause { kNone, kProcess, kHost };
+  void SetPause(Pause pause);
+
  private:
   std::unique_ptr<StreamSocket> Accept(StreamSocketEvents& events) override;
 
@@ -98,6 +108,7 @@ class VirtualWorker final : private VirtualExecutor::Listener {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::unique_ptr<Call>> calls_;
   size_t resets_ = 0;
+  Pause pause_ = Pause::kNone;
 };
 
 }  // namespace sluice::testing

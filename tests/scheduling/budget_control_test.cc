@@ -47,6 +47,8 @@ class SimulatedLink {
   int64_t buffer_bytes = 32 * kKiB;
   int64_t pipe_bytes = 3 * kKiB / 2;  // that a round trip takes on the link
   double most_share = 1;              // that workers can use
+  int64_t workers = 64;
+  int64_t bad_workers = 0;  // that lose at any budget
   bool backlogged = true;
   double noise = 0;                   // of a rate, as a share: what a busy machine takes away
   int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost
@@ -57,14 +59,15 @@ class SimulatedLink {
     const double seconds = std::chrono::duration<double>(elapsed).count();
     const double rate = kCapacity * Share(state_.budget_bytes) * (1 - noise * uniform_(random_));
     const auto answers = static_cast<int64_t>(rate * seconds / 11'000);
-    BudgetObservation seen{.now = now_, .backlogged = backlogged};
+    BudgetObservation seen{.now = now_, .active_workers = workers, .backlogged = backlogged};
     if (backlogged) {
       seen.received_frame_bytes = std::llround(rate * seconds);
       seen.answers = answers;
       seen.out_of_order_losses = answers * overtaken_of_thousand / 1000;
     }
+    seen.lossy_workers = bad_workers;
     if (backlogged && state_.budget_bytes > buffer_bytes) {
-      seen.silent_losses = 2;
+      seen.lossy_workers = std::min<int64_t>(workers, 2);
       seen.received_frame_bytes /= 2;
       ++lossy_steps_;
     }
@@ -241,7 +244,102 @@ TEST(DecideTest, ManyPacketsOutOfOrderAreALoss) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 64 * kKiB;
   link.overtaken_of_thousand = 30;
+  link.Run(500ms);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+}
+
+// A bad cable, or a process that stands still again and again.
+TEST(DecideTest, LossesOfOneWorkerAmongManyAreItsOwn) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.bad_workers = 1;
+  for (int look = 0; look < 10; ++look) EXPECT_EQ(link.Step(), BudgetDecision::kHold);
+  link.Run(600s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+}
+
+TEST(DecideTest, LossesOfTwoWorkersAtATimeAreOfTheLink) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.bad_workers = 2;
   EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+}
+
+// It is all that there is to go by.
+TEST(DecideTest, LossesOfTheOnlyWorkerAreOfTheLink) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.workers = link.bad_workers = 1;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+}
+
+// Two that overflow a port lose both, within half a second or soon after. If only one of two loses, a smaller budget
+// would cost the other, which has lost nothing; the share of the one that loses shrinks in the schedule, since it is
+// late.
+TEST(DecideTest, LossesOfOneOfTwoWorkersAreItsOwn) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.workers = 2;
+  link.bad_workers = 1;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+  link.bad_workers = 2;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+}
+
+TEST(DecideTest, AFewLossesAmongVeryManyResponsesAreRandom) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  BudgetObservation seen{.answers = 10'000, .active_workers = 1000};
+  const auto step = [&](int64_t lossy_workers) {
+    seen.now = now += 100ms;
+    seen.lossy_workers = lossy_workers;
+    const BudgetStep made = Decide(bounds, state, seen);
+    state = made.state;
+    return made.decision;
+  };
+  for (int look = 0; look < 10; ++look) EXPECT_EQ(step(0), BudgetDecision::kHold);
+  for (int look = 0; look < 100; ++look) EXPECT_EQ(step(5), BudgetDecision::kHold);
+  EXPECT_EQ(step(100), BudgetDecision::kBackOff);
+}
+
+// Twenty responses a look, of which three in a thousand are overtaken: after each change the first looks are few.
+TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  std::mt19937 random(1);
+  std::binomial_distribution<int64_t> overtaken(20, 0.003);
+  for (int change = 0; change < 100; ++change) {
+    BudgetState state = StartBudget(bounds, now);
+    for (int look = 0; look < 10'000; ++look) {
+      now += 100ms;
+      const BudgetObservation seen{
+          .now = now, .answers = 20, .active_workers = 64, .out_of_order_losses = overtaken(random)};
+      const BudgetStep step = Decide(bounds, state, seen);
+      ASSERT_EQ(step.decision, BudgetDecision::kHold) << "change " << change << ", look " << look;
+      state = step.state;
+    }
+  }
+}
+
+// Three of a hundred responses of the link, but all of one path.
+TEST(DecideTest, PacketsOutOfOrderOfOneWorkerAmongManyAreItsOwn) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  BudgetObservation seen{.answers = 100, .active_workers = 64, .out_of_order_losses = 3};
+  for (int look = 0; look < 600; ++look) {
+    seen.now = now += 100ms;
+    seen.worst_out_of_order_losses += 3;
+    const BudgetStep step = Decide(bounds, state, seen);
+    ASSERT_EQ(step.decision, BudgetDecision::kHold) << "look " << look;
+    state = step.state;
+  }
+  seen.now = now += 100ms;
+  seen.active_workers = 1;
+  EXPECT_EQ(Decide(bounds, state, seen).decision, BudgetDecision::kBackOff);
 }
 
 TEST(DecideTest, StaysAtTheFloorHoweverMuchIsLost) {

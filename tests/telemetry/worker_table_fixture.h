@@ -102,7 +102,7 @@ class WorkerTableTest : public ::testing::Test {
     }
     return sockets;
   }
-  LinkSight Look() { return table_.Look(now_, Sockets()); }
+  LinkSight Look(TimePoint since = TimePoint()) { return table_.Look(now_, since, Sockets()); }
   LinkSight LookAfter(absl::Duration time) {
     Pass(time);
     return Look();

@@ -195,7 +195,7 @@ TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
       next_look = now + milliseconds(random.Between(100, 105));
     }
     if (now >= look_ends) {
-      sum.Add(table.Look(look_began, sockets));
+      sum.Add(table.Look(look_began, TimePoint(), sockets));
       look_ends = TimePoint::max();
     }
     now += milliseconds(1);
@@ -282,7 +282,7 @@ TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
     if (random.OneIn(10)) {
       reported += table.OnReport(row, 1, {static_cast<uint64_t>(step), 0}).retransmits;
     }
-    if (random.OneIn(4)) sum.Add(table.Look(now - milliseconds(random.Between(0, 5)), sockets));
+    if (random.OneIn(4)) sum.Add(table.Look(now - milliseconds(random.Between(0, 5)), TimePoint(), sockets));
   }
   for (size_t row = 0; row < kWorkers; ++row) {
     EXPECT_EQ(summaries().at(row).in_flight, loads[row].out_calls);

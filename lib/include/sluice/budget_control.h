@@ -32,10 +32,15 @@ struct BudgetBounds {
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
   int64_t received_frame_bytes = 0;  // bytes that came over the link, with headers
-  int64_t answers = 0;               // answers that ended
-  int64_t silent_losses = 0;         // answers that wait for a retransmission timeout
-  int64_t out_of_order_losses = 0;   // answers with packets out of order: lost, or overtaken
-  bool backlogged = false;           // calls wait for the budget; else a larger one would change nothing
+  int64_t answers = 0;               // responses that ended
+  int64_t active_workers = 0;        // that had calls or sent bytes
+  // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
+  // settle_until. A worker counts once.
+  int64_t lossy_workers = 0;
+  int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
+  // Of all such responses after settle_until, those of the worker that has the most.
+  int64_t worst_out_of_order_losses = 0;
+  bool backlogged = false;  // calls wait for the budget; else a larger one would change nothing
 };
 
 enum class BudgetDecision {
@@ -56,11 +61,12 @@ struct BudgetState {
   TimePoint ceiling_since;
   int64_t before_growth_bytes = 0;              // the budget before the one that is on trial; 0 if none is on trial
   double before_growth_rate = 0;                // best rate at that budget, frame bytes per second
-  TimePoint settle_until;                       // losses until then were decided on already
+  TimePoint settle_until;                       // the last change, or the end of the echoes of the losses before it
   TimePoint next_growth;                        // the budget does not grow before
   std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
 
-  // Since the last change of the budget, to compute the share of losses.
+  double recent_answers = 0;  // about those of the last half second
+  // After settle_until, to compute the share of losses.
   int64_t answers = 0;
   int64_t out_of_order_losses = 0;
 

@@ -1,0 +1,114 @@
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/link/link_monitor.h"
+#include "tests/link/virtual_link_fixture.h"
+
+// Whose a loss is, in virtual time: the budget follows losses of the link, and no pause of a worker.
+namespace sluice::testing {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using Pause = VirtualWorker::Pause;
+
+class LinkMonitorLossesTest : public VirtualLinkTest {
+ protected:
+  static constexpr int64_t kBuffer = 64 << 10;
+  static constexpr size_t kResponseBytes = 100'000;
+
+  // A link of 1 Gbit/s, and workers that are asked for 100 KB again and again, as streams or not.
+  void Start(size_t workers, bool streams = false) {
+    LinkSchedule::Options options;
+    options.profile.buffer_bytes = kBuffer;
+    StartLink(options);
+    monitor_ = std::make_unique<LinkMonitor>(*core_,
+                                             BudgetBounds{.floor_bytes = 12 << 10,
+                                                          .start_bytes = kBuffer,
+                                                          .reference_bytes = kBuffer,
+                                                          .limit_bytes = kBuffer,
+                                                          .capacity_bytes_per_second = 125e6},
+                                             true, nullptr);
+    for (size_t i = 0; i < workers; ++i) {
+      Serve(absl::StrCat("10.0.0.", i, ":1"), [](auto& call) { call.Answer(std::string(kResponseBytes, 'x')); });
+    }
+    streams_ = streams;
+    on_ended_ = [this](size_t tag) {
+      if (!stopped_) executor_.After(5ms, [this, tag] { AskAgain(worker_of_.at(tag)); });
+    };
+    for (size_t i = 0; i < workers; ++i) executor_.Turn([&] { AskAgain(i); });
+    executor_.RunFor(1s);
+    ASSERT_EQ(budget(), kBuffer);
+  }
+  void TearDown() override {
+    stopped_ = true;
+    monitor_.reset();
+    VirtualLinkTest::TearDown();
+  }
+
+  // The worker is paused, as soon as it owes bytes.
+  void PauseFor(const std::vector<size_t>& workers, Pause pause, TimePoint::duration time) {
+    for (const size_t worker : workers) {
+      ASSERT_TRUE(executor_.RunUntil([&] { return core_->schedule().Load(worker + 1).owing_calls > 0; }, 1s));
+      servers_[worker]->SetPause(pause);
+    }
+    executor_.RunFor(time);
+    for (const size_t worker : workers) executor_.Turn([&] { servers_[worker]->SetPause(Pause::kNone); });
+    executor_.RunFor(2s - time);
+  }
+
+  int64_t budget() const { return core_->schedule().State().budget_bytes; }
+  double timeouts() const {
+    for (const auto& family : registry_.Collect()) {
+      if (family.name != "sluice_timeouts_total") continue;
+      for (const auto& metric : family.metric) {
+        if (metric.label.at(0).value == "tcp_rto") return metric.counter.value;
+      }
+    }
+    return -1;
+  }
+
+  std::unique_ptr<LinkMonitor> monitor_;
+
+ private:
+  void AskAgain(size_t worker) {
+    worker_of_.push_back(worker);
+    AskHere(servers_[worker]->address(), 1, {.response_bytes = 1000, .server_streaming = streams_});
+  }
+
+  bool streams_ = false;
+  bool stopped_ = false;
+  std::vector<size_t> worker_of_;  // by tag
+};
+
+TEST_F(LinkMonitorLossesTest, NoPauseOfOneProcessShrinksTheBudget) {
+  Start(8);
+  for (int pause = 0; pause < 6; ++pause) PauseFor({0}, Pause::kProcess, 250ms);
+  EXPECT_EQ(budget(), kBuffer);
+}
+
+TEST_F(LinkMonitorLossesTest, NoPauseOfOneHostShrinksTheBudget) {
+  Start(8);
+  for (int pause = 0; pause < 6; ++pause) PauseFor({0}, Pause::kHost, 250ms);
+  EXPECT_EQ(budget(), kBuffer);
+  EXPECT_EQ(timeouts(), 6);
+}
+
+TEST_F(LinkMonitorLossesTest, LossesOfTwoWorkersHalveTheBudget) {
+  Start(8);
+  PauseFor({0, 1}, Pause::kHost, 250ms);
+  EXPECT_EQ(budget(), kBuffer / 2);
+  EXPECT_EQ(timeouts(), 2);
+}
+
+TEST_F(LinkMonitorLossesTest, LossesOfTheOnlyWorkerHalveTheBudget) {
+  Start(1);
+  PauseFor({0}, Pause::kHost, 250ms);
+  EXPECT_EQ(budget(), kBuffer / 2);
+}
+
+}  // namespace
+}  // namespace sluice::testing

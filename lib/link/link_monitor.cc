@@ -113,6 +113,7 @@ void LinkMonitor::CountSight(const LinkSight& sight) {
   metrics.CountOutOfOrderPackets(sight.out_of_order_packets);
   metrics.CountInferredLosses(LossEvidence::kOutOfOrder, sight.losses_out_of_order);
   metrics.CountInferredLosses(LossEvidence::kSilence, sight.losses_silent);
+  metrics.CountInferredLosses(LossEvidence::kPause, sight.losses_paused);
   metrics.CountTimeouts(TimeoutKind::kTcpRto, sight.rto_waits);
 }
 

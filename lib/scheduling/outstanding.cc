@@ -30,6 +30,7 @@ void Outstanding::SetProfile(const LinkProfile& profile) {
 }
 
 void Outstanding::OnBudgetChanged() {
+  pause_ = absl::ToChronoNanoseconds(absl::FromChrono(WorkerLoad::kPause) + profile_.propagation_rtt);
   // An absl::Duration saturates, and the drain time of an unscheduled link is near the maximum.
   const absl::Duration drains = kLongLapDrains * absl::FromChrono(DrainTime(profile_, budget_.link_bytes()));
   long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kShortestLongLap);
@@ -67,6 +68,7 @@ void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
 }
 
 void Outstanding::Hear(QueuedWorker& worker, TimePoint now) {
+  if (worker.owing_calls > 0 && now - worker.owed_since >= pause_) ++worker.pauses;
   worker.owed_since = now;
 }
 

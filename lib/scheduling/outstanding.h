@@ -84,6 +84,7 @@ class Outstanding {
                          boost::intrusive::constant_time_size<false>>
       laps_;
   std::chrono::nanoseconds long_lap_{0};
+  std::chrono::nanoseconds pause_{0};
   int64_t late_laps_ = 0;
   int64_t asked_bytes_ = 0;
   int64_t received_bytes_ = 0;

@@ -53,6 +53,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   int64_t out_calls = 0;      // sent, and not ended
   int64_t owing_calls = 0;    // bytes are granted and ready at the worker, stalled or not
   TimePoint owed_since;       // when calls began to owe, or when something came from the worker last
+  int64_t pauses = 0;         // how often owed bytes came late
   int64_t stalled_calls = 0;
   int64_t ended_calls = 0;  // that were sent
 

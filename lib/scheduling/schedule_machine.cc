@@ -339,7 +339,8 @@ WorkerLoad ScheduleMachine::Load(uint32_t id) const {
           .owing_calls = worker->owing_calls,
           .stalled_calls = worker->stalled_calls,
           .ended_calls = worker->ended_calls,
-          .owed_since = worker->owed_since};
+          .owed_since = worker->owed_since,
+          .pauses = worker->pauses};
 }
 
 ScheduleState ScheduleMachine::State() const {

@@ -25,9 +25,9 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                           "SRU requests that ran into a deadline of the RPC or of the queue, whose granted answer "
                           "stalled, or whose answer was lost and waited for a TCP retransmission timeout.",
                           "kind", {"rpc_deadline", "queue_deadline", "stall", "tcp_rto"})),
-      inferred_losses_(MakeCounters<2>(registry, "sluice_inferred_losses_total",
+      inferred_losses_(MakeCounters<3>(registry, "sluice_inferred_losses_total",
                                        "Answers of which something was lost on the way, as inferred from our side.",
-                                       "evidence", {"out_of_order", "silence"})),
+                                       "evidence", {"out_of_order", "silence", "pause"})),
       out_of_order_packets_(MakeCounter(registry, "sluice_link_out_of_order_packets_total",
                                         "Packets from workers that arrived out of order.")),
       worker_reports_(MakeCounters<2>(registry, "sluice_worker_reported_tcp_total",

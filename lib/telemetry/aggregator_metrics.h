@@ -21,7 +21,7 @@ namespace sluice {
 enum class WorkerKind { kPrimary, kReplica };
 enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
-enum class LossEvidence { kOutOfOrder, kSilence };
+enum class LossEvidence { kOutOfOrder, kSilence, kPause };
 enum class WorkerReport { kRetransmit, kRto };
 enum class BudgetChangeKind { kGrow, kProbe, kBackOff, kGiveBack };
 enum class HedgeOutcome { kWon, kLost, kRefused };
@@ -121,7 +121,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   const std::array<prometheus::Counter*, 2> goodput_bytes_;
   const std::array<prometheus::Counter*, 6> sru_requests_;
   const std::array<prometheus::Counter*, 4> timeouts_;
-  const std::array<prometheus::Counter*, 2> inferred_losses_;
+  const std::array<prometheus::Counter*, 3> inferred_losses_;
   prometheus::Counter& out_of_order_packets_;
   const std::array<prometheus::Counter*, 2> worker_reports_;
   const std::array<prometheus::Counter*, 4> budget_changes_;

@@ -9,8 +9,7 @@ namespace sluice {
 namespace {
 
 // Longer than a receiver may delay an acknowledgement (40 ms on Linux), shorter than the least retransmission timeout
-// (200 ms) by a look at the connections, which come a tenth of a second apart. On a busy machine, answers that are
-// not lost may take half of it.
+// (200 ms) by a look at the connections, which come a tenth of a second apart.
 constexpr absl::Duration kSilence = absl::Milliseconds(90);
 // The kernel tells times in ticks of up to 10 ms.
 constexpr absl::Duration kTick = absl::Milliseconds(10);
@@ -57,7 +56,7 @@ std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint 
 void WorkerTable::OnLost(size_t worker, TimePoint now) {
   Row& row = rows_[worker];
   if (--row.connections == 0) row.lost_at = now;
-  row.silent = false;
+  row.unacknowledged_response = 0;
 }
 
 void WorkerTable::OnForgotten(size_t worker) {
@@ -109,21 +108,14 @@ LinkSight WorkerTable::Look(TimePoint now, TimePoint since, absl::Span<const Soc
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
     const bool active = heard || socket.load.out_calls > 0;
     if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight.active_workers;
-    // First the response that waited, which may have ended since.
-    if (heard && std::exchange(row.silent, false)) {
-      ++row.summary.rtos;
-      ++sight.rto_waits;
-      lossy_.emplace_back(now, socket.worker);
-      if (Lost(row, row.waiting_response)) ++sight.losses_silent;
-    }
+    // First a silence that is over, of a response that may have ended since.
+    if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now, sight);
     const int64_t response = NumberOf(socket.load);
-    if (out_of_order_packets > 0 && Lost(row, response)) {
+    if (out_of_order_packets > 0 && Lost(row, response) > 0) {
       ++sight.losses_out_of_order;
       worst_out_of_order_ = std::max(worst_out_of_order_, ++row.out_of_order);
     }
-    if (row.waiting_response == response || !WaitsForRto(socket.load, info, now)) continue;
-    row.waiting_response = response;
-    row.silent = true;
+    if (IsUnacknowledged(socket.load, info)) row.unacknowledged_response = response;
   }
   if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
   seen_ = std::move(seen);
@@ -150,18 +142,36 @@ int64_t WorkerTable::NumberOf(const WorkerLoad& load) {
   return load.ended_calls + (load.out_calls > 0 ? 1 : 0);
 }
 
-// Returns true once for a response: several packets, looks or signs of a loss are one loss.
-bool WorkerTable::Lost(Row& row, int64_t response) {
-  if (std::exchange(row.lost_response, response) == response) return false;
+// Returns 1 once for a response, and then 0: several packets, looks or signs of a loss are one loss.
+int64_t WorkerTable::Lost(Row& row, int64_t response) {
+  if (std::exchange(row.lost_response, response) == response) return 0;
   ++row.summary.losses;
-  return true;
+  return 1;
 }
 
-bool WorkerTable::WaitsForRto(const WorkerLoad& load, const TcpInfo& info, TimePoint now) {
-  if (load.out_calls == 0 || info.since_data_received < kSilence) return false;
-  const bool owes = load.owing_calls > 0 && absl::FromChrono(now - load.owed_since) >= kSilence;
-  const bool unacknowledged = info.unacknowledged_packets > 0 && info.since_data_sent >= kSilence - kTick;
-  return owes || unacknowledged;
+// A silence is either the network's or a pause.
+void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now, LinkSight& sight) {
+  Row& row = rows_[worker];
+  // Over a long way, each grant takes as long as a pause.
+  const bool paused = load.pauses > row.pauses && info.smoothed_rtt < kSilence;
+  // Bytes that the kernel has may not be read yet; then the schedule counts this silence after the look.
+  const bool unread = load.owing_calls > 0 && now - load.owed_since >= WorkerLoad::kPause;
+  row.pauses = load.pauses + (unread && row.unacknowledged_response != 0 ? 1 : 0);
+  const int64_t unacknowledged = std::exchange(row.unacknowledged_response, 0);
+  if (unacknowledged == 0 && !paused) return;
+  ++row.summary.rtos;
+  ++sight.rto_waits;
+  if (unacknowledged == 0) {
+    sight.losses_paused += Lost(row, NumberOf(load));
+    return;
+  }
+  lossy_.emplace_back(now, worker);
+  sight.losses_silent += Lost(row, unacknowledged);
+}
+
+bool WorkerTable::IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info) {
+  return load.out_calls > 0 && info.since_data_received >= kSilence && info.unacknowledged_packets > 0 &&
+         info.since_data_sent >= kSilence - kTick + info.smoothed_rtt;
 }
 
 std::vector<WorkerSummary> WorkerTable::Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const {

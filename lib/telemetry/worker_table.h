@@ -27,13 +27,14 @@ struct LinkSight {
   std::optional<absl::Duration> smoothed_rtt;  // mean of all connections
   uint64_t received_bytes = 0;                 // TCP payload
   uint64_t out_of_order_packets = 0;
-  // Loss episodes: at most one for each answer, by the first evidence of it.
+  // Losses: at most one for each response, by the first evidence of it.
   int64_t losses_out_of_order = 0;
   int64_t losses_silent = 0;
-  int64_t rto_waits = 0;       // answers that wait, or waited, for a retransmission timeout of their worker
+  int64_t losses_paused = 0;   // suspected: the worker may also have stood still
+  int64_t rto_waits = 0;       // silences that were as long as a retransmission timeout, paused ones with them
   int64_t active_workers = 0;  // that have calls, or sent bytes
-  // Workers of which a response waited for a retransmission timeout. Losses within half a second count together: the
-  // timeouts of a full buffer end one after the other.
+  // Workers with a silence that the network made. Silences that end within half a second count together: the timeouts
+  // of a full buffer end one after the other.
   int64_t lossy_workers = 0;
   int64_t worst_out_of_order = 0;  // the most losses_out_of_order of one worker
 };
@@ -44,11 +45,12 @@ struct LinkSight {
 // each rule.
 //
 // A loss shows in one of two ways. If later packets arrive, they are out of order. If nothing arrives, the connection
-// is silent although bytes should come. The silence is due to the network, and not to the worker, if the worker owes
-// bytes that it has already begun to send, or if the bytes that we sent last are not acknowledged. A worker that is
-// only slow sends nothing but a ping, and acknowledges the request within TCP's delay of 40 ms; one that responded at
-// once has put the acknowledgement into the packets that were lost. Silence counts only once the worker is heard again:
-// a dead host looks the same, and is not congestion.
+// is silent although bytes should come. If the bytes that we sent last are not acknowledged either, the network lost
+// packets, or the whole host stood still. If they are acknowledged, and the worker owes bytes, then the last packets of
+// a response were lost, or the process of the worker stood still: nothing tells which. A worker that is only slow owes
+// nothing, and acknowledges the request within TCP's delay of 40 ms; one that responded at once has put the
+// acknowledgement into the packets that were lost. Silence counts only once the worker is heard again: a dead host
+// looks the same, and is not congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -100,10 +102,10 @@ class WorkerTable {
     int users = 0;  // 0: not wanted
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
-    // The numbers of the last response with a loss, and of the last one that waits. See NumberOf.
-    int64_t lost_response = 0;
-    int64_t waiting_response = 0;
-    bool silent = false;       // nothing has come of the response that waits
+    int64_t lost_response = 0;         // number of the last one with a loss; see NumberOf
+    // Number of a response that is due while nothing comes and our last bytes are not acknowledged; 0: none.
+    int64_t unacknowledged_response = 0;
+    int64_t pauses = 0;        // of the schedule, that were seen
     uint64_t seen_active = 0;  // number of the last look that saw it active
     int64_t out_of_order = 0;  // losses since since_
     absl::flat_hash_map<uint16_t, Reported> reported;
@@ -115,9 +117,10 @@ class WorkerTable {
   };
 
   static int64_t NumberOf(const WorkerLoad& load);
-  static bool Lost(Row& row, int64_t response);
+  static int64_t Lost(Row& row, int64_t response);
+  void OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now, LinkSight& sight);
   void CountSince(TimePoint since);
-  static bool WaitsForRto(const WorkerLoad& load, const TcpInfo& info, TimePoint now);
+  static bool IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info);
   int64_t CountLossy(TimePoint now, TimePoint since);
 
   std::vector<Row> rows_;

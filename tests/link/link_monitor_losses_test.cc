@@ -61,15 +61,17 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   }
 
   int64_t budget() const { return core_->schedule().State().budget_bytes; }
-  double timeouts() const {
+  double Counter(const std::string& name, const std::string& label) const {
     for (const auto& family : registry_.Collect()) {
-      if (family.name != "sluice_timeouts_total") continue;
+      if (family.name != name) continue;
       for (const auto& metric : family.metric) {
-        if (metric.label.at(0).value == "tcp_rto") return metric.counter.value;
+        if (metric.label.at(0).value == label) return metric.counter.value;
       }
     }
     return -1;
   }
+  double timeouts() const { return Counter("sluice_timeouts_total", "tcp_rto"); }
+  double losses(const std::string& evidence) const { return Counter("sluice_inferred_losses_total", evidence); }
 
   std::unique_ptr<LinkMonitor> monitor_;
 
@@ -84,10 +86,33 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   std::vector<size_t> worker_of_;  // by tag
 };
 
-TEST_F(LinkMonitorLossesTest, NoPauseOfOneProcessShrinksTheBudget) {
-  Start(8);
-  for (int pause = 0; pause < 6; ++pause) PauseFor({0}, Pause::kProcess, 250ms);
+// A proxy takes all calls for streams, the library only those that are.
+class LinkMonitorPausesTest : public LinkMonitorLossesTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Of, LinkMonitorPausesTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Streams" : "UnaryCalls"; });
+
+TEST_P(LinkMonitorPausesTest, ThatAreAcknowledgedNeverShrinkTheBudget) {
+  Start(8, GetParam());
+  for (int pause = 0; pause < 3; ++pause) PauseFor({0}, Pause::kProcess, 250ms);
+  PauseFor({0, 1, 2, 3}, Pause::kProcess, 250ms);
   EXPECT_EQ(budget(), kBuffer);
+  EXPECT_EQ(timeouts(), 7) << "the last packets of a response may have been lost";
+  EXPECT_EQ(losses("pause"), 7);
+  EXPECT_EQ(losses("silence"), 0);
+}
+
+TEST_P(LinkMonitorPausesTest, ThatAreShorterThanATimeoutAreNone) {
+  Start(8, GetParam());
+  for (int pause = 0; pause < 3; ++pause) PauseFor({0}, Pause::kProcess, 180ms);
+  EXPECT_EQ(timeouts(), 0);
+}
+
+TEST_P(LinkMonitorPausesTest, ThatAreNotAcknowledgedAreLosses) {
+  Start(8, GetParam());
+  PauseFor({0, 1}, Pause::kHost, 250ms);
+  EXPECT_EQ(timeouts(), 2);
+  EXPECT_EQ(losses("silence"), 2);
+  EXPECT_EQ(losses("pause"), 0);
 }
 
 TEST_F(LinkMonitorLossesTest, NoPauseOfOneHostShrinksTheBudget) {

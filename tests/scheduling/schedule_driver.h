@@ -145,6 +145,8 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  void set_worker(uint32_t worker) { worker_ = worker; }  // of the calls from now on
+  WorkerLoad load() const { return schedule_.Load(worker_); }
   BlockId last_block() const { return last_block_; }
   CallId call(uint64_t tag) const { return calls_.at(tag); }
   TimePoint next_timer() const { return schedule_.NextTimer(); }
@@ -154,7 +156,7 @@ class ScheduleDriver {
  private:
   CallRequest Request(int64_t size) {
     sizes_.push_back(size);
-    return {.response_bytes = size, .tag = next_tag_++};
+    return {.response_bytes = size, .tag = next_tag_++, .worker = worker_};
   }
 
   Words InWords(const std::vector<Action>& actions) {
@@ -195,6 +197,7 @@ class ScheduleDriver {
 
   LinkSchedule schedule_;
   uint64_t next_tag_ = 0;
+  uint32_t worker_ = 0;
   std::vector<int64_t> sizes_;  // by tag
   BlockId last_block_ = 0;
   std::unordered_map<uint64_t, CallId> calls_;

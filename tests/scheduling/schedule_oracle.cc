@@ -132,7 +132,10 @@ void ScheduleOracle::Unsent(uint64_t tag) {
 }
 
 void ScheduleOracle::Hear(uint32_t worker) {
-  if (owed_since_.contains(worker)) owed_since_[worker] = now_;
+  const auto owed_since = owed_since_.find(worker);
+  if (owed_since == owed_since_.end()) return;
+  const auto pause = std::chrono::milliseconds(190) + absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
+  if (now_ - std::exchange(owed_since->second, now_) >= pause) ++pauses_[worker];
 }
 
 void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {

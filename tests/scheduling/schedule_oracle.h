@@ -208,6 +208,7 @@ class ScheduleOracle {
   const std::function<WorkerLoad(uint32_t)> load_;
   std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
   std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes
+  std::map<uint32_t, int64_t> pauses_;        // by worker
   std::map<uint32_t, int64_t> ended_;         // calls that were sent, by worker
   // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
   // not known how much has overtaken it.

@@ -78,6 +78,7 @@ void ScheduleOracle::CheckLoads() {
     Expect(load.out_calls == counts.out_calls, "the calls that are out to a worker");
     Expect(load.stalled_calls == counts.stalled_calls, "the calls that have stalled at a worker");
     Expect(load.ended_calls == ended_[worker], "the calls of a worker that have ended");
+    Expect(load.pauses == pauses_[worker], "the pauses of a worker");
     Expect(load.owing_calls == OwingCalls(worker), "the calls of which a worker owes bytes");
     if (load.owing_calls == 0) continue;
     const auto since = owed_since_.try_emplace(worker, now_).first;

@@ -71,6 +71,7 @@ TEST_F(AggregatorMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
   metrics_.CountInferredLosses(LossEvidence::kOutOfOrder, 2);
   metrics_.CountInferredLosses(LossEvidence::kOutOfOrder, 0);
   metrics_.CountInferredLosses(LossEvidence::kSilence, 3);
+  metrics_.CountInferredLosses(LossEvidence::kPause, 4);
   metrics_.CountOutOfOrderPackets(40);
   metrics_.CountWorkerReport(WorkerReport::kRetransmit, 5);
   metrics_.CountWorkerReport(WorkerReport::kRto, 6);
@@ -83,10 +84,10 @@ TEST_F(AggregatorMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
   const std::string text = Text();
   for (const char* line :
        {"sluice_inferred_losses_total{evidence=\"out_of_order\"} 2",
-        "sluice_inferred_losses_total{evidence=\"silence\"} 3", "sluice_link_out_of_order_packets_total 40",
-        "sluice_worker_reported_tcp_total{event=\"retransmit\"} 5", "sluice_worker_reported_tcp_total{event=\"rto\"} 6",
-        "sluice_budget_decisions_total{decision=\"grow\"} 7", "sluice_budget_decisions_total{decision=\"probe\"} 8",
-        "sluice_budget_decisions_total{decision=\"back_off\"} 9",
+        "sluice_inferred_losses_total{evidence=\"silence\"} 3", "sluice_inferred_losses_total{evidence=\"pause\"} 4",
+        "sluice_link_out_of_order_packets_total 40", "sluice_worker_reported_tcp_total{event=\"retransmit\"} 5",
+        "sluice_worker_reported_tcp_total{event=\"rto\"} 6", "sluice_budget_decisions_total{decision=\"grow\"} 7",
+        "sluice_budget_decisions_total{decision=\"probe\"} 8", "sluice_budget_decisions_total{decision=\"back_off\"} 9",
         "sluice_budget_decisions_total{decision=\"give_back\"} 10"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
   }

@@ -58,15 +58,23 @@ class WorkerTableTest : public ::testing::Test {
   }
   void Owe(int64_t bytes) { Owe(connection_, bytes); }
 
-  // With an acknowledgement of everything that was sent.
-  void Receive(FakeConnection& connection, int64_t bytes) {
+  // Bytes come to the kernel, with an acknowledgement of everything that was sent.
+  void ReceiveUnread(FakeConnection& connection, int64_t bytes) {
     connection.socket.info.received_bytes += static_cast<uint64_t>(bytes);
     connection.socket.info.unacknowledged_packets = 0;
     connection.received_at = now_;
+  }
+  // And the schedule hears of them.
+  void Read(FakeConnection& connection, int64_t bytes) {
     WorkerLoad& load = LoadOf(connection);
+    if (load.owing_calls > 0 && now_ - load.owed_since >= WorkerLoad::kPause) ++load.pauses;
     load.owed_bytes = std::max<int64_t>(load.owed_bytes - bytes, 0);
     if (load.owed_bytes == 0) load.owing_calls = 0;
     load.owed_since = now_;
+  }
+  void Receive(FakeConnection& connection, int64_t bytes) {
+    ReceiveUnread(connection, bytes);
+    Read(connection, bytes);
   }
   void Receive(int64_t bytes) { Receive(connection_, bytes); }
   // The prefix of a message and the first of its bytes.

@@ -135,6 +135,10 @@ struct WorkerLoad {
   int64_t stalled_calls = 0;  // of these, granted bytes did not come in time
   int64_t ended_calls = 0;    // that were sent, since the start
   TimePoint owed_since;       // if calls owe: since when, or when something came from the worker last
+  int64_t pauses = 0;         // since the start: something came only after kPause and a round trip in which calls owed
+
+  // Nearly the least retransmission timeout of Linux. Its clock ticks every 1 to 10 ms.
+  static constexpr std::chrono::milliseconds kPause{190};
 };
 
 // The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that

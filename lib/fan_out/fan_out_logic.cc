@@ -27,7 +27,7 @@ void FanOutLogic::Start(TimePoint now, Actions& actions) {
   assert(!started_);
   started_ = true;
   if (!decided_ && now >= options_.deadline) {
-    Expire(actions);
+    Expire(now, actions);
   } else if (!decided_) {
     for (size_t ask = 0; ask < asks_.size(); ++ask) Send(ask, Reason::kFirst, actions);
   }
@@ -36,15 +36,13 @@ void FanOutLogic::Start(TimePoint now, Actions& actions) {
 
 void FanOutLogic::OnSent(TimePoint now, size_t attempt, Actions& actions) {
   AttemptState& state = attempts_[attempt];
-  assert(!state.ended && !state.sent);
-  state.sent = true;
+  assert(!state.ended && !state.time.sent());
+  state.time.OnSent(now);
   if (state.live) {
     if (options_.hedge_after.has_value() && HasUnaskedWorker(AskOf(attempt))) {
       hedge_times_.push_back({SaturatingAdd(now, absl::ToChronoNanoseconds(*options_.hedge_after)), attempt});
     }
-    if (options_.attempt_timeout != absl::InfiniteDuration()) {
-      timeouts_.push_back({SaturatingAdd(now, absl::ToChronoNanoseconds(options_.attempt_timeout)), attempt});
-    }
+    if (has_attempt_timeout()) timeouts_.emplace(TimeoutOf(now, attempt), attempt);
   }
   AfterEvent(actions);
 }
@@ -82,7 +80,7 @@ void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdic
     if (!AskOf(attempt).claimed) Claim(attempt, actions);
     if (!state.failure.ok()) {
       const Status failure = state.failure;
-      Conclude(attempt, AttemptOutcome::kFailed, actions);
+      Conclude(attempt, state.concluded, actions);
       FailAsk(attempt, failure);
     } else if (state.ended && state.unsettled == 0) {
       Answer(attempt, actions);
@@ -123,11 +121,11 @@ void FanOutLogic::Cancel(TimePoint /*now*/, const Status& why, Actions& actions)
 void FanOutLogic::OnTimer(TimePoint now, Actions& actions) {
   if (!started_ || decided_ || expired_) return;
   if (now >= options_.deadline) {
-    Expire(actions);
+    Expire(now, actions);
   } else {
     // Timeouts first: an attempt that is given up gets a successor, which is better than a rival.
-    for (; !decided_ && next_timeout_ < timeouts_.size() && timeouts_[next_timeout_].at <= now; ++next_timeout_) {
-      const size_t attempt = timeouts_[next_timeout_].attempt;
+    while (!decided_ && !timeouts_.empty() && timeouts_.begin()->first <= now) {
+      const size_t attempt = timeouts_.extract(timeouts_.begin()).value().second;
       if (!attempts_[attempt].MayTimeOut()) continue;
       Fail(now, attempt, absl::DeadlineExceededError("the attempt took longer than attempt_timeout"), /*retry=*/true,
            actions);
@@ -145,7 +143,7 @@ TimePoint FanOutLogic::NextTimer() const {
   if (!started_ || decided_ || expired_) return next;
   next = options_.deadline;
   if (next_hedge_ < hedge_times_.size()) next = std::min(next, hedge_times_[next_hedge_].at);
-  if (next_timeout_ < timeouts_.size()) next = std::min(next, timeouts_[next_timeout_].at);
+  if (!timeouts_.empty()) next = std::min(next, timeouts_.begin()->first);
   return next;
 }
 
@@ -207,13 +205,20 @@ void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
 }
 
 void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
+  AttemptState& state = attempts_[attempt];
+  // The worker and the schedule end it at the deadline, too, and may come before this timer.
+  const bool at_deadline = absl::IsDeadlineExceeded(status) && now >= options_.deadline;
+  const bool link_is_late = at_deadline && state.time.LinkIsLate(now);
+  const Status why = link_is_late ? state.time.WhyLinkIsLate(now) : status;
+  const AttemptOutcome outcome = link_is_late ? AttemptOutcome::kExpired : AttemptOutcome::kFailed;
   if (VerdictDecides(attempt)) {
-    attempts_[attempt].failure = status;
+    state.failure = why;
+    state.concluded = outcome;
     CancelAttempt(attempt, actions);
     return;
   }
-  Conclude(attempt, AttemptOutcome::kFailed, actions);
-  Replace(now, attempt, status, retry, actions);
+  Conclude(attempt, outcome, actions);
+  Replace(now, attempt, why, retry, actions);
   Release(attempt, actions);
 }
 
@@ -242,41 +247,6 @@ void FanOutLogic::FailAsk(Failure failure) {
   const size_t failed = result_.failures.size();
   const bool too_many = failed > options_.fail_limit || asks_.size() - failed < options_.success_quorum.value_or(0);
   if (too_many && !result_.decisive.has_value()) result_.decisive = result_.failures.back();
-}
-
-// All that have not answered fail together: whoever reads the failures sees every worker that was late.
-void FanOutLogic::Expire(Actions& actions) {
-  expired_ = true;
-  for (size_t ask = 0; ask < asks_.size(); ++ask) {
-    if (asks_[ask].outcome == AskOutcome::kPending) ExpireAsk(ask, actions);
-  }
-}
-
-// An answer that is all here still counts if it is accepted: it was in time, and may have been accepted already.
-void FanOutLogic::ExpireAsk(size_t ask, Actions& actions) {
-  AskState& state = asks_[ask];
-  const bool whole = absl::c_any_of(state.live, [&](size_t attempt) { return Whole(attempt); });
-  std::optional<size_t> latest;
-  if (!state.live.empty()) latest = state.live.back();
-  const AttemptState last =
-      latest.has_value() ? attempts_[*latest] : AttemptState{.made = {.worker = state.workers.front()}};
-  const Status status = absl::DeadlineExceededError(last.ready  ? "the answer was ready, but not all of it came in time"
-                                                    : last.sent ? "the answer was not ready before the deadline"
-                                                                : "the request was not sent before the deadline");
-  for (size_t i = 0; i < state.live.size();) {
-    const size_t attempt = state.live[i];
-    if (Whole(attempt)) {
-      ++i;
-    } else if (whole && VerdictDecides(attempt)) {
-      if (attempts_[attempt].failure.ok()) attempts_[attempt].failure = status;
-      CancelAttempt(attempt, actions);
-      ++i;
-    } else {
-      const bool late = !whole && attempts_[attempt].sent;
-      Conclude(attempt, late ? AttemptOutcome::kFailed : AttemptOutcome::kNotNeeded, actions);
-    }
-  }
-  if (!whole) FailAsk({.ask = ask, .worker = last.made.worker, .attempt = latest, .status = status});
 }
 
 void FanOutLogic::CancelAttempt(size_t attempt, Actions& actions) {
@@ -342,7 +312,7 @@ void FanOutLogic::AfterEvent(Actions& actions) {
   DecideIfSettled(actions);
   LetInWaiting(actions);
   while (next_hedge_ < hedge_times_.size() && !attempts_[hedge_times_[next_hedge_].attempt].live) ++next_hedge_;
-  while (next_timeout_ < timeouts_.size() && !attempts_[timeouts_[next_timeout_].attempt].MayTimeOut()) ++next_timeout_;
+  while (!timeouts_.empty() && !attempts_[timeouts_.begin()->second].MayTimeOut()) timeouts_.erase(timeouts_.begin());
   if (!started_ || !decided_ || ended_ || open_ > 0 || unsettled_ > 0) return;
   ended_ = true;
   result_.cancelled = result_.asked - result_.answered - result_.failures.size();

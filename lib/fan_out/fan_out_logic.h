@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "sluice/link_schedule.h"
@@ -10,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/fan_out/attempt_budget.h"
+#include "lib/fan_out/attempt_time.h"
 
 namespace sluice {
 
@@ -29,8 +32,9 @@ class FanOutLogic {
     // If true, an attempt may bring any number of messages, and they are accepted as they come. Otherwise its message
     // is accepted once the attempt has ended OK, and never more answers are accepted than the quorum.
     bool server_streaming = false;
-    absl::Duration attempt_timeout = absl::InfiniteDuration();  // of one attempt, from OnSent to OnEnded
-    std::optional<absl::Duration> hedge_after;                  // from OnSent; default: no hedges
+    // Of one attempt, from OnSent to OnEnded, without the time from OnHeld to OnGranted.
+    absl::Duration attempt_timeout = absl::InfiniteDuration();
+    std::optional<absl::Duration> hedge_after;  // from OnSent; default: no hedges
     size_t max_attempts = 0;  // maximum of one ask, with hedges; 0: one for each of its workers. Retries beyond the
                               // number of workers begin again with the first one
     std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable};
@@ -57,9 +61,10 @@ class FanOutLogic {
     friend bool operator==(const Action&, const Action&) = default;
   };
   using Actions = std::vector<Action>;
-  // kFailed: by its status, by attempt_timeout, or at the deadline after it was sent. kRefused: one of its messages was
-  // not accepted. kNotNeeded: a rival was faster, the fan-out was decided, or it was not sent by the deadline.
-  enum class AttemptOutcome { kAnswered, kFailed, kRefused, kNotNeeded };
+  // kFailed: by its status, by attempt_timeout, or at the deadline. kExpired: the deadline passed, and the link is to
+  // blame (AttemptTime::LinkIsLate). kRefused: one of its messages was not accepted. kNotNeeded: a rival was faster, or
+  // the fan-out was decided.
+  enum class AttemptOutcome { kAnswered, kFailed, kExpired, kRefused, kNotNeeded };
   struct Attempt {
     size_t ask = 0;
     size_t worker = 0;
@@ -102,6 +107,10 @@ class FanOutLogic {
   void OnSent(TimePoint now, size_t attempt, Actions& actions);
   // The length prefix of the first message is here: the answer only waits for a grant, so no hedge can help any more.
   void OnReady(TimePoint now, size_t attempt, Actions& actions);
+  // The response is ready and waits for a grant, so its worker can do nothing. OnGranted follows when some of it is
+  // granted; then OnHeld may come again. Neither must follow OnEnded.
+  void OnHeld(TimePoint now, size_t attempt);
+  void OnGranted(TimePoint now, size_t attempt);
   // A whole message has come. Must not follow OnEnded.
   void OnMessage(TimePoint now, size_t attempt, Actions& actions);
   // The verdict on the oldest message under kAccept: OK, or why it is refused. After another verdict than OK, the
@@ -130,7 +139,7 @@ class FanOutLogic {
   using Status = absl::Status;
   struct AttemptState {
     Attempt made;
-    bool sent = false;
+    AttemptTime time;
     bool ready = false;
     bool ended = false;
     bool cancelled = false;  // kCancel was an action
@@ -138,7 +147,8 @@ class FanOutLogic {
     AttemptOutcome concluded = AttemptOutcome::kNotNeeded;
     size_t kept = 0;       // messages neither accepted nor dropped
     size_t unsettled = 0;  // messages under kAccept
-    // Why it has failed, while the consequence depends on the verdict on its first message.
+    // Why it has failed, while the consequence depends on the verdict on its first message. If that is OK, the attempt
+    // ends with `concluded`.
     Status failure;
 
     bool MayTimeOut() const { return live && !ended && failure.ok(); }
@@ -185,8 +195,11 @@ class FanOutLogic {
   void Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
   void FailAsk(size_t attempt, const Status& status);
   void FailAsk(Failure failure);
-  void Expire(Actions& actions);
-  void ExpireAsk(size_t ask, Actions& actions);
+  void Expire(TimePoint now, Actions& actions);
+  void ExpireAsk(TimePoint now, size_t ask, Actions& actions);
+  static Status LateStatus(TimePoint now, const AttemptState& state);
+  bool has_attempt_timeout() const { return options_.attempt_timeout != absl::InfiniteDuration(); }
+  TimePoint TimeoutOf(TimePoint now, size_t attempt) const;  // not while it waits for a grant
 
   // The end of attempts, of asks, and of the fan-out.
   void CancelAttempt(size_t attempt, Actions& actions);
@@ -207,12 +220,12 @@ class FanOutLogic {
   bool expired_ = false;  // the deadline has passed
   bool decided_ = false;
   bool ended_ = false;
+  // When attempts time out. Those that wait for a grant are not among them.
+  std::set<std::pair<TimePoint, size_t>> timeouts_;
   // Queues that only grow, by at most one entry for each attempt (or refusal), with the index of their first entry. A
   // std::deque would allocate and free as they advance. Times are in order, since all entries wait equally long.
   std::vector<Due> hedge_times_;
   size_t next_hedge_ = 0;
-  std::vector<Due> timeouts_;
-  size_t next_timeout_ = 0;
   std::vector<size_t> waiting_;  // asks with a whole answer that the quorum keeps out
   size_t next_waiting_ = 0;
   Result result_;

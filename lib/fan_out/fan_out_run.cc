@@ -182,6 +182,16 @@ void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   });
 }
 
+// There is nothing to do about it but to wait for another time.
+void FanOutRun::OnHeld(size_t attempt, bool held) {
+  if (held) {
+    logic_.OnHeld(core_.link().now(), attempt);
+  } else {
+    logic_.OnGranted(core_.link().now(), attempt);
+  }
+  if (!applying_) ArmTimer();
+}
+
 void FanOutRun::OnMessage(size_t attempt, WireMessage message) {
   attempts_[attempt].messages.push_back(std::move(message));
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
@@ -250,6 +260,10 @@ void FanOutRun::CountEnded(size_t attempt) {
     case SruOutcome::kCorrupt:
       core_.worker_history().OnFailed(now, row);
       break;
+    case SruOutcome::kExpired:
+      // The stream has counted a request that was not sent.
+      if (state.sent) core_.link().metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+      break;
     default:
       break;
   }
@@ -273,6 +287,8 @@ SruOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptO
       return SruOutcome::kOk;
     case FanOutLogic::AttemptOutcome::kRefused:
       return SruOutcome::kCorrupt;
+    case FanOutLogic::AttemptOutcome::kExpired:
+      return SruOutcome::kExpired;
     case FanOutLogic::AttemptOutcome::kNotNeeded:
       return late && !state.sent ? SruOutcome::kExpired : SruOutcome::kCancelled;
     case FanOutLogic::AttemptOutcome::kFailed:

@@ -89,7 +89,12 @@ void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
   if (granted_ == TimePoint()) granted_ = core_.now();
   window_.Grant(bytes);
+  SetHeld(false);
   WidenWindow();
+}
+
+void ScheduledStream::SetHeld(bool held) {
+  if (std::exchange(held_, held) != held && wanted()) OnHeld(held);
 }
 
 void ScheduledStream::WidenWindow() {
@@ -183,6 +188,7 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
     if (reset_ || connection_ == nullptr) return;
   }
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
+  SetHeld(window_.granted_bytes() == 0 && pending_bytes > 0);
   if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
   if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0);
   if (!end_stream) TellReady();

@@ -91,6 +91,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual void OnSent() = 0;  // again if the request began again
   // The length prefix of the first message is here, `ready_after` the request was sent.
   virtual void OnReady(std::chrono::nanoseconds /*ready_after*/) {}
+  // The response is ready, and nothing that was granted is still to come: it waits for a grant, or it does no longer.
+  virtual void OnHeld(bool /*held*/) {}
   // Head, DATA and trailers of the answer. Return false if the stream is to be reset, since they are wrong or nobody
   // needs them. Take keeps or passes on the bytes, HandOut comes when the schedule knows of them.
   virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
@@ -136,6 +138,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
   void TellReady();
   void WidenWindow();
+  void SetHeld(bool held);
   bool MayReset();
   void ResetStream();
   void ResetLater();
@@ -157,6 +160,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   MessagePrefixes prefixes_;
   int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
   bool ready_ = false;
+  bool held_ = false;          // the owner was told so
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
   bool reset_ = false;  // this side has reset the stream, or is about to

@@ -54,6 +54,10 @@ void WireCall::OnReady(std::chrono::nanoseconds ready_after) {
   owner_.OnReady(spec_.tag, ready_after);
 }
 
+void WireCall::OnHeld(bool held) {
+  owner_.OnHeld(spec_.tag, held);
+}
+
 bool WireCall::TakeHeaders(HeaderList headers, bool end_stream) {
   reader_->OnHeaders(std::move(headers), end_stream);
   return !reader_->failed();

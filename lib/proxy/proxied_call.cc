@@ -125,8 +125,17 @@ ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
 }
 
 void ProxiedCall::OnRequestSent() {
-  sent_ = true;
+  if (!time_.sent()) time_.OnSent(proxy_.link().now());
   OnRequestTaken();
+}
+
+void ProxiedCall::OnResponseHeld(bool held) {
+  if (client_ == nullptr || answered_) return;
+  if (held) {
+    time_.OnHeld(proxy_.link().now());
+  } else {
+    time_.OnGranted(proxy_.link().now());
+  }
 }
 
 // There may be more that the worker does not take yet.
@@ -293,8 +302,11 @@ bool ProxiedCall::StartElsewhere() {
   return true;
 }
 
-void ProxiedCall::Fail(const absl::Status& why) {
+void ProxiedCall::Fail(const absl::Status& reason) {
   if (client_ == nullptr || answered_) return;
+  const TimePoint now = proxy_.link().now();
+  const bool link_is_late = absl::IsDeadlineExceeded(reason) && now >= deadline_ && time_.LinkIsLate(now);
+  const absl::Status why = link_is_late ? time_.WhyLinkIsLate(now) : reason;
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
   WorkerStream* const worker = LeaveWorker();
@@ -315,6 +327,7 @@ void ProxiedCall::FailStuck(const absl::Status& why) {
 // A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
 void ProxiedCall::EndAnswer(absl::StatusCode code) {
   code_ = code;
+  link_is_late_ = time_.LinkIsLate(proxy_.link().now());
   answered_ = true;
   ForgetRequest();
   if (!request_ended_) client_->EndSoon(*this);
@@ -337,7 +350,8 @@ void ProxiedCall::OnClosed(StreamEnd end) {
                       .path = head_.path,
                       .code = code_.value_or(absl::StatusCode::kCancelled),
                       .began = began_,
-                      .sent = sent_,
+                      .sent = time_.sent(),
+                      .link_is_late = link_is_late_,
                       .method_exists = method_exists_});
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "lib/fan_out/attempt_time.h"
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/proxy/forwarded_head.h"
@@ -45,6 +46,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool may_begin_again() const { return replayable_; }
   void OnRequestSent();
   void OnRequestTaken();
+  void OnResponseHeld(bool held);
   bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
   bool TakeResponseData(absl::string_view bytes, bool end_stream);
   int64_t WantedBytes() const;
@@ -53,7 +55,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void OnWorkerEnded(const absl::Status& why);
 
   // Ends the call with a status that the client gets.
-  void Fail(const absl::Status& why);
+  void Fail(const absl::Status& reason);
   // The same for a client that does not read: the stream is reset, too.
   void FailStuck(const absl::Status& why);
   int32_t stream() const { return stream_; }
@@ -104,10 +106,11 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
   size_t unreached_ = 0;  // workers that it waited for, and that could not be reached
-  bool sent_ = false;     // to its worker
+  AttemptTime time_;      // at its worker
   bool headers_sent_ = false;
   bool answered_ = false;  // the client has been told how the call ended
   std::optional<absl::StatusCode> code_;
+  bool link_is_late_ = false;   // if the code is DEADLINE_EXCEEDED
   bool method_exists_ = false;  // the worker has said a status other than UNIMPLEMENTED
   int64_t response_bytes_ = 0;
   HeldBytes::Holder held_answer_{[this] { ReleaseAnswer(); }};

@@ -29,14 +29,14 @@ constexpr size_t kMaxOpenBlocks = 4096;
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
 
-SruOutcome OutcomeOf(absl::StatusCode code, bool sent) {
+SruOutcome OutcomeOf(absl::StatusCode code, bool link_is_late) {
   switch (code) {
     case absl::StatusCode::kOk:
       return SruOutcome::kOk;
     case absl::StatusCode::kCancelled:
       return SruOutcome::kCancelled;
     case absl::StatusCode::kDeadlineExceeded:
-      return sent ? SruOutcome::kRpcDeadline : SruOutcome::kExpired;
+      return link_is_late ? SruOutcome::kExpired : SruOutcome::kRpcDeadline;
     default:
       return SruOutcome::kRpcError;
   }
@@ -279,9 +279,11 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
   if (call.pattern.empty()) return;
   metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
   // The rules that watch a link go by its requests.
-  const SruOutcome outcome = OutcomeOf(call.code, call.sent);
+  const SruOutcome outcome = OutcomeOf(call.code, call.link_is_late);
   link_.metrics().CountSruRequest(outcome);
   if (outcome == SruOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
+  // The stream has counted a request that was not sent.
+  if (outcome == SruOutcome::kExpired && call.sent) link_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
 }
 
 void ProxyCore::LookAround() {

@@ -115,6 +115,7 @@ class ProxyCore {
     absl::StatusCode code;
     TimePoint began;
     bool sent;           // to its worker
+    bool link_is_late;   // and not the worker, if the code is DEADLINE_EXCEEDED; see AttemptTime
     bool method_exists;  // its worker has answered with a status other than UNIMPLEMENTED
   };
   // A call holds what this returns for as long as it is there.

@@ -17,6 +17,10 @@ void WorkerStream::OnSent() {
   call_->OnRequestSent();
 }
 
+void WorkerStream::OnHeld(bool held) {
+  call_->OnResponseHeld(held);
+}
+
 bool WorkerStream::TakeHeaders(HeaderList headers, bool end_stream) {
   for (const HeaderField& field : headers) {
     if (end_stream && field.name == kTcpReportKey) CountTcpReport(field.value);

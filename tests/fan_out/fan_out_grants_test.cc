@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 using testing::HasCode;
+using ::testing::HasSubstr;
 using testing::Holds;
 using testing::NameOf;
 using testing::Says;
@@ -83,6 +84,77 @@ TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
   EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
   EXPECT_EQ(pending->result().answered, 3u);
   EXPECT_TRUE(AwaitIdle());
+}
+
+// A response that is ready and waits for the link is no fault of its worker.
+class FanOutHeldResponseTest : public testing::FanOutTest {
+ protected:
+  // Starts a fan-out to server 0, with server 1 as its replica, and returns when the response is ready and waits.
+  std::unique_ptr<testing::Pending> AskAndHold(const FanOutOptions& options) {
+    server(0).SetPlay(Holds("0"));
+    auto pending = CallAsync(Ask(1, {1}, kLargeAnswer), options);
+    EXPECT_TRUE(server(0).AwaitHolding(1));
+    HoldBack();
+    server(0).Release();
+    EXPECT_TRUE(AwaitReady(1));
+    return pending;
+  }
+  // Returns when this time of the link has passed.
+  void Pass(absl::Duration time) {
+    const auto late = CallAsync(Ask(1), {.timeout = time});
+    EXPECT_TRUE(late->Await());
+    EXPECT_THAT(late->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  }
+  // Whether server 0 is asked before its replica.
+  bool IsGood() {
+    LetGo();
+    server(0).SetPlay(Says({"0"}));
+    const int requests = server(0).counts().requests;
+    const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore());
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return server(0).counts().requests == requests + 1;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutHeldResponseTest, ::testing::Values(Discipline::kGrants), NameOf);
+
+TEST_P(FanOutHeldResponseTest, AtTheDeadlineItsWorkerHasNotFailed) {
+  Start(2, FixedBudget());
+  const auto pending = AskAndHold({.timeout = absl::Seconds(1)});
+  ASSERT_TRUE(pending->Await());
+  EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(pending->result().status.message()),
+              HasSubstr("the response was ready and waited for the link's grant"));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "queue_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "rpc_deadline"), 0);
+  EXPECT_TRUE(IsGood());
+}
+
+TEST_P(FanOutHeldResponseTest, ItIsNotAskedForElsewhereAfterTheTimeOfAnAttempt) {
+  Start(2, FixedBudget());
+  // The request reaches the server, and the response gets ready, in the time of an attempt.
+  const auto pending = AskAndHold({.timeout = absl::Minutes(5), .attempt_timeout = absl::Seconds(1)});
+  Pass(absl::Milliseconds(1500));
+  EXPECT_FALSE(pending->ended());
+  LetGo();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().retries, 0u);
+  EXPECT_EQ(server(1).counts().requests, 0);
+  EXPECT_TRUE(IsGood());
+}
+
+// All of it is granted, and it does not come: that is the worker's time again.
+TEST_P(FanOutHeldResponseTest, AGrantThatIsNotUsedIsAFailureOfItsWorker) {
+  Start(2, FixedBudget());
+  server(0).SetPlay(Holds("0"));
+  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, 10), Ignore(),
+                                     {.timeout = absl::Minutes(5), .attempt_timeout = absl::Milliseconds(100)});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.retries, 1u);
+  EXPECT_FALSE(IsGood());
 }
 
 class FanOutHungWorkerTest : public testing::FanOutTest {};

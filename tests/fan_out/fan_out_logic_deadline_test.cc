@@ -68,7 +68,77 @@ TEST(FanOutLogicDeadlineTest, WhatWasNotSentIsAFailureOfItsAskAndNotOfItsWorker)
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(100)), ElementsAre(Cancel(0)));
   EXPECT_THAT(driver.OnEnded(0, absl::CancelledError("")), ElementsAre(End()));
   EXPECT_THAT(std::string(driver.result().status.message()), HasSubstr("not sent"));
-  EXPECT_EQ(driver.outcome(0), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+}
+
+TEST(FanOutLogicDeadlineTest, AResponseThatWaitsForTheLinkIsAFailureOfItsAskAndNotOfItsWorker) {
+  FanOutLogicDriver driver = WithDeadline({}, {{7}});
+  driver.now += milliseconds(60);
+  driver.OnReady(0);
+  driver.OnHeld(0);
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(0)));
+  EXPECT_THAT(driver.OnEnded(0, absl::CancelledError("")), ElementsAre(End()));
+  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+  EXPECT_EQ(driver.result().status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(driver.result().status.message()),
+              HasSubstr("the response was ready and waited for the link's grant for 40ms"));
+}
+
+// Large responses take turns, and a few of them have just been granted a part.
+TEST(FanOutLogicDeadlineTest, AResponseThatWaitedForLongerThanItsWorkerTookIsNotTheWorkersFailure) {
+  FanOutLogicDriver driver = WithDeadline({.fail_limit = 2}, {{7}, {8}});
+  driver.now += milliseconds(20);
+  for (size_t attempt : {0, 1}) {
+    driver.OnReady(attempt);
+    driver.OnHeld(attempt);
+  }
+  driver.now += milliseconds(10);
+  driver.OnGranted(1);
+  driver.now += milliseconds(60);
+  driver.OnGranted(0);
+  driver.OnTimerAfter(milliseconds(10));
+  for (size_t attempt : {0, 1}) driver.OnEnded(attempt, absl::CancelledError(""));
+  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+  EXPECT_EQ(driver.outcome(1), Outcome::kFailed) << "granted bytes have not come for 70 ms";
+  EXPECT_THAT(std::string(driver.result().failures[0].status.message()), HasSubstr("grant for 70ms"));
+  EXPECT_THAT(std::string(driver.result().failures[1].status.message()), HasSubstr("not all of it came in time"));
+}
+
+// The worker has the same deadline, and the schedule looks at it as well.
+TEST(FanOutLogicDeadlineTest, WhoeverNoticesTheDeadlineFirstTheBlameIsTheSame) {
+  const absl::Status late = absl::DeadlineExceededError("says the worker");
+  FanOutLogicDriver driver({.deadline = FanOutLogicDriver({}, {}).now + milliseconds(100), .fail_limit = 3},
+                           {{6}, {7}, {8}});
+  driver.Start();
+  for (size_t attempt : {1, 2}) driver.OnSent(attempt);
+  driver.OnReady(1);
+  driver.OnHeld(1);
+  driver.now += milliseconds(100);
+  for (size_t attempt : {0, 1, 2}) driver.OnEnded(attempt, late);
+  EXPECT_EQ(driver.outcome(0), Outcome::kExpired) << "not sent";
+  EXPECT_EQ(driver.outcome(1), Outcome::kExpired) << "it waited for a grant";
+  EXPECT_EQ(driver.outcome(2), Outcome::kFailed);
+  EXPECT_THAT(std::string(driver.result().failures[0].status.message()), HasSubstr("not sent"));
+  EXPECT_THAT(std::string(driver.result().failures[1].status.message()), HasSubstr("the link's grant for 100ms"));
+  EXPECT_EQ(driver.result().failures[2].status, late);
+}
+
+TEST(FanOutLogicDeadlineTest, AWorkersOwnLimitBeforeTheDeadlineIsItsFailure) {
+  FanOutLogicDriver driver = WithDeadline({}, {{7}});
+  driver.OnReady(0);
+  driver.OnHeld(0);
+  driver.OnEnded(0, absl::DeadlineExceededError("after 5 ms"));
+  EXPECT_EQ(driver.outcome(0), Outcome::kFailed);
+}
+
+TEST(FanOutLogicDeadlineTest, AStreamUnderVerdictThatWaitsForTheLinkIsNotItsWorkersFailure) {
+  FanOutLogicDriver driver = WithDeadline({.server_streaming = true}, {{7}});
+  driver.OnMessage(0);
+  driver.OnHeld(0);
+  driver.now += milliseconds(100);
+  driver.OnEnded(0, absl::DeadlineExceededError("says the worker"));
+  driver.OnAccepted(0);
+  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
 }
 
 TEST(FanOutLogicDeadlineTest, NothingIsSentAfterIt) {

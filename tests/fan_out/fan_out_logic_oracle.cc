@@ -44,6 +44,13 @@ void FanOutLogicOracle::Take(const Event& event) {
     case EventKind::kReady:
       attempt.ready = true;
       break;
+    case EventKind::kHeld:
+      attempt.held_since = event.now;
+      break;
+    case EventKind::kGranted:
+      attempt.held += event.now - *attempt.held_since;
+      attempt.held_since.reset();
+      break;
     case EventKind::kMessage:
       attempt.ready = true;
       ++attempt.brought;
@@ -92,10 +99,24 @@ void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event
       EXPECT_FALSE(attempt.ended.has_value());
       EXPECT_FALSE(attempt.cancelled) << "twice";
       attempt.cancelled = true;
+      CheckLate(logic, event, attempt);
       break;
     case Kind::kSend:
     case Kind::kEnd:
       break;
+  }
+}
+
+// The time in which a response waits for a grant is not its worker's.
+void FanOutLogicOracle::CheckLate(const FanOutLogic& logic, const Event& event, Attempt& attempt) const {
+  if (event.kind != EventKind::kTimer) return;
+  if (event.now >= options_.deadline) {
+    const TimePoint sent = attempt.sent.value_or(event.now);
+    const auto worker = attempt.held_since.value_or(event.now) - sent - attempt.held;
+    attempt.expired = !attempt.sent.has_value() || attempt.held_since.has_value() || attempt.held > worker;
+  } else if (!logic.decided()) {
+    EXPECT_FALSE(attempt.held_since.has_value());
+    EXPECT_GE(event.now - *attempt.sent - attempt.held, absl::ToChronoNanoseconds(options_.attempt_timeout));
   }
 }
 
@@ -302,6 +323,7 @@ void FanOutLogicOracle::CheckResult(const FanOutLogic& logic) const {
     }
     if (outcome == Outcome::kFailed) {
       EXPECT_TRUE(attempt.cancelled || !attempt.ended->ok());
+      EXPECT_FALSE(attempt.expired);
     }
     if (outcome == Outcome::kAnswered && logic.attempt(i).hedge) ++won;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@ namespace sluice::testing {
 // each logic. Not thread-safe.
 class FanOutLogicOracle {
  public:
-  enum class EventKind { kStart, kSent, kReady, kMessage, kAccepted, kEnded, kCancel, kTimer };
+  enum class EventKind { kStart, kSent, kReady, kHeld, kGranted, kMessage, kAccepted, kEnded, kCancel, kTimer };
   struct Event {
     EventKind kind;
     TimePoint now;
@@ -25,6 +26,8 @@ class FanOutLogicOracle {
     size_t ask = 0;
     std::optional<TimePoint> sent;
     bool ready = false;
+    std::optional<TimePoint> held_since;
+    std::chrono::nanoseconds held{0};  // before
     std::optional<absl::Status> ended;
     bool cancelled = false;
     bool refused = false;
@@ -39,6 +42,7 @@ class FanOutLogicOracle {
       return !cancelled && !refused && (!ended.has_value() || ended->ok()) &&
              outcome != FanOutLogic::AttemptOutcome::kNotNeeded;
     }
+    bool expired = false;  // cancelled at the deadline, by no fault of its worker
     bool Whole() const { return Live() && ended.has_value(); }
     // One that brought nothing answers when it is let in, which only the logic can tell.
     bool Answered() const {
@@ -67,6 +71,7 @@ class FanOutLogicOracle {
   void Take(const Event& event);
   void CheckAction(const FanOutLogic& logic, const Event& event, const FanOutLogic::Action& action);
   void CheckSend(const FanOutLogic& logic, const Event& event, const FanOutLogic::Attempt& made);
+  void CheckLate(const FanOutLogic& logic, const Event& event, Attempt& attempt) const;
   void CheckAccept(const FanOutLogic::Action& action);
   void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) const;
   void CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);

@@ -106,6 +106,11 @@ class RandomFanOut {
       return Do({EventKind::kSent, now_, attempt});
     }
     if (!state.ready && OneIn(3)) return Do({EventKind::kReady, now_, attempt});
+    if (state.held_since.has_value()) {
+      if (OneIn(3)) Do({EventKind::kGranted, now_, attempt});
+      return;
+    }
+    if (state.ready && OneIn(3)) return Do({EventKind::kHeld, now_, attempt});
     if (OneIn(6)) return Do({EventKind::kEnded, now_, attempt, BadStatus()});
     const bool may_bring = options_.server_streaming || state.brought == 0;
     if (may_bring && OneIn(2)) return Do({EventKind::kMessage, now_, attempt});
@@ -125,6 +130,12 @@ class RandomFanOut {
         break;
       case EventKind::kReady:
         logic_.OnReady(now_, event.attempt, actions);
+        break;
+      case EventKind::kHeld:
+        logic_.OnHeld(now_, event.attempt);
+        break;
+      case EventKind::kGranted:
+        logic_.OnGranted(now_, event.attempt);
         break;
       case EventKind::kMessage:
         logic_.OnMessage(now_, event.attempt, actions);

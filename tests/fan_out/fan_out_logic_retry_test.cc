@@ -195,5 +195,40 @@ TEST(FanOutLogicRetryTest, WhenTimeoutsDecideNothingElseIsTried) {
   EXPECT_EQ(driver.result().hedges + driver.result().retries, 0u);
 }
 
+// It is no fault of the worker that its response waits here.
+TEST(FanOutLogicRetryTest, TheTimeOfAnAttemptStandsStillWhileItsResponseWaitsForTheLink) {
+  FanOutLogicDriver driver = FanOutLogicDriver::Sent({.attempt_timeout = absl::Milliseconds(50)}, {{7, 8}});
+  driver.now += milliseconds(30);
+  driver.OnReady(0);
+  driver.OnHeld(0);
+  EXPECT_EQ(driver.logic.NextTimer(), TimePoint::max()) << "there is no deadline";
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(1000)), IsEmpty());
+  driver.OnGranted(0);
+  EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(20));
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(19)), IsEmpty());
+  FanOutLogicDriver held = driver;
+  held.OnHeld(0);
+  EXPECT_THAT(held.OnTimerAfter(milliseconds(1000)), IsEmpty()) << "a part has come, and the rest waits";
+  held.OnGranted(0);
+  EXPECT_EQ(held.logic.NextTimer(), held.now + milliseconds(1));
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(1)), ElementsAre(Cancel(0), Send(1)));
+  driver.OnEnded(0, absl::CancelledError(""));
+  EXPECT_EQ(driver.outcome(0), Outcome::kFailed) << "it did not send what was granted";
+}
+
+TEST(FanOutLogicRetryTest, TheTimesOfOthersGoOnWhileOneResponseWaitsForTheLink) {
+  FanOutLogicDriver driver =
+      FanOutLogicDriver::Sent({.attempt_timeout = absl::Milliseconds(50)}, {{7, 9}, {8, 9}, {6, 9}});
+  driver.OnReady(0);
+  driver.OnHeld(0);
+  driver.now += milliseconds(10);
+  driver.OnGranted(0);
+  driver.OnReady(1);
+  EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(40));
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(1), Send(3), Cancel(2), Send(4)));
+  EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(10));
+  EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Cancel(0), Send(5)));
+}
+
 }  // namespace
 }  // namespace sluice

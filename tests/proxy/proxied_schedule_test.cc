@@ -42,6 +42,36 @@ TEST_F(ProxiedScheduleTest, AnAnswerThatIsReadyWaitsForTheBudget) {
   EXPECT_EQ(call.data.size(), 5005U);
 }
 
+TEST_F(ProxiedScheduleTest, AResponseThatWaitsForTheBudgetUntilTheDeadlineIsNotLateAtItsWorker) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(5000, 'x')); });
+  ExpectServes(worker.address());
+  HeldBudget held(*link_, kBudget - 3000);
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "1S"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_THAT(call.Field("grpc-message"), ::testing::HasSubstr("ready and waited for the link's grant"));
+  EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "queue_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 0);
+}
+
+TEST_F(ProxiedScheduleTest, AResponseThatIsNotReadyAtTheDeadlineIsLateAtItsWorker) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "300m"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 0);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 1);
+}
+
 TEST_F(ProxiedScheduleTest, ManyAnswersAtOnceStayWithinTheBudget) {
   StartProxy(WithBudget(kBudget));
   constexpr int kCalls = 40;

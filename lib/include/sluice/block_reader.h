@@ -44,7 +44,9 @@ class BlockReader {
     // Addresses, or ranges such as "worker-{0..31}.workers:7000", in the order of the stripe. Entries that have to be
     // looked up are refused, since files are striped over places in the list.
     std::vector<std::string> workers;
-    absl::Duration sru_timeout = absl::Seconds(10);    // for one answer of one worker, from when its request is sent
+    // For one response of one worker, from when its request is sent, without the time in which it is ready and waits
+    // for the link.
+    absl::Duration sru_timeout = absl::Seconds(10);
     absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
     int attempts = 2;  // maximum number of requests for one SRU: to its replicas in turn, then to the first one again
     // A stream reads a data block in segments of about this size, and holds at most two of them in memory.

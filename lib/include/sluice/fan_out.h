@@ -65,8 +65,9 @@ struct FanOutOptions {
   // this number any more. At least 1. Default: wait for every worker to answer or fail.
   std::optional<int> success_quorum;
 
-  // Time for one attempt, from when its request is sent. An attempt that takes longer has failed, and a replica is
-  // tried. Above 0. Default: no limit but the fan-out's.
+  // Time that a worker has for one attempt, from when its request is sent. The time in which its response is ready and
+  // waits for the link does not count. An attempt that takes longer has failed, and a replica is tried. Above 0.
+  // Default: no limit but the fan-out's.
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that fails counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer or it does not decompress.

@@ -1,0 +1,64 @@
+#include "lib/fan_out/attempt_time.h"
+
+#include "gtest/gtest.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr TimePoint At(int ms) {
+  return TimePoint() + milliseconds(ms);
+}
+
+TEST(AttemptTimeTest, TheLinkIsLateUntilTheRequestIsSent) {
+  AttemptTime time;
+  EXPECT_FALSE(time.sent());
+  EXPECT_TRUE(time.LinkIsLate(At(0)));
+  time.OnSent(At(10));
+  EXPECT_TRUE(time.sent());
+  EXPECT_FALSE(time.LinkIsLate(At(10)));
+}
+
+TEST(AttemptTimeTest, AResponseThatIsNotReadyIsTheWorkersTime) {
+  AttemptTime time;
+  time.OnSent(At(10));
+  EXPECT_EQ(time.OfWorker(At(100)), milliseconds(90));
+  EXPECT_EQ(time.OfLink(At(100)), milliseconds(0));
+  EXPECT_FALSE(time.LinkIsLate(At(100)));
+}
+
+TEST(AttemptTimeTest, TheWorkersTimeStandsStillWhileTheResponseWaitsForAGrant) {
+  AttemptTime time;
+  time.OnSent(At(0));
+  time.OnHeld(At(30));
+  EXPECT_EQ(time.OfWorker(At(50)), milliseconds(30));
+  EXPECT_EQ(time.OfLink(At(50)), milliseconds(20));
+  time.OnGranted(At(60));
+  EXPECT_EQ(time.OfWorker(At(65)), milliseconds(35));
+  time.OnHeld(At(70));
+  EXPECT_EQ(time.OfWorker(At(100)), milliseconds(40));
+  EXPECT_EQ(time.OfLink(At(100)), milliseconds(60));
+}
+
+TEST(AttemptTimeTest, TheLinkIsLateWhileTheResponseWaitsHoweverLongTheWorkerTook) {
+  AttemptTime time;
+  time.OnSent(At(0));
+  time.OnHeld(At(90));
+  EXPECT_TRUE(time.LinkIsLate(At(91)));
+  time.OnGranted(At(92));
+  EXPECT_FALSE(time.LinkIsLate(At(93))) << "2 ms of the link, 91 of the worker";
+}
+
+TEST(AttemptTimeTest, TheLinkIsLateIfTheResponseHasWaitedForLongerThanTheWorkerTook) {
+  AttemptTime time;
+  time.OnSent(At(0));
+  time.OnHeld(At(10));
+  time.OnGranted(At(90));
+  EXPECT_TRUE(time.LinkIsLate(At(91)));
+  EXPECT_TRUE(time.LinkIsLate(At(159)));
+  EXPECT_FALSE(time.LinkIsLate(At(160))) << "granted bytes have not come for as long as it had waited";
+}
+
+}  // namespace
+}  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "sluice/v1/sru_service.pb.h"
@@ -20,8 +21,9 @@ constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
 constexpr uint64_t kRangeBytes = 1 << 20;
 constexpr int64_t kManifestFieldBytes = 32;  // of an answer, beside the bytes of the manifest
 constexpr int64_t kMaxManifestBytes = kRangeBytes + kManifestFieldBytes;
-// A worker that has lost its disk must not hide a file that the others have.
-constexpr size_t kWorkersAsked = 3;
+// Workers that one run may ask, one after the other. More would not heed what the first ones say of the file; fewer
+// give up their block's place in the queue of the link more often.
+constexpr size_t kCandidatesOfRun = 3;
 
 // Whatever a worker says, another one may say something better.
 std::vector<absl::StatusCode> AnyError() {
@@ -35,7 +37,10 @@ std::vector<absl::StatusCode> AnyError() {
 }  // namespace
 
 ManifestFetch::ManifestFetch(ReaderCore& core, std::string file)
-    : core_(core), file_(std::move(file)), deadline_(DeadlineAfter(core.link().now(), core.options().block_timeout)) {}
+    : core_(core),
+      file_(std::move(file)),
+      deadline_(DeadlineAfter(core.link().now(), core.options().block_timeout)),
+      search_(file_, core.workers().workers.size()) {}
 
 void ManifestFetch::Leave(Waiter& waiter) {
   std::erase(waiters_, &waiter);
@@ -44,21 +49,31 @@ void ManifestFetch::Leave(Waiter& waiter) {
   if (const auto run = run_.lock()) run->Cancel(absl::CancelledError("nobody wants the manifest any more"));
 }
 
-// The first workers, since every file is striped over those; one that hangs or is gone comes last.
 void ManifestFetch::Start() {
-  std::vector<size_t> others;
-  for (size_t worker = 1; worker < std::min(kWorkersAsked, core_.workers().workers.size()); ++worker) {
-    others.push_back(worker);
-  }
-  candidates_ = core_.fan_out().OrderOf(core_.workers(), /*primary=*/0, others);
   AskForBeginning();
+}
+
+// Workers that hang or are gone come last.
+std::vector<size_t> ManifestFetch::NextCandidates(size_t first) {
+  const auto bad = [this](size_t worker) {
+    return core_.fan_out().worker_history().Bad(core_.link().now(), core_.workers().workers[worker]->row());
+  };
+  while (candidates_.size() < first + kCandidatesOfRun) {
+    const std::optional<size_t> next = search_.Next(bad);
+    if (!next.has_value()) break;
+    candidates_.push_back(*next);
+  }
+  return {candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end()};
 }
 
 void ManifestFetch::AskForBeginning() {
   begun_ = false;
   stored_.clear();
-  Run({{.offset = 0, .length = kRangeBytes}},
-      {candidates_.begin() + static_cast<std::ptrdiff_t>(next_candidate_), candidates_.end()});
+  std::vector<size_t> workers = NextCandidates(next_candidate_);
+  if (workers.empty()) return Finish(Failure());
+  workers = core_.fan_out().OrderOf(core_.workers(), workers.front(), {workers.begin() + 1, workers.end()});
+  std::copy(workers.begin(), workers.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(next_candidate_));
+  Run({{.offset = 0, .length = kRangeBytes}}, workers);
 }
 
 void ManifestFetch::AskForRest() {
@@ -67,11 +82,8 @@ void ManifestFetch::AskForRest() {
     ranges.push_back(
         {.offset = offset, .length = static_cast<uint32_t>(std::min<uint64_t>(kRangeBytes, stored_.size() - offset))});
   }
-  std::vector<size_t> workers = {source_};
-  for (size_t worker : candidates_) {
-    if (worker != source_) workers.push_back(worker);
-  }
-  Run(std::move(ranges), workers);
+  const auto source = std::find(candidates_.begin(), candidates_.end(), source_);
+  Run(std::move(ranges), NextCandidates(static_cast<size_t>(source - candidates_.begin())));
 }
 
 void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& workers) {
@@ -161,12 +173,12 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
   // The queue had no room, or nobody wants it any more.
   if (!result.status.ok() && !result.decisive.has_value()) return Finish(result.status);
   NoteFailures(run);
-  if (!result.status.ok()) return TryNextWorker();
+  if (!result.status.ok()) return TryOtherWorkers();
   if (layout_ == nullptr && ranges_.front().offset == 0) return AskForRest();
   if (layout_ == nullptr) {
     if (const absl::Status decoded = Decode(); !decoded.ok()) {
       NoteFailure(source_, decoded);
-      return TryNextWorker();
+      return TryOtherWorkers();
     }
   }
   const size_t workers = core_.workers().workers.size();
@@ -199,6 +211,7 @@ void ManifestFetch::NoteFailures(const FanOutRun& run) {
 
 void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
   if (absl::IsNotFound(why)) {
+    search_.OnNotFound(worker);
     not_found_ = std::string(why.message());
     return;
   }
@@ -207,13 +220,15 @@ void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
                                                         core_.address(worker), "): ", why.message())));
 }
 
-// All were asked for the beginning where that has failed; where the rest has, those behind the one that had the
-// beginning were not.
-void ManifestFetch::TryNextWorker() {
-  if (!std::exchange(begun_, false) || core_.link().now() >= deadline_) return Finish(Failure());
+// A run for the beginning has asked all of its candidates; a run for the rest, those up to the source.
+void ManifestFetch::TryOtherWorkers() {
+  if (core_.link().now() >= deadline_) {
+    failure_.Update(absl::DeadlineExceededError(
+        absl::StrCat("manifest of file \"", file_, "\": the deadline passed before all workers were asked")));
+    return Finish(Failure());
+  }
   const auto source = std::find(candidates_.begin(), candidates_.end(), source_);
-  next_candidate_ = static_cast<size_t>(source - candidates_.begin()) + 1;
-  if (next_candidate_ >= candidates_.size()) return Finish(Failure());
+  next_candidate_ = begun_ ? static_cast<size_t>(source - candidates_.begin()) + 1 : candidates_.size();
   AskForBeginning();
 }
 

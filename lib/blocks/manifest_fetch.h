@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/blocks/manifest_search.h"
 #include "lib/fan_out/fan_out_run.h"
 #include "lib/stripe/stripe_layout.h"
 
@@ -17,15 +18,16 @@ namespace sluice {
 class ReaderCore;
 
 // Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
-// time. The first answer has the first MiB and the size, which is all of most manifests; the rest of a larger one is
-// asked for after that. It lives until it has ended. Used on the link's thread only.
+// time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first answer has the
+// first MiB and the size, which is all of most manifests; the rest of a larger one is asked for after that. It lives
+// until it has ended. Used on the link's thread only.
 class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
   using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;
 
   class Waiter {
    public:
-    // Called once. NotFound if no worker that was asked knows the file, FailedPrecondition if the file is striped over
+    // Called once. NotFound if no worker can have the file, FailedPrecondition if the file is striped over
     // more workers than the reader has.
     virtual void OnLayout(const Found& found) = 0;
 
@@ -50,6 +52,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
     uint64_t offset = 0;
     uint32_t length = 0;
   };
+  std::vector<size_t> NextCandidates(size_t first);
   void AskForBeginning();
   void AskForRest();
   void Run(std::vector<Range> ranges, const std::vector<size_t>& workers);
@@ -58,7 +61,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   absl::Status Decode();
   void NoteFailures(const FanOutRun& run);
   void NoteFailure(size_t worker, const absl::Status& why);
-  void TryNextWorker();
+  void TryOtherWorkers();
   absl::Status Failure() const;
   void Finish(Found found);
 
@@ -67,8 +70,9 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   TimePoint deadline_;
   std::vector<Waiter*> waiters_;
 
-  std::vector<size_t> candidates_;  // workers, in the order in which they are asked
-  size_t next_candidate_ = 0;
+  ManifestSearch search_;
+  std::vector<size_t> candidates_;           // that the search has returned
+  size_t next_candidate_ = 0;                // the first that was not asked for the beginning
   std::weak_ptr<FanOutRun> run_;             // the run under way
   std::vector<Range> ranges_;                // of the run's asks
   std::map<size_t, absl::Status> verdicts_;  // of the run's attempts that were refused

@@ -225,7 +225,7 @@ TEST_F(BlockCacheTest, WhatThereIsNoRoomForIsNotFetched) {
     return Hang();
   });
   const auto waiting = Begin({.offset = 0, .length = 10});
-  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.holding > 0; }));
   EXPECT_THAT(Read({.file = "other", .length = 10}).status(), HasCode(absl::StatusCode::kResourceExhausted));
   level_->cache().Cancel(waiting->ticket);
   EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open == 0; }));
@@ -262,7 +262,7 @@ TEST_F(BlockCacheTest, ABlockThatNobodyWaitsForAnyMoreIsGivenUp) {
   level_->SpoilSrus([](const auto&) { return Hang(); });
   const auto first = Begin({.offset = 0, .length = 10});
   const auto second = Begin({.offset = 10, .length = 10});
-  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.holding > 0; }));
   level_->cache().Cancel(first->ticket);
   EXPECT_THAT(first->Await().status(), HasCode(absl::StatusCode::kCancelled));
   EXPECT_EQ(level_->worker(1).counts().cancelled, 0);
@@ -377,7 +377,7 @@ TEST_F(BlockCacheTest, ItsEndCancelsThoseWhoWait) {
   Start();
   level_->SpoilSrus([](const auto&) { return Hang(); });
   const auto waiting = Begin({.offset = 0, .length = 10});
-  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.open > 0; }));
+  EXPECT_TRUE(level_->worker(1).Await([](const auto& counts) { return counts.holding > 0; }));
   level_->DestroyCache();
   EXPECT_THAT(waiting->Await().status(), HasCode(absl::StatusCode::kCancelled));
 }

@@ -113,16 +113,34 @@ TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
   for (const Fault& fault : {Error(absl::StatusCode::kOutOfRange), OneByteLess(), OneByteMore(), FlipByte(), Garbage(),
                              Fault{.manifest_bytes = 50000}, Fault{.manifest_bytes = 0}}) {
     cluster.MakeReader();
-    cluster.worker(0).SpoilManifests(later(fault));
+    cluster.manifest_worker().SpoilManifests(later(fault));
+    ExpectReads(cluster);
+  }
+}
+
+// Its SRUs have replicas elsewhere.
+TEST_F(ManifestFetchTest, AFileIsReadThoughTheFirstThreeWorkersAreDead) {
+  TestCluster cluster({.workers = 6, .replicas = 4, .reader = {.attempts = 4}});
+  for (const size_t worker : {0, 1, 2}) cluster.worker(worker).Stop();
+  ExpectReads(cluster);
+}
+
+TEST_F(ManifestFetchTest, AFileIsReadThoughOneWorkerAloneHasItsManifest) {
+  for (size_t left = 0; left < 8; ++left) {
+    SCOPED_TRACE(left);
+    TestCluster cluster({.workers = 8});
+    SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kUnavailable); });
+    cluster.worker(left).SpoilManifests(nullptr);
     ExpectReads(cluster);
   }
 }
 
 TEST_F(ManifestFetchTest, AHangingWorkerCostsItsTimeoutAndNoMore) {
   TestCluster cluster({.reader = {.sru_timeout = absl::Seconds(1)}});
-  cluster.worker(0).SpoilManifests([](const auto&) { return Hang(); });
+  TestWorker& first = cluster.manifest_worker();
+  first.SpoilManifests([](const auto&) { return Hang(); });
   ExpectReads(cluster);
-  EXPECT_EQ(cluster.worker(0).counts().requests, 2) << "the manifest, and the SRU of the block";
+  EXPECT_EQ(first.counts().requests, 2) << "the manifest, and the SRU of the block";
 }
 
 TEST_F(ManifestFetchTest, AFileThatNobodyHasIsNotFoundAndNamed) {
@@ -132,11 +150,19 @@ TEST_F(ManifestFetchTest, AFileThatNobodyHasIsNotFoundAndNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"other\""));
 }
 
+TEST_F(ManifestFetchTest, AFileThatNobodyHasIsAskedOfAFewWorkers) {
+  TestCluster cluster({.workers = 32});
+  std::atomic<int> requests = 0;
+  SpoilManifests(cluster, [&](const auto&) { return ++requests, Error(absl::StatusCode::kNotFound); });
+  EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kNotFound));
+  EXPECT_LE(requests, 10);
+}
+
 TEST_F(ManifestFetchTest, WithoutAGoodManifestTheErrorSaysWhyAndWhichWorker) {
   TestCluster cluster(Small());
   SpoilManifests(cluster, [](const auto&) { return FlipByte(); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.worker(0).address()));
+  EXPECT_THAT(std::string(Error0(cluster).message()), HasSubstr(cluster.manifest_worker().address()));
   SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kFailedPrecondition); });
   EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kUnavailable));
   SpoilManifests(cluster, [](const auto&) { return Error(absl::StatusCode::kCancelled); });
@@ -159,10 +185,10 @@ TEST_F(ManifestFetchTest, ABadManifestSaysMoreThanTheWorkersThatHaveNone) {
 TEST_F(ManifestFetchTest, ATruncatedOrEmptyManifestOnDiskIsDataLossUnlessAnotherWorkerHasIt) {
   for (const uintmax_t bytes : {0, 1, 24, 50}) {
     TestCluster cluster(Small());
-    std::filesystem::resize_file(ManifestPath(cluster, 0), bytes);
+    for (uint32_t worker : {0, 1, 2}) std::filesystem::resize_file(ManifestPath(cluster, worker), bytes);
     ExpectReads(cluster);
     cluster.MakeReader();
-    for (uint32_t worker : {1, 2}) std::filesystem::resize_file(ManifestPath(cluster, worker), bytes);
+    std::filesystem::resize_file(ManifestPath(cluster, 3), bytes);
     EXPECT_THAT(Error0(cluster), HasCode(absl::StatusCode::kDataLoss)) << bytes;
   }
 }
@@ -192,9 +218,10 @@ TEST_F(ManifestFetchTest, CancellingTheReadCancelsItAtTheWorker) {
   const auto stream = cluster.reader().Open("data", 0);
   stream->Next(
       [](absl::StatusOr<ReadPart> part) { EXPECT_THAT(part.status(), HasCode(absl::StatusCode::kCancelled)); });
-  ASSERT_TRUE(cluster.worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  TestWorker& first = cluster.manifest_worker();
+  ASSERT_TRUE(first.Await([](const auto& counts) { return counts.open == 1; }));
   stream->Cancel();
-  EXPECT_TRUE(cluster.worker(0).Await([](const auto& counts) { return counts.cancelled == 1; }));
+  EXPECT_TRUE(first.Await([](const auto& counts) { return counts.cancelled == 1; }));
   EXPECT_TRUE(cluster.AwaitIdle());
   EXPECT_EQ(cluster.Requests(), 1) << "no other worker is asked for what nobody wants";
 }
@@ -202,8 +229,9 @@ TEST_F(ManifestFetchTest, CancellingTheReadCancelsItAtTheWorker) {
 TEST_F(ManifestFetchTest, AWorkerThatHangsCostsOneReadAndNotEveryOne) {
   TestCluster cluster({.replicas = 2, .reader = {.sru_timeout = absl::Seconds(1)}});
   std::atomic<int> asked = 0;
-  cluster.worker(0).SpoilManifests([&](const auto&) { return ++asked, Hang(); });
-  cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });
+  TestWorker& first = cluster.manifest_worker();
+  first.SpoilManifests([&](const auto&) { return ++asked, Hang(); });
+  first.SpoilSrus([](const auto&) { return Hang(); });
   ExpectReads(cluster);
   cluster.reader().ForgetLayout("data");
   ExpectReads(cluster);

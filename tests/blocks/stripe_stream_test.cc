@@ -135,7 +135,7 @@ TEST_F(StripeStreamTest, NothingIsAskedForBeforeTheFirstNext) {
 
 TEST_F(StripeStreamTest, ASecondNextIsRefusedAndTheFirstIsAnswered) {
   testing::Notification go_on;
-  cluster_.worker(0).SpoilManifests([&](const auto&) {
+  cluster_.manifest_worker().SpoilManifests([&](const auto&) {
     EXPECT_TRUE(go_on.Await());
     return Healthy();
   });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "lib/blocks/manifest_search.h"
 #include "prometheus/registry.h"
 
 namespace sluice::testing {
@@ -32,6 +33,10 @@ TestCluster::~TestCluster() {
   if (reader_) {
     EXPECT_TRUE(AwaitIdle());
   }
+}
+
+TestWorker& TestCluster::manifest_worker() {
+  return worker(*ManifestSearch("data", options_.reader.workers.size()).Next([](size_t) { return false; }));
 }
 
 void TestCluster::MakeReader() {

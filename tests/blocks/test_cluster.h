@@ -40,6 +40,7 @@ class TestCluster {
   std::string root() const { return folder_.path() / "data"; }
   TestWorker& worker(size_t index) { return *workers_[index]; }
   size_t size() const { return workers_.size(); }
+  TestWorker& manifest_worker();  // the one that is asked first for the manifest of "data"
   Link& link() { return *link_; }
   const std::shared_ptr<Link>& shared_link() { return link_; }
   BlockReader& reader() { return *reader_; }

@@ -24,6 +24,7 @@ using testing::Error;
 using testing::Hang;
 using ::testing::HasSubstr;
 using testing::TestCluster;
+using testing::TestWorker;
 
 class BlockServerTest : public ::testing::Test {
  protected:
@@ -156,13 +157,14 @@ TEST_F(BlockServerTest, AClientThatGoesAwayCancelsItsSrus) {
 
 TEST_F(BlockServerTest, AClientThatGoesAwayBeforeTheManifestCancelsThatToo) {
   Start({});
-  cluster_->worker(0).SpoilManifests([](const auto&) { return Hang(); });
+  TestWorker& asked = cluster_->manifest_worker();
+  asked.SpoilManifests([](const auto&) { return Hang(); });
   grpc::ClientContext context;
   const auto reader = stub_->Read(&context, Request("data"));
-  ASSERT_TRUE(cluster_->worker(0).Await([](const auto& counts) { return counts.open == 1; }));
+  ASSERT_TRUE(asked.Await([](const auto& counts) { return counts.open == 1; }));
   context.TryCancel();
   EXPECT_FALSE(reader->Finish().ok());
-  EXPECT_TRUE(cluster_->worker(0).Await([](const auto& counts) { return counts.cancelled == 1; }));
+  EXPECT_TRUE(asked.Await([](const auto& counts) { return counts.cancelled == 1; }));
   EXPECT_TRUE(cluster_->AwaitIdle());
 }
 

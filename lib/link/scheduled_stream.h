@@ -27,8 +27,24 @@ class Worker;
 
 // Linked while the stream waits for its worker: to be opened, or to be reset.
 struct WaitTag;
-using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
+using WaitLink = boost::intrusive::list_base_hook<boost::intrusive::tag<WaitTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+class WaitHook : public WaitLink {
+ public:
+  ~WaitHook() { unlink(); }
+  // Counts the stream in `counter` until unlink.
+  void CountIn(size_t& counter) {
+    counter_ = &counter;
+    ++counter;
+  }
+  void unlink() {
+    WaitLink::unlink();
+    if (counter_ != nullptr) --*std::exchange(counter_, nullptr);
+  }
+
+ private:
+  size_t* counter_ = nullptr;
+};
 // Linked while its request waits until the socket of its connection takes more.
 struct DrainTag;
 using DrainHook = boost::intrusive::list_base_hook<boost::intrusive::tag<DrainTag>,

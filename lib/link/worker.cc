@@ -31,6 +31,8 @@ constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
 // One that finds no room for so long has failed; the link is stuck behind other processes of its host.
 constexpr nanoseconds kLongestHandshakeWait = seconds(60);
+// Calls that may wait for a worker however full the queue is. All workers of a link may connect at the same time.
+constexpr int64_t kLeastWaiting = 64;
 
 }  // namespace
 
@@ -83,13 +85,29 @@ Connection* Worker::Sendable() const {
 }
 
 void Worker::Wait(ScheduledStream& call) {
+  if (const absl::Status room = CheckRoom(); !room.ok()) return core_.CancelCall(call, room);
   waiting_.push_back(call);
+  call.CountIn(waiting_calls_);
   Connect();
   if (!failure_.ok()) EndWaiting(failure_);
 }
 
 void Worker::OnStreamUnused() {
   if (Sendable() != nullptr) ResumeWaiting();
+}
+
+// A worker that hangs must not fill the queue of the link, so no more calls may wait for it than the queue has free
+// places: one such worker leaves half of the queue, n of them leave one part in n + 1. A fixed share was rejected. It
+// lets a rack that hangs fill the queue, and it refuses calls of a link with one worker while the queue is empty.
+absl::Status Worker::CheckRoom() const {
+  const auto waiting = static_cast<int64_t>(waiting_calls_);
+  if (waiting < kLeastWaiting) return absl::OkStatus();
+  const int64_t queue_limit = core_.schedule().options().queue_limit;
+  const int64_t bound = std::max(kLeastWaiting, queue_limit - core_.schedule().State().waiting_calls);
+  if (waiting < bound) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(target_, ": ", waiting, " calls wait for this worker; the bound is ",
+                                                   bound, ", the free places of the queue, and queue_limit is ",
+                                                   queue_limit));
 }
 
 // --- What leads to a connection: look-up, room for the handshake, the handshake, back-off.
@@ -256,7 +274,7 @@ void Worker::ResumeWaiting() {
   size_t slots = connection_->session()->open_slots();
   for (; slots > 0 && !waiting_.empty(); --slots) {
     ScheduledStream& call = waiting_.front();
-    waiting_.pop_front();
+    call.WaitHook::unlink();
     call.Resume();
     if (!connected()) return;
   }
@@ -265,7 +283,7 @@ void Worker::ResumeWaiting() {
 void Worker::EndWaiting(const absl::Status& why) {
   while (!waiting_.empty()) {
     ScheduledStream& call = waiting_.front();
-    waiting_.pop_front();
+    call.WaitHook::unlink();
     core_.CancelCall(call, why);
   }
 }

@@ -62,7 +62,8 @@ class Worker final : public ConnectionEvents, private Scheduled {
   // The connection that a call can be sent on now; null if there is none.
   Connection* Sendable() const;
 
-  // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect.
+  // Lets the call wait until it can be sent. The worker then calls Resume, or ends the call if it cannot connect. Ends
+  // it at once with ResourceExhausted if too many wait already: see CheckRoom.
   void Wait(ScheduledStream& call);
   // A call that did not wait here has ended without a stream. A call that waits may have the stream, and no other event
   // may follow.
@@ -100,6 +101,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void LookUpLater();
   void OnLost();
   void Leave(Connection& connection);
+  absl::Status CheckRoom() const;
   void ResumeWaiting();
   void EndWaiting(const absl::Status& why);
   void ResetWaiting();
@@ -126,10 +128,11 @@ class Worker final : public ConnectionEvents, private Scheduled {
 
   std::unique_ptr<Connection> connection_;            // open or connecting; may be null
   std::vector<std::unique_ptr<Connection>> leaving_;  // after a GOAWAY, until their last stream has ended
-  using WaitingCalls = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitHook>,
+  using WaitingCalls = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitLink>,
                                               boost::intrusive::constant_time_size<false>>;
   boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
-  WaitingCalls waiting_;    // to be sent
+  WaitingCalls waiting_;  // to be sent
+  size_t waiting_calls_ = 0;
   WaitingCalls resetting_;  // on the wire, and nobody needs them
   ResetAllowance resets_;
   TimerQueue::Id reset_timer_;  // of the first of those

@@ -102,7 +102,7 @@ class QuietWorld final : public Executor {
 
 class FanOutCoreTest : public ::testing::Test {
  protected:
-  static constexpr size_t kMany = 65'536;
+  static constexpr size_t kWorkers = 1024;  // so that not too many calls wait for each of them
 
   static std::string AddressOf(size_t worker) { return absl::StrCat("worker-", worker, ":7000"); }
   void SetWorkers(size_t count) {
@@ -126,12 +126,12 @@ class FanOutCoreTest : public ::testing::Test {
     world_.RunFor(milliseconds(10));  // names are looked up, and the handshakes begin
   }
 
-  // Asks these workers, one after the other.
-  void Ask(size_t asks, absl::Duration timeout, FanOut::Done done) {
+  // Asks the workers in turn, from `first` on.
+  void Ask(size_t first, size_t asks, absl::Duration timeout, FanOut::Done done) {
     const std::shared_ptr<const WorkerSet> workers = fan_out_.SetOf(addresses_);
     FanOutRun::Spec spec{.path = "/test.Answers/Get", .workers = workers};
     for (size_t i = 0; i < asks; ++i) {
-      const size_t worker = i % workers->workers.size();
+      const size_t worker = (first + i) % workers->workers.size();
       spec.asks.push_back({.request = request_, .workers = {worker}, .primary = worker, .response_bytes = 10});
     }
     spec.limits.deadline = world_.Now() + absl::ToChronoNanoseconds(timeout);
@@ -212,29 +212,50 @@ TEST_F(FanOutCoreTest, CloseEndsConnect) {
 }
 
 TEST_F(FanOutCoreTest, AsksThatFailAtOneDeadlineEachHaveTheirFailure) {
-  SetWorkers(4);
+  constexpr size_t kAsks = 65'536;
+  SetWorkers(kWorkers);
   std::optional<FanOutResult> result;
-  world_.Turn([&] { Ask(kMany, absl::Milliseconds(100), [&](FanOutResult ended) { result = std::move(ended); }); });
+  world_.Turn([&] { Ask(0, kAsks, absl::Milliseconds(100), [&](FanOutResult ended) { result = std::move(ended); }); });
   world_.RunFor(milliseconds(200));
   ASSERT_TRUE(result.has_value());
-  ASSERT_EQ(result->failures.size(), kMany);
-  for (size_t i = 0; i < kMany; ++i) {
-    ASSERT_EQ(result->failures[i].worker, i % 4);
+  ASSERT_EQ(result->failures.size(), kAsks);
+  for (size_t i = 0; i < kAsks; ++i) {
+    ASSERT_EQ(result->failures[i].worker, i % kWorkers);
     ASSERT_THAT(result->failures[i].status, testing::HasCode(absl::StatusCode::kDeadlineExceeded));
   }
 }
 
 TEST_F(FanOutCoreTest, FanOutsThatFailAtOneDeadlineAllEnd) {
-  SetWorkers(4);
+  constexpr size_t kFanOuts = 16'384;
+  SetWorkers(kWorkers);
   size_t ended = 0;
   world_.Turn([&] {
-    for (size_t i = 0; i < kMany; ++i) Ask(1, absl::Milliseconds(100), [&](const FanOutResult&) { ++ended; });
+    for (size_t i = 0; i < kFanOuts; ++i) {
+      Ask(i, 1, absl::Milliseconds(100), [&](const FanOutResult& result) {
+        ended += absl::IsDeadlineExceeded(result.failures.front().status) ? 1 : 0;
+      });
+    }
   });
   world_.RunFor(milliseconds(200));
-  EXPECT_EQ(ended, kMany);
+  EXPECT_EQ(ended, kFanOuts);
   bool idle = false;
   world_.Turn([&] { fan_out_.Close(absl::CancelledError("by the test"), [&idle] { idle = true; }); });
   EXPECT_TRUE(idle);
+}
+
+// The other half of the queue is for other workers.
+TEST_F(FanOutCoreTest, AsksThatFindNoRoomAtTheirWorkerFailAndTheOthersWait) {
+  constexpr size_t kAsks = 65'536;
+  SetWorkers(1);
+  std::optional<FanOutResult> result;
+  world_.Turn([&] { Ask(0, kAsks, absl::Milliseconds(100), [&](FanOutResult ended) { result = std::move(ended); }); });
+  EXPECT_FALSE(result.has_value());
+  EXPECT_EQ(link_.schedule().State().waiting_calls, static_cast<int64_t>(kAsks / 2));
+  world_.RunFor(milliseconds(200));
+  ASSERT_TRUE(result.has_value());
+  ASSERT_EQ(result->failures.size(), kAsks);
+  EXPECT_THAT(result->failures.front().status, testing::HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(result->failures.back().status, testing::HasCode(absl::StatusCode::kDeadlineExceeded));
 }
 
 }  // namespace

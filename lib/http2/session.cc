@@ -59,6 +59,9 @@ bool Http2Session::going_away() const {
 bool Http2Session::out_of_streams() const {
   return impl_->out_of_streams();
 }
+std::optional<Http2Error> Http2Session::goaway_error() const {
+  return impl_->goaway_error();
+}
 size_t Http2Session::streams() const {
   return impl_->streams();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,6 +36,7 @@ struct StreamEnd {
   };
   Kind kind = Kind::kComplete;
   Http2Error error = Http2Error::kNoError;
+  bool reset_here = false;  // kReset: this side sent the RST_STREAM, by Reset or since the other side broke HTTP/2
 };
 
 // The events of one stream. The owner of a stream implements it. Http2Session::Receive calls it, or the call that
@@ -122,6 +124,8 @@ class Http2Session {
   bool going_away() const;
   // Client side: true if all stream numbers are used, so the next request needs a new connection. Also going_away().
   bool out_of_streams() const;
+  // The error of the other side's last GOAWAY.
+  std::optional<Http2Error> goaway_error() const;
   size_t streams() const;  // number of streams that have not closed
   // Client side: sends a request with `body`, and with END_STREAM if `end_stream`. The same write adds `granted_bytes`
   // to the stream's first window. `events` gets the events of the stream until its OnClosed. Returns ResourceExhausted

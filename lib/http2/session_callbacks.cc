@@ -135,6 +135,7 @@ int Http2Session::Impl::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame
     }
     case NGHTTP2_GOAWAY:
       session.going_away_ = true;
+      session.goaway_error_ = static_cast<Http2Error>(frame->goaway.error_code);
       if (session.options_.side == Side::kClient) session.events_.OnSlots();
       break;
     default:

@@ -187,14 +187,14 @@ void Http2Session::Impl::Lose() {
 
 StreamEnd Http2Session::Impl::EndOf(const Http2Stream& stream, uint32_t error_code) const {
   const auto error = static_cast<Http2Error>(error_code);
-  if (stream.was_reset) return {StreamEnd::Kind::kReset, error};
+  if (stream.was_reset) return {StreamEnd::Kind::kReset, error, true};
   // A RST_STREAM that says so, a GOAWAY whose last stream is below, or HEADERS that a GOAWAY kept from being sent. A
   // server that answered and says that it never looked is not believed.
   if (options_.side == Side::kClient && error == Http2Error::kRefusedStream && !stream.received_any) {
     return {StreamEnd::Kind::kUnhandled, error};
   }
   if (error == Http2Error::kNoError && !stream.received_reset) return {StreamEnd::Kind::kComplete, error};
-  return {StreamEnd::Kind::kReset, error};
+  return {StreamEnd::Kind::kReset, error, !stream.received_reset};
 }
 
 void Http2Session::Impl::Close(int32_t id, StreamEnd end) {

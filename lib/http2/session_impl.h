@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ class Http2Session::Impl {
   size_t open_slots() const;
   bool going_away() const { return going_away_ || !error_.ok() || lost_ || out_of_streams(); }
   bool out_of_streams() const { return unused_ids() == 0; }
+  std::optional<Http2Error> goaway_error() const { return goaway_error_; }
   size_t streams() const { return streams_.size(); }
   absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
                                StreamEvents& events);
@@ -113,6 +115,7 @@ class Http2Session::Impl {
 
   uint32_t max_streams_ = 0;  // the other side's MAX_CONCURRENT_STREAMS
   bool going_away_ = false;
+  std::optional<Http2Error> goaway_error_;
   bool lost_ = false;
   absl::Status error_;       // of the connection; after an error nothing more is received
   std::string goaway_text_;  // why nghttp2 sent a GOAWAY

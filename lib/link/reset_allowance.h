@@ -8,33 +8,50 @@
 
 namespace sluice {
 
-// Limits how many streams of a worker are reset: 5 a second, with a burst of 100. Servers that defend themselves
-// against rapid resets (CVE-2023-44487) end connections above 33 a second (nghttp2) or 200 in 30 s (Netty). There is
-// one for each Worker. It reads no clock.
+// Limits how many streams of a worker are reset: 5 a second, with a burst of 15. Servers that defend themselves against
+// rapid resets (CVE-2023-44487) end connections: Netty above 200 in 30 s, nghttp2 above 33 a second with a burst of
+// 1000, h2 of Rust above 20 of streams that its application has not accepted. Any 30 s have at most 15 + 5 * 30 = 165.
+// There is one for each Worker. It reads no clock.
 class ResetAllowance {
  public:
-  // Returns false if no stream may be reset now; its answer then comes within the budget.
+  // Returns false if no stream may be reset now.
   bool Take(TimePoint now) {
-    const std::chrono::duration<double> elapsed = now - std::exchange(since_, std::max(now, since_));
-    resets_ = std::min(kBurst, resets_ + kPerSecond * std::max(elapsed.count(), 0.0));
+    Refill(now);
     if (resets_ < 1) return false;
     resets_ -= 1;
     return true;
   }
 
+  // Counts a reset that has happened without Take. Later ones wait for it.
+  void Count(TimePoint now) {
+    Refill(now);
+    resets_ = std::max(resets_ - 1, -burst_);
+  }
+
   // Take succeeds from then on.
   TimePoint Next() const {
     if (resets_ >= 1) return since_;
-    const std::chrono::duration<double> missing((1 - resets_) / kPerSecond);
+    const std::chrono::duration<double> missing((1 - resets_) / per_second_);
     // A microsecond more, since both are rounded.
     return since_ + std::chrono::duration_cast<TimePoint::duration>(missing) + std::chrono::microseconds(1);
   }
 
- private:
-  static constexpr double kPerSecond = 5;
-  static constexpr double kBurst = 100;
+  // The worker takes fewer resets than this: halves the rate and the burst, down to one.
+  void Lower() {
+    per_second_ = std::max(per_second_ / 2, 1.0);
+    burst_ = std::max(burst_ / 2, 1.0);
+    resets_ = std::min(resets_, burst_);
+  }
 
-  double resets_ = kBurst;
+ private:
+  void Refill(TimePoint now) {
+    const std::chrono::duration<double> elapsed = now - std::exchange(since_, std::max(now, since_));
+    resets_ = std::min(burst_, resets_ + per_second_ * std::max(elapsed.count(), 0.0));
+  }
+
+  double per_second_ = 5;
+  double burst_ = 15;
+  double resets_ = burst_;
   TimePoint since_;
 };
 

@@ -126,38 +126,35 @@ bool ScheduledStream::MayReset() {
 }
 
 bool ScheduledStream::Abandon(const absl::Status& why) {
-  if (told_ || MayReset()) return false;
-  options_.worker->WaitForReset(*this);
-  Tell(why);
+  if (told_) return true;
+  if (MayReset()) return false;
+  DropUntilReset(why);
   return true;
 }
 
-// The schedule may have given it up before.
-void ScheduledStream::ResetNow() {
-  if (reset_) return ResetStream();
-  core_.CancelCall(*this, absl::CancelledError("the call was cancelled"));
+// The owner need not wait for that. Most servers end the stream before, since they know the deadline.
+void ScheduledStream::DropUntilReset(absl::Status why) {
+  options_.worker->WaitForReset(*this);
+  Tell(std::move(why));
 }
 
-// Where it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
+void ScheduledStream::ResetNow() {
+  ResetStream();
+}
+
+// If it is not on the wire, it could not be sent after all, or has ended, before the schedule's word came through.
 void ScheduledStream::Abort() {
-  if (ended_) return;
+  if (ended_ || told_) return;
   // Whoever cancels a call has asked for its reset before; see Abandon.
   const bool may_reset = !end_status_.ok() || MayReset();
   if (end_status_.ok()) {
     end_status_ =
         late() ? absl::DeadlineExceededError("the deadline passed") : absl::CancelledError("the call was cancelled");
   }
-  if (!may_reset) return ResetLater();
+  if (!may_reset) return DropUntilReset(end_status_);
   if (connection_ != nullptr) return ResetStream();
   WaitHook::unlink();
   End(end_status_, CallEnd::kAborted);
-}
-
-// Nothing more of it is granted. Most servers end it themselves, since they know the deadline.
-void ScheduledStream::ResetLater() {
-  reset_ = true;
-  options_.worker->WaitForReset(*this);
-  Tell(end_status_);
 }
 
 void ScheduledStream::ResetStream() {
@@ -169,9 +166,17 @@ void ScheduledStream::ResetStream() {
   connection->FlushLater();
 }
 
+// It may have been given up within TakeHeaders or TakeData, and its reset is then under way.
+void ScheduledStream::RefuseResponse() {
+  if (!wanted() || !end_status_.ok()) return;
+  if (MayReset()) return ResetStream();
+  Conclude({StreamEnd::Kind::kReset, reset_error_, true}, absl::OkStatus());
+  DropUntilReset(absl::OkStatus());
+}
+
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   headers_came_ = true;
-  if (!TakeHeaders(std::move(headers), end_stream)) ResetStream();
+  if (wanted() && !TakeHeaders(std::move(headers), end_stream)) RefuseResponse();
 }
 
 void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
@@ -180,7 +185,8 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   const auto padding_bytes = static_cast<int64_t>(window_bytes - bytes.size());
   window_.Receive(part.message_bytes, part.prefix_bytes, padding_bytes);
   asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
-  if (!TakeData(bytes, end_stream)) return ResetStream();
+  if (wanted() && !TakeData(bytes, end_stream)) RefuseResponse();
+  if (reset_) return;
   if (!std::exchange(ready_, ready_ || part.whole_prefix) && ready_) {
     ready_after_ = core_.now() - sent_;
     core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
@@ -201,7 +207,7 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
 
 // Half of what is wanted stays on its way, so that the worker need not wait for the next word.
 void ScheduledStream::TellReady() {
-  if (connection_ == nullptr || reset_) return;
+  if (!open()) return;
   const int64_t pending_bytes = prefixes_.pending_message_bytes();
   const int64_t wanted_bytes = std::min(pending_bytes, WantedBytes());
   if (wanted_bytes <= asked_bytes_ || (asked_bytes_ > wanted_bytes / 2 && wanted_bytes < pending_bytes)) return;
@@ -226,12 +232,13 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   const bool unhandled = end.kind == StreamEnd::Kind::kUnhandled && !headers_came_;
   if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMostUnhandled) return core_.Park(*this);
   const TimePoint now = core_.now();
-  const bool answered = Conclude(end, end_status_);
+  if (end.reset_here && !reset_) options_.worker->CountReset(now);
+  const bool answered = !told_ && Conclude(end, end_status_);
   const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_));
   core_.metrics().ObserveSruTransfer(transfer);
   if (answered) core_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
-  // What came on the stream came before its end. Only where this side did not wait for that may more be on its way.
-  const bool all_came = !reset_ && end.kind != StreamEnd::Kind::kLost;
+  // What came on the stream came before its end. Only if this side did not wait for that may more be on its way.
+  const bool all_came = !end.reset_here && end.kind != StreamEnd::Kind::kLost;
   End(absl::OkStatus(), all_came ? CallEnd::kArrived : CallEnd::kAborted);
 }
 

@@ -79,8 +79,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
   // True if the call has ended, or OnEnded was called.
   bool over() const { return told_; }
-  // Returns true if the stream must not be reset yet, since the server would take that for an attack. OnEnded was then
-  // called; what comes until the reset is let in, within the budget, and dropped.
+  // Returns true if the call needs no end by the schedule: it is over, or its stream must not be reset yet, since the
+  // server would take that for an attack. OnEnded was then called. Until the reset, bytes that come are dropped.
   bool Abandon(const absl::Status& why);
   void ResetNow();  // its stream may be reset
 
@@ -109,8 +109,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual void OnReady(std::chrono::nanoseconds /*ready_after*/) {}
   // The response is ready, and nothing that was granted is still to come: it waits for a grant, or it does no longer.
   virtual void OnHeld(bool /*held*/) {}
-  // Head, DATA and trailers of the answer. Return false if the stream is to be reset, since they are wrong or nobody
-  // needs them. Take keeps or passes on the bytes, HandOut comes when the schedule knows of them.
+  // Head, DATA and trailers of the answer. Return false if the stream is to be reset, since they are wrong or are not
+  // needed. Take keeps or passes on the bytes, HandOut comes when the schedule knows of them.
   virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
   virtual bool TakeData(absl::string_view bytes, bool end_stream) = 0;
   virtual void HandOut() {}
@@ -120,10 +120,10 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual int64_t WantedBytes() const { return std::numeric_limits<int64_t>::max(); }
   // asked_bytes has grown.
   virtual void OnAsked() {}
-  // The stream has closed. `why` is not OK if this side has ended it. Returns whether the worker has answered with OK.
-  // Not followed by OnEnded if that was called before.
+  // The stream has closed, or a Take has returned false and its reset waits. `why` is not OK if the call was given up.
+  // Returns whether the worker has answered with OK. OnEnded follows.
   virtual bool Conclude(StreamEnd end, const absl::Status& why) = 0;
-  // The call is gone, and no hook but Conclude is called any more. OK stands for what Conclude was told.
+  // The call is gone, and no other hook is called. OK stands for the arguments of Conclude.
   virtual void OnEnded(absl::Status why) = 0;
 
   // For WantedBytes that have grown.
@@ -131,7 +131,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   // Sends DATA of the request: as Http2Session::SendData, but that all of it is kept where the worker's socket takes no
   // more. Returns FailedPrecondition while there is no stream.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
-  bool open() const { return connection_ != nullptr && !reset_; }
+  bool open() const { return connection_ != nullptr && wanted(); }
   // Whether nothing of SendData waits for the worker's window, or is one of many bytes that wait at its socket.
   bool request_left() const;
   // Bytes of the current message that the schedule lets come and that are not here.
@@ -157,7 +157,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   void SetHeld(bool held);
   bool MayReset();
   void ResetStream();
-  void ResetLater();
+  void RefuseResponse();
+  void DropUntilReset(absl::Status why);
   void Tell(absl::Status why);
   void End(absl::Status why, CallEnd how);
 
@@ -179,8 +180,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   bool held_ = false;          // the owner was told so
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
-  bool reset_ = false;  // this side has reset the stream, or is about to
-  bool told_ = false;
+  bool reset_ = false;  // this side has reset the stream
+  bool told_ = false;   // OnEnded was called; if the stream is open, it waits for its reset
   bool ended_ = false;
   int unhandled_ = 0;  // how often the worker said that it never looked at the request
   absl::Status end_status_;

@@ -233,6 +233,7 @@ void Worker::OnSlots(Connection& connection) {
     return;
   }
   if (!connection.session()->going_away()) return ResumeWaiting();
+  if (connection.session()->goaway_error() == Http2Error::kEnhanceYourCalm) resets_.Lower();
   // Its streams end on it, and the next calls get a new one.
   OnLost();
   if (connection.session()->streams() == 0) {

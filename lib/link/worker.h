@@ -72,6 +72,8 @@ class Worker final : public ConnectionEvents, private Scheduled {
   // Returns whether one more stream may be reset now: servers end the connection of a client that resets too often.
   // Calls that wait for that come first.
   bool TakeReset(TimePoint now) { return resetting_.empty() && resets_.Take(now); }
+  // Counts a reset that the session sent by itself.
+  void CountReset(TimePoint now) { resets_.Count(now); }
   // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before.
   void WaitForReset(ScheduledStream& call);
 

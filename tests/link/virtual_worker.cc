@@ -40,6 +40,11 @@ void VirtualWorker::Call::OnRequest() {
   if (connection_.worker_.handler_) connection_.worker_.handler_(*this);
 }
 
+void VirtualWorker::Call::OnGone(StreamEnd end) {
+  end_ = end;
+  if (end.kind == StreamEnd::Kind::kReset) ++connection_.worker_.resets_;
+}
+
 VirtualWorker::Connection::Connection(VirtualWorker& worker, StreamSocketEvents& client)
     : worker_(worker), client_(&client) {}
 

@@ -34,7 +34,7 @@ class VirtualWorker final : private VirtualExecutor::Listener {
 
    private:
     void OnRequest() override;
-    void OnGone(StreamEnd end) override { end_ = end; }
+    void OnGone(StreamEnd end) override;
 
     Connection& connection_;
     bool whole_ = false;

@@ -15,7 +15,7 @@ constexpr size_t kPrefaceBytes = 24;  // RFC 9113, section 3.4
 constexpr int64_t kRoomBytes = 6;
 constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC, PROTOCOL-HTTP2)
 constexpr double kResetsPerSecond = 5;
-constexpr double kResetsAtOnce = 100;
+constexpr double kResetsAtOnce = 15;
 
 // RFC 9113, section 6.
 enum FrameType : uint8_t { kData = 0, kHeaders = 1, kRstStream = 3, kGoAway = 7, kWindowUpdate = 8 };

@@ -72,7 +72,7 @@ class WireOracle {
     int64_t bytes = 0;
   };
   struct Resets {
-    double left = 100;
+    double left = 15;
     TimePoint since;
   };
 

@@ -1,0 +1,164 @@
+#include "lib/link/scheduled_stream.h"
+
+#include <chrono>
+#include <string>
+
+#include "tests/http2/raw_frames.h"
+#include "tests/link/virtual_link_fixture.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasCode;
+using testing::VirtualWorker;
+
+// --- Resets, which servers take for an attack where they are many.
+
+class ScheduledStreamResetTest : public testing::VirtualLinkTest {
+ protected:
+  void SetUp() override { StartLink(); }
+  // How a balancer without a backend answers; the page has no end yet.
+  static void SendPage(VirtualWorker::Call& call) {
+    call.SendHeaders({{":status", "503"}, {"content-type", "text/html"}}, /*end_stream=*/false);
+  }
+  // The length prefix of a message of a gigabyte.
+  static void SendLargePrefix(VirtualWorker::Call& call) {
+    call.SendHead();
+    call.SendData(std::string("\0\x40\0\0\0", 5));
+  }
+  size_t Ended() const {
+    size_t ended = 0;
+    for (const CallRecord& call : calls_) ended += static_cast<size_t>(call.ended);
+    return ended;
+  }
+};
+
+TEST_F(ScheduledStreamResetTest, ResponsesThatAreWrongAreResetAsTheAllowancePermits) {
+  const struct {
+    std::string address;
+    VirtualWorker::Handler handler;
+    absl::StatusCode code;
+  } cases[] = {{"pages:1", SendPage, absl::StatusCode::kUnavailable},
+               {"large:1", SendLargePrefix, absl::StatusCode::kResourceExhausted}};
+  for (const auto& [address, handler, code] : cases) {
+    VirtualWorker& worker = Serve(address, handler);
+    Connect(address);
+    const size_t first = Ask(address, 400);
+    executor_.RunFor(milliseconds(50));
+    EXPECT_EQ(Ended(), calls_.size()) << "no call waits for its reset";
+    for (size_t i = first; i < calls_.size(); ++i) ASSERT_THAT(calls_[i].status, HasCode(code)) << i;
+    EXPECT_EQ(worker.resets(), 15U);
+    executor_.RunFor(seconds(30));
+    EXPECT_GE(worker.resets(), 160U);
+    EXPECT_LE(worker.resets(), 165U) << "Netty ends a connection at 200 in 30 s";
+    EXPECT_TRUE(AwaitIdle());
+    EXPECT_EQ(worker.resets(), 400U);
+    EXPECT_EQ(worker.connections().size(), 1U);
+  }
+}
+
+TEST_F(ScheduledStreamResetTest, CancelledCallsAreResetAsTheAllowancePermits) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  const size_t first = Ask(worker.address(), 400);
+  ASSERT_TRUE(AwaitCalls(worker, 400));
+  executor_.Turn([&] {
+    for (size_t i = 0; i < 400; ++i) CancelHere(first + i);
+  });
+  for (const CallRecord& call : calls_) EXPECT_EQ(call.status, absl::CancelledError("not needed"));
+  executor_.RunFor(milliseconds(50));
+  EXPECT_EQ(worker.resets(), 15U);
+  executor_.RunFor(seconds(30));
+  EXPECT_GE(worker.resets(), 160U);
+  EXPECT_LE(worker.resets(), 165U);
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(worker.resets(), 400U);
+  EXPECT_EQ(worker.connections().size(), 1U);
+}
+
+TEST_F(ScheduledStreamResetTest, ACallWhoseRequestHasNotLeftNeedsNoReset) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  executor_.Turn([&] {
+    const size_t first = AskHere(worker.address(), 300);
+    for (size_t i = 0; i < 300; ++i) CancelHere(first + i);
+  });
+  for (const CallRecord& call : calls_) EXPECT_EQ(call.status, absl::CancelledError("not needed"));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(worker.calls().size(), 0U);
+  EXPECT_EQ(worker.resets(), 0U);
+}
+
+TEST_F(ScheduledStreamResetTest, ACallThatWaitsForItsResetMayEndBefore) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  const size_t first = Ask(worker.address(), 20);
+  ASSERT_TRUE(AwaitCalls(worker, 20));
+  executor_.Turn([&] {
+    for (size_t i = 0; i < 20; ++i) CancelHere(first + i);
+  });
+  // The worker is gone before the allowance permits the next reset.
+  worker.connections()[0]->Break();
+  executor_.RunFor(milliseconds(50));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(worker.resets(), 15U);
+}
+
+// Most servers end such calls by themselves.
+TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowancePermits) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  const size_t first = Ask(worker.address(), 300, {.response_bytes = 100'000, .timeout = milliseconds(700)});
+  ASSERT_TRUE(AwaitCalls(worker, 300));
+  executor_.RunFor(milliseconds(750));
+  for (size_t i = first; i < 300; ++i) EXPECT_THAT(calls_[i].status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(worker.resets(), 15U);
+  for (const auto& call : worker.calls()) call->Fail(absl::DeadlineExceededError("the server knows it, too"));
+  worker.connections()[0]->Flush();
+  executor_.RunFor(milliseconds(50));
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(worker.resets(), 15U);
+}
+
+// A header list that is too large is reset by the session itself, and is one of the resets that a server counts.
+TEST_F(ScheduledStreamResetTest, ResetsOfTheSessionCount) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  const size_t first = Ask(worker.address(), 30);
+  ASSERT_TRUE(AwaitCalls(worker, 30));
+  // One field of HPACK's table, many times: 80 KB once it is decoded.
+  const std::string field = "\x40" + raw::HpackString("x") + raw::HpackString(std::string(4000, 'v'));
+  const std::string block = "\x88" + field + std::string(20, '\xbe');
+  for (size_t i = 0; i < 10; ++i) {
+    VirtualWorker::Call& call = *worker.calls()[i];
+    call.connection().Flush(raw::Frame(raw::kHeaders, raw::kEndHeaders, call.stream(), block));
+    EXPECT_THAT(AwaitEnd(first + i).status, HasCode(absl::StatusCode::kResourceExhausted));
+  }
+  for (size_t i = 10; i < 30; ++i) Cancel(first + i);
+  executor_.RunFor(milliseconds(50));
+  EXPECT_EQ(worker.resets(), 15U);
+}
+
+TEST_F(ScheduledStreamResetTest, AWorkerThatAsksForCalmIsResetLess) {
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  executor_.RunFor(seconds(2));
+  worker.connections()[0]->session().GoAway(Http2Error::kEnhanceYourCalm);
+  worker.connections()[0]->Flush();
+  EXPECT_TRUE(executor_.RunUntil([&] { return worker.connections().size() == 2; }));
+  const size_t first = Ask(worker.address(), 200);
+  ASSERT_TRUE(AwaitCalls(worker, 200));
+  executor_.Turn([&] {
+    for (size_t i = 0; i < 200; ++i) CancelHere(first + i);
+  });
+  executor_.RunFor(milliseconds(50));
+  EXPECT_EQ(worker.resets(), 7U);
+  executor_.RunFor(seconds(30));
+  EXPECT_LE(worker.resets(), 83U);
+  EXPECT_GE(worker.resets(), 80U);
+}
+
+}  // namespace
+}  // namespace sluice

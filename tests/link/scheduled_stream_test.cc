@@ -122,6 +122,95 @@ TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowanceP
   EXPECT_EQ(worker.resets(), 15U);
 }
 
+// --- Calls that were given up, while their reset waits.
+
+// A worker that hangs in its first calls, which use the allowance up, and then has large responses.
+class ScheduledStreamDropTest : public testing::VirtualLinkTest {
+ protected:
+  static constexpr size_t kHung = 30;
+  static constexpr size_t kLargeBytes = 4'000'000;
+  static constexpr int64_t kBudget = 32 << 10;
+  static constexpr auto kBeforeTheNextReset = milliseconds(2500);
+
+  void SetUp() override {
+    LinkSchedule::Options options;
+    options.profile.buffer_bytes = kBudget;
+    StartLink(options);
+    Connect(worker_.address());
+    Ask(worker_.address(), kHung);
+    ASSERT_TRUE(AwaitCalls(worker_, kHung));
+    executor_.Turn([&] {
+      for (size_t i = 0; i < kHung; ++i) CancelHere(i);
+    });
+    executor_.RunFor(milliseconds(100));
+    ASSERT_EQ(worker_.resets(), 15U);
+  }
+  VirtualWorker::Call& AskForLarge() {
+    const size_t calls = worker_.calls().size();
+    tag_ = Ask(worker_.address(), 1, {.response_bytes = kLargeBytes});
+    EXPECT_TRUE(AwaitCalls(worker_, calls + 1));
+    return *worker_.calls().back();
+  }
+  static size_t UnsentBytes(VirtualWorker::Call& call) {
+    return call.connection().session().unsent_bytes(call.stream());
+  }
+  int64_t InFlightBytes() const { return core_->schedule().State().in_flight_bytes; }
+  // The stream is still open, and waits.
+  void ExpectDropped(VirtualWorker::Call& call, size_t least_unsent_bytes) {
+    EXPECT_EQ(calls_[tag_].status, absl::CancelledError("not needed"));
+    executor_.RunFor(kBeforeTheNextReset);
+    EXPECT_FALSE(call.closed());
+    EXPECT_GE(UnsentBytes(call), least_unsent_bytes) << "no more is granted";
+    EXPECT_EQ(InFlightBytes(), 0) << "what was granted has come";
+    EXPECT_TRUE(AwaitIdle());
+    executor_.RunFor(milliseconds(1));
+    EXPECT_EQ(worker_.resets(), kHung + 1);
+  }
+
+  size_t tag_ = 0;
+  size_t requests_ = 0;
+  VirtualWorker::Handler answer_ = [](auto& call) { call.Answer(std::string(kLargeBytes, 'x')); };
+  VirtualWorker& worker_ = Serve("worker:1", [this](auto& call) {
+    if (++requests_ > kHung) answer_(call);
+  });
+};
+
+TEST_F(ScheduledStreamDropTest, NothingIsGrantedToACallThatIsGivenUpAsItsResponseIsReady) {
+  on_ready_ = [this](size_t tag) { CancelHere(tag); };
+  VirtualWorker::Call& call = AskForLarge();
+  executor_.RunFor(milliseconds(1));
+  ExpectDropped(call, kLargeBytes - 2);  // of the room for a length prefix
+}
+
+TEST_F(ScheduledStreamDropTest, NothingMoreIsGrantedToACallThatIsGivenUpInItsResponse) {
+  VirtualWorker::Call& call = AskForLarge();
+  ASSERT_TRUE(executor_.RunUntil([&] { return UnsentBytes(call) < kLargeBytes * 9 / 10; }));
+  Cancel(tag_);
+  ExpectDropped(call, kLargeBytes * 9 / 10 - kBudget);
+}
+
+TEST_F(ScheduledStreamDropTest, ACallThatIsGivenUpWhileItsResponseWaitsForAGrantLeavesTheQueue) {
+  VirtualWorker::Call& call = AskForLarge();
+  SetLease(0, kBudget);
+  executor_.RunFor(milliseconds(1));
+  Cancel(tag_);
+  SetLease(kBudget, kBudget);
+  ExpectDropped(call, kLargeBytes - kBudget);
+}
+
+// The worker stops in the middle of what it was granted, so its charge is freed as that of any call that stalls.
+TEST_F(ScheduledStreamDropTest, GrantedBytesOfACallThatIsGivenUpMayStall) {
+  answer_ = [](auto& call) {
+    call.SendHead();
+    call.SendData(FrameMessage(std::string(kLargeBytes, 'x')).substr(0, 5));
+  };
+  VirtualWorker::Call& call = AskForLarge();
+  ASSERT_TRUE(executor_.RunUntil([&] { return InFlightBytes() > 0; }));
+  Cancel(tag_);
+  EXPECT_GT(InFlightBytes(), 0);
+  ExpectDropped(call, 0);
+}
+
 // A header list that is too large is reset by the session itself, and is one of the resets that a server counts.
 TEST_F(ScheduledStreamResetTest, ResetsOfTheSessionCount) {
   VirtualWorker& worker = Serve("worker:1", nullptr);

@@ -197,7 +197,7 @@ void ManifestFetch::NoteFailures(const FanOutRun& run) {
     if (!failed && made.outcome != FanOutLogic::AttemptOutcome::kRefused) continue;
     absl::Status why = failed ? run.end(attempt).status : verdicts_[attempt];
     // It was cancelled because it took too long.
-    if (failed && (why.ok() || absl::IsCancelled(why))) {
+    if (failed && (why.ok() || run.cancelled(attempt))) {
       why = absl::DeadlineExceededError(absl::StrCat("no answer within the deadline or the timeout of ",
                                                      absl::FormatDuration(core_.options().sru_timeout)));
     }

@@ -13,7 +13,6 @@ constexpr uint64_t kLayoutBytes = 64 << 20;
 
 absl::StatusCode ReaderCode(absl::StatusCode worker_code) {
   switch (worker_code) {
-    case absl::StatusCode::kCancelled:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kDataLoss:
       return worker_code;

@@ -25,14 +25,12 @@ int64_t ResponseBytes(uint32_t sru_bytes) {
 // Asking the same worker again may help. Another replica is always worth the question.
 std::vector<absl::StatusCode> RetryOn(bool has_replicas) {
   if (!has_replicas) {
-    return {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kDataLoss,
-            absl::StatusCode::kResourceExhausted};
+    return {absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded,
+            absl::StatusCode::kDataLoss, absl::StatusCode::kResourceExhausted};
   }
   std::vector<absl::StatusCode> codes;
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
-    if (static_cast<absl::StatusCode>(code) != absl::StatusCode::kCancelled) {
-      codes.push_back(static_cast<absl::StatusCode>(code));
-    }
+    codes.push_back(static_cast<absl::StatusCode>(code));
   }
   return codes;
 }
@@ -261,9 +259,9 @@ void SegmentFetch::OnAskFailed(const FanOutLogic::Failure& failure) {
   if (!status_.ok()) return;
   const uint64_t sru = failure.ask;
   // The file may have been striped anew. Forgotten before the consumer can hear of the failure and read again.
-  if (!absl::IsCancelled(failure.status)) core_.ForgetLayout(spec_.file);
+  core_.ForgetLayout(spec_.file);
   const absl::Status reason = Describe(failure);
-  if (!spec_.allow_partial || absl::IsCancelled(reason)) {
+  if (!spec_.allow_partial) {
     status_ = reason;
   } else {
     // What else has come of the SRU cannot be verified without it.

@@ -96,7 +96,10 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
       return;
     }
     case FanOutLogic::Action::Kind::kCancel:
-      if (WireCall* const call = attempts_[action.attempt].call) core_.link().CancelCall(*call, WhyCancelled());
+      if (WireCall* const call = attempts_[action.attempt].call) {
+        attempts_[action.attempt].cancelled = true;
+        core_.link().CancelCall(*call, WhyCancelled());
+      }
       return;
     case FanOutLogic::Action::Kind::kEnd:
       return End();
@@ -293,8 +296,8 @@ SruOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptO
       return late && !state.sent ? SruOutcome::kExpired : SruOutcome::kCancelled;
     case FanOutLogic::AttemptOutcome::kFailed:
       if (state.corrupt) return SruOutcome::kCorrupt;
-      // A worker's own CANCELLED comes as UNAVAILABLE, so this is ours: the attempt took too long.
-      return late || absl::IsCancelled(state.end.status) ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
+      // It was cancelled because it took too long.
+      return late || state.cancelled ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
   }
   return SruOutcome::kRpcError;
 }

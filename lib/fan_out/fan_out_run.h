@@ -86,6 +86,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   int64_t accepted_bytes() const { return accepted_bytes_; }
   TimePoint started() const { return started_; }
   const RpcEnd& end(size_t attempt) const { return attempts_[attempt].end; }
+  bool cancelled(size_t attempt) const { return attempts_[attempt].cancelled; }  // by this side
   // "worker 3 (10.0.0.3:7000): no such file"
   absl::Status Describe(const FanOutLogic::Failure& failure) const;
   std::string StatusDetailsOf(const FanOutLogic::Failure& failure) const;
@@ -97,6 +98,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::deque<int64_t> accepted_bytes;  // sizes, as they came, of messages that wait for their verdict
     int64_t bytes = 0;                   // accepted, as they came
     bool sent = false;
+    bool cancelled = false;  // by this side
     bool corrupt = false;  // the sink refused it at its end
     bool counted = false;
     RpcEnd end;

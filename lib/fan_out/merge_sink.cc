@@ -7,10 +7,11 @@
 namespace sluice {
 namespace {
 
-BlockOutcome OutcomeOf(const FanOutResult& result, bool refused) {
-  if (refused) return BlockOutcome::kRefused;
+BlockOutcome OutcomeOf(const FanOutResult& result, const FanOutRun& run) {
+  if (run.refused()) return BlockOutcome::kRefused;
   if (absl::IsDeadlineExceeded(result.status)) return BlockOutcome::kDeadline;
-  if (absl::IsCancelled(result.status)) return BlockOutcome::kCancelled;
+  // A failure that was one too many may be a worker's own CANCELLED.
+  if (absl::IsCancelled(result.status) && !run.result().decisive.has_value()) return BlockOutcome::kCancelled;
   if (!result.status.ok()) return BlockOutcome::kFailed;
   return result.answered == result.asked ? BlockOutcome::kComplete : BlockOutcome::kPartial;
 }
@@ -83,7 +84,7 @@ void MergeSink::Settle(std::vector<Item>& items) {
 void MergeSink::OnEnd(FanOutRun& run) {
   FanOutResult result = ResultOf(run);
   AggregatorMetrics& metrics = core_.link().metrics();
-  metrics.CountBlock(OutcomeOf(result, run.refused()));
+  metrics.CountBlock(OutcomeOf(result, run));
   metrics.ObserveBlock(absl::FromChrono(core_.link().now() - run.started()), result.Coverage());
   core_.Hold();
   core_.callbacks().Run([self = shared_from_this(), result = std::move(result)]() mutable {

@@ -2,25 +2,12 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_core.h"
 #include "lib/link/tcp_report.h"
 #include "lib/link/worker.h"
 
 namespace sluice {
-namespace {
-
-// A worker that says CANCELLED, though nobody here has cancelled, knows that the deadline has passed, which this side
-// may not have looked at yet; or it has failed, since it may be shutting down.
-void ExplainCancelled(bool late, RpcEnd& end) {
-  if (!absl::IsCancelled(end.status)) return;
-  end.status = late ? absl::DeadlineExceededError("the deadline passed")
-                    : absl::UnavailableError(absl::StrCat("the worker cancelled the call: ", end.status.message()));
-}
-
-}  // namespace
-
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : ScheduledStream(core, {.worker = spec.worker,
                              .response_bytes = spec.response_bytes,
@@ -77,8 +64,9 @@ bool WireCall::Conclude(StreamEnd end, const absl::Status& why) {
   end_ = reader_->End(end);
   if (!why.ok()) {
     end_.status = why;
-  } else {
-    ExplainCancelled(late(), end_);
+  } else if (absl::IsCancelled(end_.status) && late()) {
+    // Servers cancel calls that are late, which this side may not have seen yet.
+    end_.status = absl::DeadlineExceededError("the deadline passed");
   }
   for (const auto& [key, value] : end_.trailing_metadata) {
     if (key == kTcpReportKey) CountTcpReport(value);

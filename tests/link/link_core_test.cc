@@ -282,17 +282,6 @@ TEST_F(LinkCoreTest, AWorkerThatRefusesAgainAndAgainHasFailed) {
   EXPECT_EQ(server.counts().requests, 4) << "once, and three times again";
 }
 
-TEST_F(LinkCoreTest, AWorkerThatCancelsACallHasFailed) {
-  StartLink();
-  TestHttp2Server resets([](auto& call) { call.Reset(Http2Error::kCancel); });
-  TestHttp2Server says_so([](auto& call) { call.Fail(absl::CancelledError("going away")); });
-  for (TestHttp2Server* const server : {&resets, &says_so}) {
-    const CallRecord call = AwaitEnd(AskOne(server->address()));
-    EXPECT_THAT(call.status, HasCode(absl::StatusCode::kUnavailable));
-    EXPECT_THAT(std::string(call.status.message()), HasSubstr("the worker cancelled the call"));
-  }
-}
-
 // Servers cancel calls that are late. Their word may be read before this side's own timer has fired.
 TEST_F(LinkCoreTest, AWorkerThatCancelsACallBehindItsDeadlineWasLate) {
   StartLink();

@@ -71,7 +71,8 @@ struct FanOutOptions {
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that fails counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer or it does not decompress.
-  std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable};
+  // gRPC's servers in C++ answer kCancelled to calls that come in while they shut down.
+  std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled};
   // Maximum share of this FanOut's requests that are retries, 0 to 1. A few are allowed at the start.
   double retry_ratio = 0.2;
 

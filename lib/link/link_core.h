@@ -85,7 +85,7 @@ class LinkCore final : private FlushQueue {
 
   // The budget and the state of the schedule.
   absl::Status SetBudget(int64_t budget_bytes);
-  absl::Status Reconfigure(const LinkSchedule::Options& options);
+  absl::Status Reconfigure(LinkSchedule::Options options);
   absl::Status SetLease(const BudgetLease& lease);
   const LinkSchedule& schedule() const { return schedule_; }
   // Sets a function that gets the demand once in each turn in which it may have changed. May be null.
@@ -111,6 +111,7 @@ class LinkCore final : private FlushQueue {
   void Apply(const Action& action);
   void EndTurn();
   void FreeGarbage();
+  void UseTls();
   void FlushQueued();
   void FlushLater(Flushable& connection) override;
   void Forget(Flushable& connection) override;
@@ -125,6 +126,7 @@ class LinkCore final : private FlushQueue {
   std::vector<Action> actions_;  // not carried out yet
   bool applying_ = false;
   bool schedule_changed_ = false;
+  bool uses_tls_ = false;  // a worker was made that speaks it
 
   std::vector<std::unique_ptr<ScheduledStream>> calls_;
   std::vector<Flushable*> to_flush_;

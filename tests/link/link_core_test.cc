@@ -195,6 +195,26 @@ TEST_F(LinkCoreTest, AHungWorkerHoldsUpTheOthersForAStallAtMost) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+// Parts of responses fill whole packets in records of TLS, too.
+TEST_F(LinkCoreTest, ALinkWhoseWorkersSpeakTlsAllowsForItsRecords) {
+  LinkSchedule::Options options = Grants();
+  StartLink(options);
+  executor_.Await([&] {
+    const auto overhead_bytes = [this] { return core_->schedule().options().record_overhead_bytes; };
+    workers_["plain"] = core_->FindWorker("127.0.0.1:1", nullptr);
+    EXPECT_EQ(overhead_bytes(), 9);
+    const auto tls = core_->FindTls({});
+    ASSERT_TRUE(tls.ok()) << tls.status();
+    workers_["tls"] = core_->FindWorker("127.0.0.1:1", *tls);
+    EXPECT_EQ(overhead_bytes(), 31);
+    EXPECT_TRUE(core_->Reconfigure(options).ok());
+    EXPECT_EQ(overhead_bytes(), 31);
+    options.record_overhead_bytes = 100;
+    EXPECT_TRUE(core_->Reconfigure(options).ok());
+    EXPECT_EQ(overhead_bytes(), 100);
+  });
+}
+
 // --- Streams of a connection.
 
 TEST_F(LinkCoreTest, CallsBeyondTheStreamsOfAConnectionWaitAndHoldUpNobody) {

@@ -180,7 +180,8 @@ class LinkSchedule {
     // the budget drains. Above 0.
     absl::Duration stall_timeout = absl::Milliseconds(300);
     // Bytes of framing in a part of an answer, so that the part fills whole packets; at least 0. An HTTP/2 frame header
-    // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31.
+    // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31: a Link raises it to that
+    // once one of its workers speaks TLS.
     int64_t record_overhead_bytes = 9;
   };
   // Returns InvalidArgument for a profile or option that is out of bounds.

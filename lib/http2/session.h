@@ -30,8 +30,8 @@ struct StreamEnd {
   enum class Kind {
     kComplete,   // Both sides sent END_STREAM.
     kReset,      // Either side sent RST_STREAM with `error`.
-    kUnhandled,  // The other side says that it never looked at the request (REFUSED_STREAM, or a GOAWAY whose last
-                 // stream is below this one), so the request is safe to send again.
+    kUnhandled,  // The request is safe to send again. The other side says that it never looked at it (REFUSED_STREAM,
+                 // or a GOAWAY whose last stream is below this one), or the connection ended before it left.
     kLost,       // The connection ended first.
   };
   Kind kind = Kind::kComplete;
@@ -157,7 +157,7 @@ class Http2Session {
   // Server side: asks the client to open no more streams here, and still takes those that are on their way (RFC 9113,
   // section 6.8). GoAway follows after a round trip.
   void AnnounceGoAway();
-  // Tells the session that the connection is gone: every open stream gets OnClosed(kLost).
+  // Tells the session that the connection is gone: every open stream gets OnClosed, with kLost or kUnhandled.
   void Lose();
 
  private:

@@ -182,7 +182,16 @@ void Http2Session::Impl::Lose() {
   std::vector<int32_t> ids;
   for (const auto& [id, stream] : streams) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
-  for (const int32_t id : ids) streams[id]->events.OnClosed({StreamEnd::Kind::kLost, Http2Error::kNoError});
+  for (const int32_t id : ids) {
+    StreamEnd end{StreamEnd::Kind::kLost, Http2Error::kNoError};
+    if (!HasLeft(*streams[id])) end = {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream};
+    streams[id]->events.OnClosed(end);
+  }
+}
+
+// An Output has had its HEADERS. What the owner made of that is not known here.
+bool Http2Session::Impl::HasLeft(const Http2Stream& stream) const {
+  return options_.side == Side::kServer || (stream.opened && outputs_ > stream.output_after);
 }
 
 StreamEnd Http2Session::Impl::EndOf(const Http2Stream& stream, uint32_t error_code) const {

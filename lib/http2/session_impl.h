@@ -28,7 +28,8 @@ struct Http2Stream {
 
   StreamEvents& events;
 
-  bool opened = false;  // nghttp2 knows the stream: its HEADERS were serialised, or came
+  bool opened = false;        // nghttp2 knows the stream: its HEADERS were serialised, or came
+  uint64_t output_after = 0;  // how many times Output had been called when its HEADERS were serialised
   UnsentData unsent;
   HeaderList trailers;             // they wait for the end of `unsent`
   bool sends_trailers = false;     // there are trailers to send
@@ -80,6 +81,7 @@ class Http2Session::Impl {
 
   size_t unused_ids() const;
   Http2Stream* Find(int32_t id);
+  bool HasLeft(const Http2Stream& stream) const;
   StreamEnd EndOf(const Http2Stream& stream, uint32_t error_code) const;
   void Close(int32_t id, StreamEnd end);
   void Fail(absl::Status error);
@@ -107,6 +109,7 @@ class Http2Session::Impl {
   IdleResetFilter idle_resets_;
 
   std::string output_;                    // serialised by Receive, and not fetched by Output yet
+  uint64_t outputs_ = 0;                  // calls of Output
   std::string* serialised_to_ = nullptr;  // not null while Serialise runs
   bool in_nghttp2_ = false;               // a function of nghttp2 that calls back is on the stack
   std::vector<int32_t> opened_;           // streams from Open whose HEADERS are not serialised yet

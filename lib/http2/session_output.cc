@@ -141,6 +141,7 @@ void Http2Session::Impl::Output(std::string& out) {
   }
   std::string().swap(output_);  // an idle session keeps no buffer
   Serialise(out);
+  ++outputs_;
 }
 
 bool Http2Session::Impl::wants_write() const {
@@ -195,6 +196,7 @@ void Http2Session::Impl::StartOpened() {
       continue;
     }
     stream->opened = true;
+    stream->output_after = outputs_;
     if (stream->sends_data) {
       SubmitData(id);
     } else if (std::exchange(stream->sends_trailers, false)) {

@@ -53,6 +53,7 @@ void Connection::OnBytes(absl::string_view bytes) {
 }
 
 void Connection::OnDisconnected(absl::Status why) {
+  disconnected_ = true;
   if (session_ != nullptr && !up_ && options_.tls == nullptr) {
     // gRPC's servers send no alert.
     return End(absl::UnavailableError(absl::StrCat(options_.address.text,
@@ -73,7 +74,7 @@ void Connection::OnSlots() {
 
 void Connection::End(absl::Status why) {
   if (std::exchange(over_, true)) return;
-  Flush();  // a GOAWAY that says why
+  if (!disconnected_) Flush();  // a GOAWAY that says why
   if (session_ != nullptr) session_->Lose();
   events_.OnDown(*this, std::move(why));
 }

@@ -92,6 +92,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   ConnectionEvents& events_;
   bool up_ = false;
   bool over_ = false;
+  bool disconnected_ = false;
   bool flush_queued_ = false;
   std::unique_ptr<Http2Session> session_;
   std::string output_;

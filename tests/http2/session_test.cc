@@ -198,6 +198,19 @@ TEST(Http2Session, LosingTheConnectionEndsEveryStreamInOrder) {
   EXPECT_EQ(server.client->Receive(raw::Ping()).code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(Http2Session, ARequestThatHasNotLeftALostConnectionIsUnhandled) {
+  RawServer server;
+  RecordedStream sent, waiting, serialised;
+  server.Open(sent);
+  ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, serialised).ok());
+  server.Say(raw::Ping());  // Receive serialises, and no Output has had it
+  ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, waiting).ok());
+  server.client->Lose();
+  EXPECT_TRUE(sent.is(Kind::kLost));
+  EXPECT_TRUE(serialised.is(Kind::kUnhandled, Http2Error::kRefusedStream));
+  EXPECT_TRUE(waiting.is(Kind::kUnhandled, Http2Error::kRefusedStream));
+}
+
 TEST(Http2Session, DestroyingItCallsNobody) {
   RawServer server;
   RecordedStream call;
@@ -291,7 +304,7 @@ TEST(Http2Session, MayBeLostWhileARequestFailsToLeave) {
   server.client->Reset(id, Http2Error::kCancel);
   server.Hear();
   EXPECT_TRUE(first.is(Kind::kReset, Http2Error::kCancel));
-  EXPECT_TRUE(second.is(Kind::kLost));
+  EXPECT_TRUE(second.is(Kind::kUnhandled, Http2Error::kRefusedStream));
 }
 
 TEST(Http2Session, ResetBeforeTheRequestLeavesSendsNothing) {

@@ -122,6 +122,37 @@ TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowanceP
   EXPECT_EQ(worker.resets(), 15U);
 }
 
+// --- Requests whose connection breaks.
+
+using ScheduledStreamLossTest = testing::VirtualLinkTest;
+
+TEST_F(ScheduledStreamLossTest, ARequestThatHasNotLeftIsSentAgain) {
+  StartLink();
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
+  Connect(worker.address());
+  executor_.RunFor(seconds(2));  // the connection has stood for long enough to be made again at once
+  size_t tag = 0;
+  executor_.Turn([&] {
+    tag = AskHere(worker.address());
+    worker.connections().back()->BreakHere();
+  });
+  EXPECT_TRUE(AwaitEnd(tag).status.ok()) << calls_[tag].status;
+  EXPECT_EQ(worker.connections().size(), 2U);
+  EXPECT_EQ(worker.calls().size(), 1U);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(ScheduledStreamLossTest, ARequestThatHasLeftIsNot) {
+  StartLink();
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  executor_.RunFor(seconds(2));
+  const size_t tag = Ask(worker.address());
+  executor_.Turn([&] { worker.connections().back()->BreakHere(); });
+  EXPECT_THAT(AwaitEnd(tag).status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(calls_[tag].sent, 1);
+}
+
 // --- Calls that were given up, while their reset waits.
 
 // A worker that hangs in its first calls, which use the allowance up, and then has large responses.

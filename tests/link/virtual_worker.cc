@@ -88,9 +88,11 @@ TcpSocket VirtualWorker::Connection::Tcp() const {
 }
 
 void VirtualWorker::Connection::Break() {
-  Deliver([this](StreamSocketEvents&) {
-    std::exchange(client_, nullptr)->OnDisconnected(absl::UnavailableError("connection reset"));
-  });
+  Deliver([this](StreamSocketEvents&) { BreakHere(); });
+}
+
+void VirtualWorker::Connection::BreakHere() {
+  std::exchange(client_, nullptr)->OnDisconnected(absl::UnavailableError("connection reset"));
 }
 
 void VirtualWorker::Connection::OnBytes(absl::string_view bytes) {

@@ -48,8 +48,9 @@ class VirtualWorker final : private VirtualExecutor::Listener {
     // Sends what the session gives out, behind `frames`, which are as they are. Call it after a change outside of the
     // worker's handlers.
     void Flush(const std::string& frames = "");
-    // The connection is lost: the client hears of it after the bytes that are on their way.
+    // The connection is lost: the client hears of it after the bytes that are on their way, or within this turn.
     void Break();
+    void BreakHere();
     bool open() const { return client_ != nullptr; }
     TcpSocket Tcp() const;  // as the kernel of the client would describe it
     Http2Session& session() { return *session_; }

@@ -39,7 +39,7 @@ std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
 
 bool Admission::HandshakeHasShare(const Call& call) const {
   const int64_t share_bytes = third() / (call.block->retries ? 2 : 1);
-  const int64_t charged_bytes = calls_.workers().handshakes().charged_bytes;
+  const int64_t charged_bytes = budget_.handshake_bytes();
   return charged_bytes == 0 || charged_bytes + calls_.outstanding().Cost(call.expected_bytes) <= share_bytes;
 }
 
@@ -129,11 +129,12 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* w
     need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
   }
   if (need_bytes == 0) return 0;
-  // What is silent does not give back its room before anybody is in need of it. With a third of the lease for the
-  // silent, there is half of what the rest needs.
+  // Early bytes and handshakes do not give back their room before others need it. With a third of the lease for silent
+  // headers, there is half of what the rest needs.
   const int64_t early_bytes = budget_.early_bytes();
   const int64_t header_bytes = calls_.window().HeaderBytes(calls_.sent().stragglers() + calls_.sent().silent());
-  return need_bytes + early_bytes + std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
+  return need_bytes + early_bytes + budget_.handshake_bytes() +
+         std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
 }
 
 }  // namespace sluice

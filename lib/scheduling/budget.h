@@ -22,8 +22,9 @@ class Budget {
   // Whether `bytes` fit beside what is in flight. Bytes of slow workers take a third of the budget at most, or a
   // packet: what they have outstanding beyond that is not on the wire, and comes slowly.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_ + UncountedBytes(); }
-  // Whether nothing is in flight except early bytes. All other bytes come, stall or drain in time; early ones may not.
-  bool idle() const { return in_flight_bytes_ == early_bytes_; }
+  // Whether nothing is in flight except early bytes and handshakes. All other bytes come, stall or drain in time; early
+  // ones may not, and as soon as handshakes with dead hosts have stalled, the next ones begin.
+  bool idle() const { return in_flight_bytes_ == early_bytes_ + handshake_bytes_; }
   // Whether `bytes` may go because nothing else is in flight. `beside_bytes` may come at any moment; they have to fit
   // only if other processes have the rest of the link.
   bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {
@@ -37,7 +38,9 @@ class Budget {
     early_bytes_ += early_bytes;
   }
 
-  void ChargeSlow(int64_t slow_bytes) { slow_bytes_ += slow_bytes; }  // a part of what was charged
+  // Parts of what was charged.
+  void ChargeSlow(int64_t slow_bytes) { slow_bytes_ += slow_bytes; }
+  void ChargeHandshake(int64_t handshake_bytes) { handshake_bytes_ += handshake_bytes; }
 
   // The bytes of an aborted call may still arrive: they are charged for DrainTime.
   void DrainAborted(TimePoint now, int64_t cost_bytes);
@@ -55,6 +58,7 @@ class Budget {
   int64_t in_flight_bytes() const { return in_flight_bytes_; }
   int64_t early_bytes() const { return early_bytes_; }
   int64_t slow_bytes() const { return slow_bytes_; }
+  int64_t handshake_bytes() const { return handshake_bytes_; }
   int64_t UncountedBytes() const { return std::max<int64_t>(slow_bytes_ - std::max(bytes_ / 3, packet_bytes_), 0); }
   bool limited() const { return limited_; }
 
@@ -74,6 +78,7 @@ class Budget {
   int64_t in_flight_bytes_ = 0;  // with draining_
   int64_t early_bytes_ = 0;      // the early part of them
   int64_t slow_bytes_ = 0;       // of them, of slow workers
+  int64_t handshake_bytes_ = 0;  // of them, of handshakes
   int64_t packet_bytes_ = 0;     // cost of a full packet
   // In the order of the aborts, which is that of time, since all drain equally long. After a change of the profile one
   // may wait for the one before it.

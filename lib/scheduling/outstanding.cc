@@ -6,6 +6,7 @@
 #include "sluice/plan.h"
 
 #include "absl/time/time.h"
+#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
@@ -99,6 +100,7 @@ void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t o
   budget_.Charge(more, more_early);
   QueuedWorker& worker = *call.worker;
   worker.charged_bytes += more - more_early;
+  if (call.block->ahead) budget_.ChargeHandshake(more);
   worker.owed_bytes += more_owed;
   if (!worker.bounded) return;
   if (more_owed == 0) return CountSlow(worker);

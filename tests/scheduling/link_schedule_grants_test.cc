@@ -111,10 +111,12 @@ TEST(GrantsTest, ThereIsRoomForTheHeadersOfAFullWindow) {
 }
 
 TEST(GrantsTest, RequestLeavesOnlyWithRoomForItsHeaders) {
-  for (const int64_t size : {9808, 9809}) {
+  for (const int64_t budget : {3192, 3191}) {
     ScheduleDriver link(GrantsOptions());
-    link.SubmitAhead(At(0ms), size);
-    EXPECT_EQ(link.Submit(At(0ms), {9000}).size(), size == 9808 ? 1 : 0) << size;
+    link.Submit(At(0ms), {9000});
+    EXPECT_THAT(link.Ready(At(kThink), 0, 3000), ElementsAre("grant 0 3000"));
+    link.SetBudget(At(kThink), budget);
+    EXPECT_EQ(link.Submit(At(kThink), {9000}).size(), budget == 3192 ? 1 : 0) << budget;
   }
 }
 

@@ -52,6 +52,16 @@ class Workers {
     Follow(actions);
   }
 
+  // Handshakes with hosts that are away.
+  void ConnectToDeadHosts(int count, int64_t bytes) {
+    for (; count > 0; --count) {
+      Event([&](std::vector<Action>& actions) {
+        const CallRequest handshake{.response_bytes = bytes, .tag = kHandshake};
+        ASSERT_TRUE(schedule_->SubmitAhead(now_, handshake, TimePoint::max(), actions).ok());
+      });
+    }
+  }
+
   void Step() {
     now_ += 1ms;
     Event([&](std::vector<Action>& actions) { schedule_->OnTimer(now_, actions); });
@@ -77,6 +87,8 @@ class Workers {
   ScheduleState state() const { return schedule_->State(); }
 
  private:
+  static constexpr uint64_t kHandshake = ~uint64_t{0};
+
   struct State {
     Worker worker;
     CallId call;
@@ -97,6 +109,7 @@ class Workers {
 
   void Follow(const std::vector<Action>& actions) {
     for (const Action& action : actions) {
+      if (action.tag == kHandshake) continue;
       State& state = states_[action.tag];
       state.call = action.call;
       if (action.kind == Action::Kind::kStall) ++stalls_;
@@ -152,6 +165,29 @@ TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
   }
   EXPECT_TRUE(workers.Ended(1));
   EXPECT_EQ(workers.stalls(), 0);
+}
+
+// Dead hosts hold a third of the budget, and a hung early call another one. A part of an answer, and the headers beside
+// it, need more than the last third.
+TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
+  Workers workers(Discipline::kGrants);
+  workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
+  ASSERT_EQ(workers.state().in_flight_bytes, 3300) << "it left with its grant";
+  workers.ConnectToDeadHosts(300, 200);
+  workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000});
+  for (int step = 0; step < 400; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(1));
+}
+
+// A request brings more than the two thirds that dead hosts leave.
+TEST(LivenessTest, DeadHostsDoNotHoldUpALargeRequestInRolling) {
+  Workers workers(Discipline::kRolling);
+  workers.ConnectToDeadHosts(300, 200);
+  workers.Ask({.answer_bytes = 9000, .expected_bytes = 9000});
+  for (int step = 0; step < 400; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(0));
 }
 
 TEST(LivenessTest, RollingGetsPastHungWorkers) {

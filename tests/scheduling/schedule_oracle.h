@@ -174,10 +174,11 @@ class ScheduleOracle {
 
   // Units of the budget.
   bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
-  bool Alone() const { return InFlightBytes() == EarlyBytes(); }
+  bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes(); }
   int64_t ChargeOf(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
   int64_t EarlyBytes() const;
+  int64_t HandshakeBytes() const;
   int64_t YoungHeaderBytes() const;
   int64_t SilentCalls() const;
   int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;

@@ -44,6 +44,14 @@ int64_t ScheduleOracle::EarlyBytes() const {
   return bytes;
 }
 
+int64_t ScheduleOracle::HandshakeBytes() const {
+  int64_t bytes = 0;
+  for (const Call& call : calls_) {
+    if (blocks_.contains(call.block) && blocks_.at(call.block).ahead) bytes += ChargeOf(call);
+  }
+  return bytes;
+}
+
 int64_t ScheduleOracle::YoungHeaderBytes() const {
   return HeaderCost() * std::count_if(calls_.begin(), calls_.end(),
                                       [](const Call& call) { return call.phase == Call::kSent && !call.straggles; });
@@ -153,10 +161,7 @@ std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting() const {
 
 // A third of the budget, a sixth for retries, or alone.
 bool ScheduleOracle::HandshakeHasShare(const Call& call) const {
-  int64_t charge = 0;
-  for (const Call& other : calls_) {
-    if (blocks_.contains(other.block) && blocks_.at(other.block).ahead) charge += ChargeOf(other);
-  }
+  const int64_t charge = HandshakeBytes();
   const int64_t share = budget_ / 3 / (blocks_.at(call.block).retry ? 2 : 1);
   return charge == 0 || charge + CostOf(call.expected) <= share;
 }

@@ -46,6 +46,8 @@ class StreamWindow {
     return widening;
   }
 
+  int64_t granted_bytes() const { return granted_bytes_; }  // that have not come
+
   // True if more is granted than HTTP/2 could open at once, and half of the largest window is used.
   bool low() const { return granted_bytes_ > open_bytes_ && open_bytes_ < kLargestBytes / 2; }
 

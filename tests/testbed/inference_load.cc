@@ -76,7 +76,7 @@ class InferenceLoad {
       BlockRecord record;
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
-      (*link)->Await([](LinkCore& core) { core.workers().Look(core.now(), core.TcpSockets()); });
+      (*link)->Await([](LinkCore& core) { core.workers().Look(core.now(), TimePoint(), core.TcpSockets()); });
       if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;
       if (std::string line; !std::getline(std::cin, line)) return absl::CancelledError("nobody waits for more");
     }

@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 // One would do for workers that take no time; pauses of a process and of the scheduler of a host take some.
-constexpr int64_t kLapBudgets = 2;
+constexpr double kLapBudgets = 2;
 constexpr int64_t kLapRoundTrips = 2;
 constexpr double kShrink = 0.5;
 // Rejected: doubling. The share of a worker that is a little too slow then swings between one and two of what it needs,
@@ -61,8 +61,8 @@ bool WorkerShare::IsLong(const Link& link) const {
 }
 
 bool WorkerShare::LinkIsAhead(const Link& link) const {
-  // The division overflows for no plan: leases and profiles set no upper bound.
-  return (link.received_bytes - lap_received_) / kLapBudgets > link.plan_bytes;
+  // Leases and profiles set no upper bound of a plan, so twice a plan may exceed what an integer holds.
+  return static_cast<double>(link.received_bytes - lap_received_) > kLapBudgets * static_cast<double>(link.plan_bytes);
 }
 
 bool WorkerShare::Overtaken(const Link& link) const {

@@ -36,18 +36,18 @@ class Dice {
 };
 
 Fault AnyFault(Dice& dice) {
-  switch (dice.Below(8)) {
+  // Few hang: a worker gets 5 resets a second, and each call that hangs waits for one.
+  if (dice.OneIn(32)) return testing::Hang();
+  switch (dice.Below(7)) {
     case 0:
-      return testing::Hang();
-    case 1:
       return testing::Garbage();
-    case 2:
+    case 1:
       return testing::FlipByte();
-    case 3:
+    case 2:
       return testing::OneByteMore();
-    case 4:
+    case 3:
       return testing::OneByteLess();
-    case 5:
+    case 4:
       return testing::Slow(absl::Milliseconds(1 + dice.Below(40)));
     default:
       return testing::Error(static_cast<absl::StatusCode>(1 + dice.Below(16)));
@@ -149,7 +149,7 @@ void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
   std::vector<RandomReader> readers(4, RandomReader(cluster, dice));
   std::vector<std::thread> threads;
   for (RandomReader& reader : readers) {
-    threads.emplace_back([&reader] { reader.ReadFor(std::chrono::seconds(4)); });
+    threads.emplace_back([&reader] { reader.ReadFor(std::chrono::seconds(2)); });
   }
   for (std::thread& thread : threads) thread.join();
   int whole = 0;

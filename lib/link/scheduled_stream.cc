@@ -132,13 +132,9 @@ bool ScheduledStream::Abandon(const absl::Status& why) {
   return true;
 }
 
-// The stream holds no bandwidth until its reset: the schedule takes it that nothing is still to come beyond what it has
-// granted, and a response that gets ready later is not reported. Most servers end the stream before, since they know
-// the deadline. Rejected: to abort the call in the schedule now. An aborted call has no stall timer, so that bytes
-// which were granted and do not come would be charged until the reset, and so would the room of its headers.
+// The owner need not wait for that. Most servers end the stream before, since they know the deadline.
 void ScheduledStream::DropUntilReset(absl::Status why) {
   options_.worker->WaitForReset(*this);
-  if (ready_) core_.Ready(id_, 0);
   Tell(std::move(why));
 }
 
@@ -187,24 +183,20 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   if (reset_) return;
   const MessagePrefixes::Part part = prefixes_.Read(bytes);
   const auto padding_bytes = static_cast<int64_t>(window_bytes - bytes.size());
-  const int64_t granted_bytes = window_.granted_bytes();
   window_.Receive(part.message_bytes, part.prefix_bytes, padding_bytes);
   asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
   if (wanted() && !TakeData(bytes, end_stream)) RefuseResponse();
   if (reset_) return;
-  if (part.whole_prefix && wanted() && !ready_) {
+  if (!std::exchange(ready_, ready_ || part.whole_prefix) && ready_) {
     ready_after_ = core_.now() - sent_;
     core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
-    OnReady(ready_after_);
+    if (!told_) OnReady(ready_after_);
     if (reset_ || connection_ == nullptr) return;
-    ready_ = wanted();
   }
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
   SetHeld(window_.granted_bytes() == 0 && pending_bytes > 0);
-  // The schedule grants again what came without a grant, which a call that was given up must not get.
-  const int64_t received_bytes = told_ ? std::min(part.message_bytes, granted_bytes) : part.message_bytes;
-  if (received_bytes > 0) core_.Received(*this, received_bytes);
-  if (part.whole_prefix && pending_bytes == 0 && open()) core_.Ready(id_, 0);
+  if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
+  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0);
   if (!end_stream) TellReady();
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.

@@ -175,8 +175,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   int32_t stream_ = 0;
   StreamWindow window_;
   MessagePrefixes prefixes_;
-  int64_t asked_bytes_ = 0;    // of the current message: the schedule knows that they come, and they are not here
-  bool ready_ = false;         // a message has begun, and the schedule was told so
+  int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
+  bool ready_ = false;
   bool held_ = false;          // the owner was told so
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;

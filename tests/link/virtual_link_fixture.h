@@ -88,9 +88,9 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   }
   size_t Ask(const std::string& target, size_t calls = 1) { return Ask(target, calls, CallOptions()); }
   // Bytes of all calls that may be in flight; at 0 nothing leaves.
-  void SetLease(int64_t bytes, int64_t link_bytes = kAmpleBytes) {
+  void SetLease(int64_t bytes) {
     executor_.Turn([&] {
-      EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = link_bytes, .plan_bytes = link_bytes}).ok());
+      EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
     });
   }
   void Cancel(size_t tag) {
@@ -126,9 +126,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
 
   // CallOwner.
   void OnSent(size_t tag) override { ++calls_[tag].sent; }
-  void OnReady(size_t tag, std::chrono::nanoseconds) override {
-    if (on_ready_) on_ready_(tag);
-  }
+  void OnReady(size_t, std::chrono::nanoseconds) override {}
   void OnMessage(size_t tag, WireMessage message) override { calls_[tag].messages.push_back(std::move(message.bytes)); }
   void OnEnded(size_t tag, RpcEnd end) override {
     CallRecord& record = calls_[tag];
@@ -146,8 +144,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   std::unique_ptr<LinkCore> core_;
   std::map<std::string, std::shared_ptr<Worker>> workers_;
   std::vector<CallRecord> calls_;             // by tag
-  std::function<void(size_t tag)> on_ready_;  // may be null, as the next
-  std::function<void(size_t tag)> on_ended_;
+  std::function<void(size_t tag)> on_ended_;  // may be null
 };
 
 }  // namespace sluice::testing

@@ -99,7 +99,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     int64_t bytes = 0;                   // accepted, as they came
     bool sent = false;
     bool cancelled = false;  // by this side
-    bool corrupt = false;  // the sink refused it at its end
+    bool corrupt = false;    // the sink refused it at its end
     bool counted = false;
     RpcEnd end;
   };

@@ -38,7 +38,7 @@ std::vector<size_t> Unconnected(const WorkerSet& set) {
 }  // namespace
 
 FanOutCore::FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls)
-    : link_(link), callbacks_(callbacks), tls_(std::move(tls)), worker_history_(0) {}
+    : link_(link), callbacks_(callbacks), tls_(std::move(tls)) {}
 
 FanOutCore::~FanOutCore() {
   for (Connecting& connecting : connecting_) link_.timers().Clear(connecting.timer);
@@ -52,7 +52,7 @@ std::shared_ptr<const WorkerSet> FanOutCore::SetOf(const Addresses& addresses) {
   for (const std::string& address : *addresses) {
     set->workers.push_back(link_.FindWorker(address, tls_));
     const size_t row = set->workers.back()->row();
-    if (row >= worker_history_.workers()) worker_history_.Resize(row + 1);
+    worker_history_.Use(row, link_.workers().generation(row));
   }
   return set;
 }

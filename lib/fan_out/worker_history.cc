@@ -1,7 +1,6 @@
 #include "lib/fan_out/worker_history.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,9 +16,9 @@ constexpr int kMeanOf = 8;
 
 }  // namespace
 
-void WorkerHistory::Resize(size_t workers) {
-  assert(workers >= workers_.size());
-  workers_.resize(workers);
+void WorkerHistory::Use(size_t worker, uint64_t generation) {
+  if (worker >= workers_.size()) workers_.resize(worker + 1);
+  if (workers_[worker].generation != generation) workers_[worker] = {.generation = generation};
 }
 
 void WorkerHistory::OnReady(TimePoint /*now*/, size_t worker, absl::Duration time_to_ready) {

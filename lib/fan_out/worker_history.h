@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -18,10 +19,9 @@ namespace sluice {
 // it as good. The pause is 1 s after the first failure, and doubles up to 30 s with each trial that fails.
 class WorkerHistory {
  public:
-  explicit WorkerHistory(size_t workers) : workers_(workers) {}
-
-  size_t workers() const { return workers_.size(); }
-  void Resize(size_t workers);  // must not be fewer than before
+  // Must be called for a worker before the others. Its history is empty unless it had the same generation before:
+  // numbers of workers that are gone are used again. See WorkerTable.
+  void Use(size_t worker, uint64_t generation);
 
   // `time_to_ready` is the time from the request until the answer was ready.
   void OnReady(TimePoint now, size_t worker, absl::Duration time_to_ready);
@@ -39,6 +39,7 @@ class WorkerHistory {
 
  private:
   struct Worker {
+    uint64_t generation = 0;
     std::optional<absl::Duration> time_to_ready;
     absl::Duration pause;   // 0 if the worker is good
     TimePoint bad_until;    // valid with a pause

@@ -50,7 +50,7 @@ Worker::~Worker() {
   LeaveRoom();
   if (handshake_out_) core_.Finish(handshake_, CallEnd::kAborted);
   if (connected()) core_.workers().OnForgotten(row_);
-  core_.workers().Remove(row_);
+  if (const auto forgotten = core_.workers().Remove(row_)) core_.ForgetWorker(WorkerTable::ScheduleId(*forgotten));
   if (connection_ != nullptr) connection_->Close();
   for (const auto& connection : leaving_) connection->Close();
 }

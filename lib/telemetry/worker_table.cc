@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 
 namespace sluice {
@@ -15,15 +16,16 @@ constexpr absl::Duration kSilence = absl::Milliseconds(90);
 constexpr absl::Duration kTick = absl::Milliseconds(10);
 // Losses of several workers within this time have one reason.
 constexpr std::chrono::milliseconds kTogether(500);
+// Connections of one worker whose last report is kept. A worker has one, and for a while those that it leaves.
+constexpr size_t kMostReports = 16;
 constexpr double kMeanWeight = 1.0 / 16;
 
 void AddToMean(absl::Duration value, absl::Duration& mean) {
   mean = mean == absl::InfiniteDuration() ? value : mean + kMeanWeight * (value - mean);
 }
 
-uint64_t Increase(uint64_t& last, uint64_t now) {
-  // A smaller count is that of another connection: it has begun anew.
-  const uint64_t before = std::exchange(last, now);
+// A smaller count belongs to a new connection with the same port.
+uint64_t Increase(uint64_t before, uint64_t now) {
   return now >= before ? now - before : now;
 }
 
@@ -32,17 +34,33 @@ uint64_t Increase(uint64_t& last, uint64_t now) {
 size_t WorkerTable::Add(const std::string& address) {
   const auto [found, added] = by_address_.try_emplace(address, rows_.size());
   if (added) {
+    if (free_.empty()) {
+      rows_.emplace_back();
+    } else {
+      found->second = free_.back();
+      free_.pop_back();
+    }
     constexpr absl::Duration kUnknown = absl::InfiniteDuration();
-    rows_.push_back({.summary = {.address = address, .ready = kUnknown, .transfer = kUnknown, .rtt = kUnknown}});
+    rows_[found->second].summary = {.address = address, .ready = kUnknown, .transfer = kUnknown, .rtt = kUnknown};
   }
-  ++rows_[found->second].users;
+  Row& row = rows_[found->second];
+  if (++row.users == 1 && !added) gone_.erase(row.place);
   return found->second;
 }
 
-void WorkerTable::Remove(size_t worker) {
+std::optional<size_t> WorkerTable::Remove(size_t worker) {
   Row& row = rows_[worker];
-  // The pause until somebody wants it again is not the time of a reconnect.
-  if (--row.users == 0) row.lost_at.reset();
+  if (--row.users > 0) return std::nullopt;
+  // The pause until the worker is wanted again is not the time of a reconnect.
+  row.lost_at.reset();
+  row.place = gone_.insert(gone_.end(), worker);
+  if (gone_.size() <= kMostGone) return std::nullopt;
+  const size_t forgotten = gone_.front();
+  gone_.pop_front();
+  free_.push_back(forgotten);
+  by_address_.erase(rows_[forgotten].summary.address);
+  rows_[forgotten] = {.generation = rows_[forgotten].generation + 1};
+  return forgotten;
 }
 
 std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint now) {
@@ -81,7 +99,15 @@ void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Du
 }
 
 WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const Reported& counts) {
-  Reported& last = rows_[worker].reported[port];
+  std::deque<std::pair<uint16_t, Reported>>& reports = rows_[worker].reports;
+  const auto found = absl::c_find_if(reports, [port](const auto& report) { return report.first == port; });
+  Reported last;
+  if (found != reports.end()) {
+    last = found->second;
+    reports.erase(found);
+  }
+  reports.emplace_back(port, counts);
+  if (reports.size() > kMostReports) reports.pop_front();
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,12 +56,20 @@ class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
+  // Rows of workers that are gone and may come back. Above it the worker that is gone for the longest time is
+  // forgotten. Rejected: a time. Pods that come and go a hundred a second would fill any table until then.
+  static constexpr size_t kMostGone = 1000;
+
   // Returns the row of a worker, the same one for the same address. The worker is wanted until Remove was called as
-  // often as Add; its row stays.
+  // often as Add; then it is gone.
   size_t Add(const std::string& address);
+  // Returns the row that is forgotten, if any: it may become the row of a different worker. The schedule has no call of
+  // a worker that is gone, since a call keeps its worker.
+  std::optional<size_t> Remove(size_t worker);
+  // Number of workers that had the row before.
+  uint64_t generation(size_t worker) const { return rows_[worker].generation; }
   // The worker of this row in the link's schedule, where 0 is a worker that is not known.
   static uint32_t ScheduleId(size_t worker) { return static_cast<uint32_t>(worker) + 1; }
-  void Remove(size_t worker);
 
   // A connection to the worker was made, was lost, or is of no interest any more. OnConnected returns how long there
   // was no connection, if one was lost before.
@@ -99,16 +108,18 @@ class WorkerTable {
  private:
   struct Row {
     WorkerSummary summary;
-    int users = 0;  // 0: not wanted
+    uint64_t generation = 0;
+    int users = 0;                      // 0: gone, or free
+    std::list<size_t>::iterator place;  // in gone_
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
     int64_t lost_response = 0;         // number of the last one with a loss; see NumberOf
     // Number of a response that is due while nothing comes and our last bytes are not acknowledged; 0: none.
     int64_t unacknowledged_response = 0;
-    int64_t pauses = 0;        // of the schedule, that were seen
-    uint64_t seen_active = 0;  // number of the last look that saw it active
-    int64_t out_of_order = 0;  // losses since since_
-    absl::flat_hash_map<uint16_t, Reported> reported;
+    int64_t pauses = 0;                                 // of the schedule, that were seen
+    uint64_t seen_active = 0;                           // number of the last look that saw it active
+    int64_t out_of_order = 0;                           // losses since since_
+    std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
   };
   // What was seen of a connection before.
   struct Seen {
@@ -124,6 +135,8 @@ class WorkerTable {
   int64_t CountLossy(TimePoint now, TimePoint since);
 
   std::vector<Row> rows_;
+  std::list<size_t> gone_;  // the first one has been gone for the longest time
+  std::vector<size_t> free_;
   absl::flat_hash_map<std::string, size_t> by_address_;
   absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
   uint64_t looks_ = 0;

@@ -28,7 +28,11 @@ class WorkerHistoryTest : public ::testing::Test {
     return waited;
   }
 
-  WorkerHistory history_{4};
+  void SetUp() override {
+    for (size_t worker = 0; worker < 4; ++worker) history_.Use(worker, 0);
+  }
+
+  WorkerHistory history_;
   TimePoint now_ = TimePoint() + std::chrono::hours(1);
 };
 
@@ -36,6 +40,21 @@ TEST_F(WorkerHistoryTest, KnowsNothingAtFirstAndKeepsTheOrder) {
   EXPECT_EQ(history_.TimeToReady(0), std::nullopt);
   EXPECT_THAT(history_.Order(now_, {2, 0, 3, 1}), ElementsAre(2, 0, 3, 1));
   EXPECT_THAT(history_.Order(now_, {}), IsEmpty());
+}
+
+TEST_F(WorkerHistoryTest, AnotherWorkerInTheSameRowHasNoHistory) {
+  Answer(1, absl::Milliseconds(8));
+  history_.OnFailed(now_, 1);
+  history_.Use(1, 0);
+  EXPECT_TRUE(history_.Bad(now_, 1));
+  history_.Use(1, 1);
+  EXPECT_FALSE(history_.Bad(now_, 1));
+  EXPECT_EQ(history_.TimeToReady(1), std::nullopt);
+  Answer(1, absl::Milliseconds(9));
+  history_.Use(7, 3);
+  history_.Use(1, 1);
+  EXPECT_EQ(history_.TimeToReady(1), absl::Milliseconds(9));
+  EXPECT_EQ(history_.TimeToReady(7), std::nullopt);
 }
 
 TEST_F(WorkerHistoryTest, TheMeanFollowsAChange) {
@@ -136,8 +155,7 @@ TEST_F(WorkerHistoryTest, WhatFailsTogetherIsOneFailure) {
 TEST_F(WorkerHistoryTest, GrowsWithItsWorkers) {
   Answer(3, absl::Milliseconds(1));
   history_.OnFailed(now_, 2);
-  history_.Resize(6);
-  EXPECT_EQ(history_.workers(), 6u);
+  history_.Use(5, 0);
   EXPECT_EQ(history_.TimeToReady(3), absl::Milliseconds(1));
   EXPECT_TRUE(history_.Bad(now_, 2));
   EXPECT_THAT(history_.Order(now_, {2, 5, 4}), ElementsAre(5, 4, 2));

@@ -196,6 +196,26 @@ TEST_F(WorkerEndTest, ItMayJustHaveConnected) {
   EXPECT_THAT(goes_.connections(), SizeIs(1));
 }
 
+// Each pod has an address of its own.
+TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
+  on_ended_ = nullptr;
+  std::vector<uint32_t> ids;
+  for (size_t i = 0; i < WorkerTable::kMostGone + 10; ++i) {
+    VirtualWorker& pod = Serve("pod-" + std::to_string(i), [](auto& call) { call.Answer("!"); });
+    EXPECT_TRUE(AwaitEnd(Ask(pod.address())).status.ok());
+    ids.push_back(WorkerOf(pod.address())->schedule_id());
+    EXPECT_LE(ids.back(), WorkerTable::kMostGone + 3) << "with the worker that stays";
+    EXPECT_GT(core_->schedule().Load(ids.back()).share_bytes, 0);
+    EXPECT_EQ(core_->schedule().Load(ids.back()).ended_calls, 1) << "not with those of another pod";
+    executor_.Turn([&] { workers_.erase(pod.address()); });
+    EXPECT_EQ(core_->schedule().Load(ids.back()).ended_calls, 1) << "it may come back";
+    if (i >= WorkerTable::kMostGone) {
+      const uint32_t oldest = ids[i - WorkerTable::kMostGone];
+      EXPECT_EQ(core_->schedule().Load(oldest).share_bytes, 0) << "the schedule forgot it";
+    }
+  }
+}
+
 // Its look-up is the event.
 TEST_F(WorkerEndTest, ItMayJustBeAboutToAskForRoom) {
   SetLease(0);

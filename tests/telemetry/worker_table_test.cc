@@ -1,7 +1,11 @@
 #include "lib/telemetry/worker_table.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/telemetry/worker_table_fixture.h"
 
@@ -31,8 +35,44 @@ TEST_F(WorkerTableTest, ShowsAWorkerUntilNobodyWantsIt) {
   EXPECT_EQ(Summaries().size(), 2u);
   table_.Remove(worker);
   EXPECT_EQ(Summaries().size(), 1u);
-  EXPECT_EQ(table_.Add("a:1"), worker) << "its place stays";
+  EXPECT_EQ(table_.Add("a:1"), worker) << "its row stays for a while";
   EXPECT_EQ(Summaries().size(), 2u);
+}
+
+// Each pod has an address of its own.
+TEST_F(WorkerTableTest, ItsRowsDoNotGrowWithTheWorkersThatAreGone) {
+  constexpr auto kMost = static_cast<int>(WorkerTable::kMostGone);
+  for (int i = 0; i < 3 * kMost; ++i) {
+    const size_t pod = table_.Add(absl::StrCat("pod-", i));
+    EXPECT_LE(pod, WorkerTable::kMostGone + 1);
+    EXPECT_EQ(table_.generation(pod), static_cast<uint64_t>(i / (kMost + 1)));
+    EXPECT_EQ(Summaries().back().address, absl::StrCat("pod-", i));
+    EXPECT_EQ(Summaries().back().answers, 0) << "of another worker";
+    EXPECT_EQ(table_.OnReport(pod, 51234, {7, 1}).retransmits, 7u) << "of another worker";
+    table_.OnAnswered(pod, Milliseconds(1), Milliseconds(1));
+    const std::optional<size_t> forgotten = table_.Remove(pod);
+    EXPECT_EQ(forgotten.has_value(), i >= kMost);
+    EXPECT_NE(forgotten, pod);
+  }
+}
+
+TEST_F(WorkerTableTest, ForgetsTheWorkerThatIsGoneForTheLongestTime) {
+  const size_t first = table_.Add("first:1");
+  const size_t second = table_.Add("second:1");
+  table_.OnAnswered(first, Milliseconds(1), Milliseconds(1));
+  EXPECT_EQ(table_.Remove(first), std::nullopt);
+  EXPECT_EQ(table_.Remove(second), std::nullopt);
+  EXPECT_EQ(table_.Add("first:1"), first);
+  EXPECT_EQ(Summary(first).answers, 1) << "it came back soon";
+  EXPECT_EQ(table_.Remove(first), std::nullopt);
+  std::vector<size_t> others;
+  for (size_t i = 0; i < WorkerTable::kMostGone; ++i) others.push_back(table_.Add(absl::StrCat("other-", i)));
+  for (size_t i = 0; i + 2 < others.size(); ++i) EXPECT_EQ(table_.Remove(others[i]), std::nullopt);
+  EXPECT_EQ(table_.Remove(others[others.size() - 2]), second);
+  EXPECT_EQ(table_.Remove(others.back()), first);
+  EXPECT_EQ(table_.Add("new:1"), first);
+  EXPECT_EQ(Summary(first).answers, 0);
+  EXPECT_EQ(table_.Add("first:1"), second);
 }
 
 TEST_F(WorkerTableTest, CountsTheWorkersThatAreConnected) {
@@ -200,6 +240,19 @@ TEST_F(WorkerTableTest, AReportOfLessIsThatOfANewConnection) {
   EXPECT_EQ(news.retransmits, 5u);
   EXPECT_EQ(news.rtos, 2u);
   EXPECT_EQ(table_.OnReport(worker_, 51234, {6, 2}).retransmits, 1u);
+}
+
+// Otherwise a worker that closes its connections often fills the memory with its 64,000 ports.
+TEST_F(WorkerTableTest, KeepsTheLastReportsOfAWorker) {
+  constexpr uint16_t kStays = 51234;
+  table_.OnReport(worker_, kStays, {100, 0});
+  table_.OnReport(worker_, 1, {100, 0});
+  for (uint16_t port = 2; port <= 1000; ++port) {
+    EXPECT_EQ(table_.OnReport(worker_, port, {5, 0}).retransmits, 5u);
+    EXPECT_EQ(table_.OnReport(worker_, kStays, {100, 0}).retransmits, 0u) << "it has just reported";
+  }
+  EXPECT_EQ(table_.OnReport(worker_, 1000, {6, 0}).retransmits, 1u);
+  EXPECT_EQ(table_.OnReport(worker_, 1, {101, 0}).retransmits, 101u) << "it is forgotten";
 }
 
 }  // namespace

@@ -46,6 +46,9 @@ class StreamEvents {
  public:
   virtual ~StreamEvents() = default;
 
+  // A header block has come that took this many bytes of the connection, frame headers included. OnHeaders follows,
+  // unless it is an interim response.
+  virtual void OnHeaderBytes(size_t /*wire_bytes*/) {}
   // A header block has come: that of the request or the response, and then at most once the trailers, with
   // `end_stream`. Interim responses (1xx) are left out.
   virtual void OnHeaders(HeaderList headers, bool end_stream) = 0;

@@ -88,6 +88,7 @@ int Http2Session::Impl::Callbacks::OnHeaderBlock(Impl& session, const nghttp2_fr
   Http2Stream* stream = StreamOf(session, frame.hd.stream_id);
   if (stream == nullptr || stream->was_reset) return 0;
   stream->received_any = true;
+  stream->events.OnHeaderBytes(kFrameHeaderBytes + frame.hd.length);  // nghttp2 adds the CONTINUATION frames to it
   if (IsInterim(session.headers_)) return 0;
   stream->received_end = EndsStream(frame);
   stream->events.OnHeaders(std::exchange(session.headers_, {}), EndsStream(frame));

@@ -66,6 +66,7 @@ class LinkCore final : private FlushQueue {
   // For the calls, the workers and their connections.
   void Park(ScheduledStream& call);  // the call could not be sent; its worker resumes it
   void Unpark(ScheduledStream& call);
+  void HeadersCame(CallId id, size_t wire_bytes) { schedule_.OnHeaders(id, static_cast<int64_t>(wire_bytes)); }
   void Ready(CallId id, int64_t remaining_bytes);
   void Received(ScheduledStream& call, int64_t bytes);
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn

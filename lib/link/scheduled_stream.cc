@@ -174,6 +174,10 @@ void ScheduledStream::RefuseResponse() {
   DropUntilReset(absl::OkStatus());
 }
 
+void ScheduledStream::OnHeaderBytes(size_t wire_bytes) {
+  core_.HeadersCame(id_, wire_bytes);
+}
+
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   headers_came_ = true;
   if (wanted() && !TakeHeaders(std::move(headers), end_stream)) RefuseResponse();

@@ -147,6 +147,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
  private:
   // StreamEvents.
+  void OnHeaderBytes(size_t wire_bytes) final;
   void OnHeaders(HeaderList headers, bool end_stream) final;
   void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) final;
   void OnWritable() final;

@@ -36,6 +36,7 @@ struct CallProgress {
   bool was_ready = false;         // the prefix of its first message is here
   bool silent = false;            // in flight, and nothing is known to come; counted by SentCalls
   bool stalled = false;           // outstanding bytes, except early ones, are not charged any more
+  int64_t header_wire_bytes = 0;  // of headers, before it was ready; 0 once they were observed
   int64_t received_bytes = 0;     // of DATA
   int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
   int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the answer was ready

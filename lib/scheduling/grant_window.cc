@@ -16,10 +16,6 @@ constexpr int64_t kReserveShare = 3;
 constexpr double kStraggleFactor = 2;
 constexpr double kMostStraggleDrains = 8;
 
-int64_t HeaderCost(const LinkProfile& profile) {
-  return profile.buffer_packets > 0 ? BufferCostBytes(profile, kReadyHeaderBytes) : kReadyHeaderBytes;
-}
-
 }  // namespace
 
 // Before the first answer nothing is known of the workers, and only what would be a stall is too long.
@@ -31,7 +27,7 @@ GrantWindow::GrantWindow(const LinkSchedule::Options& options)
 void GrantWindow::SetProfile(const LinkProfile& profile) {
   profile_ = profile;
   bytes_per_ns_ = profile.capacity_bytes_per_second / 1e9;
-  header_bytes_ = HeaderCost(profile);
+  SetHeaderBytes();
   rtt_ns_ = absl::ToDoubleNanoseconds(profile.propagation_rtt);
   SetBudget(link_bytes_);
 }
@@ -62,6 +58,19 @@ int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
   const double taken_per_ns = std::min(bytes_per_ns_, static_cast<double>(budget_bytes) / rtt_ns_);
   const double thinking = std::ceil(ready_latency_ns_ * taken_per_ns / answer_bytes_);
   return static_cast<int64_t>(std::min(thinking + stock, static_cast<double>(most)));
+}
+
+void GrantWindow::SetHeaderBytes() {
+  const auto mean_bytes = static_cast<int64_t>(std::ceil(header_wire_bytes_));
+  header_bytes_ = profile_.buffer_packets > 0 ? BufferCostBytes(profile_, kReadyHeaderBytes) : kReadyHeaderBytes;
+  if (mean_bytes > 0) header_bytes_ = std::max(header_bytes_, BufferCostBytes(profile_, mean_bytes));
+}
+
+void GrantWindow::ObserveHeaders(int64_t wire_bytes) {
+  const auto bytes = static_cast<double>(wire_bytes);
+  const double weight = header_wire_bytes_ > 0 ? kMeanWeight : 1;
+  header_wire_bytes_ += weight * (bytes - header_wire_bytes_);
+  SetHeaderBytes();
 }
 
 void GrantWindow::Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes) {

@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// The bytes that the headers of one answer take of the port buffer when the answer becomes ready: they come in a packet
-// of their own, which has about 150 bytes from gRPC 1.51. Where the buffer counts packets, it is a full frame.
+// The bytes that the headers of one answer take of the port buffer when the answer becomes ready, at least: they come
+// in a packet of their own, which has about 150 bytes from gRPC 1.51. Where the buffer counts packets, it is a full
+// frame.
 inline constexpr int64_t kReadyHeaderBytes = 192;
 
 // Grants: how many requests may be out without a grant, without stragglers. They are enough to hide the time that
@@ -41,6 +42,10 @@ class GrantWindow {
   // The bytes of the port buffer that the headers of this many answers take.
   int64_t HeaderBytes(int64_t requests) const { return requests * header_bytes_; }
 
+  // Takes note of the headers of one answer, as they came: metadata of some KB, or an error with details, takes more
+  // than kReadyHeaderBytes, and flow control does not hold it back.
+  void ObserveHeaders(int64_t wire_bytes);
+
   // Takes note of an answer: the time from its request until it was ready, and its cost on the link.
   void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes);
 
@@ -49,6 +54,7 @@ class GrantWindow {
   static constexpr double kStock = 4;
 
   int64_t Window(int64_t budget_bytes, double stock) const;
+  void SetHeaderBytes();
   void SetStraggleAfter(double wanted_ns);
 
   double bytes_per_ns_ = 0;
@@ -62,6 +68,7 @@ class GrantWindow {
   bool known_ = false;
   double ready_latency_ns_ = 0;
   double answer_bytes_ = 0;
+  double header_wire_bytes_ = 0;  // 0 before the first
   double wanted_straggle_after_ns_;
   std::chrono::nanoseconds straggle_after_{0};
 };

@@ -86,6 +86,10 @@ void LinkSchedule::OnUnsent(TimePoint now, CallId call, std::vector<Action>& act
   machine_->OnUnsent(now, call, actions);
 }
 
+void LinkSchedule::OnHeaders(CallId call, int64_t wire_bytes) {
+  machine_->OnHeaders(call, wire_bytes);
+}
+
 void LinkSchedule::OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions) {
   machine_->OnReady(now, call, remaining_bytes, actions);
 }

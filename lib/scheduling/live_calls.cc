@@ -128,12 +128,23 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   Settle(call, now);
 }
 
+// Two blocks of headers may come one after the other: a head, and an error in the trailers.
+void LiveCalls::TakeHeaders(Call& call, int64_t wire_bytes) {
+  if (!call.progress.was_ready) call.progress.header_wire_bytes += wire_bytes;
+}
+
+void LiveCalls::ObserveHeaders(Call& call) {
+  const int64_t wire_bytes = std::exchange(call.progress.header_wire_bytes, 0);
+  if (granting_ && wire_bytes > 0) window_.ObserveHeaders(wire_bytes);
+}
+
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
   const bool first = !std::exchange(progress.was_ready, true);
   // Later ones may only mean that the caller has room for more.
   if (first) outstanding_.Hear(*call.worker, now);
   if (first) call.worker->share.OnReady(now - progress.sent_at);
+  if (first) ObserveHeaders(call);
   if (first && granting_) {
     const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes, 1);
     window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes));
@@ -209,6 +220,7 @@ void LiveCalls::EndUnsent(Call& call, TimePoint now) {
 }
 
 void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
+  ObserveHeaders(call);
   LeaveCounts(call, end);
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);

@@ -36,6 +36,7 @@ class LiveCalls {
   void Send(Call& call, int64_t bytes, TimePoint now);
 
   // For calls that are out.
+  static void TakeHeaders(Call& call, int64_t wire_bytes);
   void TakeReady(Call& call, int64_t remaining_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
@@ -82,6 +83,7 @@ class LiveCalls {
  private:
   using Phase = Call::Phase;
 
+  void ObserveHeaders(Call& call);
   void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end);

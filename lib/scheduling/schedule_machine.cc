@@ -130,6 +130,11 @@ void ScheduleMachine::OnUnsent(TimePoint now, CallId id, std::vector<Action>& ac
   Admit(actions);
 }
 
+void ScheduleMachine::OnHeaders(CallId id, int64_t wire_bytes) {
+  Call* const call = FindOut(id);
+  if (call != nullptr && wire_bytes > 0) LiveCalls::TakeHeaders(*call, std::min(wire_bytes, kMaxResponseBytes));
+}
+
 void ScheduleMachine::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) {

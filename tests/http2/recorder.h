@@ -16,6 +16,7 @@ namespace sluice {
 // What one stream was told, in order; and checks of what holds for every stream. The hooks run after each entry.
 struct RecordedStream : StreamEvents {
   std::vector<HeaderList> headers;
+  std::vector<size_t> header_bytes;
   std::string data;
   size_t window_bytes = 0;
   int ends = 0;  // END_STREAM
@@ -23,6 +24,10 @@ struct RecordedStream : StreamEvents {
   std::vector<StreamEnd> closed;
   std::function<void()> on_headers, on_data, on_writable, on_closed;
 
+  void OnHeaderBytes(size_t wire_bytes) override {
+    EXPECT_TRUE(closed.empty());
+    header_bytes.push_back(wire_bytes);
+  }
   void OnHeaders(HeaderList list, bool end_stream) override {
     Note(end_stream);
     headers.push_back(std::move(list));

@@ -111,7 +111,6 @@ TEST(Http2Session, LeavesInterimResponsesOut) {
   EXPECT_THAT(call.headers, ElementsAre(ResponseHeaders(), Trailers()));
 }
 
-// A secret costs its whole length each time: it is in no table, where the length of a guess that is right would show.
 // gRPC's servers leave spaces of a grpc-message as they are, and applications send metadata with them.
 TEST(Http2Session, SpaceAroundAValueIsKept) {
   const HeaderList fields = {{"grpc-message", "lost: "}, {"x-tabs", "\t a \t"}, {"x-space", " "}};
@@ -130,6 +129,30 @@ TEST(Http2Session, SpaceAroundAValueIsKept) {
   EXPECT_THAT(call.headers, ElementsAre(with_fields(ResponseHeaders()), with_fields(Trailers())));
 }
 
+TEST(Http2Session, ReportsWhatHeadersTakeOfTheConnection) {
+  SessionPair pair;
+  RecordedStream call;
+  const int32_t id = *pair.client->Open(RequestHeaders(), "", true, 0, call);
+  pair.Carry();
+  const auto send = [&](const HeaderList& headers, bool end_stream) {
+    pair.server->SendHeaders(id, headers, end_stream);
+    std::string bytes;
+    pair.server->Output(bytes);
+    EXPECT_TRUE(pair.client->Receive(bytes).ok());
+    return bytes.size();
+  };
+  const size_t interim_bytes = send({{":status", "103"}, {"link", "x"}}, false);
+  const size_t head_bytes = send(ResponseHeaders(), false);
+  EXPECT_THAT(call.header_bytes, ElementsAre(interim_bytes, head_bytes));
+  constexpr size_t kFrameHeader = 9;
+  const size_t trailer_bytes = send({{"grpc-status", "0"}, {"details", std::string(40'000, '~')}}, true);
+  EXPECT_GT(trailer_bytes, 2 * 16384) << "a CONTINUATION frame or two follow";
+  ASSERT_EQ(call.header_bytes.size(), 3);
+  EXPECT_LE(call.header_bytes[2], trailer_bytes);
+  EXPECT_GE(call.header_bytes[2], trailer_bytes - 3 * kFrameHeader);
+}
+
+// A secret costs its whole length each time: it is in no table, where the length of a guess that is right would show.
 TEST(Http2Session, SecretsEnterNoTable) {
   SessionPair pair;
   pair.Carry();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "tests/http2/raw_frames.h"
 #include "tests/link/virtual_link_fixture.h"
@@ -13,6 +14,36 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasCode;
 using testing::VirtualWorker;
+
+// --- Headers, which no window holds back.
+
+class ScheduledStreamHeadersTest : public testing::VirtualLinkTest {
+ protected:
+  // Asks the worker until the room for headers has followed, and returns how many requests may be out.
+  int64_t WindowAfterResponses(VirtualWorker::Handler handler) {
+    LinkSchedule::Options options;
+    options.profile.buffer_bytes = 32 << 10;
+    StartLink(options);
+    const std::string address = Serve("worker:1", std::move(handler)).address();
+    for (int i = 0; i < 500; ++i) AwaitEnd(Ask(address));
+    return core_->schedule().State().grant_window;
+  }
+};
+
+TEST_F(ScheduledStreamHeadersTest, ErrorsWithDetailsLetFewRequestsLeave) {
+  // The details come in base64, which takes a third more.
+  const auto fail = [](auto& call) { call.Fail(absl::UnavailableError("an outage"), std::string(3000, '~')); };
+  EXPECT_EQ(WindowAfterResponses(fail), (32 << 10) / 3 / 4200);
+}
+
+TEST_F(ScheduledStreamHeadersTest, SmallHeadersAndTrailersOfAMessageDoNot) {
+  const auto answer = [](VirtualWorker::Call& call) {
+    call.SendHead({{"trace", std::string(100, '~')}});
+    call.SendData(FrameMessage("!"));
+    call.SendTrailers(absl::OkStatus(), "", {{"trace", std::string(3000, '~')}});
+  };
+  EXPECT_GT(WindowAfterResponses(answer), 3) << "workers respond at once, so the stock remains";
+}
 
 // --- Resets, which servers take for an attack where they are many.
 

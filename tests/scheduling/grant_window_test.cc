@@ -1,5 +1,7 @@
 #include "lib/scheduling/grant_window.h"
 
+#include "sluice/plan.h"
+
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
@@ -76,6 +78,28 @@ TEST(HeaderBytesTest, CountsBytesOrFullFramesAsTheBufferDoes) {
   options.profile.buffer_packets = 20;
   EXPECT_EQ(GrantWindow(options).HeaderBytes(10), 10 * options.profile.frame_bytes);
   EXPECT_EQ(GrantWindow(options).Requests(20 * options.profile.frame_bytes), 6);
+}
+
+TEST(HeaderBytesTest, AreTheMeanOfThoseThatCameAndNoLessThanTheUsualOnes) {
+  GrantWindow window(TestOptions());
+  window.ObserveHeaders(4000);
+  EXPECT_EQ(window.HeaderBytes(1), BufferCostBytes(TestOptions().profile, 4000));
+  EXPECT_EQ(window.Requests(57'600), 57'600 / 3 / window.HeaderBytes(1));
+  window.ObserveHeaders(4000 + 640);
+  EXPECT_EQ(window.HeaderBytes(1), BufferCostBytes(TestOptions().profile, 4010));
+  window.SetProfile(TestOptions().profile);
+  EXPECT_EQ(window.HeaderBytes(1), BufferCostBytes(TestOptions().profile, 4010));
+  for (int i = 0; i < 1000; ++i) window.ObserveHeaders(20);
+  EXPECT_EQ(window.HeaderBytes(1), 192);
+}
+
+TEST(HeaderBytesTest, LargeOnesTakeSeveralFrames) {
+  LinkSchedule::Options options = TestOptions();
+  options.profile.buffer_bytes = 0;
+  options.profile.buffer_packets = 20;
+  GrantWindow window(options);
+  window.ObserveHeaders(options.profile.packet_payload_bytes + 1);
+  EXPECT_EQ(window.HeaderBytes(1), 2 * options.profile.frame_bytes);
 }
 
 TEST(ObserveTest, FollowsTheMeanOfTheLastHundredOrSo) {

@@ -175,7 +175,10 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
   Answer& answer = answers_.at(tag);
   nanoseconds comes_after = nanoseconds(0);
   if (options_.discipline == Discipline::kGrants && !answer.ahead && !answer.uncharged_headers) {
-    const int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
+    int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
+    if (has_headers_ && !headers_vary_)
+      bytes = std::clamp(oracle_.BufferBytes(header_bytes_), bytes, std::max(bytes, buffer_bytes_));
+    overbooked_ = overbooked_ || bytes > oracle_.HeaderCost();  // the schedule cannot know them yet
     const std::optional<TimePoint> left = port_.Burst(now_, bytes, Slack());
     if (!left.has_value()) return NoRoom([this, tag, send] { BecomeReady(tag, send); });
     comes_after = *left - now_;
@@ -185,10 +188,18 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
   SendData(tag, send);
 }
 
+void RandomLife::TellHeaders(uint64_t tag) {
+  if (!has_headers_) return;
+  const int64_t bytes = headers_vary_ ? header_draws_.Between(1, 6000) : header_bytes_;
+  schedule_.OnHeaders(oracle_.call(tag).id, bytes);
+  oracle_.HeadersCame(tag, bytes);
+}
+
 void RandomLife::Ready(uint64_t tag, int send) {
   const Answer& answer = answers_.at(tag);
   if (answer.ended || answer.sends != send) return;
   if (!answer.ahead) {
+    TellHeaders(tag);
     const int64_t remaining_bytes = answer.missing_bytes;
     const CallId id = oracle_.call(tag).id;
     Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnReady(now, id, remaining_bytes, actions); },
@@ -255,6 +266,7 @@ void RandomLife::Abort(uint64_t tag) {
   if (answer.ended || !answer.out) return;
   answer.silent_at = now_ - kOvertaken + Rtt();
   if (answer.streams) port_.StopStream(answer.silent_at);
+  if (header_draws_.Chance(20)) TellHeaders(tag);  // an error
   MaybeRetry(tag);
   Finish(tag, CallEnd::kAborted);
 }

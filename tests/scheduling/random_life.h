@@ -25,7 +25,7 @@ inline constexpr int kMaxEvents = 20'000;  // of one seed; they take some hundre
 // How long before the schedule's lock a thread may have read its clock. What it reports happened before that.
 inline constexpr nanoseconds kOvertaken{1000};
 
-// Of an answer that is ready, frame included.
+// Of an answer that is ready, frame included, unless its headers are large.
 inline constexpr int64_t kHeaderBytes = 150;
 
 // One random life of a schedule: clients, workers, a port and a host with late timers, all drawn from one seed. Workers
@@ -40,7 +40,8 @@ class RandomLife {
         buffer_bytes_(options_.profile.buffer_bytes + options_.profile.buffer_packets * options_.profile.frame_bytes),
         schedule_(*LinkSchedule::Create(options_)),
         oracle_(options_, byte_time_, [this](uint32_t worker) { return schedule_.Load(worker); }),
-        port_(buffer_bytes_, byte_time_) {}
+        port_(buffer_bytes_, byte_time_),
+        header_draws_(seed) {}
 
   // What went wrong; empty when nothing did.
   std::string Run() {
@@ -121,6 +122,8 @@ class RandomLife {
 
   void Follow(const Action& action);
   nanoseconds Lateness();
+  // Headers of a response reach the schedule, which they do not in each life.
+  void TellHeaders(uint64_t tag);
   void Submit();
   void SubmitAhead();
 
@@ -183,6 +186,11 @@ class RandomLife {
   bool overbooked_ = false;
   const int64_t workers_ = Pick({1, 4, 100});  // and calls of none
   const int64_t slow_in_ten_ = Pick({0, 0, 1, 5});
+  // Draws of their own, so that a seed is what it was before there were headers.
+  RandomDraws header_draws_;
+  const bool has_headers_ = header_draws_.Chance(50);
+  const int64_t header_bytes_ = header_draws_.Pick({60, 400, 4000});
+  const bool headers_vary_ = header_draws_.Chance(30);  // by what they are said to be; they are small
 
   TimePoint now_{std::chrono::seconds(1)};
   TimePoint next_timer_ = TimePoint::max();

@@ -87,6 +87,8 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  void Headers(uint64_t tag, int64_t wire_bytes) { schedule_.OnHeaders(calls_.at(tag), wire_bytes); }
+
   Words Ready(TimePoint now, uint64_t tag, int64_t remaining) {
     std::vector<Action> actions;
     schedule_.OnReady(now, calls_.at(tag), remaining, actions);

@@ -143,6 +143,7 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
   any_ready_ = true;
   if (!std::exchange(call.ready, true)) Hear(call.worker);
+  ObserveHeaders(call);
   call.remaining = remaining_bytes;
   if (!limited()) call.outstanding = remaining_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
@@ -165,6 +166,7 @@ void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
 void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
+  ObserveHeaders(call);
   const bool header_may_come = call.phase == Call::kSent && !call.straggles;
   const int64_t on_the_way = ChargeOf(call) + (header_may_come ? HeaderCost() : 0);
   StopWaiting(tag);

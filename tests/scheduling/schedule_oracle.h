@@ -37,7 +37,8 @@ class ScheduleOracle {
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
-    int64_t headers = 0;  // units of the budget; aborted before it was ready
+    int64_t headers = 0;       // units of the budget; aborted before it was ready
+    int64_t header_bytes = 0;  // on the wire, before it was ready
     TimePoint sent_at;
     TimePoint stalls_at = TimePoint::max();
   };
@@ -69,6 +70,7 @@ class ScheduleOracle {
   void Parked(uint64_t tag);
   void Unparked(uint64_t tag);
   void Unsent(uint64_t tag);
+  void HeadersCame(uint64_t tag, int64_t wire_bytes);
   void Readied(uint64_t tag, int64_t remaining_bytes);
   void Received(uint64_t tag, int64_t bytes);
   void Finished(uint64_t tag, CallEnd end);
@@ -87,6 +89,7 @@ class ScheduleOracle {
   const Call& call(uint64_t tag) const { return calls_.at(tag); }
   uint64_t next_tag() const { return calls_.size(); }
   int64_t AllHeaderBytes() const;  // of all that is out and may send a header, even where there is no room for so many
+  int64_t HeaderCost() const;      // of one response
   int64_t InFlightBytes() const;
   int64_t UncountedBytes() const;  // of these, what slow workers have beyond a third of the budget
   bool AnyStalled() const;
@@ -110,6 +113,7 @@ class ScheduleOracle {
   void Grant(const Action& action);
   void GrantEarly(const Action& action);
   void Charge(Call& call, bool progress);
+  void ObserveHeaders(Call& call);
   void Wait(uint64_t tag, bool as_rest);
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
@@ -183,9 +187,6 @@ class ScheduleOracle {
   int64_t SilentCalls() const;
   int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;
   int64_t CostOf(int64_t payload_bytes) const { return payload_bytes <= 0 ? 0 : BufferBytes(payload_bytes); }
-  int64_t HeaderCost() const {
-    return options_.profile.buffer_packets > 0 ? Packets(192) * options_.profile.frame_bytes : 192;
-  }
   bool Silent(const Call& call) const;
   static int64_t Rest(const Call& call);
   int64_t PartOf(int64_t payload_bytes) const { return PartWithin(payload_bytes, budget_ / 3); }
@@ -218,6 +219,7 @@ class ScheduleOracle {
   std::multimap<TimePoint, int64_t> draining_;
   std::set<std::pair<Action::Kind, uint64_t>> expected_;
   int64_t window_ = 0;
+  double mean_header_bytes_ = 0;
   bool any_ready_ = false;
   std::string failure_;
 };

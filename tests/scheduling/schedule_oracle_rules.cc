@@ -1,5 +1,7 @@
 // What the oracle goes by: costs, times, and who may leave.
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "tests/scheduling/schedule_oracle.h"
@@ -50,6 +52,23 @@ int64_t ScheduleOracle::HandshakeBytes() const {
     if (blocks_.contains(call.block) && blocks_.at(call.block).ahead) bytes += ChargeOf(call);
   }
   return bytes;
+}
+
+int64_t ScheduleOracle::HeaderCost() const {
+  const int64_t least = options_.profile.buffer_packets > 0 ? Packets(192) * options_.profile.frame_bytes : 192;
+  return std::max(least, CostOf(static_cast<int64_t>(std::ceil(mean_header_bytes_))));
+}
+
+void ScheduleOracle::HeadersCame(uint64_t tag, int64_t wire_bytes) {
+  Call& call = calls_.at(tag);
+  if (call.phase >= Call::kSent && call.phase != Call::kEnded && !call.ready) call.header_bytes += wire_bytes;
+}
+
+// A mean, of which a new one is a 64th.
+void ScheduleOracle::ObserveHeaders(Call& call) {
+  const auto bytes = static_cast<double>(std::exchange(call.header_bytes, 0));
+  if (!granting() || bytes == 0) return;
+  mean_header_bytes_ += (mean_header_bytes_ == 0 ? 1 : 1.0 / 64) * (bytes - mean_header_bytes_);
 }
 
 int64_t ScheduleOracle::YoungHeaderBytes() const {

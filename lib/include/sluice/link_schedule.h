@@ -222,6 +222,11 @@ class LinkSchedule {
   // kAbort only the charge is released, and OnFinished still has to follow.
   void OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions);
 
+  // Headers of the response have come, and took `wire_bytes` of the connection. Headers that come before the response
+  // is ready, or instead of it, count from OnReady or OnFinished on: the room for headers that may come follows their
+  // mean. Ignored for calls that are not out, and below 1.
+  void OnHeaders(CallId call, int64_t wire_bytes);
+
   // The length prefix of a message is here, so exactly `remaining_bytes` have still to come; for a stream the caller
   // adds the next prefix. Bytes that are granted already need no other grant. For a stream it may come several times,
   // and it may come after kSend with bytes. Ignored for calls that are not out. Values outside of 0 to

@@ -121,7 +121,6 @@ WireCall& FanOutRun::Launch(size_t attempt) {
                                          .request = request != nullptr ? std::move(request) : ask.request,
                                          .gzip_request = spec_.gzip_requests,
                                          .response_bytes = *bytes,
-                                         .estimated = !ask.response_bytes.has_value(),
                                          .max_message_bytes = spec_.max_message_bytes,
                                          .metadata = spec_.metadata,
                                          .more_metadata = ask.metadata,

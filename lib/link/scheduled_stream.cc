@@ -26,7 +26,6 @@ ScheduledStream::ScheduledStream(LinkCore& core, Options options)
 CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
           .tag = Scheduled::tag(),
-          .estimated = options_.estimated,
           .parked = options_.worker->Sendable() == nullptr,
           .worker = options_.worker->schedule_id()};
 }

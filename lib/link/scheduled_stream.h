@@ -58,7 +58,6 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   struct Options {
     std::shared_ptr<Worker> worker;
     int64_t response_bytes = 0;  // expected bytes of its messages
-    bool estimated = false;      // response_bytes is a guess
     bool many_messages = false;  // the worker may send several
     TimePoint deadline = TimePoint::max();
   };

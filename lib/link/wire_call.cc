@@ -11,7 +11,6 @@ namespace sluice {
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : ScheduledStream(core, {.worker = spec.worker,
                              .response_bytes = spec.response_bytes,
-                             .estimated = spec.estimated,
                              .many_messages = spec.server_streaming,
                              .deadline = spec.deadline}),
       spec_(std::move(spec)),

@@ -24,7 +24,6 @@ struct CallSpec {
   std::shared_ptr<const std::string> request;     // framed: see FrameMessage
   bool gzip_request = false;                      // it was framed by FrameCompressed
   int64_t response_bytes = 0;                     // expected bytes of its messages
-  bool estimated = false;                         // response_bytes is a guess
   int64_t max_message_bytes = 64 << 20;           // as it comes
   std::shared_ptr<const Metadata> metadata;       // may be null
   std::shared_ptr<const Metadata> more_metadata;  // may be null

@@ -103,7 +103,6 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
   const ScheduledStream::Options options{
       .worker = choice.worker,
       .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
-      .estimated = !head_.response_bytes.has_value(),
       .many_messages = true,
       .deadline = deadline_};
   // The first events come within Submit.

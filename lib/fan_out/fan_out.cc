@@ -253,6 +253,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                                                                .stop_merging = started->stop_merging});
     FanOutRun::Spec spec{.path = method,
                          .server_streaming = server_streaming,
+                         .may_idle = server_streaming,
                          .workers = workers,
                          .asks = AsksFor(*core_, *workers, std::move(asks.asks)),
                          .metadata = Share(options.metadata),

@@ -118,6 +118,7 @@ WireCall& FanOutRun::Launch(size_t attempt) {
   WireCall& call = core_.link().NewCall({.worker = spec_.workers->workers[made.worker],
                                          .path = spec_.path,
                                          .server_streaming = spec_.server_streaming,
+                                         .may_idle = spec_.may_idle,
                                          .request = request != nullptr ? std::move(request) : ask.request,
                                          .gzip_request = spec_.gzip_requests,
                                          .response_bytes = *bytes,

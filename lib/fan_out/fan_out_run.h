@@ -51,6 +51,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   struct Spec {
     std::string path;
     bool server_streaming = false;
+    bool may_idle = false;  // streams may stay open between messages
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
     std::shared_ptr<const Metadata> metadata;  // of every request; may be null

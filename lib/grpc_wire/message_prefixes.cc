@@ -15,6 +15,7 @@ MessagePrefixes::Part MessagePrefixes::Read(absl::string_view bytes) {
       ++part.prefix_bytes;
       if (++in_prefix_bytes_ < kPrefixBytes) continue;
       part.whole_prefix = true;
+      ++messages_;
     }
     const int64_t taken = std::min(static_cast<int64_t>(bytes.size()), pending_bytes_);
     bytes.remove_prefix(static_cast<size_t>(taken));

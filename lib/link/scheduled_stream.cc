@@ -26,6 +26,7 @@ ScheduledStream::ScheduledStream(LinkCore& core, Options options)
 CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
           .tag = Scheduled::tag(),
+          .may_idle = options_.may_idle,
           .parked = options_.worker->Sendable() == nullptr,
           .worker = options_.worker->schedule_id()};
 }

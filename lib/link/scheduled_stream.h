@@ -59,6 +59,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
     std::shared_ptr<Worker> worker;
     int64_t response_bytes = 0;  // expected bytes of its messages
     bool many_messages = false;  // the worker may send several
+    bool may_idle = false;       // the stream may stay open between messages; see CallRequest
     TimePoint deadline = TimePoint::max();
   };
   // The beginning of a request: its head, and the DATA that is there already.
@@ -137,8 +138,9 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   int64_t asked_bytes() const { return asked_bytes_; }
   // Bytes of the current message that are still to come; 0 between messages.
   int64_t pending_message_bytes() const { return prefixes_.pending_message_bytes(); }
-  bool wanted() const { return !told_ && !reset_; }  // nobody has given the call up
-  bool late() const;                                 // the deadline has passed
+  int64_t messages() const { return prefixes_.messages(); }  // that have begun
+  bool wanted() const { return !told_ && !reset_; }          // nobody has given the call up
+  bool late() const;                                         // the deadline has passed
   // The value of kTcpReportKey in the trailers.
   void CountTcpReport(std::string_view report);
   LinkCore& core() { return core_; }

@@ -12,6 +12,7 @@ WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
     : ScheduledStream(core, {.worker = spec.worker,
                              .response_bytes = spec.response_bytes,
                              .many_messages = spec.server_streaming,
+                             .may_idle = spec.may_idle,
                              .deadline = spec.deadline}),
       spec_(std::move(spec)),
       owner_(owner) {}

@@ -21,6 +21,7 @@ struct CallSpec {
   std::shared_ptr<Worker> worker;
   std::string path;  // "/package.Service/Method"
   bool server_streaming = false;
+  bool may_idle = false;                          // the stream may stay open between messages
   std::shared_ptr<const std::string> request;     // framed: see FrameMessage
   bool gzip_request = false;                      // it was framed by FrameCompressed
   int64_t response_bytes = 0;                     // expected bytes of its messages

@@ -104,6 +104,7 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
       .worker = choice.worker,
       .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
       .many_messages = true,
+      .may_idle = proxy_.MayIdle(head_.path),
       .deadline = deadline_};
   // The first events come within Submit.
   const auto make = [&] {
@@ -268,10 +269,10 @@ WorkerStream* ProxiedCall::LeaveWorker() {
 }
 
 bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
-  LeaveWorker();
+  const WorkerStream* const worker = LeaveWorker();
   const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
   if (client_ == nullptr) return ok;
-  if (ok) proxy_.ObserveResponse(head_.path, response_bytes_);
+  if (ok) proxy_.ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
   if (answered_) return ok;
   if (!why.ok()) {
     Fail(why);

@@ -23,7 +23,7 @@ constexpr seconds kLookEvery{1};
 // LookAround sees to that.
 constexpr seconds kStuckAfter{2};
 static_assert(kStuckAfter > kLookEvery);
-constexpr size_t kMaxHistories = 1024;
+constexpr size_t kMaxMethods = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
 // Resets that a client may send; hedged fan-outs of an application over one connection send many.
 constexpr uint32_t kResetsPerSecond = 1000;
@@ -234,13 +234,20 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
 
 int64_t ProxyCore::ExpectedBytes(const std::string& path) const {
   std::optional<int64_t> bytes;
-  if (const auto found = histories_.find(path); found != histories_.end()) bytes = found->second.ResponseBytes();
+  if (const auto found = methods_.find(path); found != methods_.end()) bytes = found->second.history.ResponseBytes();
   return bytes.value_or(MethodHistory::FirstResponseBytes(link_.schedule().options().profile));
 }
 
-void ProxyCore::ObserveResponse(const std::string& path, int64_t bytes) {
-  if (histories_.size() >= kMaxHistories && !histories_.contains(path)) return;
-  histories_[path].ObserveResponse(bytes);
+bool ProxyCore::MayIdle(const std::string& path) const {
+  const auto found = methods_.find(path);
+  return found == methods_.end() || !found->second.unary;
+}
+
+void ProxyCore::ObserveResponse(const std::string& path, int64_t bytes, bool one_message) {
+  if (methods_.size() >= kMaxMethods && !methods_.contains(path)) return;
+  Method& method = methods_[path];
+  method.history.ObserveResponse(bytes);
+  method.unary = one_message;
 }
 
 void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {

@@ -101,7 +101,10 @@ class ProxyCore {
   using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
   int64_t ExpectedBytes(const std::string& path) const;
-  void ObserveResponse(const std::string& path, int64_t bytes);
+  // Whether calls of this method may stay open between messages. The proxy cannot know which methods are streams; it
+  // takes a method for unary if the last response that ended had one message.
+  bool MayIdle(const std::string& path) const;
+  void ObserveResponse(const std::string& path, int64_t bytes, bool one_message);
   // Those of connections count what waits at the socket, too.
   void CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes);
   HeldBytes& held_answers() { return held_answers_; }
@@ -161,7 +164,11 @@ class ProxyCore {
   absl::flat_hash_map<std::pair<std::shared_ptr<const TargetPolicy>, std::string>, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;
   TimePoint make_room_at_;  // no earlier
-  absl::flat_hash_map<std::string, MethodHistory> histories_;
+  struct Method {
+    MethodHistory history;
+    bool unary = false;
+  };
+  absl::flat_hash_map<std::string, Method> methods_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;

@@ -24,6 +24,7 @@ class WorkerStream final : public ScheduledStream {
   // See ScheduledStream.
   using ScheduledStream::asked_bytes;
   using ScheduledStream::AskForMore;
+  using ScheduledStream::messages;
   using ScheduledStream::open;
   using ScheduledStream::pending_message_bytes;
   using ScheduledStream::request_left;

@@ -67,7 +67,7 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // at once, or all that is asked for fits the share, requests leave with their grants, which cannot be taken back. Where
 // a packet is more than the share, a grant of one beside early bytes would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
-  if (!call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
+  if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
   const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
   if (!all_fits) {
     if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;

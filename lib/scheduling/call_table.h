@@ -66,6 +66,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   Turn turn = Turn::kNone;     // in GrantQueue
   uint64_t place = 0;          // while it waits: among the waiting calls of its block; with a turn: among all turns
   bool opens_slot = false;     // batches: the first call of its batch
+  bool may_idle = false;       // nothing of it comes early
   int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty answer costs a packet
   CallProgress progress;
 

@@ -30,6 +30,7 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
   call.tag = request.tag;
   call.expected_bytes = std::max<int64_t>(request.response_bytes, 1);
   call.opens_slot = opens_slot;
+  call.may_idle = request.may_idle;
   call.worker = block.ahead ? &workers_.handshakes() : &workers_.Of(request.worker);
   ++call.worker->users;
   blocks_.Push(block, call, request.parked ? Phase::kParked : Phase::kWaiting);
@@ -104,6 +105,7 @@ void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
   if (granting_ && bytes == 0) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now);
+    if (call.may_idle) sent_.KeepFromEarly(call);
     LookAt(*call.worker, now);
     return;
   }

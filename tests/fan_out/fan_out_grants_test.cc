@@ -68,6 +68,25 @@ TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
   EXPECT_EQ(pending->result().answered, 1u);
 }
 
+TEST_P(FanOutGrantsTest, AStreamBetweenItsMessagesHoldsNothing) {
+  Start(1, FixedBudget());
+  server(0).SetPlay([](const Seen&) {
+    return Script{.messages = {testing::Wire("first"), testing::Wire("last")}, .hold_before = 1};
+  });
+  std::atomic<int> messages{0};
+  const auto merge = [&](size_t, Text&&) {
+    ++messages;
+    return absl::OkStatus();
+  };
+  const auto pending = CallAsync(Ask(1, {}, 2000), {.timeout = absl::Minutes(5)}, merge, kStream);
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  ASSERT_TRUE(testing::Eventually([&] { return messages == 1; }));
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  server(0).Release();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+}
+
 TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
   Start(3, FixedBudget());
   const std::string large(100'000, 'x');

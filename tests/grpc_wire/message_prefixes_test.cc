@@ -41,6 +41,16 @@ TEST(MessagePrefixesTest, TellsWhenAPrefixIsWholeAndWhatItPromises) {
   EXPECT_EQ(prefixes.pending_message_bytes(), 0);
 }
 
+TEST(MessagePrefixesTest, CountsTheMessagesThatHaveBegun) {
+  MessagePrefixes prefixes;
+  prefixes.Read(std::string("\0\0\0\0", 4));
+  EXPECT_EQ(prefixes.messages(), 0);
+  prefixes.Read(std::string("\2a", 2));
+  EXPECT_EQ(prefixes.messages(), 1);
+  prefixes.Read(std::string("b\0\0\0\0\0\0\0\0\0\1", 11));
+  EXPECT_EQ(prefixes.messages(), 3);
+}
+
 TEST(MessagePrefixesTest, TheLargestLengthIsNotNegative) {
   MessagePrefixes prefixes;
   EXPECT_TRUE(prefixes.Read(std::string("\0\xff\xff\xff\xff", 5)).whole_prefix);

@@ -128,6 +128,38 @@ TEST_F(ProxiedScheduleTest, AStreamIsGrantedMessageByMessageAndHoldsNothingBetwe
   EXPECT_FALSE(stream.closed.has_value());
 }
 
+TEST_F(ProxiedScheduleTest, AStreamWhoseMessagesAreSmallHoldsNothingBetweenThem) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    call.SendHead();
+    call.SendData(FrameMessage("an event"));
+  });
+  const auto client = NewClient();
+  const auto& stream = client->Open(Head(worker.address(), {{"sluice-response-bytes", "5000"}}), FrameMessage("watch"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return stream.data.size() == 13; }));
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  EXPECT_FALSE(stream.closed.has_value());
+}
+
+TEST_F(ProxiedScheduleTest, AMethodOfOneMessageHasItsBytesEarlyOnceItIsKnown) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.request() == "?") call.Answer("!");
+  });
+  const auto client = NewClient();
+  const auto open = [&] {
+    client->Open(Head(worker.address(), {{"sluice-response-bytes", "5000"}}), FrameMessage("wait"));
+    client->Pump();
+  };
+  open();
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  EXPECT_LE(Window(worker, 0), kRoom);
+  ExpectServes(worker.address());
+  open();
+  ASSERT_TRUE(worker.AwaitRequests(3));
+  EXPECT_GT(Window(worker, 2), kRoom);
+}
+
 TEST_F(ProxiedScheduleTest, TheDeadlineThatTheWorkerGetsIsWhatQueueingHasLeft) {
   LinkSchedule::Options rolling = WithBudget(kBudget);
   rolling.discipline = Discipline::kRolling;

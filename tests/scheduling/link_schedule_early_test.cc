@@ -1,3 +1,5 @@
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/scheduling/grants_options.h"
@@ -69,6 +71,30 @@ TEST(EarlyTest, WhatIsGrantedAlreadyNeedsNoGrant) {
   EXPECT_THAT(link.Ready(At(31ms), 1, 1000), IsEmpty());
   EXPECT_THAT(link.Receive(At(31ms), 2, 300), IsEmpty());
   EXPECT_THAT(link.Ready(At(31ms), 2, 1200), ElementsAre("grant 2 500")) << "it is larger than expected";
+}
+
+// The rest of what came early could not be taken back, and six such streams would keep a third of the budget for hours.
+TEST(EarlyTest, StreamsThatMayIdleHoldNothingBetweenTheirMessages) {
+  ScheduleDriver link = Known(1ms);
+  link.set_may_idle(true);
+  for (uint64_t tag = 1; tag <= 6; ++tag) {
+    EXPECT_EQ(link.Submit(At(30ms), {500}), ScheduleDriver::Words{"send " + std::to_string(tag)});
+    EXPECT_EQ(link.Ready(At(31ms), tag, 200), ScheduleDriver::Words{"grant " + std::to_string(tag) + " 200"});
+    EXPECT_THAT(link.Receive(At(32ms), tag, 200), IsEmpty());
+    EXPECT_THAT(link.Ready(At(32ms), tag, 0), IsEmpty());
+  }
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+  link.set_may_idle(false);
+  EXPECT_THAT(link.Submit(At(40ms), {1000}), ElementsAre("send 7 1000"));
+}
+
+TEST(EarlyTest, AStreamThatMayIdleStopsNoOtherFromComingEarly) {
+  ScheduleDriver link = Known(10ms);
+  link.set_may_idle(true);
+  EXPECT_THAT(link.Submit(At(30ms), {1600}), ElementsAre("send 1"));
+  link.set_may_idle(false);
+  EXPECT_THAT(link.Submit(At(30ms), {1600, 1600, 1600}), ElementsAre("send 2 1600", "send 3 1600", "send 4"));
+  EXPECT_THAT(link.Receive(At(31ms), 2, 1600), ElementsAre("grant 4 1600")) << "and not the stream";
 }
 
 TEST(EarlyTest, BytesHaveNoTimer) {

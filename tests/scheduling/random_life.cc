@@ -46,6 +46,7 @@ void RandomLife::Submit() {
     call.response_bytes = Chance(30) ? Between(0, Chance(10) ? 2 * buffer_bytes_ : size) : size;
     call.tag = answers_.size();
     call.worker = static_cast<uint32_t>(Between(0, workers_));
+    call.may_idle = has_headers_ && header_draws_.Chance(20);
     call.parked = Chance(10);
     if (call.parked) Later(RandomTime(10), [this, tag = call.tag] { Unpark(tag); });
     AddAnswer(call.response_bytes, 1);

@@ -147,7 +147,8 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  void set_worker(uint32_t worker) { worker_ = worker; }  // of the calls from now on
+  void set_worker(uint32_t worker) { worker_ = worker; }      // of the calls from now on
+  void set_may_idle(bool may_idle) { may_idle_ = may_idle; }  // likewise
   WorkerLoad load() const { return schedule_.Load(worker_); }
   BlockId last_block() const { return last_block_; }
   CallId call(uint64_t tag) const { return calls_.at(tag); }
@@ -158,7 +159,7 @@ class ScheduleDriver {
  private:
   CallRequest Request(int64_t size) {
     sizes_.push_back(size);
-    return {.response_bytes = size, .tag = next_tag_++, .worker = worker_};
+    return {.response_bytes = size, .tag = next_tag_++, .may_idle = may_idle_, .worker = worker_};
   }
 
   Words InWords(const std::vector<Action>& actions) {
@@ -200,6 +201,7 @@ class ScheduleDriver {
   LinkSchedule schedule_;
   uint64_t next_tag_ = 0;
   uint32_t worker_ = 0;
+  bool may_idle_ = false;
   std::vector<int64_t> sizes_;  // by tag
   BlockId last_block_ = 0;
   std::unordered_map<uint64_t, CallId> calls_;

@@ -68,6 +68,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
                       .id = ids[i],
                       .worker = ahead ? 0 : calls[i].worker,
                       .expected = std::max<int64_t>(calls[i].response_bytes, 1),
+                      .may_idle = calls[i].may_idle,
                       .batch = static_cast<int64_t>(i) % batches,
                       .phase = calls[i].parked ? Call::kParked : Call::kWaiting});
     block.parked += calls[i].parked ? 1 : 0;
@@ -87,6 +88,7 @@ void ScheduleOracle::Added(BlockId block_id, CallId id, const CallRequest& call)
                     .id = id,
                     .worker = call.worker,
                     .expected = std::max<int64_t>(call.response_bytes, 1),
+                    .may_idle = call.may_idle,
                     .batch = block.queued_batches++});
 }
 
@@ -120,6 +122,7 @@ void ScheduleOracle::Unsent(uint64_t tag) {
           .id = call.id,
           .worker = call.worker,
           .expected = call.expected,
+          .may_idle = call.may_idle,
           .batch = call.batch,
           .phase = aborted ? Call::kInFlight : Call::kParked,
           .aborted = aborted};
@@ -332,7 +335,8 @@ void ScheduleOracle::Grant(const Action& action) {
 void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
-    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker;
+    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker &&
+           !other.may_idle;
   };
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),

@@ -27,6 +27,7 @@ class ScheduleOracle {
     CallId id;
     uint32_t worker = 0;
     int64_t expected = 0;  // bytes
+    bool may_idle = false;
     int64_t batch = 0;
     enum { kParked, kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
     bool aborted = false;

@@ -252,7 +252,7 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
   int64_t asked = 0;
   for (const Call& other : calls_) asked += StillToCome(other);
-  return (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
+  return !call.may_idle && (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
          (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) <= share &&
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }

@@ -47,6 +47,8 @@ struct CallRequest {
   int64_t response_bytes = 0;  // expected size of the answer, or of all messages of a stream: 0 to kMaxResponseBytes
                                // (of sluice/plan.h). An empty answer still costs a packet; OnReady tells the true size
   uint64_t tag = 0;            // the caller's own value; comes back with every action
+  bool may_idle = false;       // the call may stay open between messages: with grants, no bytes come early, since what
+                               // is left of them would stay charged until then
   bool parked = false;         // the worker cannot take it now; the call blocks no other until Unpark
   uint32_t worker = 0;         // the worker that is asked; 0: not known, and without a share
   bool retry = false;          // SubmitAhead: an earlier attempt has failed, so all others leave first

@@ -1,6 +1,7 @@
 #include "lib/link/link_core.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -269,12 +270,17 @@ absl::Status LinkCore::SetLease(const BudgetLease& lease) {
   return status;
 }
 
-std::vector<WorkerTable::Socket> LinkCore::TcpSockets() const {
-  std::vector<WorkerTable::Socket> sockets;
-  for (const auto& [key, known] : workers_by_target_) {
-    if (const auto worker = known.lock()) worker->AppendTcp(sockets);
+LinkCore::TcpSlice LinkCore::TcpSockets(const std::optional<WorkerKey>& after, size_t workers) const {
+  TcpSlice slice;
+  auto next = after.has_value() ? workers_by_target_.upper_bound(*after) : workers_by_target_.begin();
+  for (; next != workers_by_target_.end(); ++next) {
+    if (workers-- == 0) {
+      slice.last = std::prev(next)->first;
+      break;
+    }
+    if (const auto worker = next->second.lock()) worker->AppendTcp(slice.sockets);
   }
-  return sockets;
+  return slice;
 }
 
 void LinkCore::EndTurn() {

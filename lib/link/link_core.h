@@ -99,7 +99,13 @@ class LinkCore final : private FlushQueue {
   int64_t last_block_calls() const { return last_block_calls_; }
   int64_t last_block_response_bytes() const { return last_block_response_bytes_; }
 
-  std::vector<WorkerTable::Socket> TcpSockets() const;  // of the open connections
+  // The connections of the workers, one slice after the other. A worker that stays while they are taken is in one.
+  using WorkerKey = std::tuple<std::string, std::string, TlsContext*>;  // target, server name, TLS
+  struct TcpSlice {
+    std::vector<WorkerTable::Socket> sockets;  // that are open
+    std::optional<WorkerKey> last;             // empty behind the last slice
+  };
+  TcpSlice TcpSockets(const std::optional<WorkerKey>& after, size_t workers) const;
   TimePoint now() const { return executor_.Now(); }
   Executor& executor() { return executor_; }
   FlushQueue& flushes() { return *this; }
@@ -142,7 +148,7 @@ class LinkCore final : private FlushQueue {
   std::vector<std::unique_ptr<Connection>> buried_;
   std::vector<std::unique_ptr<Worker>> unused_workers_;
 
-  std::map<std::tuple<std::string, std::string, TlsContext*>, std::weak_ptr<Worker>> workers_by_target_;
+  std::map<WorkerKey, std::weak_ptr<Worker>> workers_by_target_;
   size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone
   std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
 

@@ -22,16 +22,20 @@ std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
   return std::nullopt;
 }
 
-// Between two looks, at least. However many connections there are, looking takes at most a thirtieth of the thread's
-// time: the more a look costs, the rarer it is.
+// From the begin of a look to the next, at least.
 constexpr std::chrono::milliseconds kPeriod(100);
+// Workers whose sockets are looked at in one turn: getsockopt takes 1 to 1.5 us each, and the link grants nothing then.
+constexpr size_t kSlice = 100;
+// From one slice to the next, at least. However many connections there are, looking takes at most a thirtieth of the
+// thread's time: the more a slice costs, the rarer it is.
+constexpr std::chrono::milliseconds kSlicePause(1);
 constexpr int kPauseFactor = 30;
 
 }  // namespace
 
 LinkMonitor::LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change)
     : core_(core), on_change_(std::move(on_change)), bounds_(bounds), budget_(StartBudget(bounds, core.now())) {
-  if (watch) LookLater(kPeriod);
+  if (watch) LookLater(core.now() + kPeriod);
 }
 
 LinkMonitor::~LinkMonitor() {
@@ -65,14 +69,27 @@ void LinkMonitor::ApplyBudget() {
   core_.SetBudget(budget_.budget_bytes).IgnoreError();  // within bounds that were checked
 }
 
-void LinkMonitor::LookLater(TimePoint::duration pause) {
-  timer_ = core_.timers().Set(core_.now() + pause, [this] { Look(); });
+void LinkMonitor::LookLater(TimePoint when) {
+  timer_ = core_.timers().Set(when, [this] { Look(); });
 }
 
 void LinkMonitor::Look() {
-  const TimePoint begin = core_.now();
-  if (Active()) OnSight(begin, core_.workers().Look(begin, budget_.settle_until, core_.TcpSockets()));
-  LookLater(std::max<TimePoint::duration>(kPeriod, kPauseFactor * (core_.now() - begin)));
+  look_began_ = core_.now();
+  if (!Active()) return LookLater(look_began_ + kPeriod);
+  core_.workers().BeginLook(look_began_, budget_.settle_until);
+  LookAtSlice();
+}
+
+void LinkMonitor::LookAtSlice() {
+  const TimePoint began = core_.now();
+  LinkCore::TcpSlice slice = core_.TcpSockets(last_looked_at_, kSlice);
+  core_.workers().LookAt(began, slice.sockets);
+  last_looked_at_ = std::move(slice.last);
+  if (!last_looked_at_.has_value()) OnSight(began, core_.workers().EndLook());
+  const TimePoint now = core_.now();
+  const TimePoint next = now + std::max<TimePoint::duration>(kSlicePause, kPauseFactor * (now - began));
+  if (!last_looked_at_.has_value()) return LookLater(std::max(look_began_ + kPeriod, next));
+  timer_ = core_.timers().Set(next, [this] { LookAtSlice(); });
 }
 
 // A link without calls is left alone, but for one look after the last of them.

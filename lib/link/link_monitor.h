@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "sluice/budget_control.h"
@@ -30,8 +31,9 @@ class LinkMonitor {
   void FillGauges(AggregatorGauges& gauges) const;
 
  private:
-  void LookLater(TimePoint::duration pause);
+  void LookLater(TimePoint when);
   void Look();
+  void LookAtSlice();
   bool Active();
   void OnSight(TimePoint now, const LinkSight& sight);
   void CountSight(const LinkSight& sight);
@@ -44,6 +46,8 @@ class LinkMonitor {
   int64_t ended_calls_ = 0;  // calls that were counted as answers
   BudgetBounds bounds_;
   BudgetState budget_;
+  TimePoint look_began_;
+  std::optional<LinkCore::WorkerKey> last_looked_at_;  // empty between two looks
   LinkSight sight_;
 };
 

@@ -111,43 +111,47 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
-LinkSight WorkerTable::Look(TimePoint now, TimePoint since, absl::Span<const Socket> sockets) {
-  LinkSight sight;
+void WorkerTable::BeginLook(TimePoint now, TimePoint since) {
+  began_ = now;
+  sight_ = LinkSight();
+  rtt_sum_ = absl::ZeroDuration();
   ++looks_;
   CountSince(since);
-  absl::Duration rtt_sum;
-  absl::flat_hash_map<uint64_t, Seen> seen;
+}
+
+void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
   for (const Socket& socket : sockets) {
     Row& row = rows_[socket.worker];
     const TcpInfo& info = socket.tcp.info;
-    const auto before = seen_.find(socket.tcp.inode);
-    const Seen last = before == seen_.end() ? Seen() : before->second;
-    seen[socket.tcp.inode] = {info.out_of_order_packets, info.received_bytes};
-    ++sight.connections;
-    rtt_sum += info.smoothed_rtt;
+    const Seen last = std::exchange(seen_[socket.tcp.inode], {info.out_of_order_packets, info.received_bytes, looks_});
+    ++sight_.connections;
+    rtt_sum_ += info.smoothed_rtt;
     row.summary.rtt = info.smoothed_rtt;
-    if (info.min_rtt.has_value()) sight.min_rtt = std::min(*info.min_rtt, sight.min_rtt.value_or(*info.min_rtt));
+    if (info.min_rtt.has_value()) sight_.min_rtt = std::min(*info.min_rtt, sight_.min_rtt.value_or(*info.min_rtt));
     const uint64_t received_bytes = info.received_bytes - last.received_bytes;
-    sight.received_bytes += received_bytes;
+    sight_.received_bytes += received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
-    sight.out_of_order_packets += out_of_order_packets;
+    sight_.out_of_order_packets += out_of_order_packets;
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
     const bool active = heard || socket.load.out_calls > 0;
-    if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight.active_workers;
+    if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight_.active_workers;
     // First a silence that is over, of a response that may have ended since.
-    if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now, sight);
+    if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now);
     const int64_t response = NumberOf(socket.load);
     if (out_of_order_packets > 0 && Lost(row, response) > 0) {
-      ++sight.losses_out_of_order;
+      ++sight_.losses_out_of_order;
       worst_out_of_order_ = std::max(worst_out_of_order_, ++row.out_of_order);
     }
     if (IsUnacknowledged(socket.load, info)) row.unacknowledged_response = response;
   }
-  if (sight.connections > 0) sight.smoothed_rtt = rtt_sum / sight.connections;
-  seen_ = std::move(seen);
-  sight.lossy_workers = CountLossy(now, since);
-  sight.worst_out_of_order = worst_out_of_order_;
-  return sight;
+}
+
+LinkSight WorkerTable::EndLook() {
+  if (sight_.connections > 0) sight_.smoothed_rtt = rtt_sum_ / sight_.connections;
+  absl::erase_if(seen_, [this](const auto& entry) { return entry.second.look != looks_; });
+  sight_.lossy_workers = CountLossy();
+  sight_.worst_out_of_order = worst_out_of_order_;
+  return sight_;
 }
 
 void WorkerTable::CountSince(TimePoint since) {
@@ -156,8 +160,8 @@ void WorkerTable::CountSince(TimePoint since) {
   for (Row& row : rows_) row.out_of_order = 0;
 }
 
-int64_t WorkerTable::CountLossy(TimePoint now, TimePoint since) {
-  while (!lossy_.empty() && lossy_.front().first < std::max(now - kTogether, since)) lossy_.pop_front();
+int64_t WorkerTable::CountLossy() {
+  while (!lossy_.empty() && lossy_.front().first < std::max(began_ - kTogether, since_)) lossy_.pop_front();
   absl::flat_hash_set<size_t> workers;
   for (const auto& [time, worker] : lossy_) workers.insert(worker);
   return static_cast<int64_t>(workers.size());
@@ -176,7 +180,7 @@ int64_t WorkerTable::Lost(Row& row, int64_t response) {
 }
 
 // A silence is either the network's or a pause.
-void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now, LinkSight& sight) {
+void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now) {
   Row& row = rows_[worker];
   // Over a long way, each grant takes as long as a pause.
   const bool paused = load.pauses > row.pauses && info.smoothed_rtt < kSilence;
@@ -186,13 +190,13 @@ void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& 
   const int64_t unacknowledged = std::exchange(row.unacknowledged_response, 0);
   if (unacknowledged == 0 && !paused) return;
   ++row.summary.rtos;
-  ++sight.rto_waits;
+  ++sight_.rto_waits;
   if (unacknowledged == 0) {
-    sight.losses_paused += Lost(row, NumberOf(load));
+    sight_.losses_paused += Lost(row, NumberOf(load));
     return;
   }
-  lossy_.emplace_back(now, worker);
-  sight.losses_silent += Lost(row, unacknowledged);
+  lossy_.emplace_back(began_, worker);
+  sight_.losses_silent += Lost(row, unacknowledged);
 }
 
 bool WorkerTable::IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info) {

@@ -99,8 +99,12 @@ class WorkerTable {
     TcpSocket tcp;
     WorkerLoad load;
   };
-  // lossy_workers and worst_out_of_order count losses that were seen since `since`, in all looks with the same `since`.
-  LinkSight Look(TimePoint now, TimePoint since, absl::Span<const Socket> sockets);
+  // A look at all sockets, in slices: ten thousand at once would stop the link's thread for 10 ms and more. A socket is
+  // in one slice. lossy_workers and worst_out_of_order count losses that were seen since `since`, in all looks with the
+  // same `since`; what a look sees counts as seen at its begin.
+  void BeginLook(TimePoint now, TimePoint since);
+  void LookAt(TimePoint now, absl::Span<const Socket> sockets);
+  LinkSight EndLook();
 
   // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
@@ -125,24 +129,30 @@ class WorkerTable {
   struct Seen {
     uint32_t out_of_order_packets = 0;
     uint64_t received_bytes = 0;
+    uint64_t look = 0;  // number of the last look that saw it
   };
 
   static int64_t NumberOf(const WorkerLoad& load);
   static int64_t Lost(Row& row, int64_t response);
-  void OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now, LinkSight& sight);
+  void OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now);
   void CountSince(TimePoint since);
   static bool IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info);
-  int64_t CountLossy(TimePoint now, TimePoint since);
+  int64_t CountLossy();
 
   std::vector<Row> rows_;
   std::list<size_t> gone_;  // the first one has been gone for the longest time
   std::vector<size_t> free_;
   absl::flat_hash_map<std::string, size_t> by_address_;
   absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
-  uint64_t looks_ = 0;
   TimePoint since_;
   int64_t worst_out_of_order_ = 0;
   std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers that lost lately, by the time when that was seen
+
+  // The look that is under way, or the last one.
+  uint64_t looks_ = 0;
+  TimePoint began_;
+  LinkSight sight_;
+  absl::Duration rtt_sum_;
 };
 
 }  // namespace sluice

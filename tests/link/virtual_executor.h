@@ -26,6 +26,9 @@ class VirtualExecutor final : public Executor {
     virtual std::unique_ptr<StreamSocket> Accept(StreamSocketEvents& events) = 0;
   };
   uint64_t NextInode() { return ++last_inode_; }
+  // How many sockets were asked for their TCP_INFO, by the time.
+  void CountTcpInfo() { ++tcp_infos_[Now()]; }
+  const std::map<TimePoint, size_t>& tcp_infos() const { return tcp_infos_; }
   void Listen(const std::string& address, Listener& listener) { listeners_[address] = &listener; }
 
   // Runs `task` as a turn, now or after a pause.
@@ -86,6 +89,7 @@ class VirtualExecutor final : public Executor {
   TimePoint::duration timer_lateness_{0};
   std::map<std::string, Listener*> listeners_;
   uint64_t last_inode_ = 0;
+  std::map<TimePoint, size_t> tcp_infos_;
 };
 
 }  // namespace sluice::testing

@@ -80,6 +80,7 @@ void VirtualWorker::Connection::OnClientWrites() {
 }
 
 TcpSocket VirtualWorker::Connection::Tcp() const {
+  worker_.executor_.CountTcpInfo();
   const TimePoint now = worker_.executor_.Now();
   TcpSocket socket = tcp_;
   socket.info.since_data_sent = absl::FromChrono(now - sent_at_);

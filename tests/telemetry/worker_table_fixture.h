@@ -110,7 +110,11 @@ class WorkerTableTest : public ::testing::Test {
     }
     return sockets;
   }
-  LinkSight Look(TimePoint since = TimePoint()) { return table_.Look(now_, since, Sockets()); }
+  LinkSight Look(TimePoint since = TimePoint()) {
+    table_.BeginLook(now_, since);
+    table_.LookAt(now_, Sockets());
+    return table_.EndLook();
+  }
   LinkSight LookAfter(absl::Duration time) {
     Pass(time);
     return Look();

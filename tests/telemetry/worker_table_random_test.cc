@@ -56,6 +56,12 @@ struct Sum {
   }
 };
 
+LinkSight LookAt(WorkerTable& table, TimePoint now, const std::vector<WorkerTable::Socket>& sockets) {
+  table.BeginLook(now, TimePoint());
+  table.LookAt(now, sockets);
+  return table.EndLook();
+}
+
 std::string AddressOf(size_t worker) {
   return absl::StrCat("worker-", worker, ":20000");
 }
@@ -199,7 +205,7 @@ TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
       next_look = now + milliseconds(random.Between(100, 105));
     }
     if (now >= look_ends) {
-      sum.Add(table.Look(look_began, TimePoint(), sockets));
+      sum.Add(LookAt(table, look_began, sockets));
       look_ends = TimePoint::max();
     }
     now += milliseconds(1);
@@ -288,7 +294,7 @@ TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
     if (random.OneIn(10)) {
       reported += table.OnReport(row, 1, {static_cast<uint64_t>(step), 0}).retransmits;
     }
-    if (random.OneIn(4)) sum.Add(table.Look(now - milliseconds(random.Between(0, 5)), TimePoint(), sockets));
+    if (random.OneIn(4)) sum.Add(LookAt(table, now - milliseconds(random.Between(0, 5)), sockets));
   }
   for (size_t row = 0; row < kWorkers; ++row) {
     EXPECT_EQ(summaries().at(row).in_flight, loads[row].out_calls);

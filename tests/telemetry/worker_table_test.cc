@@ -75,6 +75,47 @@ TEST_F(WorkerTableTest, ForgetsTheWorkerThatIsGoneForTheLongestTime) {
   EXPECT_EQ(table_.Add("first:1"), second);
 }
 
+TEST_F(WorkerTableTest, ALookInSlicesSeesAsMuchAsOneAtOnce) {
+  WorkerTable in_slices;
+  in_slices.Add("worker-1:20000");
+  for (int i = 0; i < 5; ++i) {
+    const std::string address = absl::StrCat("more-", i, ":1");
+    Connect(table_.Add(address));
+    in_slices.Add(address);
+  }
+  const auto look_in_slices = [&] {
+    const std::vector<WorkerTable::Socket> sockets = Sockets();
+    in_slices.BeginLook(now_, TimePoint());
+    for (size_t i = 0; i < sockets.size(); i += 4) {
+      in_slices.LookAt(now_, absl::MakeConstSpan(sockets).subspan(i, 4));
+    }
+    return in_slices.EndLook();
+  };
+  Look();
+  look_in_slices();
+  for (FakeConnection& connection : connections_) Ask(connection, false);
+  for (int look = 0; look < 2; ++look) {
+    Pass(Milliseconds(150));
+    connections_[1].socket.info.out_of_order_packets += 2;
+    if (look == 1) {
+      for (FakeConnection& connection : connections_) Receive(connection, kAnswerBytes);
+    }
+    const LinkSight at_once = Look();
+    const LinkSight sliced = look_in_slices();
+    EXPECT_EQ(sliced.connections, 6);
+    EXPECT_EQ(sliced.received_bytes, at_once.received_bytes);
+    EXPECT_EQ(sliced.out_of_order_packets, at_once.out_of_order_packets);
+    EXPECT_EQ(sliced.losses_out_of_order, at_once.losses_out_of_order);
+    EXPECT_EQ(sliced.losses_silent, at_once.losses_silent);
+    EXPECT_EQ(sliced.rto_waits, at_once.rto_waits);
+    EXPECT_EQ(sliced.active_workers, at_once.active_workers);
+    EXPECT_EQ(sliced.lossy_workers, at_once.lossy_workers);
+    EXPECT_EQ(sliced.worst_out_of_order, at_once.worst_out_of_order);
+    EXPECT_EQ(sliced.smoothed_rtt, at_once.smoothed_rtt);
+    EXPECT_EQ(sliced.lossy_workers, look == 0 ? 0 : 6);
+  }
+}
+
 TEST_F(WorkerTableTest, CountsTheWorkersThatAreConnected) {
   const auto expect_reached = [&](int64_t wanted, int64_t connected) {
     EXPECT_EQ(table_.CountReached().wanted, wanted);

@@ -76,7 +76,11 @@ class InferenceLoad {
       BlockRecord record;
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
-      (*link)->Await([](LinkCore& core) { core.workers().Look(core.now(), TimePoint(), core.TcpSockets()); });
+      (*link)->Await([this](LinkCore& core) {
+        core.workers().BeginLook(core.now(), TimePoint());
+        core.workers().LookAt(core.now(), core.TcpSockets(std::nullopt, workers_.size()).sockets);
+        core.workers().EndLook();
+      });
       if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;
       if (std::string line; !std::getline(std::cin, line)) return absl::CancelledError("nobody waits for more");
     }

@@ -66,10 +66,6 @@ absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest cal
   return machine_->SubmitAhead(now, call, deadline, actions, id);
 }
 
-void LinkSchedule::Park(TimePoint now, CallId call, std::vector<Action>& actions) {
-  machine_->Park(now, call, actions);
-}
-
 void LinkSchedule::Unpark(TimePoint now, CallId call, std::vector<Action>& actions) {
   machine_->Unpark(now, call, actions);
 }

@@ -39,14 +39,6 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
   return call.id;
 }
 
-void LiveCalls::Park(Call& call, TimePoint now) {
-  LeaveWaiting(call);
-  call.place = 0;
-  blocks_.Move(call, Phase::kParked);
-  outstanding_.Update(call, now);
-  LookAt(*call.worker, now);
-}
-
 void LiveCalls::Unpark(Call& call, TimePoint now) {
   blocks_.Move(call, Phase::kWaiting);
   outstanding_.Update(call, now);

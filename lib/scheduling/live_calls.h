@@ -27,10 +27,8 @@ class LiveCalls {
 
   // Adds a call, parked or after the waiting calls of its block.
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
-  void Park(Call& call, TimePoint now);    // the call must be waiting
   void Unpark(Call& call, TimePoint now);  // the call must be parked
-
-  void Hold(Call& call, TimePoint now);  // the call must be waiting; it comes back when its worker is not full
+  void Hold(Call& call, TimePoint now);    // the call must be waiting; it comes back when its worker is not full
 
   // A waiting call leaves, with `bytes` of its answer.
   void Send(Call& call, int64_t bytes, TimePoint now);

@@ -100,17 +100,6 @@ absl::StatusOr<CallId> ScheduleMachine::Add(TimePoint now, BlockId id, CallReque
   return call;
 }
 
-void ScheduleMachine::Park(TimePoint now, CallId id, std::vector<Action>& actions) {
-  Enter(now, actions);
-  Call* const call = calls_.Find(id);
-  if (call != nullptr && (call->phase == Phase::kWaiting || call->phase == Phase::kHeld)) {
-    PassSlotOn(*call);
-    calls_.Park(*call, now_);
-    OnCallGone(*call->block);
-  }
-  Admit(actions);
-}
-
 void ScheduleMachine::Unpark(TimePoint now, CallId id, std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kParked) {

@@ -27,7 +27,6 @@ class ScheduleMachine {
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, const CallRequest& request, TimePoint deadline,
                                       std::vector<Action>& actions, CallId* id);
   absl::StatusOr<CallId> Add(TimePoint now, BlockId id, CallRequest request, std::vector<Action>& actions);
-  void Park(TimePoint now, CallId id, std::vector<Action>& actions);
   void Unpark(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnHeaders(CallId id, int64_t wire_bytes);

@@ -31,25 +31,15 @@ TEST(ParkTest, ParkedCallBlocksNobody) {
 
 TEST(ParkTest, UnparkedCallGoesToTheEndOfItsBlock) {
   ScheduleDriver link(With(Discipline::kRolling));
-  link.Submit(At(0ms), {9000});
-  link.Add(At(0ms), link.last_block(), 8000);
+  link.Submit(At(0ms), {5000});
+  EXPECT_THAT(link.Add(At(0ms), link.last_block(), 4000), ElementsAre("send 1"));
   link.Add(At(0ms), link.last_block(), 7000);
   link.Submit(At(0ms), {6000});
-  EXPECT_THAT(link.Park(At(1ms), 1), IsEmpty());
+  EXPECT_THAT(link.Unsent(At(1ms), 1), IsEmpty());
   EXPECT_THAT(link.Unpark(At(1ms), 1), IsEmpty());
+  EXPECT_THAT(link.Unpark(At(1ms), 0), IsEmpty()) << "it is out";
   EXPECT_THAT(link.Finish(At(2ms), 0), ElementsAre("send 2"));
-  EXPECT_THAT(link.Finish(At(2ms), 2), ElementsAre("send 1"));
-  EXPECT_THAT(link.Finish(At(2ms), 1), ElementsAre("send 3"));
-}
-
-TEST(ParkTest, ParkingTheFirstLetsTheNextGo) {
-  ScheduleDriver link(With(Discipline::kRolling));
-  link.Submit(At(0ms), {5000});
-  link.Add(At(0ms), link.last_block(), 9000);
-  EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
-  EXPECT_THAT(link.Park(At(1ms), 1), ElementsAre("send 2"));
-  EXPECT_THAT(link.Park(At(1ms), 0), IsEmpty()) << "it is out";
-  EXPECT_THAT(link.Unpark(At(1ms), 0), IsEmpty());
+  EXPECT_THAT(link.Finish(At(2ms), 2), ElementsAre("send 1", "send 3"));
 }
 
 TEST(ParkTest, ParkedCallExpiresAndIsDropped) {
@@ -73,20 +63,6 @@ TEST(ParkTest, CountsAgainstTheQueueLimit) {
       absl::IsResourceExhausted(link.schedule().Submit(At(0ms), {&call, 1}, TimePoint::max(), actions).status()));
 }
 
-TEST(ParkTest, InBatchesTheBatchKeepsItsSlotAndTheBlockGivesUpItsTurn) {
-  ScheduleDriver link(With(Discipline::kBatches));
-  EXPECT_THAT(link.Submit(At(0ms), {5000, 5000, 5000, 5000}), ElementsAre("send 0", "send 2"));
-  EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
-  std::vector<Action> actions;
-  for (const uint32_t slot : {2, 3}) link.schedule().Park(At(1ms), {.slot = slot, .generation = 0}, actions);
-  EXPECT_THAT(actions, IsEmpty());
-  link.Finish(At(2ms), 0);
-  EXPECT_THAT(link.Finish(At(2ms), 2), ElementsAre("send 4"));
-  link.schedule().Unpark(At(3ms), {.slot = 2, .generation = 0}, actions);
-  EXPECT_THAT(actions, IsEmpty());
-  EXPECT_THAT(link.Finish(At(4ms), 4), ElementsAre("send 1"));
-}
-
 TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
   ScheduleDriver link(With(Discipline::kRolling));
   link.Submit(At(0ms), {9000, 9000});
@@ -97,6 +73,16 @@ TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
   EXPECT_THAT(link.Finish(At(3ms), 1), ElementsAre("send 0"));
   EXPECT_THAT(link.Finish(At(4ms), 0), IsEmpty());
   EXPECT_EQ(link.state().ended_calls, 2);
+}
+
+TEST(UnsentTest, InBatchesTheBlockGivesUpItsTurnAndTheCallGetsASlot) {
+  ScheduleDriver link(With(Discipline::kBatches));
+  EXPECT_THAT(link.Submit(At(0ms), {5000, 5000}), ElementsAre("send 0", "send 1"));
+  EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
+  EXPECT_THAT(link.Unsent(At(1ms), 0), IsEmpty());
+  EXPECT_THAT(link.Finish(At(2ms), 1), ElementsAre("send 2"));
+  EXPECT_THAT(link.Unpark(At(3ms), 0), IsEmpty());
+  EXPECT_THAT(link.Finish(At(4ms), 2), ElementsAre("send 0"));
 }
 
 TEST(UnsentTest, NothingOfTheFirstAttemptIsLeft) {

@@ -112,15 +112,6 @@ void RandomLife::ChangeBudget() {
      [&] { oracle_.BudgetSet(bytes); });
 }
 
-void RandomLife::ParkOne() {
-  if (oracle_.next_tag() == 0) return;
-  const uint64_t tag = Between(0, static_cast<int64_t>(oracle_.next_tag()) - 1);
-  const CallId id = oracle_.call(tag).id;
-  Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.Park(now, id, actions); },
-       [&] { oracle_.Parked(tag); });
-  Later(RandomTime(10), [this, tag] { Unpark(tag); });
-}
-
 void RandomLife::Unpark(uint64_t tag) {
   if (tag >= oracle_.next_tag()) return;  // its block was refused
   const CallId id = oracle_.call(tag).id;

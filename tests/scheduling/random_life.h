@@ -49,7 +49,6 @@ class RandomLife {
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { CancelSome(); });
     for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { CancelOne(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { SubmitAhead(); });
-    for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { ParkOne(); });
     for (int64_t i = Between(0, 2); i > 0; --i) Later(RandomTime(40), [this] { ChangeBudget(); });
     for (int events = 0; !events_.empty() || timer_at_ < TimePoint::max(); ++events) {
       if (events == kMaxEvents) oracle_.Fail("it never ends");
@@ -132,7 +131,6 @@ class RandomLife {
   void CancelSome();
   void CancelOne();
   void ChangeBudget();
-  void ParkOne();
   void Unpark(uint64_t tag);
 
   // The request is out: the answer reaches the port after the round trip and the worker's time, as far as it is

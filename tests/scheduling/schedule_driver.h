@@ -69,12 +69,6 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  Words Park(TimePoint now, uint64_t tag) {
-    std::vector<Action> actions;
-    schedule_.Park(now, calls_.at(tag), actions);
-    return InWords(actions);
-  }
-
   Words Unpark(TimePoint now, uint64_t tag) {
     std::vector<Action> actions;
     schedule_.Unpark(now, calls_.at(tag), actions);

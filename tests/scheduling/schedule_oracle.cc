@@ -92,16 +92,6 @@ void ScheduleOracle::Added(BlockId block_id, CallId id, const CallRequest& call)
                     .batch = block.queued_batches++});
 }
 
-void ScheduleOracle::Parked(uint64_t tag) {
-  Call& call = calls_.at(tag);
-  if (call.phase != Call::kWaiting) return;
-  Block& block = blocks_.at(call.block);
-  Remove(block.waiting, tag);
-  call.phase = Call::kParked;
-  ++block.parked;
-  GoneFrom(block);
-}
-
 void ScheduleOracle::Unparked(uint64_t tag) {
   Call& call = calls_.at(tag);
   if (call.phase != Call::kParked) return;

@@ -68,7 +68,6 @@ class ScheduleOracle {
   void Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids, TimePoint deadline,
                  bool ahead);
   void Added(BlockId block, CallId id, const CallRequest& call);
-  void Parked(uint64_t tag);
   void Unparked(uint64_t tag);
   void Unsent(uint64_t tag);
   void HeadersCame(uint64_t tag, int64_t wire_bytes);

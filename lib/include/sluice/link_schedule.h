@@ -212,10 +212,9 @@ class LinkSchedule {
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline, std::vector<Action>& actions,
                                       CallId* id = nullptr);
 
-  // Park: the worker of a waiting call cannot take it now (there is no connection, or no stream is free). Unpark: it
-  // can again. A parked call counts as waiting, expires and is dropped like one, and blocks no other. An unparked call
-  // goes to the end of its block's waiting calls; in batches it gets one more slot. Ignored in any other state.
-  void Park(TimePoint now, CallId call, std::vector<Action>& actions);
+  // The worker of a parked call can take it now. Calls are parked from the start (CallRequest::parked), or by OnUnsent.
+  // A parked call counts as waiting, expires and is dropped like one, and blocks no other. An unparked call goes to the
+  // end of its block's waiting calls; in batches it gets one more slot. Ignored in any other state.
   void Unpark(TimePoint now, CallId call, std::vector<Action>& actions);
 
   // kSend could not be carried out, or the worker never looked at the request (REFUSED_STREAM, GOAWAY). All of the

@@ -1,0 +1,67 @@
+#include "lib/telemetry/worker_table.h"
+#include "tests/telemetry/worker_table_fixture.h"
+
+// How many workers lose at a time, and how many are active.
+namespace sluice {
+namespace {
+
+using absl::Milliseconds;
+using absl::Seconds;
+using testing::FakeConnection;
+
+using WorkerTableSightTest = testing::WorkerTableTest;
+
+TEST_F(WorkerTableSightTest, WorkersThatLoseWithinHalfASecondLoseTogether) {
+  const size_t other = table_.Add("worker-2:20000");
+  FakeConnection& other_connection = Connect(other);
+  const auto lose = [&](FakeConnection& connection) {
+    Ask(connection, /*acknowledged=*/false);
+    LookAfter(Milliseconds(90));
+    Receive(connection, kAnswerBytes);
+    End(connection);
+    return Look().lossy_workers;
+  };
+  EXPECT_EQ(lose(connection_), 1);
+  EXPECT_EQ(lose(connection_), 1) << "of one worker";
+  EXPECT_EQ(lose(other_connection), 2);
+  EXPECT_EQ(LookAfter(Milliseconds(410)).lossy_workers, 2);
+  EXPECT_EQ(LookAfter(Milliseconds(90)).lossy_workers, 1);
+  EXPECT_EQ(LookAfter(Milliseconds(1)).lossy_workers, 0);
+  EXPECT_EQ(lose(other_connection), 1);
+  Pass(Milliseconds(1));
+  EXPECT_EQ(Look(now_).lossy_workers, 0) << "it was decided on";
+}
+
+TEST_F(WorkerTableSightTest, TellsHowManyResponsesOutOfOrderAreOfOneWorker) {
+  const size_t other = table_.Add("worker-2:20000");
+  FakeConnection& other_connection = Connect(other);
+  const auto overtake = [&](FakeConnection& connection) {
+    Ask(connection, /*acknowledged=*/true);
+    ++connection.socket.info.out_of_order_packets;
+    End(connection);
+  };
+  overtake(connection_);
+  EXPECT_EQ(Look().worst_out_of_order, 1);
+  overtake(connection_);
+  EXPECT_EQ(Look().worst_out_of_order, 2);
+  overtake(other_connection);
+  EXPECT_EQ(Look().worst_out_of_order, 2);
+  overtake(other_connection);
+  EXPECT_EQ(Look(now_).worst_out_of_order, 1) << "since the last change of the budget";
+}
+
+TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
+  Connect(worker_);
+  Connect(table_.Add("worker-2:20000"));
+  EXPECT_EQ(Look().active_workers, 0);
+  Receive(1);
+  EXPECT_EQ(Look().active_workers, 1);
+  Ask();
+  EXPECT_EQ(Look().active_workers, 1) << "it has two connections";
+  EXPECT_EQ(LookAfter(Seconds(1)).active_workers, 1);
+  Ask(connections_.back(), true);
+  EXPECT_EQ(Look().active_workers, 2);
+}
+
+}  // namespace
+}  // namespace sluice

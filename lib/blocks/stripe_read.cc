@@ -39,7 +39,7 @@ absl::Status StripeRead::TellGone() {
 
 void StripeRead::Next(ReadStream::Callback callback, CallOn call_on) {
   if (waiter_ != nullptr) {
-    core_.callbacks().Run([callback = std::move(callback)] {
+    core_.callbacks().Run(this, [callback = std::move(callback)] {
       callback(absl::FailedPreconditionError("one Next at a time; the one before has not been answered"));
     });
     return;
@@ -88,7 +88,8 @@ void StripeRead::Answer(Part part) {
   if (!part.ok() || std::holds_alternative<ReadSummary>(*part)) ended_ = true;
   ReadStream::Callback waiter = std::exchange(waiter_, nullptr);
   if (call_on_ == CallOn::kLinkThread) return waiter(std::move(part));
-  core_.callbacks().Run([waiter = std::move(waiter), part = std::move(part)]() mutable { waiter(std::move(part)); });
+  core_.callbacks().Run(this,
+                        [waiter = std::move(waiter), part = std::move(part)]() mutable { waiter(std::move(part)); });
 }
 
 void StripeRead::StopFetching() {

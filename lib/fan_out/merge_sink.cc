@@ -39,6 +39,7 @@ void MergeSink::HandOver() {
   const auto run = run_.lock();
   const auto when = run == nullptr || run->AwaitsVerdicts() ? Callbacks::When::kThisTurn : Callbacks::When::kSoon;
   core_.callbacks().Run(
+      this,
       [self = shared_from_this(), items] {
         self->MergeAll(*items);
         // The run does not end before it has these verdicts, nor does the core.
@@ -87,7 +88,7 @@ void MergeSink::OnEnd(FanOutRun& run) {
   metrics.CountBlock(OutcomeOf(result, run));
   metrics.ObserveBlock(absl::FromChrono(core_.link().now() - run.started()), result.Coverage());
   core_.Hold();
-  core_.callbacks().Run([self = shared_from_this(), result = std::move(result)]() mutable {
+  core_.callbacks().Run(this, [self = shared_from_this(), result = std::move(result)]() mutable {
     // What they hold may hold the handle of this fan-out.
     self->merge_ = nullptr;
     std::exchange(self->done_, nullptr)(std::move(result));

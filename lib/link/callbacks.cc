@@ -16,8 +16,8 @@ CallbackThread::~CallbackThread() {
   thread_.join();
 }
 
-void CallbackThread::Run(std::function<void()> callback, When when) {
-  collected_.push_back(std::move(callback));
+void CallbackThread::Run(Owner owner, std::function<void()> callback, When when) {
+  collected_.push_back({owner, std::move(callback)});
   if (ends_turn_) return;
   if (when == When::kThisTurn || collected_.size() >= kCollectAtMost) {
     ends_turn_ = true;
@@ -45,18 +45,26 @@ void CallbackThread::HandOver() {
   if (wake) wake_.notify_one();
 }
 
+// A callback may be long, so what has been handed over since takes part in the choice of each.
 void CallbackThread::Loop() {
-  std::vector<std::function<void()>> callbacks;
-  while (true) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !handed_over_.empty(); });
-      if (handed_over_.empty()) return;
-      callbacks.swap(handed_over_);
-    }
-    for (std::function<void()>& callback : callbacks) std::exchange(callback, nullptr)();
+  std::vector<Callback> callbacks;
+  auto began = std::chrono::steady_clock::now();
+  while (Await(callbacks)) {
+    if (queue_.empty()) began = std::chrono::steady_clock::now();
+    for (Callback& callback : callbacks) queue_.Push(callback.owner, std::move(callback.run));
     callbacks.clear();
+    queue_.Pop()();
+    const auto ended = std::chrono::steady_clock::now();
+    queue_.Took(ended - std::exchange(began, ended));
   }
+}
+
+// Takes what was handed over. Returns false if nothing is left to run, nor will be.
+bool CallbackThread::Await(std::vector<Callback>& callbacks) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (queue_.empty()) wake_.wait(lock, [this] { return stopping_ || !handed_over_.empty(); });
+  callbacks.swap(handed_over_);
+  return !queue_.empty() || !callbacks.empty();
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "lib/link/link_core.h"
 #include "tests/link/link_thread.h"
+#include "tests/notification.h"
 
 namespace sluice {
 namespace {
@@ -51,7 +52,8 @@ class ManualExecutor final : public Executor {
 class CallbackThreadTest : public ::testing::Test {
  protected:
   void Run(When when, std::string name) {
-    callbacks_.Run([this, name = std::move(name)] { log_.Add(name); }, when);
+    callbacks_.Run(
+        this, [this, name = std::move(name)] { log_.Add(name); }, when);
   }
 
   ManualExecutor executor_;
@@ -96,6 +98,27 @@ TEST_F(CallbackThreadTest, GetsTheRestWhenItIsMuch) {
     executor_.Turn({}, [&] { Run(When::kSoon, "one"); });
   }
   EXPECT_EQ(log_.Await(CallbackThread::kCollectAtMost).size(), CallbackThread::kCollectAtMost);
+}
+
+// What came behind a slow callback does not wait for the rest of its owner.
+TEST_F(CallbackThreadTest, ASlowOwnerDoesNotHoldUpTheOthers) {
+  testing::Notification come;
+  executor_.Turn({}, [&] {
+    callbacks_.Run(
+        &executor_,
+        [&] {
+          const auto began = std::chrono::steady_clock::now();
+          EXPECT_TRUE(come.Await());
+          while (std::chrono::steady_clock::now() - began <= CallbackQueue::kTurn) continue;
+          log_.Add("slow");
+        },
+        When::kThisTurn);
+    callbacks_.Run(
+        &executor_, [&] { log_.Add("slow too"); }, When::kThisTurn);
+  });
+  executor_.Turn({}, [&] { Run(When::kThisTurn, "quick"); });
+  come.Notify();
+  EXPECT_THAT(log_.Await(3), ElementsAre("slow", "quick", "slow too"));
 }
 
 }  // namespace

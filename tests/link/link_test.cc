@@ -116,7 +116,7 @@ std::thread::id CallbackThread(Link& link, bool& on_links_thread) {
   std::thread::id links_thread;
   link.Await([&](LinkCore&) {
     links_thread = std::this_thread::get_id();
-    link.callbacks().Run([&] { ran_on.set_value(std::this_thread::get_id()); });
+    link.callbacks().Run(&ran_on, [&] { ran_on.set_value(std::this_thread::get_id()); });
   });
   const std::thread::id callback_thread = ran_on.get_future().get();
   on_links_thread = callback_thread == links_thread;

@@ -19,7 +19,7 @@ class SimulatedCallbacks final : public Callbacks {
   SimulatedCallbacks(EventQueue& events, Dice& dice, FaultCounts& faults, uint64_t slow_one_in)
       : events_(events), dice_(dice), faults_(faults), slow_one_in_(slow_one_in) {}
 
-  void Run(std::function<void()> callback, When /*when*/) override {
+  void Run(Owner /*owner*/, std::function<void()> callback, When /*when*/) override {
     auto takes = std::chrono::microseconds(dice_.Between(0, 50));
     if (slow_one_in_ > 0 && dice_.OneIn(slow_one_in_)) {
       takes = std::chrono::microseconds(dice_.Between(1000, 20'000));

@@ -63,6 +63,12 @@ FanOutLogic::Options LimitsOf(FanOutCore& core, const FanOutOptions& options, bo
   return limits;
 }
 
+// Without a schedule responses come as they like.
+std::shared_ptr<CallbackMemory::Account> MemoryFor(LinkCore& link) {
+  if (link.schedule().options().discipline == Discipline::kUnscheduled) return nullptr;
+  return std::make_shared<CallbackMemory::Account>(link.callback_memory());
+}
+
 // What the handle of a fan-out and the link's thread share; but for stop_merging for the link's thread only.
 struct Started {
   std::weak_ptr<FanOutRun> run;
@@ -259,6 +265,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                          .metadata = Share(options.metadata),
                          .gzip_requests = options.compress_requests,
                          .max_message_bytes = options_.max_response_bytes,
+                         .memory = MemoryFor(core_->link()),
                          .limits = {},
                          .hedge_after_quantile = options.hedge_after_quantile};
     spec.limits = LimitsOf(*core_, options, server_streaming, spec.asks.size());

@@ -17,6 +17,10 @@ std::vector<std::vector<size_t>> WorkersByAsk(const std::vector<FanOutRun::Ask>&
   return workers;
 }
 
+int64_t SizeOf(const WireMessage& message) {
+  return static_cast<int64_t>(message.bytes.size());
+}
+
 FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& history) {
   FanOutLogic::Options limits = spec.limits;
   if (spec.hedge_after_quantile.has_value()) limits.hedge_after = history.Latency(*spec.hedge_after_quantile);
@@ -90,11 +94,8 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
       return SubmitOne(action.attempt);
     case FanOutLogic::Action::Kind::kAccept:
       return Accept(action.attempt, action.messages);
-    case FanOutLogic::Action::Kind::kDrop: {
-      std::deque<WireMessage>& messages = attempts_[action.attempt].messages;
-      messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(action.messages));
-      return;
-    }
+    case FanOutLogic::Action::Kind::kDrop:
+      return Drop(action.attempt, action.messages);
     case FanOutLogic::Action::Kind::kCancel:
       if (WireCall* const call = attempts_[action.attempt].call) {
         attempts_[action.attempt].cancelled = true;
@@ -126,7 +127,8 @@ WireCall& FanOutRun::Launch(size_t attempt) {
                                          .metadata = spec_.metadata,
                                          .more_metadata = ask.metadata,
                                          .deadline = spec_.limits.deadline,
-                                         .tag = attempt},
+                                         .tag = attempt,
+                                         .memory = spec_.memory},
                                         *this);
   attempts_[attempt].call = &call;
   return call;
@@ -196,7 +198,9 @@ void FanOutRun::OnHeld(size_t attempt, bool held) {
 }
 
 void FanOutRun::OnMessage(size_t attempt, WireMessage message) {
-  attempts_[attempt].messages.push_back(std::move(message));
+  AttemptState& state = attempts_[attempt];
+  if (spec_.server_streaming) Hold(state, message);
+  state.messages.push_back(std::move(message));
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnMessage(now, attempt, actions);
   });
@@ -207,20 +211,40 @@ void FanOutRun::Accept(size_t attempt, size_t messages) {
   std::vector<WireMessage> accepted;
   accepted.reserve(messages);
   for (size_t i = 0; i < messages; ++i) {
-    state.accepted_bytes.push_back(static_cast<int64_t>(state.messages.front().bytes.size()));
+    state.accepted_bytes.push_back(SizeOf(state.messages.front()));
     accepted.push_back(std::move(state.messages.front()));
     state.messages.pop_front();
   }
   sink_->Accept(attempt, std::move(accepted));
 }
 
+void FanOutRun::Drop(size_t attempt, size_t messages) {
+  AttemptState& state = attempts_[attempt];
+  for (; messages > 0; --messages) {
+    Release(state, SizeOf(state.messages.front()));
+    state.messages.pop_front();
+  }
+}
+
+// Counts a message as long as the application, or a verdict of it, is what it waits for.
+void FanOutRun::Hold(AttemptState& state, const WireMessage& message) {
+  state.holds = true;
+  if (spec_.memory != nullptr) spec_.memory->Hold(SizeOf(message));
+}
+
+void FanOutRun::Release(const AttemptState& state, int64_t bytes) {
+  if (spec_.memory != nullptr && state.holds) spec_.memory->Release(bytes);
+}
+
 void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t bytes) {
   AttemptState& state = attempts_[attempt];
+  const int64_t wire_bytes = state.accepted_bytes.front();
+  state.accepted_bytes.pop_front();
   if (verdict.ok()) {
-    state.bytes += state.accepted_bytes.front();
+    state.bytes += wire_bytes;
     accepted_bytes_ += static_cast<int64_t>(bytes);
   }
-  state.accepted_bytes.pop_front();
+  Release(state, wire_bytes);
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
     CountEnded(attempt);
@@ -234,6 +258,9 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   if (status.ok() && !logic_.decided()) {
     status = sink_->Complete(attempt);
     attempts_[attempt].corrupt = !status.ok();
+  }
+  if (status.ok() && !spec_.server_streaming) {
+    for (const WireMessage& message : attempts_[attempt].messages) Hold(attempts_[attempt], message);
   }
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnEnded(now, attempt, status, actions);

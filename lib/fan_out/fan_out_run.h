@@ -56,7 +56,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::vector<Ask> asks;
     std::shared_ptr<const Metadata> metadata;  // of every request; may be null
     bool gzip_requests = false;                // they were framed by FrameCompressed
-    int64_t max_message_bytes = 64 << 20;
+    int64_t max_message_bytes = 64 << 20;      // as it comes
+    // Holds the messages that the sink has not settled. Null: their bytes are not bounded.
+    std::shared_ptr<CallbackMemory::Account> memory;
     FanOutLogic::Options limits;
     std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after
     bool keep_metadata = false;                  // keeps the metadata of answers in `end`
@@ -98,6 +100,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     std::deque<WireMessage> messages;    // neither accepted nor dropped
     std::deque<int64_t> accepted_bytes;  // sizes, as they came, of messages that wait for their verdict
     int64_t bytes = 0;                   // accepted, as they came
+    bool holds = false;                  // its messages count in Spec::memory
     bool sent = false;
     bool cancelled = false;  // by this side
     bool corrupt = false;    // the sink refused it at its end
@@ -114,6 +117,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void SubmitAll(const std::vector<size_t>& attempts);
   void SubmitOne(size_t attempt);
   void Accept(size_t attempt, size_t messages);
+  void Drop(size_t attempt, size_t messages);
+  void Hold(AttemptState& state, const WireMessage& message);
+  void Release(const AttemptState& state, int64_t bytes);
   void CountEnded(size_t attempt);
   absl::Status WhyCancelled() const;
   static SruOutcome OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome);

@@ -70,7 +70,10 @@ absl::Status MergeSink::MergeOne(Item& item) {
   const bool was_gzip = message.gzip;
   if (absl::Status whole = Decompress(message, options_.max_message_bytes); !whole.ok()) return whole;
   item.bytes = message.bytes.size();
+  const int64_t decompressed_bytes = was_gzip ? static_cast<int64_t>(item.bytes) : 0;
+  core_.link().callback_memory().CountDecompressed(decompressed_bytes);
   absl::Status verdict = merge_(item.primary, message.bytes);
+  core_.link().callback_memory().CountDecompressed(-decompressed_bytes);
   if (!was_gzip) item.message = std::move(message);
   return verdict;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/link/asio_executor.h"
+#include "lib/link/callback_memory.h"
 #include "lib/link/callbacks.h"
 #include "lib/link/link_core.h"
 #include "lib/link/link_gauges.h"
@@ -54,6 +55,10 @@ BudgetBounds FillIn(Link::Options& options) {
   return bounds;
 }
 
+int64_t CallbackMemoryOf(const Link::Options& options, const BudgetBounds& bounds) {
+  return options.callback_memory_bytes.value_or(CallbackMemory::DefaultBytes(bounds.limit_bytes));
+}
+
 bool SameShare(const std::optional<SharedLink>& a, const std::optional<SharedLink>& b) {
   if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
   return std::tie(a->socket, a->application, a->weight, a->start_bytes) ==
@@ -80,6 +85,11 @@ absl::Status Link::Validate(const Options& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is outside of 1 to ", kMaxThreads));
   }
+  if (options.callback_memory_bytes.has_value() &&
+      (*options.callback_memory_bytes < 1 || *options.callback_memory_bytes > CallbackMemory::kMaxBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
+                                                   " is outside of 1 to ", CallbackMemory::kMaxBytes));
+  }
   return LinkShare::Validate(options);
 }
 
@@ -102,6 +112,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
           .stream_threads = static_cast<size_t>(options_.threads - 1)})) {
   executor_->Await([&] {
     core_ = std::make_unique<LinkCore>(*executor_, std::move(schedule), *metrics_);
+    core_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
     monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change);
   });
   if (options_.inline_callbacks) {
@@ -164,6 +175,7 @@ absl::Status Link::Reconfigure(Options options) {
   absl::Status status;
   Await([&](LinkCore& core) {
     status = core.Reconfigure(options.schedule);
+    if (status.ok()) core.SetCallbackMemory(CallbackMemoryOf(options, bounds));
     // The budget of a link that is shared is a lease.
     if (status.ok() && !share_) monitor_->Reconfigure(bounds);
   });

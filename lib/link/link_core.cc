@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "sluice/plan.h"
+
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
@@ -21,7 +23,12 @@ Scheduled& ScheduledOf(const Action& action) {
 }  // namespace
 
 LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics)
-    : executor_(executor), metrics_(metrics), schedule_(std::move(schedule)) {
+    : executor_(executor),
+      metrics_(metrics),
+      callback_memory_(timers_, metrics, [&executor] { return executor.Now(); }),
+      schedule_(std::move(schedule)) {
+  const LinkSchedule::Options& options = schedule_.options();
+  SetCallbackMemory(CallbackMemory::DefaultBytes(options.budget_bytes.value_or(BufferBudgetBytes(options.profile))));
   session_options_.stream_window_bytes = static_cast<uint32_t>(StreamWindow::kFirstBytes);
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
@@ -172,10 +179,14 @@ void LinkCore::CancelCall(ScheduledStream& call, absl::Status why) {
   });
 }
 
-void LinkCore::Park(ScheduledStream& call) {
+void LinkCore::Unsend(ScheduledStream& call) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnUnsent(now, call.id(), actions);
   });
+}
+
+void LinkCore::Park(ScheduledStream& call) {
+  Unsend(call);
   if (!call.over()) call.worker().Wait(call);
 }
 
@@ -260,6 +271,12 @@ absl::Status LinkCore::Reconfigure(LinkSchedule::Options options) {
     status = schedule.Reconfigure(now, options, actions);
   });
   return status;
+}
+
+// Granted bytes that are late by more than this are charged no longer either.
+void LinkCore::SetCallbackMemory(int64_t bytes) {
+  const LinkSchedule::Options& options = schedule_.options();
+  callback_memory_.SetBound(bytes, absl::ToChronoNanoseconds(options.stall_timeout + options.profile.propagation_rtt));
 }
 
 absl::Status LinkCore::SetLease(const BudgetLease& lease) {

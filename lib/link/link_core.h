@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/grpc_wire/message_buffers.h"
+#include "lib/link/callback_memory.h"
 #include "lib/link/connection.h"
 #include "lib/link/executor.h"
 #include "lib/link/scheduled.h"
@@ -64,7 +65,8 @@ class LinkCore final : private FlushQueue {
   void FlushEarly();
 
   // For the calls, the workers and their connections.
-  void Park(ScheduledStream& call);  // the call could not be sent; its worker resumes it
+  void Unsend(ScheduledStream& call);  // the call is not sent, until Unpark
+  void Park(ScheduledStream& call);    // as Unsend; its worker resumes it
   void Unpark(ScheduledStream& call);
   void HeadersCame(CallId id, size_t wire_bytes) { schedule_.OnHeaders(id, static_cast<int64_t>(wire_bytes)); }
   void Ready(CallId id, int64_t remaining_bytes);
@@ -114,6 +116,9 @@ class LinkCore final : private FlushQueue {
   AggregatorMetrics& metrics() { return metrics_; }
   // Whoever needs a message of a call no longer may give its memory back here.
   MessageBuffers& message_buffers() { return message_buffers_; }
+  CallbackMemory& callback_memory() { return callback_memory_; }
+  // Bounds it. Default: see CallbackMemory::DefaultBytes.
+  void SetCallbackMemory(int64_t bytes);
 
  private:
   template <class Event>
@@ -131,6 +136,7 @@ class LinkCore final : private FlushQueue {
   MessageBuffers message_buffers_;
   Http2Session::Options session_options_;
   TimerQueue timers_;
+  CallbackMemory callback_memory_;
   WorkerTable workers_;
   LinkSchedule schedule_;
   std::vector<Action> actions_;  // not carried out yet

@@ -35,6 +35,7 @@ AggregatorGauges GaugesOf(LinkCore& core) {
                           .grant_window = state.grant_window,
                           .budget_bytes = state.budget_bytes,
                           .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
+  gauges.callback_bytes = core.callback_memory().waiting_bytes();
   const WorkerTable::Reach reach = core.workers().CountReached();
   gauges.workers_wanted = reach.wanted;
   gauges.workers_connected = reach.connected;

@@ -43,6 +43,10 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
   id_ = id;
   Connection* const connection = options_.worker->Sendable();
   if (connection == nullptr) return core_.Park(*this);
+  if (!MayBegin(granted_bytes)) {
+    core_.Unsend(*this);
+    return options_.worker->OnStreamUnused();
+  }
   const TimePoint now = core_.now();
   window_ = StreamWindow(options_.many_messages);
   prefixes_ = MessagePrefixes();
@@ -87,8 +91,11 @@ bool ScheduledStream::request_left() const {
 
 void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
-  if (granted_ == TimePoint()) granted_ = core_.now();
   window_.Grant(bytes);
+  // It only pays for bytes that came in the room for a prefix. Do not open that room again before more of the message
+  // is asked for: it would come through it, a few bytes in each round trip.
+  if (window_.granted_bytes() == 0) return;
+  if (granted_ == TimePoint()) granted_ = core_.now();
   SetHeld(false);
   WidenWindow();
 }

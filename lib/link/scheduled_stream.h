@@ -88,7 +88,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   void set_end_status(absl::Status why) { end_status_ = std::move(why); }
   // What the worker is told if this side resets the stream.
   void set_reset_error(Http2Error error) { reset_error_ = error; }
-  // The worker can take calls again.
+  // The worker can take calls again, or what MayBegin waits for is here.
   void Resume();
   // The socket of its connection has taken all that was written.
   void OnConnectionDrained() { OnWritable(); }
@@ -100,6 +100,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   void Abort() final;
 
  protected:
+  // Whether the request may leave, with so many bytes of the response that come unasked. If not, it waits until Resume.
+  virtual bool MayBegin(int64_t /*granted_bytes*/) { return true; }
   // Begins the request, or begins it again if the worker never looked at it.
   virtual Opening Begin(TimePoint now) = 0;
   // Whether the request may begin again, though it was sent.
@@ -117,7 +119,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   // What SendData said it keeps has left.
   virtual void OnRequestWritable() {}
   // Maximum number of bytes of the current message that may be asked for and not be here. See AskForMore.
-  virtual int64_t WantedBytes() const { return std::numeric_limits<int64_t>::max(); }
+  virtual int64_t WantedBytes() { return std::numeric_limits<int64_t>::max(); }
   // asked_bytes has grown.
   virtual void OnAsked() {}
   // The stream has closed, or a Take has returned false and its reset waits. `why` is not OK if the call was given up.

@@ -1,5 +1,6 @@
 #include "lib/link/wire_call.h"
 
+#include <limits>
 #include <utility>
 
 #include "lib/grpc_wire/request.h"
@@ -15,7 +16,14 @@ WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
                              .may_idle = spec.may_idle,
                              .deadline = spec.deadline}),
       spec_(std::move(spec)),
-      owner_(owner) {}
+      owner_(owner),
+      claim_(spec_.memory, [this] { OnRoom(); }) {}
+
+// Bytes that come with the request come unasked.
+bool WireCall::MayBegin(int64_t granted_bytes) {
+  waits_to_begin_ = !claim_.Take(granted_bytes);
+  return !waits_to_begin_;
+}
 
 ScheduledStream::Opening WireCall::Begin(TimePoint now) {
   reader_.emplace(ResponseReader::Options{.max_message_bytes = spec_.max_message_bytes,
@@ -42,6 +50,7 @@ void WireCall::OnReady(std::chrono::nanoseconds ready_after) {
 }
 
 void WireCall::OnHeld(bool held) {
+  claim_.OnHeld(held);
   owner_.OnHeld(spec_.tag, held);
 }
 
@@ -51,13 +60,33 @@ bool WireCall::TakeHeaders(HeaderList headers, bool end_stream) {
 }
 
 bool WireCall::TakeData(absl::string_view bytes, bool end_stream) {
+  claim_.OnProgress();
   reader_->OnData(bytes, end_stream);
   return !reader_->failed();
 }
 
+// The owner holds what it has been given. A unary response waits for the end of its call, which a worker may keep back.
 void WireCall::HandOut() {
+  if (!reader_->has_message()) return;
   WireMessage message;
   while (wanted() && reader_->TakeMessage(message)) owner_.OnMessage(spec_.tag, std::move(message));
+  if (!spec_.server_streaming || over()) return;
+  claim_.Release();
+  AskForMore();
+}
+
+// A message is asked for whole: parts of many would fill the memory, and none could be merged. The next one is asked
+// for when those before it are handed out.
+int64_t WireCall::WantedBytes() {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  if (over()) return kAll;  // it is dropped as it comes
+  if (spec_.server_streaming && reader_->has_message()) return 0;
+  return claim_.Take(pending_message_bytes()) ? kAll : 0;
+}
+
+void WireCall::OnRoom() {
+  if (std::exchange(waits_to_begin_, false)) return Resume();
+  AskForMore();
 }
 
 bool WireCall::Conclude(StreamEnd end, const absl::Status& why) {
@@ -77,6 +106,7 @@ bool WireCall::Conclude(StreamEnd end, const absl::Status& why) {
 void WireCall::OnEnded(absl::Status why) {
   if (!why.ok()) end_.status = std::move(why);
   owner_.OnEnded(spec_.tag, std::move(end_));
+  claim_.Release();
 }
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "lib/grpc_wire/metadata.h"
 #include "lib/grpc_wire/response_reader.h"
 #include "lib/grpc_wire/wire_message.h"
+#include "lib/link/callback_memory.h"
 #include "lib/link/scheduled_stream.h"
 
 namespace sluice {
@@ -30,6 +31,8 @@ struct CallSpec {
   std::shared_ptr<const Metadata> more_metadata;  // may be null
   TimePoint deadline = TimePoint::max();          // the worker is told of it
   size_t tag = 0;                                 // comes back with every event
+  // Holds its messages once they are handed out. Null: their bytes are not bounded.
+  std::shared_ptr<CallbackMemory::Account> memory;
 };
 
 // The owner of a call. Called on the link's thread; it may call any function of the LinkCore.
@@ -54,6 +57,7 @@ class WireCall final : public ScheduledStream {
 
  private:
   // ScheduledStream.
+  bool MayBegin(int64_t granted_bytes) override;
   Opening Begin(TimePoint now) override;
   void OnSent() override;
   void OnReady(std::chrono::nanoseconds ready_after) override;
@@ -61,12 +65,17 @@ class WireCall final : public ScheduledStream {
   bool TakeHeaders(HeaderList headers, bool end_stream) override;
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void HandOut() override;
+  int64_t WantedBytes() override;
   bool Conclude(StreamEnd end, const absl::Status& why) override;
   void OnEnded(absl::Status why) override;
+
+  void OnRoom();
 
   const CallSpec spec_;
   CallOwner& owner_;
   std::optional<ResponseReader> reader_;  // a new one if the request begins again
+  CallbackMemory::Claim claim_;           // of the message that comes
+  bool waits_to_begin_ = false;
   RpcEnd end_;
 };
 

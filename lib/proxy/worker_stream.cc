@@ -36,7 +36,7 @@ void WorkerStream::OnRequestWritable() {
   call_->OnRequestTaken();
 }
 
-int64_t WorkerStream::WantedBytes() const {
+int64_t WorkerStream::WantedBytes() {
   return call_->WantedBytes();
 }
 

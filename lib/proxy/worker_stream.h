@@ -39,7 +39,7 @@ class WorkerStream final : public ScheduledStream {
   bool TakeHeaders(HeaderList headers, bool end_stream) override;
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void OnRequestWritable() override;
-  int64_t WantedBytes() const override;
+  int64_t WantedBytes() override;
   void OnAsked() override;
   bool Conclude(StreamEnd end, const absl::Status& why) override;
   void OnEnded(absl::Status why) override;

@@ -47,6 +47,8 @@ struct AggregatorGauges {
   int64_t budget_ceiling_bytes = 0;  // 0 if none is remembered
   std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
 
+  int64_t callback_bytes = 0;  // of responses that wait for the application's merge
+
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;
 
@@ -86,6 +88,8 @@ class AggregatorMetrics : public prometheus::Collectable {
   }
   void CountBudgetChange(BudgetChangeKind kind) { Get(budget_changes_, kind).Increment(); }
   void CountSruRetry() { sru_retries_.Increment(); }
+  // Counts a response that waits at its worker for room in the memory of callbacks.
+  void CountCallbackHold() { callback_holds_.Increment(); }
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
     Get(hedges_, outcome).Increment(static_cast<double>(hedges));
   }
@@ -126,6 +130,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   const std::array<prometheus::Counter*, 2> worker_reports_;
   const std::array<prometheus::Counter*, 4> budget_changes_;
   prometheus::Counter& sru_retries_;
+  prometheus::Counter& callback_holds_;
   const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;

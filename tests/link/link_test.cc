@@ -32,6 +32,8 @@ TEST(LinkTest, CreateNamesTheFieldThatIsOutsideOfItsBound) {
   ExpectRefused({.schedule = {.budget_bytes = 0}}, "budget_bytes");
   ExpectRefused({.schedule = {.queue_limit = 0}}, "queue_limit");
   ExpectRefused({.schedule = {.profile = {.capacity_bytes_per_second = 0}}}, "capacity");
+  ExpectRefused({.callback_memory_bytes = 0}, "callback_memory_bytes: 0 is outside of 1 to 1099511627776");
+  ExpectRefused({.callback_memory_bytes = (int64_t{1} << 40) + 1}, "callback_memory_bytes: 1099511627777 is outside");
 }
 
 TEST(LinkTest, RefusesBoundsBetweenWhichNoBudgetFits) {

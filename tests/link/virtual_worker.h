@@ -26,7 +26,7 @@ class VirtualWorker final : private VirtualExecutor::Listener {
   class Call final : public ServerCall {
    public:
     Call(Connection& connection, int32_t stream);
-    Connection& connection() { return connection_; }
+    Connection& connection() const { return connection_; }
     bool whole() const { return whole_; }  // the request is here
     const std::optional<StreamEnd>& end() const { return end_; }
     // Sends a header list as it is.

@@ -48,18 +48,28 @@ TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
   for (int i = 0; i < 3; ++i) metrics_.CountTimeout(TimeoutKind::kStall);
   metrics_.CountTimeouts(TimeoutKind::kTcpRto, 4);
   metrics_.CountSruRetry();
+  metrics_.CountCallbackHold();
   const std::string text = Text();
-  for (const char* line :
-       {"sluice_goodput_bytes_total{worker_kind=\"primary\"} 10240",
-        "sluice_goodput_bytes_total{worker_kind=\"replica\"} 5", "sluice_sru_requests_total{outcome=\"ok\"} 1",
-        "sluice_sru_requests_total{outcome=\"rpc_error\"} 2", "sluice_sru_requests_total{outcome=\"rpc_deadline\"} 3",
-        "sluice_sru_requests_total{outcome=\"cancelled\"} 4", "sluice_sru_requests_total{outcome=\"corrupt\"} 5",
-        "sluice_sru_requests_total{outcome=\"expired\"} 6", "sluice_blocks_total{outcome=\"complete\"} 7",
-        "sluice_blocks_total{outcome=\"partial\"} 8", "sluice_blocks_total{outcome=\"failed\"} 9",
-        "sluice_blocks_total{outcome=\"cancelled\"} 10", "sluice_blocks_total{outcome=\"deadline\"} 11",
-        "sluice_blocks_total{outcome=\"refused\"} 12", "sluice_timeouts_total{kind=\"rpc_deadline\"} 1",
-        "sluice_timeouts_total{kind=\"queue_deadline\"} 2", "sluice_timeouts_total{kind=\"stall\"} 3",
-        "sluice_timeouts_total{kind=\"tcp_rto\"} 4", "sluice_sru_retries_total 1"}) {
+  for (const char* line : {"sluice_goodput_bytes_total{worker_kind=\"primary\"} 10240",
+                           "sluice_goodput_bytes_total{worker_kind=\"replica\"} 5",
+                           "sluice_sru_requests_total{outcome=\"ok\"} 1",
+                           "sluice_sru_requests_total{outcome=\"rpc_error\"} 2",
+                           "sluice_sru_requests_total{outcome=\"rpc_deadline\"} 3",
+                           "sluice_sru_requests_total{outcome=\"cancelled\"} 4",
+                           "sluice_sru_requests_total{outcome=\"corrupt\"} 5",
+                           "sluice_sru_requests_total{outcome=\"expired\"} 6",
+                           "sluice_blocks_total{outcome=\"complete\"} 7",
+                           "sluice_blocks_total{outcome=\"partial\"} 8",
+                           "sluice_blocks_total{outcome=\"failed\"} 9",
+                           "sluice_blocks_total{outcome=\"cancelled\"} 10",
+                           "sluice_blocks_total{outcome=\"deadline\"} 11",
+                           "sluice_blocks_total{outcome=\"refused\"} 12",
+                           "sluice_timeouts_total{kind=\"rpc_deadline\"} 1",
+                           "sluice_timeouts_total{kind=\"queue_deadline\"} 2",
+                           "sluice_timeouts_total{kind=\"stall\"} 3",
+                           "sluice_timeouts_total{kind=\"tcp_rto\"} 4",
+                           "sluice_sru_retries_total 1",
+                           "sluice_callback_holds_total 1"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
   }
 }
@@ -123,7 +133,8 @@ TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
                        .link_capacity_bytes_per_second = 12.5e6,
                        .budget_floor_bytes = 9,
                        .budget_limit_bytes = 10,
-                       .budget_ceiling_bytes = 11};
+                       .budget_ceiling_bytes = 11,
+                       .callback_bytes = 12};
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
               AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
@@ -133,7 +144,7 @@ TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
                     HasSubstr("\nsluice_link_capacity_bytes_per_second 12500000\n"),
                     HasSubstr("\nsluice_plan_goodput_bytes_per_second 11500000\n"),
                     HasSubstr("\nsluice_budget_floor_bytes 9\n"), HasSubstr("\nsluice_budget_limit_bytes 10\n"),
-                    HasSubstr("\nsluice_budget_ceiling_bytes 11\n")));
+                    HasSubstr("\nsluice_budget_ceiling_bytes 11\n"), HasSubstr("\nsluice_callback_bytes 12\n")));
   now.queued_calls = 9;
   EXPECT_THAT(Text(), HasSubstr("\nsluice_queued_calls 9\n"));
   metrics_.SetGaugeSource(nullptr);

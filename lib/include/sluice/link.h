@@ -68,6 +68,13 @@ class Link {
     // first; the schedule, HTTP/2 and gRPC stay on the first. Bytes then change threads twice in a call, so more
     // threads pay only if TLS or system calls fill a processor.
     int threads = 1;
+    // Maximum number of bytes of responses, over all FanOuts of the link, that wait for `merge` or are on their way to
+    // it; 1 to 2^40. Further responses wait at their workers. One fan-out uses at most as many bytes as it leaves free,
+    // so a slow `merge` does not stop other fan-outs. Beyond the bound come at most one message that is larger than its
+    // room, one message that was decompressed for its `merge`, and messages whose worker stopped in the middle for
+    // longer than the stall timeout. Ignored if the discipline is unscheduled. Default: 8 times the largest budget, and
+    // at least 64 MiB.
+    std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
     // of the profile) is then that of the whole link, and does not adapt. An error with the discipline unscheduled.
@@ -94,10 +101,11 @@ class Link {
   // back; what is in flight drains. Returns FailedPrecondition if the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds. A smaller budget takes
-  // nothing back; what is in flight drains. Returns InvalidArgument as Create does, and if any other option differs
-  // (discipline, inline_callbacks, threads, watch_connections, registry, stall_timeout, share); then nothing changes.
-  // The functions on_change and on_state stay as they are. Calls of Reconfigure must not overlap.
+  // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds, and
+  // callback_memory_bytes. A smaller budget takes nothing back; what is in flight drains. Returns InvalidArgument as
+  // Create does, and if any other option differs (discipline, inline_callbacks, threads, watch_connections, registry,
+  // stall_timeout, share); then nothing changes. The functions on_change and on_state stay as they are. Calls of
+  // Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

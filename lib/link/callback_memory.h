@@ -1,0 +1,152 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <boost/intrusive/list.hpp>
+
+#include "sluice/link_schedule.h"
+
+#include "lib/link/timer_queue.h"
+#include "lib/telemetry/aggregator_metrics.h"
+
+namespace sluice {
+
+// Bounds the responses of a link that the application has not merged: the messages that wait for its callbacks, and the
+// messages that the schedule may let come. There is one for each link, used on the link's thread only. It reads no
+// clock.
+//
+// Each fan-out has an Account, and each of its calls has a Claim. A call claims a message before it asks the schedule
+// for it. An account holds at most as much as is free after it. If n accounts want more, each holds 1/(n+1) of the
+// bound, and the next account finds the rest. A fan-out whose `merge` is slow therefore stops itself and not the
+// others. If a message does not fit, it goes alone once its account holds nothing: one message of the link at a time,
+// beyond the bound. The claims of one account are served in their order.
+//
+// A message is claimed whole. Rejected: to claim it part by part, since parts of many messages can fill the memory, and
+// no message can be merged then.
+//
+// A claim ages while its worker may send and sends nothing. After `patience` it does not count any more: the worker is
+// slow or hangs, and must not stop the others. Its message may then come beyond the bound. A claim does not age while
+// the link lets nothing of its message come, however long that takes.
+class CallbackMemory {
+ public:
+  class Account;
+  class Claim;
+
+  // Both must outlive it.
+  CallbackMemory(TimerQueue& timers, AggregatorMetrics& metrics, std::function<TimePoint()> now);
+  ~CallbackMemory();  // accounts must be gone
+  CallbackMemory(const CallbackMemory&) = delete;
+  CallbackMemory& operator=(const CallbackMemory&) = delete;
+
+  static constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  // Many budgets, so that the link stays busy while messages wait; and the largest message that a FanOut takes by
+  // default, so that half of it holds dozens of messages of 1 MB, or what 1 Gbit/s brings in 0.25 s.
+  static constexpr int64_t DefaultBytes(int64_t budget_bytes) {
+    constexpr int64_t kBudgets = 8;
+    constexpr int64_t kLeastBytes = 64 << 20;
+    return std::max(std::min(budget_bytes, kMaxBytes / kBudgets) * kBudgets, kLeastBytes);
+  }
+
+  void SetBound(int64_t bytes, TimePoint::duration patience);
+  // Bytes of messages that wait for callbacks, and of the message that is decompressed for its callback.
+  int64_t waiting_bytes() const { return waiting_bytes_ + decompressed_bytes_.load(std::memory_order_relaxed); }
+  // Bytes that count against the bound.
+  int64_t counted_bytes() const { return counted_bytes_; }
+  // Thread-safe. Counts the bytes of a message that is decompressed while its callback runs. They do not count against
+  // the bound, since there is one such message at a time.
+  void CountDecompressed(int64_t more_bytes) { decompressed_bytes_.fetch_add(more_bytes, std::memory_order_relaxed); }
+
+ private:
+  using Hook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+  struct AgingTag;
+  using AgingHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgingTag>,
+                                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+  using Accounts =
+      boost::intrusive::list<Account, boost::intrusive::base_hook<Hook>, boost::intrusive::constant_time_size<false>>;
+  using WaitingClaims =
+      boost::intrusive::list<Claim, boost::intrusive::base_hook<Hook>, boost::intrusive::constant_time_size<false>>;
+  using AgingClaims = boost::intrusive::list<Claim, boost::intrusive::base_hook<AgingHook>,
+                                             boost::intrusive::constant_time_size<false>>;
+
+  bool MayTake(Account& account, int64_t bytes, bool may_go_alone);
+  void Count(Account& account, int64_t bytes);
+  void LookLater(TimePoint when);
+  void LookWhenOld();  // when the oldest claim is, if others wait
+  void Look();
+  void EndPatience();
+
+  TimerQueue& timers_;
+  AggregatorMetrics& metrics_;
+  const std::function<TimePoint()> now_;
+  int64_t bound_bytes_ = 0;
+  TimePoint::duration patience_{0};
+  int64_t waiting_bytes_ = 0;
+  std::atomic<int64_t> decompressed_bytes_ = 0;
+  int64_t counted_bytes_ = 0;
+  Account* alone_ = nullptr;  // the one whose message goes alone, until it holds nothing
+  Accounts waiting_;          // that have claims that wait
+  AgingClaims aging_;         // that count, oldest first
+  TimerQueue::Id timer_;      // of the next Look, while claims wait
+};
+
+// What one fan-out holds. The memory must outlive it.
+class CallbackMemory::Account : public Hook {
+ public:
+  explicit Account(CallbackMemory& memory) : memory_(memory) {}
+  ~Account() { Release(waiting_bytes_); }
+  Account(const Account&) = delete;
+  Account& operator=(const Account&) = delete;
+
+  void Hold(int64_t bytes);     // a message has arrived and waits for its callback, claimed before or not
+  void Release(int64_t bytes);  // the message is merged or dropped
+
+ private:
+  friend class CallbackMemory;
+
+  CallbackMemory& memory_;
+  int64_t waiting_bytes_ = 0;
+  int64_t counted_bytes_ = 0;  // waiting_bytes_, and the claims that count
+  WaitingClaims waiting_;
+};
+
+// The message that may come for one call of a fan-out. A claim that waits holds nothing, so no two claims wait for each
+// other.
+class CallbackMemory::Claim : public Hook, public AgingHook {
+ public:
+  // A null account bounds nothing. After a Take that returned false, `on_room` is called once, when the bytes are
+  // taken, and not within a call of the claim. It may release the claim, and must not destroy it.
+  Claim(std::shared_ptr<Account> account, std::function<void()> on_room)
+      : account_(std::move(account)), on_room_(std::move(on_room)) {}
+  ~Claim() { Release(); }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  // Takes `bytes` in all, and does nothing if so many are taken. Returns false if they must wait.
+  bool Take(int64_t bytes);
+  void Release();  // gives up what is taken, or waits
+  // The link lets nothing of the message come, or it does again.
+  void OnHeld(bool held);
+  // Bytes of the message have come.
+  void OnProgress();
+
+ private:
+  friend class CallbackMemory;
+
+  void Enter();
+  void Age();  // from now on
+
+  const std::shared_ptr<Account> account_;  // may be null
+  const std::function<void()> on_room_;
+  int64_t wanted_bytes_ = 0;  // while it waits
+  int64_t bytes_ = 0;         // taken
+  bool counts_ = false;       // bytes_ are among those of the account
+  bool held_ = false;
+  TimePoint since_;  // when it began to age
+};
+
+}  // namespace sluice

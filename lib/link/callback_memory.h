@@ -53,12 +53,12 @@ class CallbackMemory {
   }
 
   void SetBound(int64_t bytes, TimePoint::duration patience);
-  // Bytes of messages that wait for callbacks, and of the message that is decompressed for its callback.
+  // Bytes of messages that wait for callbacks, and of messages that were decompressed for their callback.
   int64_t waiting_bytes() const { return waiting_bytes_ + decompressed_bytes_.load(std::memory_order_relaxed); }
   // Bytes that count against the bound.
   int64_t counted_bytes() const { return counted_bytes_; }
   // Thread-safe. Counts the bytes of a message that is decompressed while its callback runs. They do not count against
-  // the bound, since there is one such message at a time.
+  // the bound, since there is one such message for each callback thread.
   void CountDecompressed(int64_t more_bytes) { decompressed_bytes_.fetch_add(more_bytes, std::memory_order_relaxed); }
 
  private:

@@ -5,14 +5,15 @@
 
 namespace sluice {
 
-void CallbackQueue::Push(Owner owner, std::function<void()> callback) {
-  const auto [known, is_new] = turns_by_owner_.try_emplace(owner);
-  if (is_new) known->second = turns_.insert(turns_.end(), Turn{.owner = owner, .callbacks = {}});
-  known->second->callbacks.push_back(std::move(callback));
-  ++waiting_;
+void CallbackQueue::Push(Callback callback) {
+  const auto [known, is_new] = turns_by_owner_.try_emplace(callback.owner);
+  if (is_new) known->second = turns_.insert(turns_.end(), Turn{.owner = callback.owner, .callbacks = {}});
+  Turn& turn = *known->second;
+  turn.callbacks.push_back(std::move(callback.run));
+  if (!turn.runs) ++ready_;
 }
 
-std::function<void()> CallbackQueue::Pop() {
+CallbackQueue::Callback CallbackQueue::Pop() {
   while (true) {
     Turn& turn = turns_.front();
     if (turn.left <= Duration::zero()) {
@@ -22,18 +23,24 @@ std::function<void()> CallbackQueue::Pop() {
       turns_by_owner_.erase(turn.owner);
       turns_.pop_front();
     } else {
-      std::function<void()> callback = std::move(turn.callbacks.front());
+      turn.runs = true;
+      ready_ -= turn.callbacks.size();
+      running_.splice(running_.end(), turns_, turns_.begin());
+      Callback callback{.owner = turn.owner, .run = std::move(turn.callbacks.front())};
       turn.callbacks.pop_front();
-      --waiting_;
       return callback;
     }
   }
 }
 
-// With nobody else to wait for, debts are forgotten.
-void CallbackQueue::Took(Duration time) {
-  turns_.front().left = std::max(turns_.front().left - time, -kMostDebt);
-  if (!empty()) return;
+// If no other owner waits, debts are forgotten.
+void CallbackQueue::Took(Owner owner, Duration time) {
+  const Turns::iterator turn = turns_by_owner_.at(owner);
+  turn->left = std::max(turn->left - time, -kMostDebt);
+  turn->runs = false;
+  ready_ += turn->callbacks.size();
+  turns_.splice(turns_.begin(), running_, turn);
+  if (!empty() || !running_.empty()) return;
   turns_.clear();
   turns_by_owner_.clear();
 }

@@ -5,18 +5,20 @@
 
 namespace sluice {
 
-CallbackThread::CallbackThread(LinkCore& core) : core_(core), thread_([this] { Loop(); }) {}
+CallbackThreads::CallbackThreads(LinkCore& core, int threads) : core_(core) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
+}
 
-CallbackThread::~CallbackThread() {
+CallbackThreads::~CallbackThreads() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_one();
-  thread_.join();
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
-void CallbackThread::Run(Owner owner, std::function<void()> callback, When when) {
+void CallbackThreads::Run(Owner owner, std::function<void()> callback, When when) {
   collected_.push_back({owner, std::move(callback)});
   if (ends_turn_) return;
   if (when == When::kThisTurn || collected_.size() >= kCollectAtMost) {
@@ -27,7 +29,7 @@ void CallbackThread::Run(Owner owner, std::function<void()> callback, When when)
   }
 }
 
-void CallbackThread::HandOver() {
+void CallbackThreads::HandOver() {
   ends_turn_ = false;
   core_.timers().Clear(timer_);
   if (collected_.empty()) return;
@@ -45,26 +47,31 @@ void CallbackThread::HandOver() {
   if (wake) wake_.notify_one();
 }
 
-// A callback may be long, so what has been handed over since takes part in the choice of each.
-void CallbackThread::Loop() {
-  std::vector<Callback> callbacks;
-  auto began = std::chrono::steady_clock::now();
-  while (Await(callbacks)) {
-    if (queue_.empty()) began = std::chrono::steady_clock::now();
-    for (Callback& callback : callbacks) queue_.Push(callback.owner, std::move(callback.run));
-    callbacks.clear();
-    queue_.Pop()();
-    const auto ended = std::chrono::steady_clock::now();
-    queue_.Took(ended - std::exchange(began, ended));
+// A callback may be long, so callbacks that were handed over since take part in the choice of each.
+void CallbackThreads::Loop() {
+  Lock lock(mutex_);
+  while (Await(lock)) {
+    CallbackQueue::Callback callback = queue_.Pop();
+    if (!queue_.empty()) wake_.notify_one();
+    lock.unlock();
+    const auto began = std::chrono::steady_clock::now();
+    std::exchange(callback.run, nullptr)();
+    const auto took = std::chrono::steady_clock::now() - began;
+    lock.lock();
+    queue_.Took(callback.owner, took);
   }
 }
 
-// Takes what was handed over. Returns false if nothing is left to run, nor will be.
-bool CallbackThread::Await(std::vector<Callback>& callbacks) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (queue_.empty()) wake_.wait(lock, [this] { return stopping_ || !handed_over_.empty(); });
-  callbacks.swap(handed_over_);
-  return !queue_.empty() || !callbacks.empty();
+// Waits until a callback may run. Returns false if this thread is not needed any longer: callbacks that wait for one of
+// their owner run on the thread of that one.
+bool CallbackThreads::Await(Lock& lock) {
+  while (true) {
+    for (CallbackQueue::Callback& callback : handed_over_) queue_.Push(std::move(callback));
+    handed_over_.clear();
+    if (!queue_.empty()) return true;
+    if (stopping_) return false;
+    wake_.wait(lock);
+  }
 }
 
 }  // namespace sluice

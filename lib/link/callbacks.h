@@ -36,43 +36,39 @@ class InlineCallbacks final : public Callbacks {
   void Run(Owner /*owner*/, std::function<void()> callback, When /*when*/) override { callback(); }
 };
 
-// Runs callbacks on a thread of their own, in the order of CallbackQueue. It gets all callbacks of a turn of the link's
-// thread in one go. Where responses come one by one, to wake the thread for each would cost as much as all the rest of
-// a call, so it collects what nobody waits for over several turns. The destructor runs those that are left; do not call
-// it on that thread.
-class CallbackThread final : public Callbacks {
+// Runs callbacks on threads of their own, in the order of CallbackQueue. They get all callbacks of a turn of the link's
+// thread in one go. If responses come one by one, to wake a thread for each would cost as much as all the rest of a
+// call, so it collects callbacks that no fan-out waits for over several turns. The destructor runs those that are left;
+// do not call it on one of the threads.
+class CallbackThreads final : public Callbacks {
  public:
   static constexpr std::chrono::microseconds kCollectTime{500};
   static constexpr size_t kCollectAtMost = 16;  // callbacks
 
-  explicit CallbackThread(LinkCore& core);  // the core must outlive the last Run
-  ~CallbackThread() override;
+  explicit CallbackThreads(LinkCore& core, int threads = 1);  // the core must outlive the last Run
+  ~CallbackThreads() override;
 
   void Run(Owner owner, std::function<void()> callback, When when) override;
-  bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
-  struct Callback {
-    Owner owner = nullptr;
-    std::function<void()> run;
-  };
+  using Lock = std::unique_lock<std::mutex>;
 
   void HandOver();
   void Loop();
-  bool Await(std::vector<Callback>& callbacks);
+  bool Await(Lock& lock);
 
   LinkCore& core_;
   // Used on the link's thread only.
-  std::vector<Callback> collected_;
+  std::vector<CallbackQueue::Callback> collected_;
   bool ends_turn_ = false;  // HandOver runs at the end of this turn
   TimerQueue::Id timer_;    // HandOver runs at this time
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Callback> handed_over_;  // guarded by mutex_
-  bool stopping_ = false;              // guarded by mutex_
-  CallbackQueue queue_;                // used on the thread of the callbacks
-  std::thread thread_;                 // last, since it uses all the others
+  std::vector<CallbackQueue::Callback> handed_over_;  // guarded by mutex_
+  CallbackQueue queue_;                               // guarded by mutex_
+  bool stopping_ = false;                             // guarded by mutex_
+  std::vector<std::thread> threads_;                  // last, since they use all the others
 };
 
 }  // namespace sluice

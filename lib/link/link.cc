@@ -85,6 +85,10 @@ absl::Status Link::Validate(const Options& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is outside of 1 to ", kMaxThreads));
   }
+  if (options.callback_threads < 1 || options.callback_threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("callback_threads: ", options.callback_threads, " is outside of 1 to ", kMaxThreads));
+  }
   if (options.callback_memory_bytes.has_value() &&
       (*options.callback_memory_bytes < 1 || *options.callback_memory_bytes > CallbackMemory::kMaxBytes)) {
     return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
@@ -118,7 +122,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
   if (options_.inline_callbacks) {
     callbacks_ = std::make_unique<InlineCallbacks>();
   } else {
-    callbacks_ = std::make_unique<CallbackThread>(*core_);
+    callbacks_ = std::make_unique<CallbackThreads>(*core_, options_.callback_threads);
   }
   if (options_.share.has_value()) {
     share_ = std::make_unique<LinkShare>(*core_, *executor_, *options_.share, bounds.start_bytes);
@@ -167,6 +171,7 @@ absl::Status Link::Reconfigure(Options options) {
   const BudgetBounds bounds = FillIn(options);
   if (!options.registry) options.registry = registry_;
   absl::Status same = CheckSame("inline_callbacks", options.inline_callbacks == options_.inline_callbacks);
+  same.Update(CheckSame("callback_threads", options.callback_threads == options_.callback_threads));
   same.Update(CheckSame("threads", options.threads == options_.threads));
   same.Update(CheckSame("watch_connections", options.watch_connections == options_.watch_connections));
   same.Update(CheckSame("share", SameShare(options.share, options_.share)));

@@ -34,7 +34,7 @@ class VirtualCallbacks final : public Callbacks {
   explicit VirtualCallbacks(VirtualExecutor& executor) : executor_(executor) {}
 
   void Run(Owner owner, std::function<void()> callback, When /*when*/) override {
-    queue_.Push(owner, std::move(callback));
+    queue_.Push({owner, std::move(callback)});
     NextLater({});
   }
   // The callback that runs takes so long.
@@ -53,8 +53,9 @@ class VirtualCallbacks final : public Callbacks {
     busy_ = false;
     if (stopped_ || queue_.empty()) return;
     spent_ = {};
-    queue_.Pop()();
-    queue_.Took(spent_);
+    CallbackQueue::Callback callback = queue_.Pop();
+    std::exchange(callback.run, nullptr)();
+    queue_.Took(callback.owner, spent_);
     NextLater(spent_);
   }
 

@@ -17,18 +17,19 @@ using std::chrono::seconds;
 class CallbackQueueTest : public ::testing::Test {
  protected:
   void Push(char owner, CallbackQueue::Duration takes) {
-    queue_.Push(&owners_.at(owner), [this, owner, takes] {
-      ran_ += owner;
-      now_ += takes;
-      used_[owner] += takes;
-      --waiting_[owner];
-    });
+    queue_.Push({&owners_.at(owner), [this, owner, takes] {
+                   ran_ += owner;
+                   now_ += takes;
+                   used_[owner] += takes;
+                   --waiting_[owner];
+                 }});
     ++waiting_[owner];
   }
   void RunOne() {
     const CallbackQueue::Duration before = now_;
-    queue_.Pop()();
-    queue_.Took(now_ - before);
+    const CallbackQueue::Callback callback = queue_.Pop();
+    callback.run();
+    queue_.Took(callback.owner, now_ - before);
   }
   void RunAll() {
     while (!queue_.empty()) RunOne();
@@ -54,7 +55,7 @@ class CallbackQueueTest : public ::testing::Test {
 
 TEST_F(CallbackQueueTest, ThoseOfAnOwnerRunInTheirOrder) {
   std::string ran;
-  for (const char name : {'1', '2', '3'}) queue_.Push(&owners_.at('a'), [&ran, name] { ran += name; });
+  for (const char name : {'1', '2', '3'}) queue_.Push({&owners_.at('a'), [&ran, name] { ran += name; }});
   RunAll();
   EXPECT_EQ(ran, "123");
 }
@@ -125,6 +126,40 @@ TEST_F(CallbackQueueTest, OwnersThatComeAndGoDoNotStopOneInDebt) {
   for (int i = 0; i < 1000 && ran_.find_last_of('a') < 1; ++i)
     RunFor(CallbackQueue::kTurn, {{i % 2 == 0 ? 'b' : 'c', CallbackQueue::kTurn}});
   EXPECT_LE(ran_.size(), 110u);
+}
+
+TEST_F(CallbackQueueTest, ThoseOfAnOwnerDoNotOverlap) {
+  for (const char owner : {'a', 'a', 'b'}) Push(owner, {});
+  const CallbackQueue::Callback first = queue_.Pop();
+  EXPECT_EQ(first.owner, &owners_.at('a'));
+  Push('a', {});
+  const CallbackQueue::Callback other = queue_.Pop();
+  EXPECT_EQ(other.owner, &owners_.at('b'));
+  EXPECT_TRUE(queue_.empty());
+  queue_.Took(first.owner, {});
+  EXPECT_FALSE(queue_.empty());
+  EXPECT_EQ(queue_.Pop().owner, first.owner);
+  EXPECT_TRUE(queue_.empty());
+  queue_.Took(other.owner, {});
+  EXPECT_TRUE(queue_.empty());
+  queue_.Took(first.owner, {});
+  RunAll();
+  EXPECT_EQ(ran_, "a");
+}
+
+TEST_F(CallbackQueueTest, ADebtStaysWhileOthersRun) {
+  Push('a', {});
+  Push('b', {});
+  const CallbackQueue::Callback slow = queue_.Pop();
+  const CallbackQueue::Callback other = queue_.Pop();
+  queue_.Took(slow.owner, 5 * CallbackQueue::kTurn);
+  Push('a', {});
+  for (int i = 0; i < 10; ++i) Push('b', CallbackQueue::kTurn);
+  queue_.Took(other.owner, {});
+  RunAll();
+  EXPECT_EQ(ran_,
+            "bbbbbba"
+            "bbbb");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class ManualExecutor final : public Executor {
   std::function<void()> end_of_turn_;
 };
 
-class CallbackThreadTest : public ::testing::Test {
+class CallbackThreadsTest : public ::testing::Test {
  protected:
   void Run(When when, std::string name) {
     callbacks_.Run(
@@ -61,10 +61,10 @@ class CallbackThreadTest : public ::testing::Test {
   AggregatorMetrics metrics_{registry_};
   LinkCore core_{executor_, *LinkSchedule::Create({.discipline = Discipline::kUnscheduled}), metrics_};
   testing::EventLog log_;
-  CallbackThread callbacks_{core_};
+  CallbackThreads callbacks_{core_};
 };
 
-TEST_F(CallbackThreadTest, GetsWhatIsWaitedForAtTheEndOfTheTurn) {
+TEST_F(CallbackThreadsTest, GetsWhatIsWaitedForAtTheEndOfTheTurn) {
   executor_.Turn({}, [&] {
     Run(When::kThisTurn, "first");
     Run(When::kThisTurn, "second");
@@ -72,36 +72,36 @@ TEST_F(CallbackThreadTest, GetsWhatIsWaitedForAtTheEndOfTheTurn) {
   EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
 }
 
-TEST_F(CallbackThreadTest, GetsTheRestAlongWithIt) {
+TEST_F(CallbackThreadsTest, GetsTheRestAlongWithIt) {
   executor_.Turn({}, [&] { Run(When::kSoon, "first"); });
-  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThread::kCollectTime) << "it does not wait for ever";
+  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThreads::kCollectTime) << "it does not wait for ever";
   executor_.Turn({}, [&] { Run(When::kThisTurn, "second"); });
   EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
   EXPECT_EQ(executor_.timer(), TimePoint::max());
 }
 
-TEST_F(CallbackThreadTest, GetsTheRestWhenTheTimeIsUp) {
+TEST_F(CallbackThreadsTest, GetsTheRestWhenTheTimeIsUp) {
   executor_.Turn({}, [&] { Run(When::kSoon, "first"); });
-  executor_.Turn(CallbackThread::kCollectTime / 2, [&] { Run(When::kSoon, "second"); });
-  executor_.Turn(CallbackThread::kCollectTime / 2, [] {});
+  executor_.Turn(CallbackThreads::kCollectTime / 2, [&] { Run(When::kSoon, "second"); });
+  executor_.Turn(CallbackThreads::kCollectTime / 2, [] {});
   EXPECT_THAT(log_.Await(2), ElementsAre("first", "second"));
   EXPECT_EQ(executor_.timer(), TimePoint::max());
   executor_.Turn({}, [&] { Run(When::kSoon, "third"); });
-  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThread::kCollectTime) << "its own time, not the first's";
-  executor_.Turn(CallbackThread::kCollectTime, [] {});
+  EXPECT_EQ(executor_.timer(), executor_.Now() + CallbackThreads::kCollectTime) << "its own time, not the first's";
+  executor_.Turn(CallbackThreads::kCollectTime, [] {});
   EXPECT_THAT(log_.Await(3), ElementsAre("first", "second", "third"));
 }
 
-TEST_F(CallbackThreadTest, GetsTheRestWhenItIsMuch) {
-  for (size_t i = 0; i < CallbackThread::kCollectAtMost; ++i) {
+TEST_F(CallbackThreadsTest, GetsTheRestWhenItIsMuch) {
+  for (size_t i = 0; i < CallbackThreads::kCollectAtMost; ++i) {
     EXPECT_THAT(log_.events(), IsEmpty());
     executor_.Turn({}, [&] { Run(When::kSoon, "one"); });
   }
-  EXPECT_EQ(log_.Await(CallbackThread::kCollectAtMost).size(), CallbackThread::kCollectAtMost);
+  EXPECT_EQ(log_.Await(CallbackThreads::kCollectAtMost).size(), CallbackThreads::kCollectAtMost);
 }
 
 // What came behind a slow callback does not wait for the rest of its owner.
-TEST_F(CallbackThreadTest, ASlowOwnerDoesNotHoldUpTheOthers) {
+TEST_F(CallbackThreadsTest, ASlowOwnerDoesNotHoldUpTheOthers) {
   testing::Notification come;
   executor_.Turn({}, [&] {
     callbacks_.Run(
@@ -119,6 +119,50 @@ TEST_F(CallbackThreadTest, ASlowOwnerDoesNotHoldUpTheOthers) {
   executor_.Turn({}, [&] { Run(When::kThisTurn, "quick"); });
   come.Notify();
   EXPECT_THAT(log_.Await(3), ElementsAre("slow", "quick", "slow too"));
+}
+
+TEST_F(CallbackThreadsTest, AnOwnerThatWaitsDoesNotHoldUpTheOthersOnAnotherThread) {
+  CallbackThreads callbacks(core_, 2);
+  testing::Notification go_on;
+  executor_.Turn({}, [&] {
+    callbacks.Run(
+        &executor_,
+        [&] {
+          EXPECT_TRUE(go_on.Await());
+          log_.Add("slow");
+        },
+        When::kThisTurn);
+    callbacks.Run(
+        &executor_, [&] { log_.Add("slow too"); }, When::kThisTurn);
+  });
+  for (const char* name : {"quick", "quick too"}) {
+    executor_.Turn({}, [&] {
+      callbacks.Run(
+          this, [&, name] { log_.Add(name); }, When::kThisTurn);
+    });
+  }
+  EXPECT_THAT(log_.Await(2), ElementsAre("quick", "quick too"));
+  go_on.Notify();
+  EXPECT_THAT(log_.Await(4), ElementsAre("quick", "quick too", "slow", "slow too")) << "an owner's never overlap";
+}
+
+TEST_F(CallbackThreadsTest, TheDestructorRunsWhatIsLeft) {
+  testing::Notification go_on;
+  {
+    CallbackThreads callbacks(core_, 2);
+    executor_.Turn({}, [&] {
+      for (const void* owner : {static_cast<const void*>(&core_), static_cast<const void*>(&log_)}) {
+        callbacks.Run(
+            owner, [&] { EXPECT_TRUE(go_on.Await()); }, When::kThisTurn);
+        for (int i = 0; i < 10; ++i) {
+          callbacks.Run(
+              owner, [&] { log_.Add("left"); }, When::kThisTurn);
+        }
+      }
+    });
+    go_on.Notify();
+  }
+  EXPECT_EQ(log_.events().size(), 20u);
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ TEST(LinkTest, CreateNamesTheFieldThatIsOutsideOfItsBound) {
   ExpectRefused({.schedule = {.budget_bytes = 0}}, "budget_bytes");
   ExpectRefused({.schedule = {.queue_limit = 0}}, "queue_limit");
   ExpectRefused({.schedule = {.profile = {.capacity_bytes_per_second = 0}}}, "capacity");
+  ExpectRefused({.callback_threads = 0}, "callback_threads: 0 is outside of 1 to 64");
   ExpectRefused({.callback_memory_bytes = 0}, "callback_memory_bytes: 0 is outside of 1 to 1099511627776");
   ExpectRefused({.callback_memory_bytes = (int64_t{1} << 40) + 1}, "callback_memory_bytes: 1099511627777 is outside");
 }
@@ -239,6 +240,7 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
   };
   expect_refused({.schedule = {.discipline = Discipline::kRolling}}, "discipline");
   expect_refused({.inline_callbacks = true}, "inline_callbacks");
+  expect_refused({.callback_threads = 2}, "callback_threads");
   expect_refused({.watch_connections = false}, "watch_connections");
   expect_refused({.registry = std::make_shared<prometheus::Registry>()}, "registry");
   expect_refused({.schedule = {.queue_limit = 0}}, "queue_limit");

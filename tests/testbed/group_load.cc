@@ -1,6 +1,7 @@
 // Runs groups of fan-outs that share one link for a given time, and reports the time of each fan-out and the budget
 // over time. A part of the test network, not installed.
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -123,6 +124,8 @@ class GroupLoad {
     link_options_.budget.on_change = [this](int64_t before_bytes, const BudgetStep& step) {
       budget_changes_.Add(before_bytes, step);
     };
+    // A group may merge slowly, and no group shares data with another one.
+    link_options_.callback_threads = std::max(1, config_.groups_size());
     absl::StatusOr<std::shared_ptr<Link>> link = Link::Create(link_options_);
     if (!link.ok()) return link.status();
     link_ = *std::move(link);

@@ -155,9 +155,10 @@ class FanOutCall {
 // link. Thread-safe. The destructor cancels the calls that are under way and waits for them; do not call it from a
 // callback.
 //
-// The callbacks `merge` and `done` run on the link's callback thread, or with Link::Options::inline_callbacks on the
-// link's own thread. They return soon, do not wait, and do not throw: an exception ends the process. For one fan-out,
-// no two calls of `merge` overlap, and none follows `done`. `map` runs on the caller's thread, before the call returns.
+// The callbacks `merge` and `done` run on the link's callback threads, one by default, or with
+// Link::Options::inline_callbacks on the link's own thread. They return soon, do not wait, and do not throw: an
+// exception ends the process. For one fan-out, no two calls of `merge` overlap, and none follows `done`. `map` runs on
+// the caller's thread, before the call returns.
 class FanOut {
  public:
   struct Options {

@@ -62,8 +62,13 @@ class Link {
   struct Options {
     LinkSchedule::Options schedule;
     // True runs the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
-    // between threads, but a slow callback then delays the link. By default they run on a thread of their own.
+    // between threads, but a slow callback then delays the link. By default they run on threads of their own.
     bool inline_callbacks = false;
+    // Number of threads that run the callbacks, 1 to 64; ignored with inline_callbacks. Fan-outs take turns on them,
+    // and no two callbacks of one fan-out or read overlap. With n threads, n - 1 fan-outs whose `merge` is slow or
+    // waits do not delay the others. Above 1, callbacks of different fan-outs overlap, so they must lock the data that
+    // they share.
+    int callback_threads = 1;
     // Number of threads that carry the link, 1 to 64. Above 1 the workers' sockets and TLS are spread over all but the
     // first; the schedule, HTTP/2 and gRPC stay on the first. Bytes then change threads twice in a call, so more
     // threads pay only if TLS or system calls fill a processor.
@@ -71,9 +76,9 @@ class Link {
     // Maximum number of bytes of responses, over all FanOuts of the link, that wait for `merge` or are on their way to
     // it; 1 to 2^40. Further responses wait at their workers. One fan-out uses at most as many bytes as it leaves free,
     // so a slow `merge` does not stop other fan-outs. Beyond the bound come at most one message that is larger than its
-    // room, one message that was decompressed for its `merge`, and messages whose worker stopped in the middle for
-    // longer than the stall timeout. Ignored if the discipline is unscheduled. Default: 8 times the largest budget, and
-    // at least 64 MiB.
+    // room, one message for each callback thread that was decompressed for its `merge`, and messages whose worker
+    // stopped in the middle for longer than the stall timeout. Ignored if the discipline is unscheduled. Default: 8
+    // times the largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
@@ -103,9 +108,9 @@ class Link {
 
   // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds, and
   // callback_memory_bytes. A smaller budget takes nothing back; what is in flight drains. Returns InvalidArgument as
-  // Create does, and if any other option differs (discipline, inline_callbacks, threads, watch_connections, registry,
-  // stall_timeout, share); then nothing changes. The functions on_change and on_state stay as they are. Calls of
-  // Reconfigure must not overlap.
+  // Create does, and if any other option differs (discipline, inline_callbacks, callback_threads, threads,
+  // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change and on_state stay
+  // as they are. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

@@ -23,6 +23,7 @@ enum class Fault {
   kGarbage,       // bytes that are not HTTP/2
   kEarlyHeaders,  // the headers come long before the answer
   kExtraMessage,  // a second message of a unary call
+  kMalformed,     // trailers that do not end the stream, and data behind them
   // Drawn for a connection.
   kConnectRefused,  // nobody listens
   kConnectHangs,    // nobody says so
@@ -38,18 +39,28 @@ enum class Fault {
   kRationed,      // a connection has had all of the resets that it may have
   kOutOfStreams,  // a worker has no stream free
   kOutOfNumbers,  // a connection has used its last stream number
+  kSlowSender,    // a request to a worker behind a slow link of its own
+  kRateChanged,   // this link has another rate from now on
+  kPaused,        // the process of a worker stops while responses are granted, and goes on
+  kLargeHead,     // headers or trailers of 1 to 16 KB
+  kErrorsInBulk,  // an error while all workers fail
+  kDeadAddress,   // a SYN to a host that is away, one of hundreds
+  kTlsHandshake,  // a handshake of TLS, beside these
+  kMixedKinds,    // a stream and a unary call of one worker at the same time
+  kEarlyBeside,   // bytes granted early, while another call of the worker waits for its grant
   // Of a proxy's clients.
   kHungClient,  // a call of a client that does not read
   kClientGone,  // its connection is lost
 };
 inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
 inline constexpr std::array kFaultNames = {
-    "hang",           "hang in answer", "slow",          "error",         "late error",
-    "short message",  "corrupt byte",   "reset",         "refused",       "go away",
-    "lost",           "garbage",        "early headers", "extra message", "connect refused",
-    "connect hangs",  "hung worker",    "reordered",     "late turn",     "short read",
-    "slow reader",    "packet lost",    "stalled",       "cancelled",     "resets rationed",
-    "out of streams", "out of numbers", "hung client",   "client gone"};
+    "hang",          "hang in answer",  "slow",           "error",           "late error",    "short message",
+    "corrupt byte",  "reset",           "refused",        "go away",         "lost",          "garbage",
+    "early headers", "extra message",   "malformed",      "connect refused", "connect hangs", "hung worker",
+    "reordered",     "late turn",       "short read",     "slow reader",     "packet lost",   "stalled",
+    "cancelled",     "resets rationed", "out of streams", "out of numbers",  "slow sender",   "rate changed",
+    "paused",        "large head",      "errors in bulk", "dead address",    "TLS handshake", "mixed kinds",
+    "early beside",  "hung client",     "client gone"};
 inline constexpr size_t kFaults = kFaultNames.size();
 static_assert(kFaults == static_cast<size_t>(Fault::kClientGone) + 1);
 

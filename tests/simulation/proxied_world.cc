@@ -30,6 +30,7 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   shape.losses = shape.faults && dice.OneIn(4);
   if (dice.OneIn(3)) shape.hung_workers = 1 + dice.Below(4);
   if (dice.OneIn(8)) shape.stream_numbers = 1 + static_cast<uint32_t>(dice.Below(8));
+  DrawBadWorkers(dice, shape);
   return shape;
 }
 
@@ -112,6 +113,7 @@ void ProxiedWorld::StartFanOut() {
                                      .question = {.key = key,
                                                   .bytes = dice_.OneIn(10) ? dice_.Below(3) : dice_.Below(2 * mean),
                                                   .messages = messages,
+                                                  .streaming = messages != 1,
                                                   .taken = client->habit() == Habit::kReads},
                                      .deadline = deadline,
                                      .metadata = metadata,
@@ -120,7 +122,8 @@ void ProxiedWorld::StartFanOut() {
       const size_t said = request.question.bytes / (dice_.OneIn(4) ? 2 : 1);  // some are wrong
       request.metadata.push_back({std::string(kResponseBytesField), absl::StrCat(said)});
     }
-    Ask(client, std::move(request), worker >= network_.shape.hung_workers && long_deadline && !network_.shape.faults);
+    const bool healthy = worker >= network_.shape.hung_workers && !network_.IsSlow(worker) && !network_.shape.faults;
+    Ask(client, std::move(request), healthy && long_deadline);
   }
   if (dice_.OneIn(40)) {
     network_.faults.Count(Fault::kClientGone);

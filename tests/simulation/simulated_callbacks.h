@@ -26,12 +26,17 @@ class SimulatedCallbacks final : public Callbacks {
       faults_.Count(Fault::kSlowReader);
     }
     idle_at_ = std::max(idle_at_, events_.now()) + takes;
+    taken_time_ += takes;
     longest_backlog_ = std::max(longest_backlog_, idle_at_ - events_.now());
     events_.At(idle_at_, std::move(callback));
   }
 
   // The longest that any callback has had to wait, its own time included.
   TimePoint::duration longest_backlog() const { return longest_backlog_; }
+  // In which a callback ran, since the start.
+  TimePoint::duration busy_time() const {
+    return taken_time_ - std::max(idle_at_ - events_.now(), TimePoint::duration(0));
+  }
 
  private:
   EventQueue& events_;
@@ -39,6 +44,7 @@ class SimulatedCallbacks final : public Callbacks {
   FaultCounts& faults_;
   const uint64_t slow_one_in_;
   TimePoint idle_at_;
+  TimePoint::duration taken_time_{0};
   TimePoint::duration longest_backlog_{0};
 };
 

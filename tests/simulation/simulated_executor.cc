@@ -4,14 +4,25 @@
 #include <utility>
 
 namespace sluice::testing {
+namespace {
+
+using HandshakeEnd = WireOracle::HandshakeEnd;
+
+// What the schedule allows for, and no worker exceeds.
+constexpr int64_t kTcpHandshakeBytes = 192;
+constexpr int64_t kTlsHandshakeBytes = 6 << 10;
+
+}  // namespace
 
 // The client's end of a stream.
 class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Socket> {
  public:
-  Socket(SimulatedExecutor& executor, StreamSocketEvents& events)
-      : executor_(executor), source_(executor.NewSource()), events_(&events) {}
+  Socket(SimulatedExecutor& executor, StreamSocketEvents& events, bool tls)
+      : executor_(executor), source_(executor.NewSource()), events_(&events), tls_(tls) {}
 
-  void Begin(const Listener* listener) {
+  void Begin() { executor_.oracle_.HandshakeBegins(source_, kTcpHandshakeBytes, executor_.Now()); }
+  // `listener` null: nobody listens.
+  void Ask(const Listener* listener) {
     const bool faulty = executor_.faulty_ && executor_.options_.connect_fault_one_in > 0;
     if (faulty && executor_.dice_.OneIn(executor_.options_.connect_fault_one_in)) {
       executor_.faults_.Count(Fault::kConnectHangs);
@@ -23,17 +34,38 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     executor_.events_.After(2 * executor_.options_.delay, [self = shared_from_this(), listener, refused] {
       self->executor_.Ready(self->source_, [self, listener, refused] {
         if (self->events_ == nullptr) return;
+        self->executor_.oracle_.HandshakeEnds(self->source_, refused ? HandshakeEnd::kGivenUp : HandshakeEnd::kArrived,
+                                              self->executor_.Now());
         if (refused) {
           return std::exchange(self->events_, nullptr)->OnDisconnected(absl::UnavailableError("connection refused"));
         }
-        self->Connect(*listener);
+        self->listener_ = listener;
+        if (self->tls_) return self->events_->OnTcpConnected();
+        self->Connect();
         self->events_->OnConnected();
+      });
+    });
+  }
+
+  // A round trip, and the worker's part crosses the port.
+  void StartTls() {
+    executor_.faults_.Count(Fault::kTlsHandshake);
+    executor_.oracle_.HandshakeBegins(source_, kTlsHandshakeBytes, executor_.Now());
+    executor_.events_.After(executor_.options_.delay, [self = shared_from_this()] {
+      self->listener_->worker->Handshake([self] {
+        self->executor_.Ready(self->source_, [self] {
+          if (self->events_ == nullptr) return;
+          self->executor_.oracle_.HandshakeEnds(self->source_, HandshakeEnd::kArrived, self->executor_.Now());
+          self->Connect();
+          self->events_->OnConnected();
+        });
       });
     });
   }
 
   void Close() {
     events_ = nullptr;
+    executor_.oracle_.HandshakeEnds(source_, HandshakeEnd::kGivenUp, executor_.Now());
     if (wire_.to_client == nullptr) return;
     executor_.oracle_.Closed(source_, executor_.Now());
     wire_.to_client->Cut();
@@ -52,10 +84,10 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   }
 
  private:
-  void Connect(const Listener& listener) {
+  void Connect() {
     const std::weak_ptr<Socket> weak = weak_from_this();
-    executor_.oracle_.Opened(source_, listener.index);
-    wire_ = listener.worker->Accept(
+    executor_.oracle_.Opened(source_, listener_->index);
+    wire_ = listener_->worker->Accept(
         [weak](absl::string_view bytes) {
           const auto self = weak.lock();
           if (self == nullptr) return;
@@ -99,6 +131,8 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   SimulatedExecutor& executor_;
   const Source source_;
   StreamSocketEvents* events_;  // null: closed
+  const bool tls_;
+  const Listener* listener_ = nullptr;  // once TCP is connected
   SimulatedWorker::Wire wire_;
   std::string arrived_;  // and was not read
   std::optional<absl::Status> end_;
@@ -114,6 +148,7 @@ class Handle final : public StreamSocket {
  public:
   explicit Handle(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
   ~Handle() override { socket_->Close(); }
+  void StartTls() override { socket_->StartTls(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
   size_t unsent_bytes() const override { return 0; }  // the kernel takes all at once
   void SetReading(bool reading) override { socket_->SetReading(reading); }
@@ -203,11 +238,16 @@ std::shared_ptr<void> SimulatedExecutor::Resolve(const std::string& target, OnRe
   return question;
 }
 
-std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address, const ConnectOptions&,
+std::unique_ptr<StreamSocket> SimulatedExecutor::Connect(const WorkerAddress& address, const ConnectOptions& options,
                                                          StreamSocketEvents& events) {
-  const auto socket = std::make_shared<Socket>(*this, events);
-  const auto found = listeners_.find(address.text);
-  socket->Begin(found == listeners_.end() ? nullptr : &found->second);
+  const auto socket = std::make_shared<Socket>(*this, events, options.tls != nullptr);
+  socket->Begin();
+  if (dead_.contains(address.text)) {
+    faults_.Count(Fault::kDeadAddress);
+  } else {
+    const auto found = listeners_.find(address.text);
+    socket->Ask(found == listeners_.end() ? nullptr : &found->second);
+  }
   return std::make_unique<Handle<Socket>>(socket);
 }
 

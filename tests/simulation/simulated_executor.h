@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lib/link/executor.h"
@@ -30,6 +31,7 @@ class SimulatedExecutor final : public Executor {
       : events_(events), dice_(dice), faults_(faults), oracle_(oracle), options_(options) {}
 
   void AddWorker(const std::string& address, SimulatedWorker& worker);
+  void AddDead(const std::string& address) { dead_.insert(address); }  // a host that is away
   void set_faulty(bool faulty) { faulty_ = faulty; }
   // Runs `task` as a turn of its own, now.
   void Turn(const std::function<void()>& task);
@@ -77,6 +79,7 @@ class SimulatedExecutor final : public Executor {
   TimePoint timer_time_ = TimePoint::max();
   Source last_source_ = kPosts;
   std::unordered_map<std::string, Listener> listeners_;
+  std::unordered_set<std::string> dead_;
 };
 
 }  // namespace sluice::testing

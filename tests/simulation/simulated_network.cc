@@ -1,5 +1,8 @@
 #include "tests/simulation/simulated_network.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 
 namespace sluice::testing {
@@ -10,6 +13,10 @@ using std::chrono::milliseconds;
 
 // What crosses the port beside answers: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in a packet of its own.
 constexpr int64_t kControlBytes = 8192;
+
+// A lap of a worker is long after this time, while others wait for room: see Outstanding.
+constexpr int kLongLapRounds = 10;
+constexpr milliseconds kShortestLongLap(10);
 
 }  // namespace
 
@@ -24,29 +31,75 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   const auto drain_time = std::chrono::duration_cast<TimePoint::duration>(
       std::chrono::duration<double>(static_cast<double>(budget_bytes) / schedule.profile.capacity_bytes_per_second));
   const TimePoint::duration round = 2 * delay + drain_time;
-  liveness = std::make_unique<Liveness>(events, *port, absl::ToChronoNanoseconds(schedule.stall_timeout) + round,
-                                        round + milliseconds(1));
+  Liveness::Bounds bounds{.stall_time = absl::ToChronoNanoseconds(schedule.stall_timeout) + round,
+                          .round = round + milliseconds(1)};
+  // Lost packets come a retransmission timeout later; large heads overflow the port, since they are charged as small
+  // ones.
+  if (shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
+    bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kShortestLongLap) + milliseconds(1);
+  }
+  liveness = std::make_unique<Liveness>(events, *port, *oracle, bounds);
   executor = std::make_unique<SimulatedExecutor>(
       events, dice, faults, *oracle,
       SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
   metrics = std::make_unique<AggregatorMetrics>(*registry);
   core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
-  oracle->SetSlowBytes([this] { return core->schedule().State().slow_bytes; });
   core->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
+  // Not all bytes of slow workers count.
+  port->SetOnOverflow([this] { overflows_ += oracle->uncounted_bytes() == 0 ? 1 : 0; });
+  AddWorkers();
+  oracle->SetLoadOf([this](size_t worker) { return core->schedule().Load(static_cast<uint32_t>(worker) + 1); });
+  DrawRates();
+}
+
+void SimulatedNetwork::AddWorkers() {
   const bool thinks = shape.storm || dice.OneIn(2);
   const TimePoint::duration longest_think = thinks ? microseconds(dice.Between(0, 20000)) : microseconds(50);
   for (size_t i = 0; i < shape.workers; ++i) {
     workers.push_back(std::make_unique<SimulatedWorker>(
-        events, *port, dice, faults, *liveness,
+        events, *port, dice, faults, *liveness, i,
         SimulatedWorker::Options{.fault_one_in = shape.faults ? static_cast<uint64_t>(dice.Between(5, 80)) : 0,
                                  .longest_think = longest_think,
                                  .delay = delay,
                                  .max_concurrent_streams = dice.OneIn(4) ? 2u : 100u,
                                  .ends_at_deadline = !dice.OneIn(4),
-                                 .hung = i < shape.hung_workers}));
+                                 .hung = i < shape.hung_workers,
+                                 .slow = IsSlow(i),
+                                 .pause_one_in = shape.pauses ? static_cast<uint64_t>(dice.Between(20, 500)) : 0,
+                                 .large_heads = shape.large_heads}));
     addresses.push_back(absl::StrCat("10.0.0.", i, ":7000"));
     executor->AddWorker(addresses.back(), *workers.back());
+    core->workers().Add(addresses.back());  // in this order, so that the oracle knows its number in the schedule
   }
+  for (size_t i = 0; i < shape.dead_addresses; ++i) {
+    dead_addresses.push_back(absl::StrCat("10.1.", i / 256, ".", i % 256, ":7000"));
+    executor->AddDead(dead_addresses.back());
+  }
+}
+
+// 0.1 % to 30 % of the port's rate, each decade as often as the next one.
+void SimulatedNetwork::DrawRates() {
+  const auto draw = [this] {
+    return schedule.profile.capacity_bytes_per_second * 0.001 * std::pow(300, dice.Fraction());
+  };
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!IsSlow(i)) continue;
+    SimulatedUplink& uplink = workers[i]->uplink();
+    uplink.SetRate(draw());
+    if (!shape.rates_change || dice.OneIn(2)) continue;
+    const double rate = dice.OneIn(2) ? 0 : draw();
+    events.After(milliseconds(dice.Between(1, 1000)), [this, &uplink, rate] {
+      faults.Count(Fault::kRateChanged);
+      uplink.SetRate(rate);
+    });
+  }
+}
+
+void SimulatedNetwork::FailAll(TimePoint::duration pause) {
+  for (const auto& worker : workers) worker->set_failing(true);
+  events.After(pause, [this] {
+    for (const auto& worker : workers) worker->set_failing(false);
+  });
 }
 
 void SimulatedNetwork::DrawSchedule() {
@@ -76,6 +129,7 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   CountStalls();
   faults.Count(Fault::kRationed, oracle->rationed_resets());
   faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
+  faults.Count(Fault::kEarlyBeside, oracle->early_beside());
 }
 
 void SimulatedNetwork::CountStalls() {
@@ -87,9 +141,10 @@ void SimulatedNetwork::CountStalls() {
     }
   }
   faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
-  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free.
-  if (stalls == 0 && !oracle->any_slow() && !shape.losses && port->overflows() > 0) {
-    Breach(absl::StrCat(port->overflows(), " packets overflowed the port without a stall; the queue had ",
+  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free. Large
+  // heads are charged as small ones.
+  if (stalls == 0 && !shape.losses && !shape.large_heads && overflows_ > 0) {
+    Breach(absl::StrCat(overflows_, " packets overflowed the port without a stall; the queue had ",
                         port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
   }
 }

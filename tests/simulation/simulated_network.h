@@ -15,26 +15,23 @@
 #include "tests/simulation/simulated_port.h"
 #include "tests/simulation/simulated_worker.h"
 #include "tests/simulation/wire_oracle.h"
+#include "tests/simulation/world_shape.h"
 
 namespace sluice::testing {
 
 // A link, its workers, and the port between them, in virtual time, drawn by the dice: the lower half of a world. What
 // always holds of the link is checked here, and breaches of it are collected as text. One a simulated world.
 struct SimulatedNetwork {
-  struct Shape {
-    size_t workers = 16;
-    size_t hung_workers = 0;  // the first ones
-    bool faults = true;
-    bool losses = false;                 // of packets, for other reasons than the port's buffer
-    bool storm = false;                  // ample room, and workers that think
-    uint32_t stream_numbers = 1u << 30;  // of each connection
-  };
+  using Shape = WorldShape;
 
   SimulatedNetwork(uint64_t seed, const Shape& shape);
 
   // Lets nothing go wrong any more, runs for so long, and checks that the link is idle then.
   void CheckIdle(TimePoint::duration pause);
   void Breach(const std::string& what);
+  // All workers end their calls with errors for so long.
+  void FailAll(TimePoint::duration pause);
+  bool IsSlow(size_t worker) const { return worker >= shape.workers - shape.slow_workers; }
   void Note(uint64_t what) { digest = (digest ^ what) * 1099511628211u; }
 
   Dice dice;
@@ -51,7 +48,8 @@ struct SimulatedNetwork {
   std::unique_ptr<WireOracle> oracle;
   std::unique_ptr<Liveness> liveness;
   std::vector<std::unique_ptr<SimulatedWorker>> workers;
-  std::vector<std::string> addresses;  // of the workers
+  std::vector<std::string> addresses;       // of the workers
+  std::vector<std::string> dead_addresses;  // of hosts that are away
   std::unique_ptr<SimulatedExecutor> executor;
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   std::unique_ptr<AggregatorMetrics> metrics;
@@ -59,6 +57,10 @@ struct SimulatedNetwork {
 
  private:
   void DrawSchedule();
+  void AddWorkers();
+  void DrawRates();
+
+  int64_t overflows_ = 0;  // of the port, while all bytes count
   void CountStalls();
 };
 

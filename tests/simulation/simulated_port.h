@@ -25,11 +25,12 @@ class SimulatedPort {
         buffer_bytes_(buffer_bytes),
         loss_one_in_(loss_one_in) {}
 
-  // A packet of so many bytes arrives now; `deliver` runs when it is through. False: it is lost.
-  bool Send(int64_t bytes, std::function<void()> deliver) {
+  // A packet of `bytes` arrives now, perhaps by the slow uplink of its worker; `deliver` runs when it is through.
+  // False: it is lost.
+  bool Send(int64_t bytes, bool slow, std::function<void()> deliver) {
     const bool overflows = queued_bytes_ + bytes > buffer_bytes_;
     if (overflows || (loss_one_in_ > 0 && dice_.OneIn(loss_one_in_))) {
-      if (overflows) ++overflows_;
+      if (overflows) on_overflow_();
       ++lost_packets_;
       faults_.Count(Fault::kPacketLost);
       return false;
@@ -38,7 +39,8 @@ class SimulatedPort {
     most_queued_bytes_ = std::max(most_queued_bytes_, queued_bytes_);
     const auto duration = std::chrono::duration_cast<TimePoint::duration>(
         std::chrono::duration<double>(static_cast<double>(bytes) * byte_seconds_));
-    if (free_at_ < events_.now()) ++busy_times_;
+    if (free_at_ < events_.now()) only_slow_ = true;
+    if (!slow && std::exchange(only_slow_, false)) ++busy_times_;
     free_at_ = std::max(free_at_, events_.now()) + duration;
     sent_time_ += duration;
     events_.At(free_at_, [this, bytes, deliver = std::move(deliver)] {
@@ -48,10 +50,12 @@ class SimulatedPort {
     return true;
   }
 
-  TimePoint::duration sent_time() const { return sent_time_; }  // that it was busy, since the start
-  int64_t busy_times() const { return busy_times_; }            // how often it had something to send again
+  TimePoint::duration sent_time() const { return sent_time_; }  // of all that was to be sent, since the start
+  // How often it had something to send again, except from slow uplinks alone.
+  int64_t busy_times() const { return busy_times_; }
   int64_t lost_packets() const { return lost_packets_; }
-  int64_t overflows() const { return overflows_; }  // packets that were lost since there was no room
+  // Runs when a packet is lost since there is no room.
+  void SetOnOverflow(std::function<void()> on_overflow) { on_overflow_ = std::move(on_overflow); }
   int64_t most_queued_bytes() const { return most_queued_bytes_; }
 
  private:
@@ -61,13 +65,14 @@ class SimulatedPort {
   const double byte_seconds_;
   const int64_t buffer_bytes_;
   const uint64_t loss_one_in_;
+  std::function<void()> on_overflow_ = [] {};
   TimePoint free_at_;
   TimePoint::duration sent_time_{0};
+  bool only_slow_ = true;  // since it had something to send again
   int64_t busy_times_ = 0;
   int64_t queued_bytes_ = 0;
   int64_t most_queued_bytes_ = 0;
   int64_t lost_packets_ = 0;
-  int64_t overflows_ = 0;
 };
 
 }  // namespace sluice::testing

@@ -13,29 +13,32 @@
 #include "absl/strings/string_view.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/simulated_port.h"
+#include "tests/simulation/simulated_uplink.h"
 
 namespace sluice::testing {
 
-// One direction of a TCP connection: bytes arrive in order and once. What goes to the aggregator crosses its port in
-// full packets, and waits for a retransmission timeout where a packet is lost; the other direction only takes its time.
+// One direction of a TCP connection: bytes arrive in order and once. Those to the aggregator leave their worker by its
+// uplink, cross the aggregator's port in full packets, and wait for a retransmission timeout if a packet is lost. The
+// other direction only takes its time.
 class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
  public:
-  // `port` null: there is no bottleneck in this direction.
-  SimulatedPipe(EventQueue& events, SimulatedPort* port, TimePoint::duration delay,
+  // The way to the aggregator. Both outlive the pipe.
+  struct Way {
+    SimulatedUplink& uplink;
+    SimulatedPort& port;
+  };
+  // Without a `way` there is no bottleneck in this direction.
+  SimulatedPipe(EventQueue& events, std::optional<Way> way, TimePoint::duration delay,
                 std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end)
-      : events_(events), port_(port), delay_(delay), on_bytes_(std::move(on_bytes)), on_end_(std::move(on_end)) {}
+      : events_(events), way_(way), delay_(delay), on_bytes_(std::move(on_bytes)), on_end_(std::move(on_end)) {}
 
   void Write(std::string bytes) {
     for (size_t begin = 0; begin < bytes.size(); begin += kPayloadBytes) {
-      packets_.push_back({bytes.substr(begin, kPayloadBytes), absl::OkStatus()});
-      Arrive();
+      Leave({bytes.substr(begin, kPayloadBytes), absl::OkStatus()});
     }
   }
   // The other side learns that the connection is over, behind all that was written.
-  void End(absl::Status why) {
-    packets_.push_back({"", std::move(why), true});
-    Arrive();
-  }
+  void End(absl::Status why) { Leave({"", std::move(why), true}); }
   // Nothing more is delivered: the receiver is gone.
   void Cut() {
     on_bytes_ = nullptr;
@@ -53,23 +56,31 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
     bool last = false;
   };
 
-  // The next packet in order reaches the port, one after the other.
-  void Arrive() {
-    events_.After(delay_, [self = shared_from_this()] { self->Pass(); });
+  void Leave(Packet packet) {
+    const int64_t bytes = BytesOf(packet);
+    auto arrive = [self = shared_from_this(), packet = std::move(packet)]() mutable {
+      self->events_.After(self->delay_, [self, packet = std::move(packet)]() mutable {
+        self->packets_.push_back(std::move(packet));
+        self->Pass();
+      });
+    };
+    if (!way_.has_value()) return arrive();
+    way_->uplink.Send(bytes, std::move(arrive));
   }
+  static int64_t BytesOf(const Packet& packet) { return static_cast<int64_t>(packet.bytes.size()) + kPacketBytes; }
+  // What has arrived passes the port, one packet after the other.
   void Pass() {
     while (!packets_.empty() && !waiting_for_rto_) {
       auto packet = std::make_shared<Packet>(std::move(packets_.front()));
       packets_.pop_front();
       if (packet->last) {
         end_ = packet->end;
-      } else if (port_ == nullptr) {
+      } else if (!way_.has_value()) {
         Deliver(packet->bytes);
       } else {
-        const int64_t bytes = static_cast<int64_t>(packet->bytes.size()) + kPacketBytes;
         ++in_port_;
         // The port is first in, first out, and nothing of this stream overtakes what was lost.
-        if (port_->Send(bytes, [self = shared_from_this(), packet] {
+        if (way_->port.Send(BytesOf(*packet), way_->uplink.slow(), [self = shared_from_this(), packet] {
               --self->in_port_;
               self->Deliver(packet->bytes);
               self->EndIfDone();
@@ -98,11 +109,11 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
   }
 
   EventQueue& events_;
-  SimulatedPort* const port_;
+  const std::optional<Way> way_;
   const TimePoint::duration delay_;
   std::function<void(absl::string_view)> on_bytes_;
   std::function<void(absl::Status)> on_end_;
-  std::deque<Packet> packets_;  // that have not reached the port, or were lost
+  std::deque<Packet> packets_;  // that have reached the port and wait, since one was lost
   std::optional<absl::Status> end_;
   int in_port_ = 0;
   bool waiting_for_rto_ = false;

@@ -1,5 +1,7 @@
 #include "tests/simulation/simulated_worker.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -10,6 +12,12 @@
 #include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
+namespace {
+
+// Certificates and keys. The schedule allows for 6 KB.
+constexpr int64_t kMostHandshakeBytes = 5500;
+
+}  // namespace
 
 // Eight bytes at a time, by splitmix64.
 std::string AnswerOf(uint64_t key, size_t bytes) {
@@ -36,6 +44,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
   struct Call {
     bool hangs = false;
     bool taken = true;
+    bool streaming = false;
     std::optional<Liveness::Id> waits;
     TimePoint deadline = TimePoint::max();
   };
@@ -53,6 +62,10 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
   void Serve(int32_t id, const Question& question, absl::Duration timeout) override {
     Call& call = calls_[id];
     call.taken = question.taken;
+    call.streaming = question.streaming;
+    const auto other_kind = [&](const auto& other) { return other.second.streaming != question.streaming; };
+    if (std::any_of(calls_.begin(), calls_.end(), other_kind)) worker_.faults_.Count(Fault::kMixedKinds);
+    if (worker_.options_.slow) worker_.faults_.Count(Fault::kSlowSender);
     if (timeout != absl::InfiniteDuration()) {
       call.deadline = worker_.events_.now() + absl::ToChronoNanoseconds(timeout);
       EndAtDeadline(id, call.deadline);
@@ -71,9 +84,11 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     if (fault == Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
     const auto self = shared_from_this();
     worker_.events_.After(think, [=] {
-      if (self->session() == nullptr) return;
-      self->Answer(id, question, fault);
-      self->Flush();
+      self->worker_.process_.Run([=] {
+        if (self->session() == nullptr) return;
+        self->Answer(id, question, fault);
+        self->Flush();
+      });
     });
   }
 
@@ -81,7 +96,9 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     const auto call = calls_.extract(id);
     if (call.empty()) return;
     if (call.mapped().hangs) worker_.liveness_.HangEnds();
-    if (call.mapped().waits.has_value()) worker_.liveness_.Left(*call.mapped().waits);
+    if (!call.mapped().waits.has_value()) return;
+    --worker_.waiting_;
+    worker_.liveness_.Left(*call.mapped().waits);
   }
 
   void Write(std::string bytes) override { wire_.to_client->Write(std::move(bytes)); }
@@ -96,11 +113,13 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
 
   void EndAtDeadline(int32_t id, TimePoint deadline) {
     if (!worker_.options_.ends_at_deadline) return;
-    worker_.events_.At(deadline, [id, weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (self == nullptr || !self->HasStream(id)) return;
-      self->session()->Reset(id, Http2Error::kCancel);
-      self->Flush();
+    worker_.events_.At(deadline, [id, &worker = worker_, weak = weak_from_this()] {
+      worker.process_.Run([id, weak] {
+        const auto self = weak.lock();
+        if (self == nullptr || !self->HasStream(id)) return;
+        self->session()->Reset(id, Http2Error::kCancel);
+        self->Flush();
+      });
     });
   }
 
@@ -112,11 +131,20 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
   }
   void AnswerWaits(int32_t id) {
     const auto found = calls_.find(id);
-    if (found != calls_.end() && found->second.taken)
-      found->second.waits = worker_.liveness_.Ready(found->second.deadline);
+    if (found == calls_.end() || !found->second.taken) return;
+    found->second.waits = worker_.liveness_.Ready(found->second.deadline, found->second.streaming, worker_.sender_);
+    ++worker_.waiting_;
   }
 
   void Answer(int32_t id, const Question& question, std::optional<Fault> fault) {
+    if (worker_.failing_) {
+      worker_.faults_.Count(Fault::kErrorsInBulk);
+      const absl::Status why = absl::InternalError("all fail");
+      const Metadata metadata = worker_.DrawMetadata();
+      const bool begun = fault == Fault::kEarlyHeaders;
+      return session()->SendHeaders(id, begun ? ToTrailers(why, "", metadata) : ToTrailersOnly(why, "", metadata),
+                                    true);
+    }
     if (fault == Fault::kError) return Finish(id, absl::UnavailableError("simulated"));
     if (fault == Fault::kReset) return session()->Reset(id, Http2Error::kInternalError);
     if (fault == Fault::kLost) return Lose();
@@ -126,7 +154,11 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
       wire_.to_client->Write("this is not HTTP/2, and nobody said it was");
       return;
     }
-    if (fault != Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
+    if (fault != Fault::kEarlyHeaders) {
+      const Metadata metadata = worker_.DrawMetadata();
+      session()->SendHeaders(id, ToHeaders(ResponseHead{.metadata = &metadata}), false);
+    }
+    if (fault == Fault::kMalformed) session()->SendHeaders(id, {{"x-more", "follows"}}, false);
     for (size_t i = 0; i < question.messages; ++i) {
       std::string message = FrameMessage(AnswerOf(question.key + i, question.bytes));
       const bool last = i + 1 == question.messages;
@@ -142,8 +174,8 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     }
     if (fault == Fault::kHangInAnswer) return Hang(id);
     AnswerWaits(id);
-    session()->SendHeaders(
-        id, ToTrailers(fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus(), "", {}), true);
+    const absl::Status status = fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus();
+    session()->SendHeaders(id, ToTrailers(status, "", worker_.DrawMetadata()), true);
   }
 
   SimulatedWorker& worker_;
@@ -153,30 +185,77 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
 };
 
 SimulatedWorker::SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults,
-                                 Liveness& liveness, const Options& options)
-    : events_(events), port_(port), dice_(dice), faults_(faults), liveness_(liveness), options_(options) {}
+                                 Liveness& liveness, size_t index, const Options& options)
+    : events_(events),
+      port_(port),
+      dice_(dice),
+      faults_(faults),
+      liveness_(liveness),
+      options_(options),
+      uplink_(events),
+      process_(events),
+      sender_{index, process_, uplink_, options.slow} {}
 
 SimulatedWorker::~SimulatedWorker() = default;
 
 SimulatedWorker::Wire SimulatedWorker::Accept(std::function<void(absl::string_view)> on_bytes,
                                               std::function<void(absl::Status)> on_end) {
   Wire wire;
-  wire.to_client =
-      std::make_shared<SimulatedPipe>(events_, &port_, options_.delay, std::move(on_bytes), std::move(on_end));
+  wire.to_client = std::make_shared<SimulatedPipe>(events_, SimulatedPipe::Way{uplink_, port_}, options_.delay,
+                                                   std::move(on_bytes), std::move(on_end));
   // The connection is known after its pipes.
   const auto connection = std::make_shared<std::weak_ptr<Connection>>();
   wire.to_worker = std::make_shared<SimulatedPipe>(
-      events_, nullptr, options_.delay,
-      [connection](absl::string_view bytes) {
-        if (const auto known = connection->lock()) known->OnBytes(bytes);
+      events_, std::nullopt, options_.delay,
+      [this, connection](absl::string_view bytes) {
+        MayPause();
+        process_.Run([connection, bytes = std::string(bytes)] {
+          if (const auto known = connection->lock()) known->OnBytes(bytes);
+        });
       },
-      [connection](const absl::Status&) {
-        if (const auto known = connection->lock()) known->OnClientGone();
+      [this, connection](const absl::Status&) {
+        process_.Run([connection] {
+          if (const auto known = connection->lock()) known->OnClientGone();
+        });
       });
   connections_.push_back(std::make_shared<Connection>(*this, wire));
   *connection = connections_.back();
   if (!connections_.back()->Begin(options_.max_concurrent_streams).ok()) connections_.pop_back();
   return wire;
+}
+
+void SimulatedWorker::Handshake(std::function<void()> on_done) {
+  process_.Run([this, on_done = std::move(on_done)] {
+    const auto bytes = static_cast<size_t>(dice_.Between(1500, kMostHandshakeBytes));
+    const auto missing = std::make_shared<size_t>(bytes);
+    const auto pipe = std::make_shared<SimulatedPipe>(
+        events_, SimulatedPipe::Way{uplink_, port_}, options_.delay,
+        [missing, on_done](absl::string_view part) {
+          *missing -= part.size();
+          if (*missing == 0) on_done();
+        },
+        [](const absl::Status&) {});
+    pipe->Write(std::string(bytes, 'c'));
+  });
+}
+
+// The process stops before it sees a grant.
+void SimulatedWorker::MayPause() {
+  if (!faulty_ || options_.pause_one_in == 0 || waiting_ == 0 || process_.stopped()) return;
+  if (!dice_.OneIn(options_.pause_one_in)) return;
+  faults_.Count(Fault::kPaused);
+  liveness_.HangBegins();
+  // Short ones as often as long ones.
+  const auto pause = std::chrono::milliseconds(5) * std::pow(400, dice_.Fraction());
+  process_.Stop(std::chrono::duration_cast<TimePoint::duration>(pause), [this] { liveness_.HangEnds(); });
+}
+
+Metadata SimulatedWorker::DrawMetadata() {
+  if (!options_.large_heads || dice_.OneIn(2)) return {};
+  faults_.Count(Fault::kLargeHead);
+  std::string value(static_cast<size_t>(dice_.Between(1 << 10, 16 << 10)), ' ');
+  for (char& letter : value) letter = static_cast<char>('!' + dice_.Below(90));
+  return {{"x-large", value}};
 }
 
 std::optional<Fault> SimulatedWorker::DrawFault() {

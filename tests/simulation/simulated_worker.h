@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "lib/grpc_wire/metadata.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/liveness.h"
+#include "tests/simulation/simulated_process.h"
 #include "tests/simulation/simulated_stream.h"
+#include "tests/simulation/simulated_uplink.h"
 #include "tests/simulation/worker_session.h"
 
 namespace sluice::testing {
@@ -29,9 +32,12 @@ class SimulatedWorker {
     uint32_t max_concurrent_streams = 100;
     bool ends_at_deadline = true;  // by itself, as gRPC's servers do
     bool hung = false;             // takes requests and never answers
+    bool slow = false;             // its uplink has a rate of its own, now and then
+    uint64_t pause_one_in = 0;     // of the writes that reach it while responses wait for grants; 0: it never pauses
+    bool large_heads = false;      // of half of its responses
   };
   SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults, Liveness& liveness,
-                  const Options& options);
+                  size_t index, const Options& options);
   ~SimulatedWorker();
 
   // A client connects: what it writes goes into `to_worker` of the result, what the worker writes comes by `on_bytes`.
@@ -41,12 +47,19 @@ class SimulatedWorker {
   };
   Wire Accept(std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end);
 
+  // The server's part of a handshake of TLS; `on_done` runs when all of it has crossed the port.
+  void Handshake(std::function<void()> on_done);
+
   void set_faulty(bool faulty) { faulty_ = faulty; }
+  void set_failing(bool failing) { failing_ = failing; }  // ends every call with an error
+  SimulatedUplink& uplink() { return uplink_; }
 
  private:
   class Connection;
 
   std::optional<Fault> DrawFault();
+  void MayPause();
+  Metadata DrawMetadata();
 
   EventQueue& events_;
   SimulatedPort& port_;
@@ -55,6 +68,11 @@ class SimulatedWorker {
   Liveness& liveness_;
   const Options options_;
   bool faulty_ = true;
+  bool failing_ = false;
+  size_t waiting_ = 0;  // responses that are ready and have not left
+  SimulatedUplink uplink_;
+  SimulatedProcess process_;
+  const Liveness::Sender sender_;
   std::vector<std::shared_ptr<Connection>> connections_;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/link/clock.h"
+#include "lib/link/tls_context.h"
 
 namespace sluice::testing {
 namespace {
@@ -32,7 +33,17 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   if (dice.OneIn(4)) shape.hung_workers = 1 + dice.Below(4);
   if (shape.storm) shape.hung_workers = kStormWorkers;
   if (dice.OneIn(8)) shape.stream_numbers = 1 + static_cast<uint32_t>(dice.Below(8));
+  if (!shape.storm) {
+    DrawBadWorkers(dice, shape);
+    if (dice.OneIn(32)) shape.dead_addresses = 200 + dice.Below(2801);
+  }
   return shape;
+}
+
+// One for all worlds, since it reads the authorities of the system. No connection looks at it here.
+std::shared_ptr<TlsContext> Tls() {
+  static const auto& tls = *new std::shared_ptr<TlsContext>(*TlsContext::Create({}, [] { return TimePoint(); }));
+  return tls;
 }
 
 }  // namespace
@@ -55,15 +66,24 @@ struct SimulatedWorld::Asked {
 SimulatedWorld::SimulatedWorld(uint64_t seed)
     : network_(seed, DrawShape(seed)), dice_(network_.dice), events_(network_.events), shape_(network_.shape) {
   callbacks_ = std::make_unique<SimulatedCallbacks>(events_, dice_, network_.faults, dice_.OneIn(4) ? 4 : 50);
+  network_.liveness->SetReadingTime([this] { return callbacks_->busy_time(); });
   addresses_ = std::make_shared<std::vector<std::string>>(network_.addresses);
+  dead_addresses_ = std::make_shared<std::vector<std::string>>(network_.dead_addresses);
   network_.executor->Turn([this] {
-    fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, nullptr);
+    const auto tls = shape_.dead_addresses > 0 ? Tls() : nullptr;
+    fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, tls);
     fan_out_->SetWorkers(addresses_);
+    if (tls == nullptr) return;
+    dead_fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, tls);
+    dead_fan_out_->SetWorkers(dead_addresses_);
   });
 }
 
 SimulatedWorld::~SimulatedWorld() {
-  network_.executor->Turn([this] { fan_out_.reset(); });
+  network_.executor->Turn([this] {
+    dead_fan_out_.reset();
+    fan_out_.reset();
+  });
   network_.core.reset();
 }
 
@@ -71,12 +91,20 @@ void SimulatedWorld::Run() {
   const bool connect = dice_.OneIn(2);
   if (connect)
     network_.executor->Turn([this] { fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
+  if (dead_fan_out_ != nullptr) {
+    events_.After(milliseconds(dice_.Between(0, 500)), [this] {
+      if (dead_fan_out_ == nullptr) return;  // the world was quicker
+      network_.executor->Turn([this] { dead_fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
+    });
+  }
   TimePoint next = events_.now();
   const size_t calls = shape_.storm ? kStormCalls : kLeastCalls;
   while (calls_ < calls) {
     while (events_.Step(next)) {
     }
     StartFanOut();
+    if (dead_fan_out_ != nullptr && dice_.OneIn(4)) AskTheDead();
+    if (shape_.large_heads && dice_.OneIn(20)) network_.FailAll(milliseconds(dice_.Between(1, 20)));
     const bool pause = !shape_.storm && dice_.OneIn(3);
     const int64_t longest_us = pause ? 100'000 : shape_.storm ? 5000 : 500;
     next = events_.now() + microseconds(dice_.Between(0, longest_us));
@@ -86,6 +114,7 @@ void SimulatedWorld::Run() {
   while (open_ > 0 && events_.Step(end)) {
   }
   if (open_ > 0) network_.Breach(absl::StrCat(open_, " fan-outs have not ended"));
+  CloseTheDead();
   // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
   network_.CheckIdle(std::chrono::seconds(shape_.storm ? 600 : 15));
 }
@@ -125,12 +154,15 @@ void SimulatedWorld::StartFanOut() {
     const auto total = static_cast<int64_t>(asked->bytes[worker] * asked->messages);
     if (dice_.OneIn(3)) known = total;
     if (dice_.OneIn(20)) known = total / 2;  // said to be known, and wrong
-    spec.asks.push_back({.request = std::make_shared<const std::string>(
-                             FrameMessage(RequestFor({asked->key, asked->bytes[worker], asked->messages}))),
-                         .workers = fan_out_->OrderOf(*set, worker, replicas),
-                         .primary = worker,
-                         .response_bytes = known,
-                         .metadata = nullptr});
+    spec.asks.push_back(
+        {.request = std::make_shared<const std::string>(FrameMessage(RequestFor({.key = asked->key,
+                                                                                 .bytes = asked->bytes[worker],
+                                                                                 .messages = asked->messages,
+                                                                                 .streaming = asked->streaming}))),
+         .workers = fan_out_->OrderOf(*set, worker, replicas),
+         .primary = worker,
+         .response_bytes = known,
+         .metadata = nullptr});
   }
   const size_t asks = spec.asks.size();
   calls_ += asks;
@@ -157,6 +189,54 @@ void SimulatedWorld::StartFanOut() {
   sink->SetRun(run);
   network_.executor->Post([run] { run->Begin(); });
   if (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10)) CancelLater(run);
+}
+
+// Otherwise their handshakes never end.
+void SimulatedWorld::CloseTheDead() {
+  if (dead_fan_out_ == nullptr) return;
+  network_.executor->Turn([this] {
+    dead_fan_out_->Close(absl::CancelledError("by the simulation"),
+                         [this] { network_.executor->Post([this] { dead_fan_out_.reset(); }); });
+  });
+}
+
+// Nobody answers, and the others are to notice nothing of it.
+void SimulatedWorld::AskTheDead() {
+  const auto set = dead_fan_out_->SetOf(dead_addresses_);
+  const TimePoint deadline = events_.now() + milliseconds(dice_.Between(1, 3000));
+  FanOutRun::Spec spec{.path = "/simulated.Answers/Get",
+                       .server_streaming = false,
+                       .workers = set,
+                       .asks = {},
+                       .metadata = nullptr,
+                       .limits = {.deadline = deadline,
+                                  .fail_limit = dead_addresses_->size(),
+                                  .retries = &dead_fan_out_->retries(),
+                                  .hedges = &dead_fan_out_->hedges()},
+                       .hedge_after_quantile = {}};
+  const size_t asks = 1 + dice_.Below(100);
+  for (size_t i = 0; i < asks; ++i) {
+    const size_t worker = dice_.Below(dead_addresses_->size());
+    spec.asks.push_back({.request = std::make_shared<const std::string>(FrameMessage(RequestFor({}))),
+                         .workers = {worker},
+                         .primary = worker,
+                         .response_bytes = std::nullopt,
+                         .metadata = nullptr});
+  }
+  ++open_;
+  auto sink = std::make_shared<MergeSink>(
+      *dead_fan_out_, [](size_t, const std::string&) { return absl::OkStatus(); },
+      [this, deadline](const FanOutResult& result) {
+        --open_;
+        if (result.answered > 0) network_.Breach("a host that is away has answered");
+        if (events_.now() > deadline + kLateness + 2 * callbacks_->longest_backlog()) {
+          network_.Breach("calls to hosts that are away ended after their deadline");
+        }
+      },
+      MergeSink::Options{.stop_merging = std::make_shared<std::atomic<bool>>(false)});
+  const auto run = FanOutRun::Make(*dead_fan_out_, std::move(spec), sink);
+  sink->SetRun(run);
+  network_.executor->Post([run] { run->Begin(); });
 }
 
 void SimulatedWorld::CancelLater(const std::shared_ptr<FanOutRun>& run) {

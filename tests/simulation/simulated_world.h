@@ -37,6 +37,8 @@ class SimulatedWorld {
  private:
   struct Asked;
   void StartFanOut();
+  void AskTheDead();
+  void CloseTheDead();
   void OnDone(const std::shared_ptr<Asked>& asked, const FanOutResult& result);
   absl::Status OnMerge(Asked& asked, size_t worker, const std::string& answer);
   void CancelLater(const std::shared_ptr<FanOutRun>& run);
@@ -48,6 +50,8 @@ class SimulatedWorld {
   std::unique_ptr<SimulatedCallbacks> callbacks_;
   std::unique_ptr<FanOutCore> fan_out_;
   FanOutCore::Addresses addresses_;
+  std::unique_ptr<FanOutCore> dead_fan_out_;  // of hosts that are away; may be null
+  FanOutCore::Addresses dead_addresses_;
 
   size_t calls_ = 0;
   size_t answered_ = 0;

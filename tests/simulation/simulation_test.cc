@@ -91,8 +91,9 @@ TEST(SimulationTest, ASeedReplaysExactly) {
 }
 
 TEST(ProxiedSimulationTest, WhatAlwaysHoldsDoes) {
-  // The proxy has no callbacks, and its worlds no storms.
-  ExpectHit(TrySeeds<ProxiedWorld>(kFewProxiedSeeds), {Fault::kSlowReader, Fault::kRationed});
+  // The proxy has no callbacks, and its worlds no storms, no hosts that are away and no times when all workers fail.
+  ExpectHit(TrySeeds<ProxiedWorld>(kFewProxiedSeeds),
+            {Fault::kSlowReader, Fault::kRationed, Fault::kDeadAddress, Fault::kTlsHandshake, Fault::kErrorsInBulk});
 }
 
 TEST(ProxiedSimulationTest, ASeedReplaysExactly) {

@@ -41,6 +41,7 @@ WireOracle::WireOracle(const LinkSchedule::Options& schedule, int64_t budget_byt
           profile_.propagation_rtt +
           absl::Seconds(static_cast<double>(budget_bytes) / profile_.capacity_bytes_per_second))),
       stall_time_(drain_time_ + absl::ToChronoNanoseconds(schedule.stall_timeout)),
+      workers_(workers),
       resets_(workers) {}
 
 void WireOracle::Opened(ConnectionId id, size_t worker) {
@@ -99,10 +100,10 @@ void WireOracle::OnSent(Connection& connection, const Frames& frame, TimePoint n
   if (frame.head[3] == kRstStream) {
     TakeReset(connection.worker, now);
     if (stream == connection.streams.end()) return;
-    Drain(stream->second, now);
+    Drain(connection, stream->second, now);
     connection.streams.erase(stream);
   } else if (frame.head[3] == kWindowUpdate && stream != connection.streams.end()) {
-    Grant(stream->second, Number(frame.payload.data()), now);
+    Grant(connection, stream->second, Number(frame.payload.data()), now);
   }
 }
 
@@ -110,6 +111,7 @@ void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint no
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   Connection& connection = found->second;
+  LookAt(connection.worker);
   Read(
       connection.received, bytes, [&] { OnReceived(connection, connection.received); },
       [&](absl::string_view data) {
@@ -130,10 +132,11 @@ void WireOracle::OnReceived(Connection& connection, const Frames& frame) {
 
 void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
   const int64_t message_bytes = TakeMessageBytes(stream, data);
-  stream.came = true;
   stream.window_bytes -= static_cast<int64_t>(data.size());
+  stream.prefix_bytes += static_cast<int64_t>(data.size()) - message_bytes;
   if (stream.window_bytes < 0) breaches_.push_back("a worker has sent more than its window");
   stream.early_bytes = std::max<int64_t>(stream.early_bytes - message_bytes, 0);
+  stream.unsure_bytes = std::max<int64_t>(stream.unsure_bytes - message_bytes, 0);
   MarkStalled(stream, now);
   if (message_bytes > 0) stream.since = now;
   if (Outstanding(stream) <= 0) stream.stalled = false;
@@ -150,16 +153,27 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
     }
     stream.prefix += byte;
     if (stream.prefix.size() < kPrefixBytes) continue;
+    if (!std::exchange(stream.ready, true)) stream.ready_in_turn = true;
     stream.rest_bytes = Number(stream.prefix.data() + 1);
     stream.prefix.clear();
   }
   return message_bytes;
 }
 
-void WireOracle::Grant(Stream& stream, int64_t bytes, TimePoint now) {
-  granted_ = true;
+void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now) {
+  // The rest makes room for the next prefix again, and a few bytes for what came in the room beside it.
+  const int64_t granted_bytes = std::max<int64_t>(bytes - std::exchange(stream.prefix_bytes, 0), 0);
+  if (granted_bytes > 0) granted_ = true;
+  if (granted_bytes > kRoomBytes) workers_[connection.worker].granted = true;
   MarkStalled(stream, now);
-  if (granting_ && !stream.came) stream.early_bytes += bytes;
+  if (granting_ && !stream.ready && granted_bytes > 0) {
+    stream.early_bytes += granted_bytes;
+    const auto waits = [this](const auto& other) {
+      return other.second.ready && other.second.rest_bytes > 0 && Outstanding(other.second) == 0;
+    };
+    if (std::any_of(connection.streams.begin(), connection.streams.end(), waits)) ++early_beside_;
+  }
+  if (stream.ready_in_turn) stream.unsure_bytes += granted_bytes;
   // The timer starts, unless some bytes that cannot be told from the room in the window keep it running.
   const bool idle = Outstanding(stream) <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
@@ -167,17 +181,28 @@ void WireOracle::Grant(Stream& stream, int64_t bytes, TimePoint now) {
 }
 
 // What was let come may still come, to nobody: it takes its room for as long as a full port needs.
-void WireOracle::Drain(Stream& stream, TimePoint now) {
+void WireOracle::Drain(const Connection& connection, Stream& stream, TimePoint now) {
   MarkStalled(stream, now);
   const int64_t bytes = stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
-  if (bytes > 0) draining_.push_back({now + drain_time_, bytes});
+  if (bytes > 0) draining_.push_back({now + drain_time_, bytes, connection.worker});
 }
 
 void WireOracle::Closed(ConnectionId id, TimePoint now) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  for (auto& [stream_id, stream] : found->second.streams) Drain(stream, now);
+  for (auto& [stream_id, stream] : found->second.streams) Drain(found->second, stream, now);
   connections_.erase(found);
+}
+
+void WireOracle::HandshakeBegins(ConnectionId id, int64_t bytes, TimePoint now) {
+  handshakes_[id] = {.since = now, .cost_bytes = Cost(bytes)};
+  handshake_began_ = true;
+}
+
+void WireOracle::HandshakeEnds(ConnectionId id, HandshakeEnd end, TimePoint now) {
+  const auto handshake = handshakes_.extract(id);
+  if (handshake.empty() || end == HandshakeEnd::kArrived || now - handshake.mapped().since >= stall_time_) return;
+  draining_.push_back({now + drain_time_, handshake.mapped().cost_bytes});
 }
 
 void WireOracle::TakeReset(size_t worker, TimePoint now) {
@@ -186,44 +211,104 @@ void WireOracle::TakeReset(size_t worker, TimePoint now) {
   resets.left = std::min(kResetsAtOnce, resets.left + kResetsPerSecond * elapsed.count()) - 1;
   // Whoever waits for a reset has had its clock read a little earlier or later.
   if (resets.left < -0.01) breaches_.push_back(absl::StrCat("worker ", worker, " is reset more often than allowed"));
-  if (resets.left < 1) ++rationed_resets_;
+  if (resets.left >= 1) return;
+  ++rationed_resets_;
+  resets.rationed_until = now + absl::ToChronoNanoseconds(absl::Seconds((1 - resets.left) / kResetsPerSecond));
 }
 
 void WireOracle::EndTurn(TimePoint now) {
   const bool granted = std::exchange(granted_, false);
-  if (!granted && slow_bytes_ == nullptr) return;
+  const bool handshake_began = std::exchange(handshake_began_, false);
+  if (!granted && !handshake_began && load_of_ == nullptr) return;
   while (!draining_.empty() && draining_.front().until <= now) draining_.pop_front();
-  int64_t holders = static_cast<int64_t>(draining_.size());
-  int64_t charged_bytes = 0;
-  for (const Draining& draining : draining_) charged_bytes += draining.bytes;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].charged_bytes = 0;
+    LookAt(i);
+  }
+  int64_t holders = 0;
+  int64_t charged_bytes = HandshakeBytes(now, handshake_began);
+  int64_t slow_bytes = 0;
+  for (Draining& draining : draining_) {
+    // Of a worker that was slow in the turn of the abort.
+    if (draining.until == now + drain_time_ && draining.worker.has_value()) {
+      draining.slow = workers_[*draining.worker].was_slow;
+    }
+    ++holders;
+    charged_bytes += draining.bytes;
+    if (draining.slow) slow_bytes += draining.bytes;
+  }
   int64_t early_bytes = 0;
   for (auto& [id, connection] : connections_) {
+    Worker& worker = workers_[connection.worker];
     for (auto& [stream_id, stream] : connection.streams) {
       MarkStalled(stream, now);
       const int64_t early = EarlyCost(stream);
       const int64_t charge = stream.stalled ? early : Cost(Outstanding(stream));
       early_bytes += early;
       charged_bytes += charge;
+      const int64_t sure = stream.stalled ? 0 : Cost(Outstanding(stream) - stream.early_bytes - stream.unsure_bytes);
+      worker.charged_bytes += sure;
+      stream.ready_in_turn = false;
+      if (worker.was_slow) slow_bytes += charge - early;
       if (charge > early) ++holders;
     }
   }
   if (granted && early_bytes > budget_bytes_ / 3) {
     breaches_.push_back(absl::StrCat(early_bytes, " early bytes are more than a third of ", budget_bytes_));
   }
-  // A worker may be slow no more before its bytes have come.
-  const int64_t slow_bytes = slow_bytes_ == nullptr ? 0 : slow_bytes_();
   const int64_t counted_bytes = std::max(budget_bytes_ / 3, Cost(profile_.packet_payload_bytes));
-  const int64_t uncounted_bytes = std::max<int64_t>(slow_bytes - counted_bytes, 0);
-  uncounted_bytes_ = charged_bytes <= budget_bytes_ ? uncounted_bytes : std::max(uncounted_bytes_, uncounted_bytes);
-  if (!granted) return;
-  // Or become healthy within a turn, when its part counts again; only the end of the turn is seen here.
-  const bool slow = slow_bytes > 0;
-  any_slow_ = any_slow_ || slow;
-  const int64_t part_bytes = std::exchange(were_slow_, slow) || slow || uncounted_bytes_ > 0 ? budget_bytes_ / 3 : 0;
-  if (charged_bytes - uncounted_bytes_ > budget_bytes_ + part_bytes && holders > 1) {
-    breaches_.push_back(absl::StrCat(charged_bytes, " bytes may come, ", early_bytes, " of them early, to ", holders,
-                                     " calls beside those; the budget is ", budget_bytes_, "; ", slow_bytes,
-                                     " bytes are of slow workers"));
+  uncounted_bytes_ = std::max<int64_t>(slow_bytes - counted_bytes, 0);
+  if ((granted || handshake_began) && charged_bytes - uncounted_bytes_ > budget_bytes_ && holders > 1) {
+    breaches_.push_back(absl::StrCat(charged_bytes, " bytes may come, ", early_bytes, " of them early and ",
+                                     uncounted_bytes_, " that do not count, to ", holders,
+                                     " calls beside those; the budget is ", budget_bytes_));
+  }
+  drained_ = charged_bytes <= budget_bytes_;
+  CheckShares();
+}
+
+// Of those that count; and checks their share.
+int64_t WireOracle::HandshakeBytes(TimePoint now, bool began) {
+  int64_t bytes = 0;
+  int64_t count = 0;
+  for (const auto& [id, handshake] : handshakes_) {
+    if (now - handshake.since >= stall_time_) continue;
+    bytes += handshake.cost_bytes;
+    ++count;
+  }
+  if (began && count > 1 && bytes > budget_bytes_ / 3) {
+    breaches_.push_back(
+        absl::StrCat(count, " handshakes of ", bytes, " bytes are more than a third of ", budget_bytes_));
+  }
+  return bytes;
+}
+
+// A worker that is slow no more may have been slow when it was granted what has not come.
+void WireOracle::LookAt(size_t index) {
+  if (load_of_ == nullptr) return;
+  Worker& worker = workers_[index];
+  const WorkerLoad load = load_of_(index);
+  worker.slow = load.slow;
+  worker.slow_for_long = worker.slow_for_long && load.slow;
+  worker.was_slow = worker.was_slow || load.slow;
+  worker.share_bytes = std::max(worker.share_bytes, load.share_bytes);
+}
+
+// A worker is granted bytes while it has less than its share, and never more than its share at once. Within a turn the
+// share may also have grown by a lap, and have been halved again.
+void WireOracle::CheckShares() {
+  const int64_t packet_bytes = Cost(profile_.packet_payload_bytes);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    const int64_t most_bytes = 2 * std::max(worker.share_bytes + packet_bytes, worker.share_bytes * 5 / 4);
+    if (std::exchange(worker.granted, false) && worker.slow_for_long && worker.charged_bytes > most_bytes) {
+      breaches_.push_back(absl::StrCat("worker ", i, " is slow and has ", worker.charged_bytes,
+                                       " bytes outstanding; its share was ", worker.share_bytes));
+    }
+    worker.slow_for_long = worker.slow;
+    worker.was_slow = worker.slow || (worker.was_slow && !drained_);
+    worker.share_bytes = 0;
+    LookAt(i);
   }
 }
 

@@ -16,6 +16,7 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kBudgetBytes = 30'000;
 constexpr WireOracle::ConnectionId kConnection = 7;
+constexpr WireOracle::ConnectionId kOther = 8;
 
 std::string Frame(char type, char flags, uint32_t stream, const std::string& payload) {
   const auto byte = [](size_t number, int shift) { return static_cast<char>(number >> shift & 0xff); };
@@ -43,9 +44,11 @@ std::string Data(uint32_t stream, size_t bytes) {
 class WireOracleTest : public ::testing::Test {
  protected:
   WireOracleTest() {
-    oracle_.Opened(kConnection, 0);
-    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""));
-    Receive(Frame(4, 0, 0, "") + Frame(4, 1, 0, ""));
+    for (const WireOracle::ConnectionId connection : {kConnection, kOther}) {
+      oracle_.Opened(connection, connection - kConnection);
+      Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""), connection);
+      Receive(Frame(4, 0, 0, "") + Frame(4, 1, 0, ""), connection);
+    }
   }
 
   static LinkSchedule::Options Schedule() {
@@ -55,16 +58,24 @@ class WireOracleTest : public ::testing::Test {
     return schedule;
   }
   // A byte at a time, as they may come.
-  void Send(const std::string& bytes) {
-    for (const char byte : bytes) oracle_.Sent(kConnection, {&byte, 1}, now_);
+  void Send(const std::string& bytes, WireOracle::ConnectionId connection = kConnection) {
+    for (const char byte : bytes) oracle_.Sent(connection, {&byte, 1}, now_);
   }
-  void Receive(const std::string& bytes) {
-    for (const char byte : bytes) oracle_.Received(kConnection, {&byte, 1}, now_);
+  void Receive(const std::string& bytes, WireOracle::ConnectionId connection = kConnection) {
+    for (const char byte : bytes) oracle_.Received(connection, {&byte, 1}, now_);
   }
-  // The prefix of its answer is here.
-  void AskAndBeReady(uint32_t stream) {
-    Send(Request(stream));
-    Receive(Frame(1, 4, stream, "headers") + Data(stream, 5));
+  // The prefix of its response is here.
+  void AskAndBeReady(uint32_t stream, WireOracle::ConnectionId connection = kConnection) {
+    Send(Request(stream), connection);
+    Receive(Frame(1, 4, stream, "headers") + Data(stream, 5), connection);
+  }
+  // From the next turn on, the schedule takes the first worker for slow.
+  void BeSlow(int64_t share_bytes) {
+    oracle_.SetLoadOf([share_bytes](size_t worker) {
+      return WorkerLoad{.share_bytes = worker == 0 ? share_bytes : kBudgetBytes, .slow = worker == 0};
+    });
+    EXPECT_THAT(EndTurn(), IsEmpty());
+    EXPECT_THAT(EndTurn(), IsEmpty());
   }
   std::vector<std::string> EndTurn() {
     oracle_.EndTurn(now_);
@@ -72,7 +83,7 @@ class WireOracleTest : public ::testing::Test {
   }
 
   TimePoint now_ = TimePoint() + std::chrono::hours(1);
-  WireOracle oracle_{Schedule(), kBudgetBytes, 1};
+  WireOracle oracle_{Schedule(), kBudgetBytes, 2};
 };
 
 TEST_F(WireOracleTest, FindsGrantsThatDoNotFitTheBudget) {
@@ -126,7 +137,7 @@ TEST_F(WireOracleTest, AResetHasDrainedAfterAWhile) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
-TEST_F(WireOracleTest, StalledBytesAreNobodysCharge) {
+TEST_F(WireOracleTest, StalledBytesAreNotCharged) {
   AskAndBeReady(1);
   AskAndBeReady(3);
   Send(Grant(1, 20'000));
@@ -168,10 +179,70 @@ TEST_F(WireOracleTest, FindsBytesBeyondTheWindow) {
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("more than its window")));
 }
 
+TEST_F(WireOracleTest, FindsHandshakesAboveAThird) {
+  oracle_.HandshakeBegins(1, 5'000, now_);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  oracle_.HandshakeBegins(2, 5'000, now_);
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("2 handshakes")));
+}
+
+TEST_F(WireOracleTest, OneHandshakeAloneMayHaveMoreThanAThird) {
+  oracle_.HandshakeBegins(1, 20'000, now_);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kArrived, now_);
+  oracle_.HandshakeBegins(2, 20'000, now_);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, AHandshakeThatIsGivenUpMayStillCome) {
+  AskAndBeReady(1);
+  oracle_.HandshakeBegins(1, 15'000, now_);
+  oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kGivenUp, now_);
+  Send(Grant(1, 20'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
+TEST_F(WireOracleTest, AHandshakeWithADeadHostStalls) {
+  AskAndBeReady(1);
+  oracle_.HandshakeBegins(1, 15'000, now_);
+  now_ += std::chrono::milliseconds(400);
+  Send(Grant(1, 20'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, FindsMoreThanTwiceTheShareOfASlowWorker) {
+  BeSlow(3'000);
+  AskAndBeReady(1);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 6'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 6'000));
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("worker 0 is slow and has")));
+}
+
+TEST_F(WireOracleTest, BytesOfSlowWorkersCountAsAThird) {
+  BeSlow(kBudgetBytes);
+  AskAndBeReady(1);
+  AskAndBeReady(1, kOther);
+  Send(Grant(1, 25'000));
+  Send(Grant(1, 15'000), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 10'000), kOther);
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
+TEST_F(WireOracleTest, CountsGrantsBesideACallThatWaits) {
+  AskAndBeReady(1);
+  Send(Request(3) + Grant(3, 1'000));
+  EXPECT_EQ(oracle_.early_beside(), 1u);
+}
+
 TEST_F(WireOracleTest, FindsMoreResetsThanAreAllowed) {
   for (uint32_t i = 0; i < 15; ++i) Send(Request(2 * i + 1) + Reset(2 * i + 1));
   EXPECT_THAT(EndTurn(), IsEmpty());
   EXPECT_EQ(oracle_.rationed_resets(), 1u);
+  EXPECT_EQ(oracle_.rationed_until(0), now_ + std::chrono::milliseconds(200));
+  EXPECT_LT(oracle_.rationed_until(1), now_);
   Send(Request(301) + Reset(301));
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("reset more often than allowed")));
 }

@@ -11,7 +11,8 @@
 namespace sluice::testing {
 
 std::string RequestFor(const Question& question) {
-  return absl::StrCat(question.key, " ", question.bytes, " ", question.messages, " ", question.taken);
+  return absl::StrCat(question.key, " ", question.bytes, " ", question.messages, " ", question.streaming, " ",
+                      question.taken);
 }
 
 // One call, as the worker serves it.
@@ -23,9 +24,9 @@ class WorkerSession::Stream final : public ServerCall {
   void OnRequest() override {
     const std::vector<std::string> words = absl::StrSplit(request(), ' ');
     Question question;
-    if (words.size() != 4 || !absl::SimpleAtoi(words[0], &question.key) ||
+    if (words.size() != 5 || !absl::SimpleAtoi(words[0], &question.key) ||
         !absl::SimpleAtoi(words[1], &question.bytes) || !absl::SimpleAtoi(words[2], &question.messages) ||
-        !absl::SimpleAtob(words[3], &question.taken)) {
+        !absl::SimpleAtob(words[3], &question.streaming) || !absl::SimpleAtob(words[4], &question.taken)) {
       return worker_.Finish(stream(), absl::InvalidArgumentError("not a request"));
     }
     worker_.Serve(stream(), question, head().timeout);

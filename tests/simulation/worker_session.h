@@ -18,7 +18,8 @@ struct Question {
   uint64_t key = 0;
   size_t bytes = 0;
   size_t messages = 1;
-  bool taken = true;  // false: the client reads nothing, so the answer may wait for as long as it likes
+  bool streaming = false;  // the method is one of server streaming
+  bool taken = true;       // false: the client reads nothing, so the answer may wait for as long as it likes
 };
 std::string RequestFor(const Question& question);
 

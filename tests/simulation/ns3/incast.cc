@@ -93,7 +93,9 @@ class IncastRun {
         fan_out_(core_, callbacks_, nullptr),
         monitor_(core_, BoundsOf(options), options.discipline != Discipline::kUnscheduled,
                  [this](int64_t, const BudgetStep&) { ++budget_changes_; }) {
-    if (oracle_ != nullptr) oracle_->SetSlowBytes([this] { return core_.schedule().State().slow_bytes; });
+    if (oracle_ != nullptr) {
+      oracle_->SetLoadOf([this](size_t worker) { return core_.schedule().Load(static_cast<uint32_t>(worker) + 1); });
+    }
     auto addresses = std::make_shared<std::vector<std::string>>();
     const size_t hosts = options.hosts > 0 ? options.hosts : options.workers;
     for (size_t i = 0; i < options.workers; ++i) {

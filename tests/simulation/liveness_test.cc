@@ -1,0 +1,127 @@
+#include "tests/simulation/liveness.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/faults.h"
+
+// That the simulation finds responses that wait for too long, and only these.
+namespace sluice::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr milliseconds kStall(300);
+constexpr milliseconds kRound(1);
+constexpr milliseconds kLongLap(10);
+// Between the bound with slow workers and the bound without them.
+constexpr milliseconds kLong(200);
+
+class LivenessTest : public ::testing::Test {
+ protected:
+  static Liveness::Bounds WithSlowWorkers() { return {.stall_time = kStall, .round = kRound, .long_lap = kLongLap}; }
+  static Liveness::Bounds WithoutSlowWorkers() { return {.stall_time = kStall, .round = kRound}; }
+
+  void Pass(TimePoint::duration pause) {
+    events_.After(pause, [] {});
+    const TimePoint end = events_.now() + pause;
+    while (events_.Step(end)) {
+    }
+  }
+  // A worker sends a full packet; the port takes 1.5 ms for it.
+  void Send(bool slow) {
+    port_.Send(1500, slow, [] {});
+  }
+
+  EventQueue events_;
+  Dice dice_{1};
+  FaultCounts faults_;
+  SimulatedPort port_{events_, dice_, faults_, 1e6, 1 << 20, 0};
+  WireOracle oracle_{{}, 30'000, 2};
+  SimulatedProcess process_{events_};
+  SimulatedUplink uplink_{events_};
+  const Liveness::Sender healthy_{0, process_, uplink_, false};
+  const Liveness::Sender slow_{1, process_, uplink_, true};
+};
+
+TEST_F(LivenessTest, AResponseMayWaitForAStallTimeout) {
+  Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  Pass(kLong);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+  Pass(kStall);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 500 ms")));
+}
+
+TEST_F(LivenessTest, SlowWorkersHoldUpAHealthyOneForTwoLongLaps) {
+  Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
+  liveness.Ready(TimePoint::max(), false, slow_);
+  const Liveness::Id healthy = liveness.Ready(TimePoint::max(), false, healthy_);
+  Pass(2 * kLongLap);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+  Pass(kLong);
+  liveness.Left(healthy);
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 220 ms")));
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty()) << "the slow worker waits for its own link";
+}
+
+TEST_F(LivenessTest, PacketsOfSlowWorkersAreNoReasonToWait) {
+  Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  for (int i = 0; i < 20; ++i) {
+    Send(/*slow=*/true);
+    Pass(kLong / 10);
+  }
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 400 ms")));
+}
+
+TEST_F(LivenessTest, EachPartOfAHealthyWorkerTakesARound) {
+  Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  for (int i = 0; i < 200; ++i) {
+    Send(/*slow=*/false);
+    Pass(milliseconds(2));
+  }
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+}
+
+TEST_F(LivenessTest, APausedProcessHoldsUpItsOwnResponses) {
+  Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  process_.Stop(2 * kStall, [] {});
+  Pass(2 * kStall + kLong);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+}
+
+TEST_F(LivenessTest, TheApplicationHoldsUpStreams) {
+  Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
+  liveness.SetReadingTime([this] { return events_.now().time_since_epoch(); });
+  liveness.Ready(TimePoint::max(), /*streaming=*/true, healthy_);
+  Pass(2 * kStall);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+  liveness.Ready(TimePoint::max(), /*streaming=*/false, healthy_);
+  Pass(2 * kStall);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 600 ms")));
+}
+
+TEST_F(LivenessTest, AResponseThatIsGivenUpWaitsNoLonger) {
+  Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
+  liveness.Ready(events_.now() + kLong, false, healthy_);
+  Pass(2 * kStall);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -34,7 +34,9 @@ class Workers {
     int64_t answer_bytes = 1000;
     int64_t expected_bytes = 1000;
     nanoseconds thinks = 1ms;
-    uint32_t id = 0;  // calls to one worker have the same; 0: its share has no bound
+    uint32_t id = 0;              // calls to one worker have the same; 0: its share has no bound
+    int64_t step_bytes = 1000;    // at most, in steps that are multiples of `every_steps`
+    int64_t every_steps = 1;
   };
 
   explicit Workers(Discipline discipline) {
@@ -68,6 +70,7 @@ class Workers {
     int64_t link_bytes = 1000;
     // The link takes them in turns.
     ++first_;
+    ++steps_;
     for (size_t i = 0; i < states_.size(); ++i) {
       State& state = states_[(first_ + i) % states_.size()];
       if (state.asked && !state.ready && now_ >= state.ready_at) BecomeReady(state);
@@ -130,7 +133,9 @@ class Workers {
   int64_t Send(State& state, int64_t link_bytes) {
     if (state.worker.kind != Kind::kWell) return 0;
     const int64_t open_bytes = std::min(state.granted_bytes, state.worker.answer_bytes) - state.received_bytes;
-    const int64_t bytes = std::min(open_bytes, link_bytes);
+    const bool sends = steps_ % state.worker.every_steps == 0;
+    const int64_t bytes = sends ? std::min({open_bytes, link_bytes, state.worker.step_bytes}) : 0;
+    if (bytes == 0 && open_bytes > 0) return 0;
     state.received_bytes += bytes;
     const CallId call = state.call;
     Event([&](std::vector<Action>& actions) { schedule_->OnReceived(now_, call, bytes, actions); });
@@ -146,6 +151,7 @@ class Workers {
   nanoseconds longest_wait_{0};
   int64_t stalls_ = 0;
   size_t first_ = 0;
+  int64_t steps_ = 0;
   std::vector<State> states_;
 };
 
@@ -178,6 +184,22 @@ TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
   for (int step = 0; step < 400; ++step) workers.Step();
   EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
   EXPECT_TRUE(workers.Ended(1));
+}
+
+// Dead hosts hold a third of the budget, and slow workers count as another one. A slow worker sends on, so nothing
+// stalls; its bytes come too slowly to wait for them.
+TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
+  Workers workers(Discipline::kGrants);
+  for (uint32_t id = 1; id <= 8; ++id) {
+    workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000, .id = id, .step_bytes = 20, .every_steps = 20});
+  }
+  for (int step = 0; step < 1000; ++step) workers.Step();
+  workers.ConnectToDeadHosts(2000, 200);
+  for (int step = 0; step < 10; ++step) workers.Step();
+  workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000, .id = 9});
+  for (int step = 0; step < 1000; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(8));
 }
 
 // A request brings more than the two thirds that dead hosts leave.

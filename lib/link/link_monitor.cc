@@ -103,18 +103,15 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   CountSight(sight);
   sight_ = sight;
   const ScheduleState schedule = core_.schedule().State();
-  const LinkProfile& profile = core_.schedule().options().profile;
-  const double frame_share =
-      static_cast<double>(profile.frame_bytes) / static_cast<double>(profile.packet_payload_bytes);
   const BudgetObservation seen{
       .now = now,
-      .received_frame_bytes = static_cast<int64_t>(static_cast<double>(sight.received_bytes) * frame_share),
       .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
       .active_workers = sight.active_workers,
       .lossy_workers = sight.lossy_workers,
       .out_of_order_losses = sight.losses_out_of_order,
       .worst_out_of_order_losses = sight.worst_out_of_order,
-      .backlogged = schedule.waiting_calls + schedule.ungranted_calls > 0};
+      .backlogged_time = schedule.backlogged_time - std::exchange(backlogged_time_, schedule.backlogged_time),
+      .backlogged_bytes = schedule.backlogged_bytes - std::exchange(backlogged_bytes_, schedule.backlogged_bytes)};
   const int64_t before_bytes = budget_.budget_bytes;
   const BudgetStep step = Decide(bounds_, budget_, seen);
   budget_ = step.state;

@@ -43,7 +43,10 @@ class LinkMonitor {
   const OnBudgetChange on_change_;
   TimerQueue::Id timer_;
   int64_t ended_before_look_ = 0;
-  int64_t ended_calls_ = 0;  // calls that were counted as answers
+  // Of the schedule, at the last look.
+  int64_t ended_calls_ = 0;
+  std::chrono::nanoseconds backlogged_time_{0};
+  int64_t backlogged_bytes_ = 0;
   BudgetBounds bounds_;
   BudgetState budget_;
   TimePoint look_began_;

@@ -189,11 +189,8 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   state.answers += seen.answers;
   state.out_of_order_losses += seen.out_of_order_losses;
   if (Waited(state, seen) || CameOutOfOrder(state, seen)) return BackOff(bounds, state, seen.now);
-  const bool backlogged = std::exchange(state.backlogged, seen.backlogged) && seen.backlogged;
-  if (!backlogged) return Hold(state);
-
-  state.measured_time += elapsed;
-  state.measured_bytes += seen.received_frame_bytes;
+  state.measured_time += seen.backlogged_time;
+  state.measured_bytes += seen.backlogged_bytes;
   const bool on_trial = state.before_growth_bytes > 0;
   if (state.measured_time < (on_trial && state.ceiling_bytes > 0 ? kProbeTrial : kMeasure)) return Hold(state);
   const double rate = static_cast<double>(state.measured_bytes) / Seconds(state.measured_time);

@@ -353,7 +353,9 @@ ScheduleState ScheduleMachine::State() const {
           .held_calls = blocks.calls(Phase::kHeld),
           .blocks = blocks.size(),
           .submitted_calls = calls_.submitted(),
-          .ended_calls = calls_.ended()};
+          .ended_calls = calls_.ended(),
+          .backlogged_time = backlogged_time_,
+          .backlogged_bytes = backlogged_bytes_};
 }
 
 }  // namespace sluice

@@ -54,6 +54,7 @@ class ScheduleMachine {
   void Expire(std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);
   bool WaitsForRoom() const;
+  void CountBacklog();
   bool SendAhead(std::vector<Action>& actions);
   bool SendNext(std::vector<Action>& actions);
   void Send(Call& call, int64_t bytes, std::vector<Action>& actions);
@@ -76,6 +77,12 @@ class ScheduleMachine {
   const bool granting_;
 
   TimePoint now_ = TimePoint::min();  // of the last event
+  // Of ScheduleState, up to the last event.
+  TimePoint counted_until_;
+  int64_t counted_bytes_ = 0;
+  bool backlogged_ = false;
+  std::chrono::nanoseconds backlogged_time_{0};
+  int64_t backlogged_bytes_ = 0;
   BatchSlots slots_;
   LiveCalls calls_;
   Admission admission_;

@@ -21,7 +21,20 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
     while (GrantEarly(actions)) continue;
     while (SendNext(actions)) continue;
   } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
+  CountBacklog();
   calls_.Check();
+}
+
+// What came with this event was on the link before it.
+void ScheduleMachine::CountBacklog() {
+  const int64_t received_bytes = calls_.outstanding().received_bytes();
+  if (backlogged_) {
+    backlogged_time_ += now_ - counted_until_;
+    backlogged_bytes_ += received_bytes - counted_bytes_;
+  }
+  counted_until_ = now_;
+  counted_bytes_ = received_bytes;
+  backlogged_ = !calls_.queue().empty() || calls_.blocks().first_waiting() != nullptr;
 }
 
 bool ScheduleMachine::WaitsForRoom() const {

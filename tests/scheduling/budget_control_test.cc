@@ -49,7 +49,7 @@ class SimulatedLink {
   double most_share = 1;              // that workers can use
   int64_t workers = 64;
   int64_t bad_workers = 0;  // that lose at any budget
-  bool backlogged = true;
+  double backlogged = 1;    // share of the time in which calls wait for the budget
   double noise = 0;                   // of a rate, as a share: what a busy machine takes away
   int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost
   int64_t decisions[5] = {};
@@ -59,16 +59,15 @@ class SimulatedLink {
     const double seconds = std::chrono::duration<double>(elapsed).count();
     const double rate = kCapacity * Share(state_.budget_bytes) * (1 - noise * uniform_(random_));
     const auto answers = static_cast<int64_t>(rate * seconds / 11'000);
-    BudgetObservation seen{.now = now_, .active_workers = workers, .backlogged = backlogged};
-    if (backlogged) {
-      seen.received_frame_bytes = std::llround(rate * seconds);
-      seen.answers = answers;
-      seen.out_of_order_losses = answers * overtaken_of_thousand / 1000;
-    }
+    BudgetObservation seen{.now = now_, .active_workers = workers};
+    seen.backlogged_time = std::chrono::duration_cast<nanoseconds>(backlogged * elapsed);
+    seen.backlogged_bytes = std::llround(backlogged * rate * seconds);
+    seen.answers = std::llround(backlogged * static_cast<double>(answers));
+    seen.out_of_order_losses = seen.answers * overtaken_of_thousand / 1000;
     seen.lossy_workers = bad_workers;
-    if (backlogged && state_.budget_bytes > buffer_bytes) {
+    if (backlogged > 0 && state_.budget_bytes > buffer_bytes) {
       seen.lossy_workers = std::min<int64_t>(workers, 2);
-      seen.received_frame_bytes /= 2;
+      seen.backlogged_bytes /= 2;
       ++lossy_steps_;
     }
     const BudgetStep step = Decide(bounds_, state_, seen);
@@ -224,10 +223,27 @@ TEST(DecideTest, ProbesRarelyAndEverMoreRarely) {
   EXPECT_GE(link.budget(), 28 * kKiB);
 }
 
+TEST(DecideTest, AShortBacklogNowAndThenCountsByItsTime) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  link.backlogged = 0.05;
+  link.Run(60s);
+  EXPECT_GE(link.budget(), 32 * kKiB);
+  SimulatedLink lossy(Known(64 * kKiB));
+  lossy.buffer_bytes = 64 * kKiB;
+  lossy.backlogged = 0.05;
+  lossy.bad_workers = 2;
+  lossy.Run(10s);
+  EXPECT_EQ(lossy.budget(), 12 * kKiB);
+  lossy.bad_workers = 0;
+  lossy.Run(3600s);
+  EXPECT_EQ(lossy.budget(), 64 * kKiB) << "recovers";
+}
+
 TEST(DecideTest, NothingIsConcludedWhileNobodyWaits) {
   SimulatedLink link(Unknown());
   link.buffer_bytes = 1024 * kKiB;
-  link.backlogged = false;
+  link.backlogged = 0;
   link.Run(60s);
   EXPECT_EQ(link.budget(), 16 * kKiB);
 }

@@ -101,5 +101,45 @@ TEST_P(WorkerLoadTest, CountsPausesWhenSomethingComesAgain) {
   EXPECT_EQ(link_.load().pauses, 1) << "it owed nothing any more";
 }
 
+class BacklogTest : public WorkerLoadTest {
+ protected:
+  std::chrono::nanoseconds backlogged_time() const { return link_.state().backlogged_time; }
+  int64_t backlogged_bytes() const { return link_.state().backlogged_bytes; }
+};
+
+INSTANTIATE_TEST_SUITE_P(In, BacklogTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+
+TEST_P(BacklogTest, IsTheTimeInWhichCallsWaitForTheBudget) {
+  link_.set_worker(0);
+  link_.Submit(At(0ms), {9000, 9000});
+  for (const uint64_t tag : {0, 1}) {
+    if (GetParam() == Discipline::kGrants) link_.Ready(At(1ms), tag, 9000);
+  }
+  link_.Timer(At(1ms));
+  const auto before = backlogged_time();
+  int64_t received_bytes = 0;
+  for (int i = 1; i <= 9; ++i) {
+    link_.Receive(At(i * 1ms + 1ms), 0, 1000);
+    received_bytes += 1000;
+  }
+  link_.Finish(At(11ms), 0);
+  EXPECT_GT(backlogged_time() - before, 5ms);
+  EXPECT_LE(backlogged_time() - before, 10ms);
+  EXPECT_GT(backlogged_bytes(), 5000);
+  EXPECT_LE(backlogged_bytes(), received_bytes);
+}
+
+TEST_P(BacklogTest, HasNoneIfAllThatIsAskedForFits) {
+  link_.Submit(At(0ms), {3000});
+  link_.Ready(At(5ms), 0, 3000);
+  link_.Receive(At(8ms), 0, 3000);
+  link_.Finish(At(9ms), 0);
+  link_.SubmitParked(At(9ms), 3000);
+  link_.Timer(At(20ms));
+  EXPECT_EQ(backlogged_time(), 0ms);
+  EXPECT_EQ(backlogged_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -31,7 +31,6 @@ struct BudgetBounds {
 // What was seen of the link since the last observation.
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
-  int64_t received_frame_bytes = 0;  // bytes that came over the link, with headers
   int64_t answers = 0;               // responses that ended
   int64_t active_workers = 0;        // that had calls or sent bytes
   // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
@@ -40,7 +39,10 @@ struct BudgetObservation {
   int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
   // Of all such responses after settle_until, those of the worker that has the most.
   int64_t worst_out_of_order_losses = 0;
-  bool backlogged = false;  // calls wait for the budget; else a larger one would change nothing
+  // How long calls waited for the budget, and what came over the link meanwhile, in units of the budget. In the rest of
+  // the time a larger budget would have changed nothing.
+  std::chrono::nanoseconds backlogged_time{0};
+  int64_t backlogged_bytes = 0;
 };
 
 enum class BudgetDecision {
@@ -60,7 +62,7 @@ struct BudgetState {
   int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if none is remembered
   TimePoint ceiling_since;
   int64_t before_growth_bytes = 0;              // the budget before the one that is on trial; 0 if none is on trial
-  double before_growth_rate = 0;                // best rate at that budget, frame bytes per second
+  double before_growth_rate = 0;                // best rate at that budget, bytes per second
   TimePoint settle_until;                       // the last change, or the end of the echoes of the losses before it
   TimePoint next_growth;                        // the budget does not grow before
   std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
@@ -71,10 +73,9 @@ struct BudgetState {
   int64_t out_of_order_losses = 0;
 
   // Measured at this budget, over the time in which calls waited.
-  double best_rate = 0;  // frame bytes per second
+  double best_rate = 0;  // bytes per second
   int64_t measurements = 0;
   TimePoint last_observation;
-  bool backlogged = false;  // at the last observation
   std::chrono::nanoseconds measured_time{0};
   int64_t measured_bytes = 0;
 };

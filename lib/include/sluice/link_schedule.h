@@ -122,6 +122,10 @@ struct ScheduleState {
   int64_t blocks = 0;      // that have not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
+  // Since the start: how long a request or a response waited for the budget, and what came in this time, in units of
+  // the budget. Calls of a full worker do not wait for the budget.
+  std::chrono::nanoseconds backlogged_time{0};
+  int64_t backlogged_bytes = 0;
 };
 
 // One worker of the schedule at one moment, in units of the budget.

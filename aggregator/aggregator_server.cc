@@ -32,7 +32,7 @@ void LogLookUps(const absl::Status& state) {
 }
 
 AdminServer::Page WorkersPage(Link& link) {
-  return {.content_type = "application/json", .body = [&link] { return SlowestWorkersJson(link.WorkerSummaries()); }};
+  return {.content_type = "application/json", .body = [&link] { return WorstWorkersJson(link.WorkerSummaries()); }};
 }
 
 }  // namespace

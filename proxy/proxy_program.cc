@@ -74,7 +74,7 @@ ProxyProgram::ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions
 absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
   const AdminServer::Page workers = {.content_type = "application/json",
-                                     .body = [this] { return SlowestWorkersJson(link_->WorkerSummaries()); }};
+                                     .body = [this] { return WorstWorkersJson(link_->WorkerSummaries()); }};
   auto admin = AdminServer::Start(
       io_thread.context(),
       {.listen = listen,

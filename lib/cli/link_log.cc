@@ -1,10 +1,15 @@
 #include "lib/cli/link_log.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "sluice/budget_control.h"
+#include "sluice/worker_fault.h"
 
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "lib/cli/logging.h"
 
 namespace sluice {
@@ -24,10 +29,31 @@ void LogShare(const absl::Status& state) {
   Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
 }
 
+// If a rack dies, its first workers say which.
+void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
+  constexpr size_t kMost = 10;
+  for (const WorkerFaultChange& change : absl::MakeConstSpan(changes).first(std::min(kMost, changes.size()))) {
+    if (change.began) {
+      Log(LogLevel::kWarning, "worker at fault",
+          {{"worker", change.address}, {"fault", WorkerFaultName(change.fault)}});
+    } else {
+      Log(LogLevel::kInfo, "worker recovered",
+          {{"worker", change.address},
+           {"fault", WorkerFaultName(change.fault)},
+           {"lasted", absl::Trunc(absl::FromChrono(change.lasted), absl::Milliseconds(1))}});
+    }
+  }
+  if (changes.size() > kMost) {
+    Log(LogLevel::kWarning, "more workers at fault or recovered; workers.json has the worst",
+        {{"changes", changes.size() - kMost}});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
+  options.on_worker_faults = LogWorkerFaults;
   if (options.share.has_value()) options.share->on_state = LogShare;
   return Link::Create(std::move(options));
 }

@@ -1,6 +1,8 @@
 #include "sluice/link.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -117,7 +119,8 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
   executor_->Await([&] {
     core_ = std::make_unique<LinkCore>(*executor_, std::move(schedule), *metrics_);
     core_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
-    monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change);
+    monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change,
+                                             options_.on_worker_faults);
   });
   if (options_.inline_callbacks) {
     callbacks_ = std::make_unique<InlineCallbacks>();
@@ -205,6 +208,13 @@ std::vector<WorkerSummary> Link::WorkerSummaries() const {
   Await([&](LinkCore& core) {
     const LinkSchedule& schedule = core.schedule();
     summaries = core.workers().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
+    std::map<std::string_view, std::vector<std::string>> faults;
+    monitor_->faults().ForEach([&faults](const std::string& address, WorkerFault fault) {
+      faults[address].emplace_back(WorkerFaultName(fault));
+    });
+    for (WorkerSummary& summary : summaries) {
+      if (const auto found = faults.find(summary.address); found != faults.end()) summary.faults = found->second;
+    }
   });
   return summaries;
 }

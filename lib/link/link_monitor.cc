@@ -30,16 +30,27 @@ constexpr size_t kSlice = 100;
 // thread's time: the more a slice costs, the rarer it is.
 constexpr std::chrono::milliseconds kSlicePause(1);
 constexpr int kPauseFactor = 30;
+constexpr std::chrono::seconds kFaultsPeriod(1);
+// If a rack dies, the number of faults tells more than a thousand time series.
+constexpr size_t kMostNamed = 20;
 
 }  // namespace
 
-LinkMonitor::LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change)
-    : core_(core), on_change_(std::move(on_change)), bounds_(bounds), budget_(StartBudget(bounds, core.now())) {
-  if (watch) LookLater(core.now() + kPeriod);
+LinkMonitor::LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
+                         OnWorkerFaults on_faults)
+    : core_(core),
+      on_change_(std::move(on_change)),
+      on_faults_(std::move(on_faults)),
+      bounds_(bounds),
+      budget_(StartBudget(bounds, core.now())) {
+  if (!watch) return;
+  LookLater(core.now() + kPeriod);
+  LookForFaults();
 }
 
 LinkMonitor::~LinkMonitor() {
   core_.timers().Clear(timer_);
+  core_.timers().Clear(faults_timer_);
 }
 
 absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
@@ -92,6 +103,14 @@ void LinkMonitor::LookAtSlice() {
   timer_ = core_.timers().Set(next, [this] { LookAtSlice(); });
 }
 
+void LinkMonitor::LookForFaults() {
+  const LinkSchedule& schedule = core_.schedule();
+  const std::vector<WorkerFaultChange> changes = faults_.Look(
+      core_.now(), core_.workers().FaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }));
+  if (!changes.empty() && on_faults_) on_faults_(changes);
+  faults_timer_ = core_.timers().Set(core_.now() + kFaultsPeriod, [this] { LookForFaults(); });
+}
+
 // A link without calls is left alone, but for one look after the last of them.
 bool LinkMonitor::Active() {
   const ScheduleState state = core_.schedule().State();
@@ -135,6 +154,10 @@ void LinkMonitor::FillGauges(AggregatorGauges& gauges) const {
   gauges.budget_floor_bytes = bounds_.floor_bytes;
   gauges.budget_limit_bytes = bounds_.limit_bytes;
   gauges.budget_ceiling_bytes = budget_.ceiling_bytes;
+  faults_.ForEach([&gauges](const std::string& address, WorkerFault fault) {
+    ++gauges.faulty_workers[static_cast<size_t>(fault)];
+    if (gauges.worker_faults.size() < kMostNamed) gauges.worker_faults.emplace_back(address, fault);
+  });
   gauges.connections = sight_.connections;
   gauges.min_rtt = sight_.min_rtt.value_or(absl::InfiniteDuration());
   gauges.smoothed_rtt = sight_.smoothed_rtt.value_or(absl::InfiniteDuration());

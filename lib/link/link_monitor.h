@@ -5,21 +5,26 @@
 #include <vector>
 
 #include "sluice/budget_control.h"
+#include "sluice/worker_fault.h"
 
 #include "absl/status/status.h"
 #include "lib/link/link_core.h"
 #include "lib/telemetry/aggregator_metrics.h"
+#include "lib/telemetry/worker_faults.h"
 
 namespace sluice {
 
 // Looks at the connections of one link while calls are made over it, counts losses, and keeps the budget so small that
-// nothing is lost. There is one for each Link, used on the link's thread only.
+// nothing is lost. Follows which workers are at fault. There is one for each Link, used on the link's thread only.
 class LinkMonitor {
  public:
   using OnBudgetChange = std::function<void(int64_t before_bytes, const BudgetStep& step)>;
 
-  // `on_change` is called on the link's thread and may be null. The core must outlive the monitor.
-  LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change);
+  using OnWorkerFaults = std::function<void(const std::vector<WorkerFaultChange>& changes)>;
+
+  // The functions are called on the link's thread and may be null. The core must outlive the monitor.
+  LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
+              OnWorkerFaults on_faults);
   ~LinkMonitor();
   LinkMonitor(const LinkMonitor&) = delete;
   LinkMonitor& operator=(const LinkMonitor&) = delete;
@@ -29,11 +34,13 @@ class LinkMonitor {
   // Sets other bounds. The budget starts anew if their start differs; else it stays, within the new bounds.
   void Reconfigure(const BudgetBounds& bounds);
   void FillGauges(AggregatorGauges& gauges) const;
+  const WorkerFaults& faults() const { return faults_; }
 
  private:
   void LookLater(TimePoint when);
   void Look();
   void LookAtSlice();
+  void LookForFaults();
   bool Active();
   void OnSight(TimePoint now, const LinkSight& sight);
   void CountSight(const LinkSight& sight);
@@ -41,7 +48,9 @@ class LinkMonitor {
 
   LinkCore& core_;
   const OnBudgetChange on_change_;
+  const OnWorkerFaults on_faults_;
   TimerQueue::Id timer_;
+  TimerQueue::Id faults_timer_;
   int64_t ended_before_look_ = 0;
   // Of the schedule, at the last look.
   int64_t ended_calls_ = 0;
@@ -52,6 +61,7 @@ class LinkMonitor {
   TimePoint look_began_;
   std::optional<LinkCore::WorkerKey> last_looked_at_;  // empty between two looks
   LinkSight sight_;
+  WorkerFaults faults_;
 };
 
 }  // namespace sluice

@@ -134,9 +134,15 @@ bool ScheduledStream::MayReset() {
 
 bool ScheduledStream::Abandon(const absl::Status& why) {
   if (told_) return true;
+  CountUnanswered(why);
   if (MayReset()) return false;
   DropUntilReset(why);
   return true;
+}
+
+void ScheduledStream::CountUnanswered(const absl::Status& why) {
+  if (!absl::IsDeadlineExceeded(why) || ready_ || sent_ == TimePoint() || std::exchange(unanswered_, true)) return;
+  core_.workers().OnUnanswered(options_.worker->row());
 }
 
 // The owner need not wait for that. Most servers end the stream before, since they know the deadline.
@@ -158,6 +164,7 @@ void ScheduledStream::Abort() {
     end_status_ =
         late() ? absl::DeadlineExceededError("the deadline passed") : absl::CancelledError("the call was cancelled");
   }
+  CountUnanswered(end_status_);
   if (!may_reset) return DropUntilReset(end_status_);
   if (connection_ != nullptr) return ResetStream();
   WaitHook::unlink();

@@ -162,6 +162,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   bool MayReset();
   void ResetStream();
   void RefuseResponse();
+  void CountUnanswered(const absl::Status& why);
   void DropUntilReset(absl::Status why);
   void Tell(absl::Status why);
   void End(absl::Status why, CallEnd how);
@@ -182,6 +183,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
   bool ready_ = false;
   bool held_ = false;          // the owner was told so
+  bool unanswered_ = false;    // the deadline passed before it was ready, and the worker table was told so
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
   bool reset_ = false;  // this side has reset the stream

@@ -1,6 +1,9 @@
 #include "lib/telemetry/aggregator_metrics.h"
 
+#include <string>
 #include <utility>
+
+#include "sluice/worker_fault.h"
 
 #include "lib/telemetry/metric_families.h"
 
@@ -10,6 +13,26 @@ namespace {
 template <class Number>
 prometheus::MetricFamily Gauge(const char* name, const char* help, Number value) {
   return MakeFamily(prometheus::MetricType::Gauge, name, help, static_cast<double>(value));
+}
+
+prometheus::MetricFamily FaultyWorkers(const AggregatorGauges& now) {
+  std::vector<LabelledValue> values;
+  for (int fault = 0; fault < kWorkerFaults; ++fault) {
+    values.emplace_back(std::string(WorkerFaultName(static_cast<WorkerFault>(fault))), now.faulty_workers[fault]);
+  }
+  return MakeFamily(prometheus::MetricType::Gauge, "sluice_faulty_workers", "Workers that are at fault, by the fault.",
+                    "fault", values);
+}
+
+prometheus::MetricFamily NamedFaults(const AggregatorGauges& now) {
+  prometheus::MetricFamily family{
+      "sluice_worker_fault", "Always 1: this worker has this fault. The first 20.", prometheus::MetricType::Gauge, {}};
+  for (const auto& [address, fault] : now.worker_faults) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label = {{"worker", address}, {"fault", std::string(WorkerFaultName(fault))}};
+    metric.gauge.value = 1;
+  }
+  return family;
 }
 
 }  // namespace
@@ -107,6 +130,8 @@ std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
                              "1: the budget is a lease of a link that several processes share; 0: no daemon leases it.",
                              static_cast<int>(*now.leased)));
   }
+  families.push_back(FaultyWorkers(now));
+  if (!now.worker_faults.empty()) families.push_back(NamedFaults(now));
   if (now.connections > 0) {
     families.push_back(MakeFamily(
         prometheus::MetricType::Gauge, "sluice_link_rtt_seconds",

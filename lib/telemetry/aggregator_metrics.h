@@ -6,7 +6,11 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "sluice/worker_fault.h"
 
 #include "absl/time/time.h"
 #include "prometheus/collectable.h"
@@ -51,6 +55,9 @@ struct AggregatorGauges {
 
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;
+
+  std::array<int64_t, kWorkerFaults> faulty_workers{};             // by fault
+  std::vector<std::pair<std::string, WorkerFault>> worker_faults;  // address and fault of the first of them
 
   // Of the connections to workers; times are infinite if there is none.
   int64_t connections = 0;

@@ -11,14 +11,15 @@ namespace {
 
 using google::protobuf::Struct;
 
-constexpr size_t kSlowest = 20;
+constexpr size_t kWorst = 20;
 
 absl::Duration Known(absl::Duration time) {
   return time == absl::InfiniteDuration() ? absl::ZeroDuration() : time;
 }
 
 // By address where times are equal, so that rows keep their places.
-bool IsSlower(const WorkerSummary& one, const WorkerSummary& other) {
+bool IsWorse(const WorkerSummary& one, const WorkerSummary& other) {
+  if (one.faults.empty() != other.faults.empty()) return other.faults.empty();
   const absl::Duration one_takes = Known(one.ready) + Known(one.transfer);
   const absl::Duration other_takes = Known(other.ready) + Known(other.transfer);
   return one_takes != other_takes ? one_takes > other_takes : one.address < other.address;
@@ -43,14 +44,16 @@ Struct ToStruct(const WorkerSummary& worker) {
   SetCount(object, "losses", worker.losses);
   SetCount(object, "rtos", worker.rtos);
   SetCount(object, "in_flight", worker.in_flight);
+  auto& faults = *(*object.mutable_fields())["faults"].mutable_list_value();
+  for (const std::string& fault : worker.faults) faults.add_values()->set_string_value(fault);
   return object;
 }
 
 }  // namespace
 
-std::string SlowestWorkersJson(std::vector<WorkerSummary> workers) {
-  const size_t shown = std::min(workers.size(), kSlowest);
-  std::partial_sort(workers.begin(), workers.begin() + static_cast<ptrdiff_t>(shown), workers.end(), IsSlower);
+std::string WorstWorkersJson(std::vector<WorkerSummary> workers) {
+  const size_t shown = std::min(workers.size(), kWorst);
+  std::partial_sort(workers.begin(), workers.begin() + static_cast<ptrdiff_t>(shown), workers.end(), IsWorse);
   Struct object;
   auto& list = *(*object.mutable_fields())["workers"].mutable_list_value();
   for (size_t i = 0; i < shown; ++i) *list.add_values()->mutable_struct_value() = ToStruct(workers[i]);

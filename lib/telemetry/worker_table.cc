@@ -18,6 +18,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(10);
 constexpr std::chrono::milliseconds kTogether(500);
 // Connections of one worker whose last report is kept. A worker has one, and for a while those that it leaves.
 constexpr size_t kMostReports = 16;
+// One call may be hard to answer.
+constexpr int64_t kHungCalls = 2;
 constexpr double kMeanWeight = 1.0 / 16;
 
 void AddToMean(absl::Duration value, absl::Duration& mean) {
@@ -53,6 +55,7 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
   if (--row.users > 0) return std::nullopt;
   // The pause until the worker is wanted again is not the time of a reconnect.
   row.lost_at.reset();
+  row.unanswered = 0;
   row.place = gone_.insert(gone_.end(), worker);
   if (gone_.size() <= kMostGone) return std::nullopt;
   const size_t forgotten = gone_.front();
@@ -93,6 +96,7 @@ WorkerTable::Reach WorkerTable::CountReached() const {
 
 void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
   WorkerSummary& summary = rows_[worker].summary;
+  rows_[worker].unanswered = 0;
   ++summary.answers;
   AddToMean(ready_after, summary.ready);
   AddToMean(transfer, summary.transfer);
@@ -196,6 +200,7 @@ void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& 
     return;
   }
   lossy_.emplace_back(began_, worker);
+  ++row.silent_losses;
   sight_.losses_silent += Lost(row, unacknowledged);
 }
 
@@ -213,6 +218,25 @@ std::vector<WorkerSummary> WorkerTable::Summaries(absl::FunctionRef<WorkerLoad(u
     summaries.back().in_flight = load_of(ScheduleId(worker)).out_calls;
   }
   return summaries;
+}
+
+std::vector<WorkerFaults::Sight> WorkerTable::FaultSights(
+    absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const {
+  std::vector<WorkerFaults::Sight> sights;
+  sights.reserve(rows_.size());
+  for (size_t worker = 0; worker < rows_.size(); ++worker) {
+    const Row& row = rows_[worker];
+    if (row.users == 0) continue;
+    const WorkerLoad load = load_of(ScheduleId(worker));
+    sights.push_back({.address = row.summary.address,
+                      .unreachable = row.connections == 0,
+                      .hung = row.unanswered >= kHungCalls,
+                      .stalled = load.stalled_calls > 0,
+                      .slow = load.slow,
+                      .pauses = load.pauses,
+                      .silent_losses = row.silent_losses});
+  }
+  return sights;
 }
 
 }  // namespace sluice

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/telemetry/tcp_socket.h"
+#include "lib/telemetry/worker_faults.h"
 #include "lib/telemetry/worker_summary.h"
 
 namespace sluice {
@@ -85,6 +86,8 @@ class WorkerTable {
 
   // Takes the times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
+  // A call ended at its deadline, and its response was not ready.
+  void OnUnanswered(size_t worker) { ++rows_[worker].unanswered; }
   // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
   // was made. Returns what is new in them.
   struct Reported {
@@ -108,6 +111,7 @@ class WorkerTable {
 
   // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
+  std::vector<WorkerFaults::Sight> FaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
 
  private:
   struct Row {
@@ -120,9 +124,11 @@ class WorkerTable {
     int64_t lost_response = 0;         // number of the last one with a loss; see NumberOf
     // Number of a response that is due while nothing comes and our last bytes are not acknowledged; 0: none.
     int64_t unacknowledged_response = 0;
-    int64_t pauses = 0;                                 // of the schedule, that were seen
-    uint64_t seen_active = 0;                           // number of the last look that saw it active
-    int64_t out_of_order = 0;                           // losses since since_
+    int64_t pauses = 0;        // of the schedule, that were seen
+    uint64_t seen_active = 0;  // number of the last look that saw it active
+    int64_t out_of_order = 0;  // losses since since_
+    int64_t silent_losses = 0;
+    int64_t unanswered = 0;                             // calls since the last response
     std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
   };
   // What was seen of a connection before.

@@ -297,12 +297,13 @@ class ScriptedTest(BrowserTest):
         hostile = '<img src="http://192.0.2.1/x" onerror="throw 1">:1'
         times = {hostile: 9, "slow:1": 4.2, **{f"10.0.0.{i}:20000": 2 - i / 100 for i in range(1, 19)}}
         workers = [{"address": address, "answers": 7, "losses": 1, "ready_seconds": ms / 2000,
-                    "transfer_seconds": ms / 2000} for address, ms in times.items()]
+                    "transfer_seconds": ms / 2000, "faults": ["paused", "lossy"] if address == "slow:1" else []}
+                   for address, ms in times.items()]
         self.admin.workers = json.dumps({"workers": workers, "total": 64})
         self.show()
-        self.assertEqual(self.shown("workers-note"), "20 of 64; over twice the median: 2")
+        self.assertEqual(self.shown("workers-note"), "20 of 64; at fault: 1; over twice the median: 2")
         slow = self.browser.evaluate("[...document.querySelectorAll('tr.slow')].map((row) => row.cells[0].textContent)")
-        self.assertEqual(slow, [f"{hostile} ▲\u00a04.95\u00a0×", "slow:1 ▲\u00a02.31\u00a0×"])
+        self.assertEqual(slow, [f"{hostile} ▲ 4.95\u00a0×", "slow:1 ▲ paused, lossy, 2.31\u00a0×"])
         second = self.browser.evaluate("[...byId('worker-rows').rows[1].cells].map((cell) => cell.textContent)")
         self.assertEqual(second[1:], ["2.10 ms", "2.10 ms", "1", "–", "–", "–", "7"])
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('#workers img').length"), 0)
@@ -316,7 +317,7 @@ class ScriptedTest(BrowserTest):
                    {"address": "b:1", "answers": 0}, {"address": "c:1", "answers": 0}]
         self.admin.workers = json.dumps({"workers": workers, "total": 3})
         self.show()
-        self.assertEqual(self.shown("workers-note"), "3 of 3; over twice the median: 0")
+        self.assertEqual(self.shown("workers-note"), "3 of 3; at fault: 0; over twice the median: 0")
 
     def test_says_what_ails_a_server_that_is_not_well(self):
         self.admin.health = "out of luck"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "lib/link/link_monitor.h"
 #include "tests/link/virtual_link_fixture.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
 using Pause = VirtualWorker::Pause;
 
 class LinkMonitorLossesTest : public VirtualLinkTest {
@@ -25,13 +28,19 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
     LinkSchedule::Options options;
     options.profile.buffer_bytes = kBuffer;
     StartLink(options);
-    monitor_ = std::make_unique<LinkMonitor>(*core_,
-                                             BudgetBounds{.floor_bytes = 12 << 10,
-                                                          .start_bytes = kBuffer,
-                                                          .reference_bytes = kBuffer,
-                                                          .limit_bytes = kBuffer,
-                                                          .capacity_bytes_per_second = 125e6},
-                                             true, nullptr);
+    monitor_ = std::make_unique<LinkMonitor>(
+        *core_,
+        BudgetBounds{.floor_bytes = 12 << 10,
+                     .start_bytes = kBuffer,
+                     .reference_bytes = kBuffer,
+                     .limit_bytes = kBuffer,
+                     .capacity_bytes_per_second = 125e6},
+        true, nullptr, [this](const auto& changes) {
+          for (const WorkerFaultChange& change : changes) {
+            faults_.push_back(absl::StrCat(change.address, change.began ? " is " : " was ",
+                                           std::string(WorkerFaultName(change.fault))));
+          }
+        });
     for (size_t i = 0; i < workers; ++i) {
       Serve(absl::StrCat("10.0.0.", i, ":1"), [](auto& call) { call.Answer(std::string(kResponseBytes, 'x')); });
     }
@@ -74,6 +83,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   double losses(const std::string& evidence) const { return Counter("sluice_inferred_losses_total", evidence); }
 
   std::unique_ptr<LinkMonitor> monitor_;
+  std::vector<std::string> faults_;  // changes of them
 
  private:
   void AskAgain(size_t worker) {
@@ -133,6 +143,30 @@ TEST_F(LinkMonitorLossesTest, LossesOfTheOnlyWorkerHalveTheBudget) {
   Start(1);
   PauseFor({0}, Pause::kHost, 250ms);
   EXPECT_EQ(budget(), kBuffer / 2);
+}
+
+TEST_F(LinkMonitorLossesTest, AWorkerThatPausesIsNamedUntilItIsWellForTenSeconds) {
+  Start(2);
+  PauseFor({1}, Pause::kProcess, 250ms);
+  PauseFor({1}, Pause::kProcess, 250ms);
+  EXPECT_THAT(faults_, ElementsAre("10.0.0.1:1 is paused"));
+  executor_.RunFor(9s);
+  EXPECT_THAT(faults_, ElementsAre("10.0.0.1:1 is paused", "10.0.0.1:1 was paused"));
+}
+
+TEST_F(LinkMonitorLossesTest, AWorkerThatAnswersNothingByTheDeadlineIsHung) {
+  Start(2);
+  VirtualWorker& silent = Serve("10.0.0.2:1", nullptr);
+  Connect(silent.address());
+  on_ended_ = nullptr;
+  for (const size_t hung : {0, 1}) {
+    const size_t tag = Ask(silent.address());
+    ASSERT_TRUE(AwaitCalls(silent, hung + 1));
+    Cancel(tag, absl::DeadlineExceededError("the deadline passed"));
+    executor_.RunFor(2s);
+    EXPECT_THAT(faults_, SizeIs(hung)) << "one call may be hard to answer";
+  }
+  EXPECT_THAT(faults_, ElementsAre("10.0.0.2:1 is hung"));
 }
 
 }  // namespace

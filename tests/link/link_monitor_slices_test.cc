@@ -28,7 +28,7 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
                                                           .reference_bytes = kAmpleBytes,
                                                           .limit_bytes = kAmpleBytes,
                                                           .capacity_bytes_per_second = 125e6},
-                                             true, nullptr);
+                                             true, nullptr, nullptr);
   }
   void TearDown() override {
     monitor_.reset();

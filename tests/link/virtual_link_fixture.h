@@ -93,11 +93,11 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
       EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
     });
   }
-  void Cancel(size_t tag) {
-    executor_.Turn([&] { CancelHere(tag); });
+  void Cancel(size_t tag, const absl::Status& why = absl::CancelledError("not needed")) {
+    executor_.Turn([&] { CancelHere(tag, why); });
   }
-  void CancelHere(size_t tag) {
-    if (calls_[tag].ended == 0) core_->CancelCall(*calls_[tag].call, absl::CancelledError("not needed"));
+  void CancelHere(size_t tag, const absl::Status& why = absl::CancelledError("not needed")) {
+    if (calls_[tag].ended == 0) core_->CancelCall(*calls_[tag].call, why);
   }
   const CallRecord& AwaitEnd(size_t tag) {
     EXPECT_TRUE(executor_.RunUntil([&] { return calls_[tag].ended > 0; })) << "call " << tag;

@@ -18,14 +18,18 @@ std::vector<std::string> Quoted(const std::string& text) {
   return quoted;
 }
 
-// "`outcome`: `ok`, `error`" is a label with its values, "`version`, `compiler`" are two with free values.
+// "`outcome`: `ok`, `error`" is a label with its values, "`version`, `compiler`" are two with free values, and
+// "`worker`; `fault`: `slow`, `hung`" are one of each kind.
 std::map<std::string, std::set<std::string>> ParseLabels(const std::string& cell) {
   std::map<std::string, std::set<std::string>> labels;
-  const std::vector<std::string> words = Quoted(cell);
-  if (cell.find(':') == std::string::npos) {
-    for (const std::string& label : words) labels[label];
-  } else {
-    labels[words.at(0)].insert(words.begin() + 1, words.end());
+  std::istringstream parts(cell);
+  for (std::string part; std::getline(parts, part, ';');) {
+    const std::vector<std::string> words = Quoted(part);
+    if (part.find(':') == std::string::npos) {
+      for (const std::string& label : words) labels[label];
+    } else {
+      labels[words.at(0)].insert(words.begin() + 1, words.end());
+    }
   }
   return labels;
 }

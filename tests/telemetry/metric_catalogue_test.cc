@@ -24,10 +24,14 @@ namespace {
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
-    // With a connection and a shared link: without one there is no round trip to show, and no lease.
+    // With a connection, a shared link and all faults: otherwise there is no round trip to show, no lease and no fault.
     aggregator_metrics_.SetGaugeSource([] {
-      return AggregatorGauges{
+      AggregatorGauges gauges{
           .leased = true, .connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
+      for (int fault = 0; fault < kWorkerFaults; ++fault) {
+        gauges.worker_faults.emplace_back("10.0.0.1:20000", static_cast<WorkerFault>(fault));
+      }
+      return gauges;
     });
   }
 
@@ -51,7 +55,7 @@ MetricCatalogue Documented(const std::string& program) {
 }
 
 std::set<std::string> FreeLabels() {
-  return {"version", "compiler"};
+  return {"version", "compiler", "worker"};
 }
 
 TEST_F(MetricCatalogueTest, TheAggregatorShowsWhatIsDocumented) {

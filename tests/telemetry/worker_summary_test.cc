@@ -44,14 +44,15 @@ WorkerSummary Worker(std::string address, absl::Duration ready, absl::Duration t
 }
 
 TEST(WorkerSummaryTest, TellsAllOfAWorker) {
-  const Struct object = Parse(SlowestWorkersJson({{.address = "10.0.0.1:20000",
-                                                   .answers = 123,
-                                                   .ready = absl::Milliseconds(1),
-                                                   .transfer = absl::Milliseconds(3),
-                                                   .rtt = absl::Microseconds(300),
-                                                   .losses = 4,
-                                                   .rtos = 5,
-                                                   .in_flight = 6}}));
+  const Struct object = Parse(WorstWorkersJson({{.address = "10.0.0.1:20000",
+                                                 .answers = 123,
+                                                 .ready = absl::Milliseconds(1),
+                                                 .transfer = absl::Milliseconds(3),
+                                                 .rtt = absl::Microseconds(300),
+                                                 .losses = 4,
+                                                 .rtos = 5,
+                                                 .in_flight = 6,
+                                                 .faults = {"slow", "paused"}}}));
   EXPECT_EQ(object.fields().at("total").number_value(), 1);
   ASSERT_EQ(Rows(object).size(), 1U);
   const Struct row = Rows(object).front();
@@ -65,11 +66,15 @@ TEST(WorkerSummaryTest, TellsAllOfAWorker) {
                                    {"in_flight", 6.0}}) {
     EXPECT_EQ(row.fields().at(key).number_value(), value) << key;
   }
-  EXPECT_EQ(row.fields().size(), 8U);
+  const auto& faults = row.fields().at("faults").list_value().values();
+  ASSERT_EQ(faults.size(), 2);
+  EXPECT_EQ(faults[0].string_value(), "slow");
+  EXPECT_EQ(faults[1].string_value(), "paused");
+  EXPECT_EQ(row.fields().size(), 9U);
 }
 
 TEST(WorkerSummaryTest, ATimeThatIsNotKnownIsLeftOut) {
-  const Struct object = Parse(SlowestWorkersJson(
+  const Struct object = Parse(WorstWorkersJson(
       {{.address = "a:1", .ready = absl::InfiniteDuration(), .transfer = absl::InfiniteDuration(), .rtt = {}}}));
   const Struct row = Rows(object).at(0);
   EXPECT_FALSE(row.fields().contains("ready_seconds"));
@@ -79,18 +84,25 @@ TEST(WorkerSummaryTest, ATimeThatIsNotKnownIsLeftOut) {
 
 TEST(WorkerSummaryTest, TheSlowestComeFirstAndThoseNotKnownLast) {
   constexpr absl::Duration kUnknown = absl::InfiniteDuration();
-  const std::string json = SlowestWorkersJson({Worker("new:1", kUnknown, kUnknown),
-                                               Worker("fast:1", absl::Milliseconds(1), absl::Milliseconds(1)),
-                                               Worker("far:1", absl::Milliseconds(1), absl::Milliseconds(9)),
-                                               Worker("busy:1", absl::Milliseconds(8), absl::Milliseconds(1)),
-                                               Worker("also_fast:1", absl::Milliseconds(1), absl::Milliseconds(1))});
+  const std::string json = WorstWorkersJson({Worker("new:1", kUnknown, kUnknown),
+                                             Worker("fast:1", absl::Milliseconds(1), absl::Milliseconds(1)),
+                                             Worker("far:1", absl::Milliseconds(1), absl::Milliseconds(9)),
+                                             Worker("busy:1", absl::Milliseconds(8), absl::Milliseconds(1)),
+                                             Worker("also_fast:1", absl::Milliseconds(1), absl::Milliseconds(1))});
   EXPECT_THAT(Addresses(json), ElementsAre("far:1", "busy:1", "also_fast:1", "fast:1", "new:1"));
+}
+
+TEST(WorkerSummaryTest, ThoseAtFaultComeFirst) {
+  WorkerSummary paused = Worker("paused:1", absl::Milliseconds(1), absl::Milliseconds(1));
+  paused.faults = {"paused"};
+  const std::string json = WorstWorkersJson({Worker("far:1", absl::Milliseconds(1), absl::Milliseconds(9)), paused});
+  EXPECT_THAT(Addresses(json), ElementsAre("paused:1", "far:1"));
 }
 
 TEST(WorkerSummaryTest, ShowsTwentyOfMany) {
   std::vector<WorkerSummary> workers;
   for (int i = 1; i <= 64; ++i) workers.push_back(Worker(absl::StrCat("w", i), absl::Milliseconds(i), {}));
-  const std::string json = SlowestWorkersJson(workers);
+  const std::string json = WorstWorkersJson(workers);
   const std::vector<std::string> addresses = Addresses(json);
   ASSERT_EQ(addresses.size(), 20U);
   EXPECT_EQ(addresses.front(), "w64");
@@ -99,7 +111,7 @@ TEST(WorkerSummaryTest, ShowsTwentyOfMany) {
 }
 
 TEST(WorkerSummaryTest, NoWorkersAreAnEmptyList) {
-  const Struct object = Parse(SlowestWorkersJson({}));
+  const Struct object = Parse(WorstWorkersJson({}));
   EXPECT_EQ(Rows(object).size(), 0U);
   EXPECT_EQ(object.fields().at("total").number_value(), 0);
 }
@@ -107,7 +119,7 @@ TEST(WorkerSummaryTest, NoWorkersAreAnEmptyList) {
 // An address comes from a config file, and is whatever somebody wrote there.
 TEST(WorkerSummaryTest, AddressesAreEscaped) {
   const std::string address = "\"}],\\\n\t</script><img src=x onerror=alert(1)>\xc3\xa9\x01";
-  const std::string json = SlowestWorkersJson({Worker(address, {}, {})});
+  const std::string json = WorstWorkersJson({Worker(address, {}, {})});
   EXPECT_THAT(Addresses(json), ElementsAre(address));
   EXPECT_THAT(json, Not(HasSubstr("<")));
   EXPECT_THAT(json, Not(HasSubstr("\n")));
@@ -115,7 +127,7 @@ TEST(WorkerSummaryTest, AddressesAreEscaped) {
 }
 
 TEST(WorkerSummaryTest, AnAddressThatIsNoTextDoesNoHarm) {
-  const std::string json = SlowestWorkersJson({Worker("bad\xff\xfe:1", {}, {}), Worker("good:1", {}, {})});
+  const std::string json = WorstWorkersJson({Worker("bad\xff\xfe:1", {}, {}), Worker("good:1", {}, {})});
   EXPECT_THAT(Addresses(json), ElementsAre(HasSubstr("bad"), "good:1"));
 }
 

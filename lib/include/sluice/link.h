@@ -10,6 +10,7 @@
 #include "sluice/budget_control.h"
 #include "sluice/link_profile.h"
 #include "sluice/link_schedule.h"
+#include "sluice/worker_fault.h"
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -84,9 +85,11 @@ class Link {
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
     // of the profile) is then that of the whole link, and does not adapt. An error with the discipline unscheduled.
     std::optional<SharedLink> share;
-    // Whether the link looks at its TCP connections while calls are out, to infer losses. If false, it infers nothing,
-    // and the budget stays.
+    // Whether the link looks at its TCP connections while calls are out, to infer losses, and at its workers, for
+    // faults. If false, it infers nothing, and the budget stays.
     bool watch_connections = true;
+    // Called when faults of workers begin or end, on the link's thread; for logs. May be null.
+    std::function<void(const std::vector<WorkerFaultChange>& changes)> on_worker_faults;
     // The registry for the metrics. Null: the link makes one.
     std::shared_ptr<prometheus::Registry> registry;
   };

@@ -1,0 +1,94 @@
+#include "lib/telemetry/worker_faults.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::seconds;
+
+// Shares fall for a moment, and connections are made anew, without a fault.
+constexpr seconds kLasting{3};
+constexpr seconds kOver{10};
+
+std::chrono::nanoseconds BeginsAfter(WorkerFault fault) {
+  switch (fault) {
+    case WorkerFault::kUnreachable:
+    case WorkerFault::kSlow:
+      return kLasting;
+    case WorkerFault::kHung:
+    case WorkerFault::kStalled:
+    case WorkerFault::kPaused:
+    case WorkerFault::kLossy:
+      return seconds(0);
+  }
+  return seconds(0);
+}
+
+}  // namespace
+
+std::string_view WorkerFaultName(WorkerFault fault) {
+  switch (fault) {
+    case WorkerFault::kUnreachable:
+      return "unreachable";
+    case WorkerFault::kHung:
+      return "hung";
+    case WorkerFault::kStalled:
+      return "stalled";
+    case WorkerFault::kPaused:
+      return "paused";
+    case WorkerFault::kLossy:
+      return "lossy";
+    case WorkerFault::kSlow:
+      return "slow";
+  }
+  return "unknown";
+}
+
+std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<const Sight> workers) {
+  std::vector<WorkerFaultChange> changes;
+  ++looks_;
+  for (const Sight& worker : workers) {
+    auto known = counts_.find(worker.address);
+    if (known == counts_.end()) {
+      const Counts counts{.pauses = worker.pauses, .silent_losses = worker.silent_losses};
+      known = counts_.emplace(worker.address, counts).first;
+    }
+    Counts& counts = known->second;
+    counts.look = looks_;
+    if (worker.unreachable) Take(now, worker.address, WorkerFault::kUnreachable, changes);
+    if (worker.hung) Take(now, worker.address, WorkerFault::kHung, changes);
+    if (worker.stalled) Take(now, worker.address, WorkerFault::kStalled, changes);
+    if (std::exchange(counts.pauses, worker.pauses) < worker.pauses) {
+      Take(now, worker.address, WorkerFault::kPaused, changes);
+    }
+    if (std::exchange(counts.silent_losses, worker.silent_losses) < worker.silent_losses) {
+      Take(now, worker.address, WorkerFault::kLossy, changes);
+    }
+    if (worker.slow) Take(now, worker.address, WorkerFault::kSlow, changes);
+  }
+  std::erase_if(counts_, [this](const auto& entry) { return entry.second.look != looks_; });
+  for (auto next = faults_.begin(); next != faults_.end();) {
+    const auto& [key, fault] = *next;
+    const bool lasts = fault.began ? now - fault.last_evidence < kOver : fault.last_evidence == now;
+    if (lasts && counts_.contains(key.first)) {
+      ++next;
+      continue;
+    }
+    if (fault.began) {
+      changes.push_back({.address = key.first, .fault = key.second, .began = false, .lasted = now - fault.since});
+    }
+    next = faults_.erase(next);
+  }
+  return changes;
+}
+
+void WorkerFaults::Take(TimePoint now, std::string_view address, WorkerFault fault,
+                        std::vector<WorkerFaultChange>& changes) {
+  Fault& taken =
+      faults_.try_emplace({std::string(address), fault}, Fault{.since = now, .last_evidence = now}).first->second;
+  taken.last_evidence = now;
+  if (taken.began || now - taken.since < BeginsAfter(fault)) return;
+  taken.began = true;
+  changes.push_back({.address = std::string(address), .fault = fault});
+}
+
+}  // namespace sluice

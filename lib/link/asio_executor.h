@@ -82,8 +82,8 @@ class AsioExecutor final : public Executor {
   void AfterOutput(std::function<void()> task) { after_output_.push_back(std::move(task)); }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
-  // Runs `step` of a client's handshake in a turn that runs no other such step. A key exchange takes as long as a
-  // hundred calls, and a crowd of new clients must not delay those that are connected.
+  // Runs `step` of a TLS handshake in a turn that runs no other such step. A key exchange takes as long as a hundred
+  // calls. A crowd of new clients, or of workers that all come back, must not delay the connections that stand.
   void QueueHandshake(std::function<void()> step) { handshakes_.push_back(std::move(step)); }
 
  private:

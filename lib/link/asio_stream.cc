@@ -210,9 +210,8 @@ void Stream::ArmRead() {
 }
 
 void Stream::OnReadable() {
-  // Handshakes with workers are few at a time: each of them is a call of the schedule.
-  const bool client_handshake = accepted_ && filter_ != nullptr && !connected_;
-  if (!client_handshake) return Read();
+  const bool in_handshake = filter_ != nullptr && !connected_;
+  if (!in_handshake) return Read();
   executor_.QueueHandshake([self = shared_from_this()] { self->Read(); });
 }
 

@@ -2,8 +2,11 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -15,6 +18,7 @@
 #include "tests/link/test_listener.h"
 #include "tests/link/test_stream.h"
 #include "tests/link/tls_end.h"
+#include "tests/watched.h"
 
 namespace sluice {
 namespace {
@@ -211,6 +215,40 @@ TEST_F(AsioStreamTlsTest, ARefusedClientCertificateEndsTheConnectionWithTheReaso
   EXPECT_THAT(stream.log().Await(2),
               ElementsAre("connected", absl::StrCat("ended: UNAVAILABLE: ", listener.address().text,
                                                     " asks for a certificate of this client, which has none")));
+}
+
+// Workers that all come back at once do not hold up those that are connected.
+TEST_F(AsioStreamTlsTest, CompletesOneHandshakeATurn) {
+  constexpr size_t kWorkers = 20;
+  testing::Watched<std::vector<int>> accepted;
+  TestListener listener("127.0.0.1:0",
+                        [&](int fd) { accepted.Change([fd](std::vector<int>& fds) { fds.push_back(dup(fd)); }); });
+  size_t connected = 0;
+  std::vector<std::unique_ptr<TestStream>> streams;
+  const auto context = Context(certificates_.ClientOptions());
+  for (size_t i = 0; i < kWorkers; ++i) {
+    streams.push_back(std::make_unique<TestStream>(
+        executor_, listener.address(), context, testing::TestStreamHooks{.on_connected = [&](auto&) { ++connected; }}));
+  }
+  ASSERT_TRUE(accepted.Await([](const std::vector<int>& fds) { return fds.size() == kWorkers; }));
+  const std::vector<int> sockets = accepted.Get();
+  std::vector<std::string> answers;
+  for (const int fd : sockets) {
+    TlsServerEnd end(server_);
+    ASSERT_TRUE(end.Receive(ReceiveAtLeast(fd, 1), answers.emplace_back()));
+  }
+  testing::Watched<std::vector<size_t>> connected_by_turn;  // at the end of each
+  RunOn(executor_, [&] {
+    executor_.SetEndOfTurn(
+        [&] { connected_by_turn.Change([&](std::vector<size_t>& turns) { turns.push_back(connected); }); });
+    for (size_t i = 0; i < kWorkers; ++i) SendAll(sockets[i], answers[i]);
+  });
+  EXPECT_TRUE(connected_by_turn.Await(
+      [](const std::vector<size_t>& turns) { return !turns.empty() && turns.back() == kWorkers; }));
+  size_t before = 0;
+  for (const size_t count : connected_by_turn.Get()) EXPECT_LE(count, std::exchange(before, count) + 1);
+  RunOn(executor_, [&] { executor_.SetEndOfTurn(nullptr); });
+  for (const int fd : sockets) close(fd);
 }
 
 TEST_F(AsioStreamTlsTest, MayBeDroppedByItsEvents) {

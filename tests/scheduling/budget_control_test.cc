@@ -48,8 +48,8 @@ class SimulatedLink {
   int64_t pipe_bytes = 3 * kKiB / 2;  // that a round trip takes on the link
   double most_share = 1;              // that workers can use
   int64_t workers = 64;
-  int64_t bad_workers = 0;  // that lose at any budget
-  double backlogged = 1;    // share of the time in which calls wait for the budget
+  int64_t bad_workers = 0;            // that lose at any budget
+  double backlogged = 1;              // share of the time in which calls wait for the budget
   double noise = 0;                   // of a rate, as a share: what a busy machine takes away
   int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost
   int64_t decisions[5] = {};

@@ -34,8 +34,8 @@ class Workers {
     int64_t answer_bytes = 1000;
     int64_t expected_bytes = 1000;
     nanoseconds thinks = 1ms;
-    uint32_t id = 0;              // calls to one worker have the same; 0: its share has no bound
-    int64_t step_bytes = 1000;    // at most, in steps that are multiples of `every_steps`
+    uint32_t id = 0;            // calls to one worker have the same; 0: its share has no bound
+    int64_t step_bytes = 1000;  // at most, in steps that are multiples of `every_steps`
     int64_t every_steps = 1;
   };
 

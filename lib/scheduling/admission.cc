@@ -76,7 +76,9 @@ std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
   const int64_t cost_bytes = calls_.outstanding().Cost(bytes);
-  if (budget_.early_bytes() + cost_bytes > third()) return std::nullopt;
+  // Their headers come with them. Usual ones are small beside what is granted, and large ones are not.
+  const int64_t large_header_bytes = calls_.window().LargeHeaderBytes(calls_.sent().silent() + 1);
+  if (budget_.early_bytes() + cost_bytes + large_header_bytes > third()) return std::nullopt;
   if (calls_.outstanding().Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
   const int64_t header_bytes = YoungHeaderBytes() + SilentHeaderBytes(1, cost_bytes);
   return budget_.HasRoom(cost_bytes + header_bytes) ? std::optional(bytes) : std::nullopt;

@@ -22,9 +22,10 @@ class Budget {
   // Whether `bytes` fit beside what is in flight. Bytes of slow workers take a third of the budget at most, or a
   // packet: what they have outstanding beyond that is not on the wire, and comes slowly.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_ + UncountedBytes(); }
-  // Whether nothing is in flight except early bytes and handshakes. All other bytes come, stall or drain in time; early
-  // ones may not, and as soon as handshakes with dead hosts have stalled, the next ones begin.
-  bool idle() const { return in_flight_bytes_ == early_bytes_ + handshake_bytes_; }
+  // Whether nothing is in flight except early bytes, handshakes, and bytes of slow workers. All other bytes come, stall
+  // or drain in time. Early ones may not; as soon as handshakes with dead hosts have stalled, the next ones begin; and
+  // slow workers always have bytes outstanding, of which few are on the wire.
+  bool idle() const { return in_flight_bytes_ == early_bytes_ + handshake_bytes_ + slow_bytes_; }
   // Whether `bytes` may go because nothing else is in flight. `beside_bytes` may come at any moment; they have to fit
   // only if other processes have the rest of the link.
   bool HasRoomAlone(int64_t bytes, int64_t beside_bytes = 0) const {

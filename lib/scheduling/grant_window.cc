@@ -62,7 +62,8 @@ int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
 
 void GrantWindow::SetHeaderBytes() {
   const auto mean_bytes = static_cast<int64_t>(std::ceil(header_wire_bytes_));
-  header_bytes_ = profile_.buffer_packets > 0 ? BufferCostBytes(profile_, kReadyHeaderBytes) : kReadyHeaderBytes;
+  usual_header_bytes_ = profile_.buffer_packets > 0 ? BufferCostBytes(profile_, kReadyHeaderBytes) : kReadyHeaderBytes;
+  header_bytes_ = usual_header_bytes_;
   if (mean_bytes > 0) header_bytes_ = std::max(header_bytes_, BufferCostBytes(profile_, mean_bytes));
 }
 

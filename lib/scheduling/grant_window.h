@@ -42,6 +42,9 @@ class GrantWindow {
   // The bytes of the port buffer that the headers of this many answers take.
   int64_t HeaderBytes(int64_t requests) const { return requests * header_bytes_; }
 
+  // What they take beyond their usual room.
+  int64_t LargeHeaderBytes(int64_t requests) const { return requests * (header_bytes_ - usual_header_bytes_); }
+
   // Takes note of the headers of one answer, as they came: metadata of some KB, or an error with details, takes more
   // than kReadyHeaderBytes, and flow control does not hold it back.
   void ObserveHeaders(int64_t wire_bytes);
@@ -59,6 +62,7 @@ class GrantWindow {
 
   double bytes_per_ns_ = 0;
   int64_t header_bytes_ = 0;
+  int64_t usual_header_bytes_ = 0;
   LinkProfile profile_;
   int64_t link_bytes_ = 0;
   std::chrono::nanoseconds drain_time_{0};

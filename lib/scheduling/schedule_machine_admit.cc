@@ -17,8 +17,8 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
   do {
     late_laps = calls_.outstanding().late_laps();
     if (!SendAhead(actions)) continue;
-    while (GrantNext(actions)) continue;
-    while (GrantEarly(actions)) continue;
+    // Early bytes may make room for a rest: the headers of that call count in what the silent ones share from then on.
+    while (GrantNext(actions) || GrantEarly(actions)) continue;
     while (SendNext(actions)) continue;
   } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
   CountBacklog();

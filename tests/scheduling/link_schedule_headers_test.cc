@@ -71,13 +71,17 @@ TEST(HeadersTest, BytesThatAreGrantedLeaveRoomForThem) {
   EXPECT_THAT(link.Ready(At(20ms), 2, 3000), ElementsAre("grant 1 3000")) << "those of one";
 }
 
-// All workers answer with an error of some KB, as in an outage.
-TEST(HeadersTest, ErrorsWithDetailsDoNotOverflowThePort) {
+// All workers answer with an error of some KB, as in an outage. Small responses are granted early.
+class HeadersOfErrorsTest : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Expecting, HeadersOfErrorsTest, ::testing::Values(100, 10'000),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(HeadersOfErrorsTest, DoNotOverflowThePort) {
   LinkSchedule::Options options;
   options.profile.buffer_bytes = 32 << 10;
   const int64_t error_bytes = BufferCostBytes(options.profile, kLarge);
   ScheduleDriver link(options);
-  size_t out = link.Submit(At(0ms), std::vector<int64_t>(500, 10'000)).size();
+  size_t out = link.Submit(At(0ms), std::vector<int64_t>(500, GetParam())).size();
   ASSERT_GT(static_cast<int64_t>(out) * error_bytes, options.profile.buffer_bytes) << "before the first error";
   uint64_t next = 0;
   for (auto now = 1ms; next < 500; now += 10ms) {

@@ -122,6 +122,7 @@ void RandomLife::Unpark(uint64_t tag) {
 void RandomLife::StartCall(uint64_t tag, int64_t bytes) {
   Answer& answer = answers_.at(tag);
   answer.out = true;
+  answer.header_cost = oracle_.HeaderCost();
   answer.lost = false;
   answer.granted_bytes = bytes;
   answer.came_with_request = bytes > 0;
@@ -170,7 +171,7 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
     int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
     if (has_headers_ && !headers_vary_)
       bytes = std::clamp(oracle_.BufferBytes(header_bytes_), bytes, std::max(bytes, buffer_bytes_));
-    overbooked_ = overbooked_ || bytes > oracle_.HeaderCost();  // the schedule cannot know them yet
+    overbooked_ = overbooked_ || bytes > answer.header_cost;
     const std::optional<TimePoint> left = port_.Burst(now_, bytes, Slack());
     if (!left.has_value()) return NoRoom([this, tag, send] { BecomeReady(tag, send); });
     comes_after = *left - now_;

@@ -73,6 +73,7 @@ class RandomLife {
     bool came_with_request = false;
     bool in_parts = false;           // one more frame than what is charged may be under way
     bool uncharged_headers = false;  // aborted as a straggler
+    int64_t header_cost = 0;         // as the schedule knew it when the request left
     bool ahead = false;
     bool ready = false;  // the message is there
     bool out = false;

@@ -178,11 +178,13 @@ class ScheduleOracle {
 
   // Units of the budget.
   bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
-  bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes(); }
+  bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes() + SlowBytes(); }
   int64_t ChargeOf(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
   int64_t EarlyBytes() const;
   int64_t HandshakeBytes() const;
+  int64_t SlowBytes() const;
+  int64_t UsualHeaderCost() const;
   int64_t YoungHeaderBytes() const;
   int64_t SilentCalls() const;
   int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;

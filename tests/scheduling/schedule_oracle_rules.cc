@@ -54,9 +54,12 @@ int64_t ScheduleOracle::HandshakeBytes() const {
   return bytes;
 }
 
+int64_t ScheduleOracle::UsualHeaderCost() const {
+  return options_.profile.buffer_packets > 0 ? Packets(192) * options_.profile.frame_bytes : 192;
+}
+
 int64_t ScheduleOracle::HeaderCost() const {
-  const int64_t least = options_.profile.buffer_packets > 0 ? Packets(192) * options_.profile.frame_bytes : 192;
-  return std::max(least, CostOf(static_cast<int64_t>(std::ceil(mean_header_bytes_))));
+  return std::max(UsualHeaderCost(), CostOf(static_cast<int64_t>(std::ceil(mean_header_bytes_))));
 }
 
 void ScheduleOracle::HeadersCame(uint64_t tag, int64_t wire_bytes) {
@@ -147,13 +150,17 @@ bool ScheduleOracle::Open(const Call& call) const {
   return (load.slow ? WorkerCharge(call.worker) : WorkerOwes(call.worker)) < load.share_bytes;
 }
 
-// They count, all together, as a third of the budget, or a packet.
-int64_t ScheduleOracle::UncountedBytes() const {
+int64_t ScheduleOracle::SlowBytes() const {
   int64_t bytes = 0;
   for (const auto& [worker, share] : shares_) {
     if (load_(worker).slow) bytes += WorkerCharge(worker);
   }
-  return std::max<int64_t>(bytes - std::max(budget_ / 3, CostOf(options_.profile.packet_payload_bytes)), 0);
+  return bytes;
+}
+
+// They count, all together, as a third of the budget, or a packet.
+int64_t ScheduleOracle::UncountedBytes() const {
+  return std::max<int64_t>(SlowBytes() - std::max(budget_ / 3, CostOf(options_.profile.packet_payload_bytes)), 0);
 }
 
 std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstAhead() const {
@@ -252,8 +259,11 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
   int64_t asked = 0;
   for (const Call& other : calls_) asked += StillToCome(other);
+  const auto silent = std::count_if(calls_.begin(), calls_.end(),
+                                    [this](const Call& other) { return other.phase != Call::kSent && Silent(other); });
+  const int64_t large_headers = (silent + 1) * (HeaderCost() - UsualHeaderCost());
   return !call.may_idle && (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
-         (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) <= share &&
+         (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) + large_headers <= share &&
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }
 

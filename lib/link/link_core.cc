@@ -202,6 +202,12 @@ void LinkCore::Ready(CallId id, int64_t remaining_bytes) {
   });
 }
 
+void LinkCore::Unwanted(CallId id) {
+  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    schedule.OnUnwanted(now, id, actions);
+  });
+}
+
 void LinkCore::Received(ScheduledStream& call, int64_t bytes) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.OnReceived(now, call.id(), bytes, actions);

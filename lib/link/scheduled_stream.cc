@@ -145,9 +145,12 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
   core_.workers().OnUnanswered(options_.worker->row());
 }
 
-// The owner need not wait for that. Most servers end the stream before, since they know the deadline.
+// The owner need not wait for that. Most servers end the stream before, since they know the deadline. Its response
+// comes after all others. Rejected: to grant nothing more to it. Fan-outs that give up more calls than may be reset
+// then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(absl::Status why) {
   options_.worker->WaitForReset(*this);
+  core_.Unwanted(id_);
   Tell(std::move(why));
 }
 

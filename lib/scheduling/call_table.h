@@ -35,6 +35,7 @@ struct CallProgress {
   bool aborted = false;           // the caller was told; only its OnFinished is missing
   bool was_ready = false;         // the prefix of its first message is here
   bool silent = false;            // in flight, and nothing is known to come; counted by SentCalls
+  bool unwanted = false;          // the caller has given it up, and its stream is still open
   bool stalled = false;           // outstanding bytes, except early ones, are not charged any more
   int64_t header_wire_bytes = 0;  // of headers, before it was ready; 0 once they were observed
   int64_t received_bytes = 0;     // of DATA
@@ -51,7 +52,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   // sent and ready. A held call waits until its worker has less than its share outstanding.
   enum class Phase : uint8_t { kFree, kParked, kHeld, kWaiting, kSent, kReady, kInFlight };
   static constexpr size_t kPhases = 7;
-  enum class Turn : uint8_t { kNone, kNew, kRest };
+  enum class Turn : uint8_t { kNone, kNew, kRest, kUnwanted };
 
   // Bytes that are ready and not granted. Bytes that came without a grant are added, so that the window is again what
   // it was before them.

@@ -19,7 +19,8 @@ namespace sluice {
 // An answer is new if nothing of it was granted since it became ready. New answers of the oldest block come first, and
 // in a block the one that was ready first. A rest is what is left of an answer that was granted in part. Rests come
 // after the new answers, so that small answers need not wait for a large one, and take turns. Between two turns of a
-// rest, new answers get at most one budget, and each other rest one part. An answer that was held for kHoldLimit comes
+// rest, new answers get at most one budget, and each other rest one part. Answers that are unwanted have turns only
+// while no other has one: they keep their streams, and not the link. An answer that was held for kHoldLimit comes
 // first. Answers of a worker that has its share outstanding have no turn: they keep their place and are passed over,
 // and nothing waits for them.
 class GrantQueue {
@@ -27,7 +28,7 @@ class GrantQueue {
   // Servers on Kestrel abort the connection of a write that was blocked for 5 s.
   static constexpr std::chrono::seconds kHoldLimit{3};
 
-  // The call must not be in the queue.
+  // The call must not be in the queue. An unwanted call is neither new nor a rest.
   void AddNew(Call& call, TimePoint now);
   void AddRest(Call& call, TimePoint now);
   void Remove(Call& call);  // may be in the queue or not
@@ -59,6 +60,10 @@ class GrantQueue {
     using type = TurnKey::type;
     type operator()(const QueuedWorker& worker) const { return worker.rests.begin()->place; }
   };
+  struct FirstUnwantedKey {
+    using type = TurnKey::type;
+    type operator()(const QueuedWorker& worker) const { return worker.unwanted.begin()->place; }
+  };
   struct FirstTurnKey {
     using type = TurnKey::type;
     type operator()(const QueuedWorker& worker) const { return worker.turns.begin()->place; }
@@ -69,6 +74,8 @@ class GrantQueue {
                             boost::intrusive::constant_time_size<false>>;
 
   void Add(Call& call, Call::Turn turn, TimePoint now);
+  static void Insert(Call& call);
+  static void Erase(Call& call);
   void Unlink(QueuedWorker& worker);
   void Link(QueuedWorker& worker);
   bool RestIsDue(int64_t budget_bytes) const;
@@ -76,6 +83,7 @@ class GrantQueue {
   // The workers that are open and have turns.
   WorkerSet<NewWorkersHook, FirstNewKey> new_;
   WorkerSet<RestWorkersHook, FirstRestKey> rests_;
+  WorkerSet<UnwantedWorkersHook, FirstUnwantedKey> unwanted_;
   WorkerSet<HeldWorkersHook, FirstTurnKey> held_;
   int64_t rest_calls_ = 0;      // of these workers
   int64_t overtook_bytes_ = 0;  // since the last turn of a rest, or since a rest waits

@@ -94,6 +94,10 @@ void LinkSchedule::OnReceived(TimePoint now, CallId call, int64_t bytes, std::ve
   machine_->OnReceived(now, call, bytes, actions);
 }
 
+void LinkSchedule::OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions) {
+  machine_->OnUnwanted(now, call, actions);
+}
+
 void LinkSchedule::OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions) {
   machine_->OnFinished(now, call, end, actions);
 }

@@ -149,7 +149,7 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
     sent_.Remove(call);
     SetPhase(call, Phase::kReady);
   }
-  if (call.phase == Phase::kReady && call.rest() == 0) SetPhase(call, Phase::kInFlight);
+  if (call.phase == Phase::kReady && (call.rest() == 0 || progress.unwanted)) SetPhase(call, Phase::kInFlight);
   if (call.turn == Call::Turn::kNone && call.rest() > 0 && !progress.stalled) queue_.AddNew(call, now);
   Settle(call, now);
 }
@@ -188,6 +188,15 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   const bool answers = call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead;
   sent_.SetSilent(call, granting_ && answers && nothing_comes);
   LookAt(*call.worker, now);
+}
+
+// Like a call whose rest waits, it counts in no window: requests go on, however many are unwanted.
+void LiveCalls::SetUnwanted(Call& call, TimePoint now) {
+  call.progress.unwanted = true;
+  queue_.Remove(call);
+  if (call.phase == Phase::kSent) sent_.KeepFromEarly(call);
+  if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
+  Settle(call, now);
 }
 
 void LiveCalls::Abort(Call& call, TimePoint now) {

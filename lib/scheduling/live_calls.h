@@ -39,9 +39,11 @@ class LiveCalls {
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
   void GrantEarly(Call& call, int64_t bytes, TimePoint now);  // it must be sent, and not be ready
-  void Abort(Call& call, TimePoint now);                      // nothing more is granted; the call waits for its end
-  void Unsend(Call& call, TimePoint now);                     // parks the call; an aborted one waits for its end
-  Call* TakeStalled(TimePoint now);                           // the first that has stalled; null if there is none
+  // The caller has given up a call that is out, and its stream is still open.
+  void SetUnwanted(Call& call, TimePoint now);
+  void Abort(Call& call, TimePoint now);   // nothing more is granted; the call waits for its end
+  void Unsend(Call& call, TimePoint now);  // parks the call; an aborted one waits for its end
+  Call* TakeStalled(TimePoint now);        // the first that has stalled; null if there is none
 
   // Takes note of what the passing of time means for the worker's share, and returns whether the worker is open.
   bool LookAt(QueuedWorker& worker, TimePoint now);

@@ -30,16 +30,18 @@ using CallSet = boost::intrusive::set<Call, boost::intrusive::base_hook<Hook>, b
 // Hooks for the workers that have turns, by the first of each kind.
 struct NewWorkersTag;
 struct RestWorkersTag;
+struct UnwantedWorkersTag;
 struct HeldWorkersTag;
 using NewWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<NewWorkersTag>>;
 using RestWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<RestWorkersTag>>;
+using UnwantedWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<UnwantedWorkersTag>>;
 using HeldWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldWorkersTag>>;
 // And for those that owe bytes.
 struct LapTag;
 using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
 
 // One worker of the schedule: what it has outstanding, its share of the budget, and its calls that wait for the share.
-struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook {
+struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, HeldWorkersHook, LapHook {
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound, and it is always open
@@ -60,7 +62,8 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, HeldWorkersHook, LapHook 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;
   CallSet<TurnHook, TurnKey> rests;
-  CallSet<HeldHook, TurnKey> turns;  // both, by age
+  CallSet<TurnHook, TurnKey> unwanted;
+  CallSet<HeldHook, TurnKey> turns;  // all, by age
   int64_t rest_calls = 0;
   int64_t ready_calls = 0;  // in the phase kReady
 

@@ -140,6 +140,12 @@ void ScheduleMachine::OnReceived(TimePoint now, CallId id, int64_t bytes, std::v
   Admit(actions);
 }
 
+void ScheduleMachine::OnUnwanted(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) calls_.SetUnwanted(*call, now_);
+  Admit(actions);
+}
+
 void ScheduleMachine::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = FindOut(id); call != nullptr) {

@@ -31,6 +31,7 @@ class ScheduleMachine {
   void OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnHeaders(CallId id, int64_t wire_bytes);
   void OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions);
+  void OnUnwanted(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnReceived(TimePoint now, CallId id, int64_t bytes, std::vector<Action>& actions);
   void OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId id, std::vector<Action>& actions);

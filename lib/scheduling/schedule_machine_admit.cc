@@ -17,9 +17,9 @@ void ScheduleMachine::Admit(std::vector<Action>& actions) {
   do {
     late_laps = calls_.outstanding().late_laps();
     if (!SendAhead(actions)) continue;
-    // Early bytes may make room for a rest: the headers of that call count in what the silent ones share from then on.
-    while (GrantNext(actions) || GrantEarly(actions)) continue;
-    while (SendNext(actions)) continue;
+    // After each one the answers again: early bytes move the headers of their call to those that share a third, which
+    // may make room, and a request may fill the worker whose answer was next.
+    while (GrantNext(actions) || GrantEarly(actions) || SendNext(actions)) continue;
   } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
   CountBacklog();
   calls_.Check();

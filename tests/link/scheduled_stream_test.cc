@@ -153,6 +153,43 @@ TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowanceP
   EXPECT_EQ(worker.resets(), 15U);
 }
 
+// --- Calls that were given up, and wait for their reset.
+
+using ScheduledStreamDropTest = testing::VirtualLinkTest;
+
+// The worker hangs in its first calls, which use its allowance up.
+TEST_F(ScheduledStreamDropTest, AResponseThatWaitsForItsResetComesAfterThoseThatAreWanted) {
+  constexpr size_t kHung = 30;
+  constexpr size_t kBytes = 4'000'000;
+  LinkSchedule::Options options;
+  options.profile.buffer_bytes = 32 << 10;
+  StartLink(options);
+  VirtualWorker& worker = Serve("worker:1", nullptr);
+  Connect(worker.address());
+  const size_t hung = Ask(worker.address(), kHung);
+  ASSERT_TRUE(AwaitCalls(worker, kHung));
+  executor_.Turn([&] {
+    for (size_t i = 0; i < kHung; ++i) CancelHere(hung + i);
+  });
+  VirtualWorker& other = Serve("worker:2", [](auto& call) { call.Answer(std::string(kBytes, 'x')); });
+  Connect(other.address());
+
+  const size_t dropped = Ask(worker.address());
+  ASSERT_TRUE(AwaitCalls(worker, kHung + 1));
+  VirtualWorker::Call& call = *worker.calls().back();
+  const auto unsent_bytes = [&] { return call.connection().session().unsent_bytes(call.stream()); };
+  call.Answer(std::string(kBytes, 'x'));
+  call.connection().Flush();
+  ASSERT_TRUE(executor_.RunUntil([&] { return unsent_bytes() < kBytes * 9 / 10; }));
+  const size_t wanted = Ask(other.address());
+  Cancel(dropped);
+  EXPECT_EQ(calls_[dropped].status, absl::CancelledError("not needed"));
+  EXPECT_TRUE(AwaitEnd(wanted).status.ok());
+  EXPECT_GT(unsent_bytes(), kBytes * 8 / 10);
+  EXPECT_TRUE(executor_.RunUntil([&] { return call.closed(); }, milliseconds(2500)));
+  EXPECT_EQ(unsent_bytes(), 0U) << "it is done before its reset is due";
+}
+
 // --- Requests whose connection breaks.
 
 using ScheduledStreamLossTest = testing::VirtualLinkTest;

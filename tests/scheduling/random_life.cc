@@ -106,6 +106,14 @@ void RandomLife::CancelOne() {
        [&] { oracle_.CallCancelled(tag); });
 }
 
+void RandomLife::GiveUpOne() {
+  if (oracle_.next_tag() == 0) return;
+  const uint64_t tag = Between(0, static_cast<int64_t>(oracle_.next_tag()) - 1);
+  const CallId id = oracle_.call(tag).id;
+  Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnUnwanted(now, id, actions); },
+       [&] { oracle_.Unwanted(tag); });
+}
+
 void RandomLife::ChangeBudget() {
   const int64_t bytes = Between(1, buffer_bytes_);
   Do([&](TimePoint now, std::vector<Action>& actions) { return schedule_.SetBudget(now, bytes, actions).ok(); },

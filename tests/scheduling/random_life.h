@@ -48,6 +48,7 @@ class RandomLife {
     for (int64_t i = Between(1, 8); i > 0; --i) Later(RandomTime(40), [this] { Submit(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { CancelSome(); });
     for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { CancelOne(); });
+    for (int64_t i = Between(0, 5); i > 0; --i) Later(RandomTime(40), [this] { GiveUpOne(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { SubmitAhead(); });
     for (int64_t i = Between(0, 2); i > 0; --i) Later(RandomTime(40), [this] { ChangeBudget(); });
     for (int events = 0; !events_.empty() || timer_at_ < TimePoint::max(); ++events) {
@@ -131,6 +132,7 @@ class RandomLife {
   void AddAnswer(int64_t expected_bytes, int attempts);
   void CancelSome();
   void CancelOne();
+  void GiveUpOne();
   void ChangeBudget();
   void Unpark(uint64_t tag);
 

@@ -95,6 +95,12 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
+  Words GiveUp(TimePoint now, uint64_t tag) {
+    std::vector<Action> actions;
+    schedule_.OnUnwanted(now, calls_.at(tag), actions);
+    return InWords(actions);
+  }
+
   Words Finish(TimePoint now, uint64_t tag, CallEnd end = CallEnd::kArrived) {
     std::vector<Action> actions;
     schedule_.OnFinished(now, calls_.at(tag), end, actions);

@@ -140,8 +140,17 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
   call.remaining = remaining_bytes;
   if (!limited()) call.outstanding = remaining_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
-  if (call.phase == Call::kReady && Rest(call) == 0) call.phase = Call::kInFlight;
+  if (call.phase == Call::kReady && (Rest(call) == 0 || call.unwanted)) call.phase = Call::kInFlight;
   Wait(tag, false);
+}
+
+void ScheduleOracle::Unwanted(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
+  call.unwanted = true;
+  if (call.phase == Call::kReady) call.phase = Call::kInFlight;
+  StopWaiting(tag);
+  Wait(tag, true);
 }
 
 void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
@@ -312,7 +321,7 @@ void ScheduleOracle::Grant(const Action& action) {
   const auto turn = std::find_if(turns_.begin(), turns_.end(), is_it);
   const int64_t cost = CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding);
   const bool rest = turn != turns_.end() && turn->rest;
-  overtook_ = rest ? 0 : overtook_ + cost;
+  if (!call.unwanted) overtook_ = rest ? 0 : overtook_ + cost;
   if (rest) overtook_unknown_ = share_fell_;
   StopWaiting(action.tag);
   call.phase = Call::kInFlight;
@@ -326,7 +335,7 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
     return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker &&
-           !other.may_idle;
+           !other.may_idle && !other.unwanted;
   };
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
@@ -342,7 +351,7 @@ void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
   const Call& call = calls_.at(tag);
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
-  turns_.push_back({.tag = tag, .rest = as_rest, .since = now_});
+  turns_.push_back({.tag = tag, .rest = as_rest && !call.unwanted, .since = now_});
   NoteOpen();
 }
 

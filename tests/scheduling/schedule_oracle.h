@@ -32,6 +32,7 @@ class ScheduleOracle {
     enum { kParked, kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
     bool aborted = false;
     bool straggles = false;
+    bool unwanted = false;
     bool ready = false;        // its first prefix is here
     bool late_worker = false;  // while it was sent, its worker was slow, full or silent
     bool stalled = false;      // all that is outstanding and not early is charged no more
@@ -72,6 +73,7 @@ class ScheduleOracle {
   void Unsent(uint64_t tag);
   void HeadersCame(uint64_t tag, int64_t wire_bytes);
   void Readied(uint64_t tag, int64_t remaining_bytes);
+  void Unwanted(uint64_t tag);
   void Received(uint64_t tag, int64_t bytes);
   void Finished(uint64_t tag, CallEnd end);
   void Cancelled(BlockId id);

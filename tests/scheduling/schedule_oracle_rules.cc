@@ -226,7 +226,10 @@ bool ScheduleOracle::RestIsDue() const {
 
 bool ScheduleOracle::MayOvertake() const {
   return std::all_of(turns_.begin(), turns_.end(),
-                     [this](const Turn& turn) { return turn.rest || !Open(calls_.at(turn.tag)); }) &&
+                     [this](const Turn& turn) {
+                       const Call& call = calls_.at(turn.tag);
+                       return turn.rest || call.unwanted || !Open(call);
+                     }) &&
          !RestIsDue();
 }
 
@@ -237,6 +240,9 @@ std::optional<uint64_t> ScheduleOracle::NextTurn() const {
   }
   if (turns.empty()) return std::nullopt;
   if (turns.front().since + std::chrono::seconds(3) <= now_) return turns.front().tag;
+  const uint64_t longest = turns.front().tag;
+  std::erase_if(turns, [this](const Turn& turn) { return calls_.at(turn.tag).unwanted; });
+  if (turns.empty()) return longest;
   const Turn* first = nullptr;
   for (const Turn& turn : turns) {
     const bool older = first != nullptr && calls_.at(turn.tag).block < calls_.at(first->tag).block;
@@ -262,8 +268,9 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const auto silent = std::count_if(calls_.begin(), calls_.end(),
                                     [this](const Call& other) { return other.phase != Call::kSent && Silent(other); });
   const int64_t large_headers = (silent + 1) * (HeaderCost() - UsualHeaderCost());
-  return !call.may_idle && (share_fell_ || (Open(call) && !Slow(call))) && bytes == PartOf(call.expected) &&
-         (asked <= share || any_ready_) && MayOvertake() && EarlyBytes() + CostOf(bytes) + large_headers <= share &&
+  return !call.may_idle && !call.unwanted && (share_fell_ || (Open(call) && !Slow(call))) &&
+         bytes == PartOf(call.expected) && (asked <= share || any_ready_) && MayOvertake() &&
+         EarlyBytes() + CostOf(bytes) + large_headers <= share &&
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }
 

@@ -242,6 +242,11 @@ class LinkSchedule {
   // the next grant larger. Ignored for calls that are not out, and below 1.
   void OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions);
 
+  // The caller has given up a call, and keeps its stream open until the worker may be sent a reset. What is left of the
+  // response is granted only while no other response has a turn, or after it was held for 3 s, so that the stream ends.
+  // Deadlines end it no more. Ignored for calls that are not out.
+  void OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions);
+
   // The end of a call, and the cancellation of a block or of one call. A block ends when all of its calls have ended.
   // Unknown calls and blocks have ended before, and are ignored. Cancel and CancelCall may come twice: each call that
   // was sent gets one kAbort, each that waits one kDrop. CancelCall leaves the other calls of the block alone.

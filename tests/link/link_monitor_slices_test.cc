@@ -13,6 +13,7 @@ namespace sluice::testing {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
 using std::chrono_literals::operator""s;
 
 class LinkMonitorSlicesTest : public VirtualLinkTest {
@@ -22,13 +23,12 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
     StartLink();
     for (size_t i = 0; i < workers; ++i) Ask(Serve(absl::StrCat("10.0.0.", i, ":1"), nullptr).address());
     executor_.RunFor(1s);
-    monitor_ = std::make_unique<LinkMonitor>(*core_,
-                                             BudgetBounds{.floor_bytes = kAmpleBytes,
-                                                          .start_bytes = kAmpleBytes,
-                                                          .reference_bytes = kAmpleBytes,
-                                                          .limit_bytes = kAmpleBytes,
-                                                          .capacity_bytes_per_second = 125e6},
-                                             true, nullptr, nullptr);
+    const BudgetBounds bounds{.floor_bytes = kAmpleBytes,
+                              .start_bytes = kAmpleBytes,
+                              .reference_bytes = kAmpleBytes,
+                              .limit_bytes = kAmpleBytes,
+                              .capacity_bytes_per_second = 125e6};
+    executor_.Turn([&] { monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, true, nullptr, nullptr); });
   }
   void TearDown() override {
     monitor_.reset();
@@ -53,7 +53,7 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
 TEST_F(LinkMonitorSlicesTest, AHundredSocketsAreLookedAtInOneTurn) {
   Start(250);
   const TimePoint start = executor_.Now();
-  executor_.RunFor(101ms);
+  executor_.RunFor(100ms + 1500us);
   EXPECT_THAT(Slices(start), ::testing::ElementsAre(100, 100));
   EXPECT_EQ(connections(), 0) << "the look has not ended";
   executor_.RunFor(90ms);

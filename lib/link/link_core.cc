@@ -45,7 +45,11 @@ LinkCore::~LinkCore() {
   workers.clear();
   applying_ = true;  // what the schedule still lets leave is not carried out
   calls_.clear();
-  FreeGarbage();
+  // Tasks that are left may be the last to hold a worker, which needs its place among the unused ones.
+  do {
+    std::exchange(at_end_, {}).clear();
+    FreeGarbage();
+  } while (!at_end_.empty());
   executor_.SetTimer(TimePoint::max(), nullptr);
 }
 

@@ -216,6 +216,15 @@ TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
   }
 }
 
+// As a connection of a client that the proxy has buried does. What fails is the sanitizer.
+TEST_F(WorkerEndTest, ATaskThatTheLinkDidNotGetToMayBeItsLastOwner) {
+  executor_.Turn([&] {
+    core_->AtEndOfTurn([worker = WorkerOf(goes_.address())] {});
+    workers_.clear();
+    core_.reset();
+  });
+}
+
 // Its look-up is the event.
 TEST_F(WorkerEndTest, ItMayJustBeAboutToAskForRoom) {
   SetLease(0);

@@ -155,8 +155,9 @@ class HopsTest(MtlsTree):
             results = list(pool.map(self.read, [settings for _, _, settings in trials]))
         for (case, hop, settings), result in zip(trials, results):
             with self.subTest(case.name, hop=hop):
-                address = self.server(HOPS[hop] + 1, settings).addresses[0]
-                self.expect_error(result, case.says.replace("ADDRESS", re.escape(address)))
+                # The name of the file decides which of two workers is asked first, and the error is of that one.
+                addresses = "|".join(re.escape(address) for address in self.server(HOPS[hop] + 1, settings).addresses)
+                self.expect_error(result, case.says.replace("ADDRESS", f"(?:{addresses})"))
 
     def expect_error(self, result, says):
         self.assertEqual((result.returncode, result.stdout), (1, b""))

@@ -225,7 +225,8 @@ void WireOracle::EndTurn(TimePoint now) {
     workers_[i].charged_bytes = 0;
     LookAt(i);
   }
-  int64_t holders = 0;
+  int64_t holders =
+      0;  // of more than early bytes, without slow workers: a call that has to wait for no other one may go
   int64_t charged_bytes = HandshakeBytes(now, handshake_began);
   int64_t slow_bytes = 0;
   for (Draining& draining : draining_) {
@@ -250,7 +251,8 @@ void WireOracle::EndTurn(TimePoint now) {
       worker.charged_bytes += sure;
       stream.ready_in_turn = false;
       if (worker.was_slow) slow_bytes += charge - early;
-      if (charge > early) ++holders;
+      const int64_t perhaps_early = Cost(std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream)));
+      if (charge > perhaps_early && !worker.was_slow) ++holders;
     }
   }
   if (granted && early_bytes > budget_bytes_ / 3) {

@@ -197,6 +197,7 @@ void Worker::BackOff(const absl::Status& why) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
   }
   failure_ = absl::UnavailableError(text);
+  core_.workers().OnUnreachable(row_);
   LookUpLater();
   EndWaiting(failure_);
 }

@@ -56,6 +56,7 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
   // The pause until the worker is wanted again is not the time of a reconnect.
   row.lost_at.reset();
   row.unanswered = 0;
+  row.unreachable = false;
   row.place = gone_.insert(gone_.end(), worker);
   if (gone_.size() <= kMostGone) return std::nullopt;
   const size_t forgotten = gone_.front();
@@ -69,6 +70,7 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
 std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint now) {
   Row& row = rows_[worker];
   ++row.connections;
+  row.unreachable = false;
   const std::optional<TimePoint> lost_at = std::exchange(row.lost_at, std::nullopt);
   if (!lost_at.has_value()) return std::nullopt;
   return absl::FromChrono(now - *lost_at);
@@ -76,7 +78,10 @@ std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint 
 
 void WorkerTable::OnLost(size_t worker, TimePoint now) {
   Row& row = rows_[worker];
-  if (--row.connections == 0) row.lost_at = now;
+  if (--row.connections == 0) {
+    row.lost_at = now;
+    row.unreachable = true;
+  }
   row.unacknowledged_response = 0;
 }
 
@@ -229,7 +234,7 @@ std::vector<WorkerFaults::Sight> WorkerTable::FaultSights(
     if (row.users == 0) continue;
     const WorkerLoad load = load_of(ScheduleId(worker));
     sights.push_back({.address = row.summary.address,
-                      .unreachable = row.connections == 0,
+                      .unreachable = row.unreachable,
                       .hung = row.unanswered >= kHungCalls,
                       .stalled = load.stalled_calls > 0,
                       .slow = load.slow,

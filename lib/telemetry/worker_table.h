@@ -86,6 +86,8 @@ class WorkerTable {
 
   // Takes the times of an answer that has come.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
+  // An attempt to connect failed. Without one, a worker that is not connected yet is not unreachable.
+  void OnUnreachable(size_t worker) { rows_[worker].unreachable = true; }
   // A call ended at its deadline, and its response was not ready.
   void OnUnanswered(size_t worker) { ++rows_[worker].unanswered; }
   // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
@@ -121,6 +123,7 @@ class WorkerTable {
     std::list<size_t>::iterator place;  // in gone_
     int connections = 0;
     std::optional<TimePoint> lost_at;  // the last connection
+    bool unreachable = false;          // since the last connection was lost, or an attempt failed
     int64_t lost_response = 0;         // number of the last one with a loss; see NumberOf
     // Number of a response that is due while nothing comes and our last bytes are not acknowledged; 0: none.
     int64_t unacknowledged_response = 0;

@@ -63,5 +63,23 @@ TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
   EXPECT_EQ(Look().active_workers, 2);
 }
 
+// As the target of a tunnel, to which the link makes no connection.
+TEST_F(WorkerTableSightTest, AWorkerThatNobodyHasTriedToReachIsNotUnreachable) {
+  const auto unreachable = [&](size_t worker) {
+    return table_.FaultSights([](uint32_t) { return WorkerLoad(); })[worker].unreachable;
+  };
+  const size_t other = table_.Add("worker-2:20000");
+  EXPECT_FALSE(unreachable(other));
+  table_.OnUnreachable(other);
+  EXPECT_TRUE(unreachable(other));
+  table_.OnConnected(other, now_);
+  EXPECT_FALSE(unreachable(other));
+  table_.OnLost(other, now_);
+  EXPECT_TRUE(unreachable(other));
+  table_.Remove(other);
+  table_.Add("worker-2:20000");
+  EXPECT_FALSE(unreachable(other)) << "nobody has tried since";
+}
+
 }  // namespace
 }  // namespace sluice

@@ -31,8 +31,8 @@ struct BudgetBounds {
 // What was seen of the link since the last observation.
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
-  int64_t answers = 0;               // responses that ended
-  int64_t active_workers = 0;        // that had calls or sent bytes
+  int64_t answers = 0;         // responses that ended
+  int64_t active_workers = 0;  // that had calls or sent bytes
   // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
   // settle_until. A worker counts once.
   int64_t lossy_workers = 0;

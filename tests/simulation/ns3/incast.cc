@@ -91,8 +91,9 @@ class IncastRun {
         executor_(*network_, wires_, dice_, oracle_.get(), options.link_thread),
         core_(executor_, std::move(schedule), metrics_),
         fan_out_(core_, callbacks_, nullptr),
-        monitor_(core_, BoundsOf(options), options.discipline != Discipline::kUnscheduled,
-                 [this](int64_t, const BudgetStep&) { ++budget_changes_; }, nullptr) {
+        monitor_(
+            core_, BoundsOf(options), options.discipline != Discipline::kUnscheduled,
+            [this](int64_t, const BudgetStep&) { ++budget_changes_; }, nullptr) {
     if (oracle_ != nullptr) {
       oracle_->SetLoadOf([this](size_t worker) { return core_.schedule().Load(static_cast<uint32_t>(worker) + 1); });
     }

@@ -251,7 +251,9 @@ void WireOracle::EndTurn(TimePoint now) {
       worker.charged_bytes += sure;
       stream.ready_in_turn = false;
       if (worker.was_slow) slow_bytes += charge - early;
-      const int64_t perhaps_early = Cost(std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream)));
+      // All early bytes together are a third of the budget at most.
+      const int64_t perhaps_early =
+          std::min(Cost(std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream))), budget_bytes_ / 3);
       if (charge > perhaps_early && !worker.was_slow) ++holders;
     }
   }

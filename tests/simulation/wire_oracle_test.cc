@@ -224,11 +224,21 @@ TEST_F(WireOracleTest, BytesOfSlowWorkersCountAsAThird) {
   BeSlow(kBudgetBytes);
   AskAndBeReady(1);
   AskAndBeReady(1, kOther);
+  AskAndBeReady(3, kOther);
   Send(Grant(1, 25'000));
-  Send(Grant(1, 15'000), kOther);
+  Send(Grant(1, 8'000) + Grant(3, 12'000), kOther);
   EXPECT_THAT(EndTurn(), IsEmpty());
-  Send(Grant(1, 10'000), kOther);
+  Send(Grant(1, 7'000), kOther);
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
+TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetBesideSlowWorkers) {
+  BeSlow(kBudgetBytes);
+  AskAndBeReady(1);
+  AskAndBeReady(1, kOther);
+  Send(Grant(1, 25'000));
+  Send(Grant(1, 100'000), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
 TEST_F(WireOracleTest, CountsGrantsBesideACallThatWaits) {

@@ -75,5 +75,6 @@ def _samples(name, kind, labels):
     name = name.strip("`")
     if kind == "histogram":
         return [f"{name}_{suffix}" for suffix in ("bucket", "sum", "count")]
-    label, *values = re.findall(r"`([^`]+)`", labels) if ":" in labels else [None]
+    # Of several labels, the last one has its values.
+    label, *values = re.findall(r"`([^`]+)`", labels.split(";")[-1]) if ":" in labels else [None]
     return [f'{name}{{{label}="{value}"}}' for value in values] or [name]

@@ -20,6 +20,8 @@ _PROGRAMS = []  # the folder that holds them
 
 # Prometheus makes this series of alerts that fire; while all is well there is none.
 _OF_ALERTS = re.compile(r"ALERTS\b")
+# Only there while a worker is at fault.
+_OF_FAULTS = re.compile(r"sluice_worker_fault\b")
 # Alerts about the machine: this one may be busy, and others use its network, too.
 _MAY_FIRE = {"SluiceTimersLate", "SluiceSpuriousTimeouts"}
 # Not there on older kernels, which do not tell of it; a recording rule has something else to go by.
@@ -109,7 +111,7 @@ class HealthyTest(MonitoringTest):
         for where, query in asked:
             self.assertTrue(selectors(query), f"{where} asks for nothing")
             for selector in selectors(query):
-                if not _OF_ALERTS.match(selector) and of_this_kernel(selector):
+                if not _OF_ALERTS.match(selector) and not _OF_FAULTS.match(selector) and of_this_kernel(selector):
                     wanted.setdefault(selector, where)
         self.none_is_missing({selector: f"{selector}  ({where})" for selector, where in wanted.items()})
 
@@ -119,7 +121,7 @@ class HealthyTest(MonitoringTest):
             for heading, samples in documented_metrics()
             for job in _JOBS[heading]
             for sample in samples
-            if of_this_kernel(sample)
+            if of_this_kernel(sample) and not _OF_FAULTS.match(sample)
         }
         self.assertTrue(wanted)
         self.none_is_missing(wanted)
@@ -164,10 +166,16 @@ class WorkerDiesTest(MonitoringTest):
             "instance": self.demo.targets["sluice-worker"],
         }
         wait_until(lambda: expected in self.prometheus.firing(), f"{expected['alertname']} to fire")
+        fault = "sluice_worker_fault{fault='unreachable', job='sluice-aggregator'}"
+        wait_until(lambda: self.prometheus.series(fault), "the aggregator to name a worker that is unreachable")
+        wait_until(
+            lambda: "SluiceWorkerAtFault" in {labels["alertname"] for labels in self.prometheus.firing()},
+            "SluiceWorkerAtFault to fire",
+        )
         alert_queries = [query for _, query in dashboard_queries() if "ALERTS" in query]
         self.assertEqual(len(alert_queries), 2)
         for query in alert_queries:
-            wait_until(lambda query=query: (self.prometheus.value(query) or 0) >= 1, f"{query} to show it")
+            wait_until(lambda query=query: self.prometheus.ask("query", query=query)["result"], f"{query} to show it")
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ void ScheduledStream::DropUntilReset(absl::Status why) {
   options_.worker->WaitForReset(*this);
   core_.Unwanted(id_);
   Tell(std::move(why));
+  TellReady();  // the owner may have had no room for all of a message
 }
 
 void ScheduledStream::ResetNow() {
@@ -187,6 +188,7 @@ void ScheduledStream::ResetStream() {
 void ScheduledStream::RefuseResponse() {
   if (!wanted() || !end_status_.ok()) return;
   if (MayReset()) return ResetStream();
+  refused_ = true;
   Conclude({StreamEnd::Kind::kReset, reset_error_, true}, absl::OkStatus());
   DropUntilReset(absl::OkStatus());
 }
@@ -197,6 +199,7 @@ void ScheduledStream::OnHeaderBytes(size_t wire_bytes) {
 
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   headers_came_ = true;
+  if (end_stream) core_.workers().OnResponded(options_.worker->row());
   if (wanted() && !TakeHeaders(std::move(headers), end_stream)) RefuseResponse();
 }
 
@@ -227,13 +230,15 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
 }
 
 // Half of what is wanted stays on its way, so that the worker need not wait for the next word.
+// A call that was given up has no owner to ask, and takes all. The bytes of a response that was refused are no
+// messages.
 void ScheduledStream::TellReady() {
-  if (!open()) return;
+  if (connection_ == nullptr || reset_ || refused_) return;
   const int64_t pending_bytes = prefixes_.pending_message_bytes();
-  const int64_t wanted_bytes = std::min(pending_bytes, WantedBytes());
+  const int64_t wanted_bytes = told_ ? pending_bytes : std::min(pending_bytes, WantedBytes());
   if (wanted_bytes <= asked_bytes_ || (asked_bytes_ > wanted_bytes / 2 && wanted_bytes < pending_bytes)) return;
   asked_bytes_ = wanted_bytes;
-  OnAsked();
+  if (!told_) OnAsked();
   core_.Ready(id_, wanted_bytes);
 }
 

@@ -186,8 +186,9 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   bool unanswered_ = false;    // the deadline passed before it was ready, and the worker table was told so
   bool headers_came_ = false;  // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
-  bool reset_ = false;  // this side has reset the stream
-  bool told_ = false;   // OnEnded was called; if the stream is open, it waits for its reset
+  bool reset_ = false;    // this side has reset the stream
+  bool refused_ = false;  // the response is not gRPC, or too large
+  bool told_ = false;     // OnEnded was called; if the stream is open, it waits for its reset
   bool ended_ = false;
   int unhandled_ = 0;  // how often the worker said that it never looked at the request
   absl::Status end_status_;

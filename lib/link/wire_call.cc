@@ -79,7 +79,6 @@ void WireCall::HandOut() {
 // for when those before it are handed out.
 int64_t WireCall::WantedBytes() {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  if (over()) return kAll;  // it is dropped as it comes
   if (spec_.server_streaming && reader_->has_message()) return 0;
   return claim_.Take(pending_message_bytes()) ? kAll : 0;
 }

@@ -155,39 +155,58 @@ TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowanceP
 
 // --- Calls that were given up, and wait for their reset.
 
-using ScheduledStreamDropTest = testing::VirtualLinkTest;
+class ScheduledStreamDropTest : public testing::VirtualLinkTest {
+ protected:
+  static constexpr size_t kHung = 30;
+  static constexpr size_t kBytes = 4'000'000;
 
-// The worker hangs in its first calls, which use its allowance up.
-TEST_F(ScheduledStreamDropTest, AResponseThatWaitsForItsResetComesAfterThoseThatAreWanted) {
-  constexpr size_t kHung = 30;
-  constexpr size_t kBytes = 4'000'000;
-  LinkSchedule::Options options;
-  options.profile.buffer_bytes = 32 << 10;
-  StartLink(options);
-  VirtualWorker& worker = Serve("worker:1", nullptr);
-  Connect(worker.address());
-  const size_t hung = Ask(worker.address(), kHung);
-  ASSERT_TRUE(AwaitCalls(worker, kHung));
-  executor_.Turn([&] {
-    for (size_t i = 0; i < kHung; ++i) CancelHere(hung + i);
-  });
+  // The worker hangs in its first calls, which use its allowance of resets up.
+  void SetUp() override {
+    LinkSchedule::Options options;
+    options.profile.buffer_bytes = 32 << 10;
+    StartLink(options);
+    Connect(worker_.address());
+    const size_t hung = Ask(worker_.address(), kHung);
+    ASSERT_TRUE(AwaitCalls(worker_, kHung));
+    executor_.Turn([&] {
+      for (size_t i = 0; i < kHung; ++i) CancelHere(hung + i);
+    });
+    dropped_ = Ask(worker_.address());
+    ASSERT_TRUE(AwaitCalls(worker_, kHung + 1));
+  }
+  VirtualWorker::Call& call() { return *worker_.calls().back(); }
+  size_t UnsentBytes() { return call().connection().session().unsent_bytes(call().stream()); }
+  void Answer() {
+    call().Answer(std::string(kBytes, 'x'));
+    call().connection().Flush();
+  }
+  void ExpectEndBeforeItsReset() {
+    EXPECT_EQ(calls_[dropped_].status, absl::CancelledError("not needed"));
+    EXPECT_TRUE(executor_.RunUntil([&] { return call().closed(); }, milliseconds(2500)));
+    EXPECT_EQ(UnsentBytes(), 0U);
+  }
+
+  VirtualWorker& worker_ = Serve("worker:1", nullptr);
+  size_t dropped_ = 0;
+};
+
+TEST_F(ScheduledStreamDropTest, TheResponseComesAfterThoseThatAreWanted) {
   VirtualWorker& other = Serve("worker:2", [](auto& call) { call.Answer(std::string(kBytes, 'x')); });
   Connect(other.address());
-
-  const size_t dropped = Ask(worker.address());
-  ASSERT_TRUE(AwaitCalls(worker, kHung + 1));
-  VirtualWorker::Call& call = *worker.calls().back();
-  const auto unsent_bytes = [&] { return call.connection().session().unsent_bytes(call.stream()); };
-  call.Answer(std::string(kBytes, 'x'));
-  call.connection().Flush();
-  ASSERT_TRUE(executor_.RunUntil([&] { return unsent_bytes() < kBytes * 9 / 10; }));
+  Answer();
+  ASSERT_TRUE(executor_.RunUntil([&] { return UnsentBytes() < kBytes * 9 / 10; }));
   const size_t wanted = Ask(other.address());
-  Cancel(dropped);
-  EXPECT_EQ(calls_[dropped].status, absl::CancelledError("not needed"));
+  Cancel(dropped_);
   EXPECT_TRUE(AwaitEnd(wanted).status.ok());
-  EXPECT_GT(unsent_bytes(), kBytes * 8 / 10);
-  EXPECT_TRUE(executor_.RunUntil([&] { return call.closed(); }, milliseconds(2500)));
-  EXPECT_EQ(unsent_bytes(), 0U) << "it is done before its reset is due";
+  EXPECT_GT(UnsentBytes(), kBytes * 8 / 10);
+  ExpectEndBeforeItsReset();
+}
+
+TEST_F(ScheduledStreamDropTest, AResponseThatBecomesReadyLaterComesToo) {
+  Cancel(dropped_);
+  executor_.RunFor(milliseconds(10));
+  Answer();
+  ExpectEndBeforeItsReset();
 }
 
 // --- Requests whose connection breaks.

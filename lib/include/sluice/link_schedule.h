@@ -244,7 +244,7 @@ class LinkSchedule {
 
   // The caller has given up a call, and keeps its stream open until the worker may be sent a reset. What is left of the
   // response is granted only while no other response has a turn, or after it was held for 3 s, so that the stream ends.
-  // Deadlines end it no more. Ignored for calls that are not out.
+  // Once it was ready, its deadline ends it no more. Ignored for calls that are not out.
   void OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions);
 
   // The end of a call, and the cancellation of a block or of one call. A block ends when all of its calls have ended.

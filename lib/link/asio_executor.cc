@@ -45,7 +45,8 @@ void AsioExecutor::Stop() {
   running_.clear();
   after_output_.clear();
   next_turn_.clear();
-  handshakes_.clear();
+  worker_handshakes_.clear();
+  client_handshakes_.clear();
   end_of_turn_ = nullptr;
   timer_task_ = nullptr;
 }
@@ -70,9 +71,10 @@ void AsioExecutor::EndTurn() {
   ++turn_;
   for (std::function<void()>& task : next_turn_) Post(std::move(task));
   next_turn_.clear();
-  if (handshakes_.empty()) return;
-  Post(std::move(handshakes_.front()));
-  handshakes_.pop_front();
+  std::deque<std::function<void()>>& handshakes = worker_handshakes_.empty() ? client_handshakes_ : worker_handshakes_;
+  if (handshakes.empty()) return;
+  Post(std::move(handshakes.front()));
+  handshakes.pop_front();
 }
 
 void AsioExecutor::Post(std::function<void()> task) {

@@ -82,9 +82,11 @@ class AsioExecutor final : public Executor {
   void AfterOutput(std::function<void()> task) { after_output_.push_back(std::move(task)); }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
-  // Runs `step` of a TLS handshake in a turn that runs no other such step. A key exchange takes as long as a hundred
+  // Run `step` of a TLS handshake in a turn that runs no other such step. A key exchange takes as long as a hundred
   // calls. A crowd of new clients, or of workers that all come back, must not delay the connections that stand.
-  void QueueHandshake(std::function<void()> step) { handshakes_.push_back(std::move(step)); }
+  // Those with workers come first: the budget of the link bounds them, and clients may come in any number.
+  void QueueWorkerHandshake(std::function<void()> step) { worker_handshakes_.push_back(std::move(step)); }
+  void QueueClientHandshake(std::function<void()> step) { client_handshakes_.push_back(std::move(step)); }
 
  private:
   static constexpr size_t kReadBufferBytes = size_t{256} * 1024;
@@ -107,7 +109,8 @@ class AsioExecutor final : public Executor {
   std::vector<std::function<void()>> running_;
   std::vector<std::function<void()>> after_output_;
   std::vector<std::function<void()>> next_turn_;
-  std::deque<std::function<void()>> handshakes_;
+  std::deque<std::function<void()>> worker_handshakes_;
+  std::deque<std::function<void()>> client_handshakes_;
   std::function<void()> end_of_turn_;
   uint64_t turn_ = 0;
 

@@ -212,7 +212,8 @@ void Stream::ArmRead() {
 void Stream::OnReadable() {
   const bool in_handshake = filter_ != nullptr && !connected_;
   if (!in_handshake) return Read();
-  executor_.QueueHandshake([self = shared_from_this()] { self->Read(); });
+  const auto step = [self = shared_from_this()] { self->Read(); };
+  accepted_ ? executor_.QueueClientHandshake(step) : executor_.QueueWorkerHandshake(step);
 }
 
 // Reads what is there into the buffer that all share: a connection that is idle costs no buffer.

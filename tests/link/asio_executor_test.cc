@@ -101,6 +101,16 @@ TEST(AsioExecutorTest, WorkThatTheEndOfATurnPostsIsATurnOfItsOwn) {
   EXPECT_THAT(log.Await(5), ElementsAre("end", "work", "end", "work", "end"));
 }
 
+TEST(AsioExecutorTest, HandshakesWithWorkersGoBeforeThoseOfClients) {
+  EventLog log;
+  AsioExecutor executor;
+  executor.Post([&] {
+    for (int i = 0; i < 2; ++i) executor.QueueClientHandshake([&] { log.Add("client"); });
+    for (int i = 0; i < 2; ++i) executor.QueueWorkerHandshake([&] { log.Add("worker"); });
+  });
+  EXPECT_THAT(log.Await(4), ElementsAre("worker", "worker", "client", "client"));
+}
+
 TEST(AsioExecutorTest, AChainOfTasksDoesNotKeepTheTurnFromItsEnd) {
   EventLog log;
   bool stop = false;

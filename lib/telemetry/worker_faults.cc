@@ -49,13 +49,15 @@ std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<cons
   for (const Sight& worker : workers) {
     auto known = counts_.find(worker.address);
     if (known == counts_.end()) {
-      const Counts counts{.pauses = worker.pauses, .silent_losses = worker.silent_losses};
+      const Counts counts{.hung = worker.hung, .pauses = worker.pauses, .silent_losses = worker.silent_losses};
       known = counts_.emplace(worker.address, counts).first;
     }
     Counts& counts = known->second;
     counts.look = looks_;
     if (worker.unreachable) Take(now, worker.address, WorkerFault::kUnreachable, changes);
-    if (worker.hung) Take(now, worker.address, WorkerFault::kHung, changes);
+    if (std::exchange(counts.hung, worker.hung) < worker.hung) {
+      Take(now, worker.address, WorkerFault::kHung, changes);
+    }
     if (worker.stalled) Take(now, worker.address, WorkerFault::kStalled, changes);
     if (std::exchange(counts.pauses, worker.pauses) < worker.pauses) {
       Take(now, worker.address, WorkerFault::kPaused, changes);

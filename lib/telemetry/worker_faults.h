@@ -27,10 +27,10 @@ class WorkerFaults {
   struct Sight {
     std::string_view address;
     bool unreachable = false;
-    bool hung = false;
     bool stalled = false;
     bool slow = false;
     // Since the start.
+    int64_t hung = 0;  // calls without a response after another one
     int64_t pauses = 0;
     int64_t silent_losses = 0;
   };
@@ -52,6 +52,7 @@ class WorkerFaults {
     bool began = false;
   };
   struct Counts {
+    int64_t hung = 0;
     int64_t pauses = 0;
     int64_t silent_losses = 0;
     uint64_t look = 0;  // that saw the worker last

@@ -107,6 +107,11 @@ void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Du
   AddToMean(transfer, summary.transfer);
 }
 
+void WorkerTable::OnUnanswered(size_t worker) {
+  Row& row = rows_[worker];
+  if (++row.unanswered >= kHungCalls) ++row.hung;
+}
+
 WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const Reported& counts) {
   std::deque<std::pair<uint16_t, Reported>>& reports = rows_[worker].reports;
   const auto found = absl::c_find_if(reports, [port](const auto& report) { return report.first == port; });
@@ -201,6 +206,7 @@ void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& 
   ++row.summary.rtos;
   ++sight_.rto_waits;
   if (unacknowledged == 0) {
+    ++row.paused;
     sight_.losses_paused += Lost(row, NumberOf(load));
     return;
   }
@@ -235,10 +241,10 @@ std::vector<WorkerFaults::Sight> WorkerTable::FaultSights(
     const WorkerLoad load = load_of(ScheduleId(worker));
     sights.push_back({.address = row.summary.address,
                       .unreachable = row.unreachable,
-                      .hung = row.unanswered >= kHungCalls,
                       .stalled = load.stalled_calls > 0,
                       .slow = load.slow,
-                      .pauses = load.pauses,
+                      .hung = row.hung,
+                      .pauses = row.paused,
                       .silent_losses = row.silent_losses});
   }
   return sights;

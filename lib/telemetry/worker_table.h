@@ -89,7 +89,9 @@ class WorkerTable {
   // An attempt to connect failed. Without one, a worker that is not connected yet is not unreachable.
   void OnUnreachable(size_t worker) { rows_[worker].unreachable = true; }
   // A call ended at its deadline, and its response was not ready.
-  void OnUnanswered(size_t worker) { ++rows_[worker].unanswered; }
+  void OnUnanswered(size_t worker);
+  // The worker has ended a call by itself, also with an error: it does not hang.
+  void OnResponded(size_t worker) { rows_[worker].unanswered = 0; }
   // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
   // was made. Returns what is new in them.
   struct Reported {
@@ -131,6 +133,8 @@ class WorkerTable {
     uint64_t seen_active = 0;  // number of the last look that saw it active
     int64_t out_of_order = 0;  // losses since since_
     int64_t silent_losses = 0;
+    int64_t paused = 0;                                 // pauses that were no losses
+    int64_t hung = 0;                                   // unanswered calls after another one
     int64_t unanswered = 0;                             // calls since the last response
     std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
   };

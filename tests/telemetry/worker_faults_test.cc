@@ -85,7 +85,7 @@ TEST_F(WorkerFaultsTest, PausesNowAndThenAreOneFault) {
 
 TEST_F(WorkerFaultsTest, AWorkerMayHaveSeveral) {
   Look();
-  workers_[0].hung = true;
+  workers_[0].hung = 1;
   workers_[0].stalled = true;
   workers_[0].silent_losses = 1;
   EXPECT_THAT(Look(), ElementsAre("a:1 is hung", "a:1 is stalled", "a:1 is lossy"));

@@ -19,7 +19,7 @@ class Callbacks {
  public:
   enum class When {
     kThisTurn,  // the application waits for it
-    kSoon,      // within CallbackThread::kCollectTime, together with others
+    kSoon,      // within CallbackThreads::kCollectTime, together with others
   };
 
   using Owner = CallbackQueue::Owner;

@@ -31,7 +31,7 @@ struct BudgetBounds {
 // What was seen of the link since the last observation.
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
-  int64_t answers = 0;         // responses that ended
+  int64_t answers = 0;         // calls that ended
   int64_t active_workers = 0;  // that had calls or sent bytes
   // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
   // settle_until. A worker counts once.

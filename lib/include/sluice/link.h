@@ -78,8 +78,10 @@ class Link {
     // it; 1 to 2^40. Further responses wait at their workers. One fan-out uses at most as many bytes as it leaves free,
     // so a slow `merge` does not stop other fan-outs. Beyond the bound come at most one message that is larger than its
     // room, one message for each callback thread that was decompressed for its `merge`, and messages whose worker
-    // stopped in the middle for longer than the stall timeout. Ignored if the discipline is unscheduled. Default: 8
-    // times the largest budget, and at least 64 MiB.
+    // stopped in the middle for longer than the stall timeout. Messages that are smaller than the room for a length
+    // prefix, or come early, are not counted before they are here. A message counts from its first grant on, so set it
+    // to many times the messages that slow workers send. Ignored if the discipline is unscheduled. Default: 8 times the
+    // largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
@@ -112,8 +114,8 @@ class Link {
   // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds, and
   // callback_memory_bytes. A smaller budget takes nothing back; what is in flight drains. Returns InvalidArgument as
   // Create does, and if any other option differs (discipline, inline_callbacks, callback_threads, threads,
-  // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change and on_state stay
-  // as they are. Calls of Reconfigure must not overlap.
+  // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change, on_state
+  // and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;

@@ -72,7 +72,6 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   CallProgress progress;
 
   // In units of the budget; Outstanding keeps these.
-  int64_t header_bytes = 0;         // for a call that was aborted before it was ready: its headers may still come
   int64_t outstanding_cost = 0;     // cost of the outstanding bytes
   int64_t charged_bytes = 0;        // charge to release
   int64_t early_charged_bytes = 0;  // the early part of the charge

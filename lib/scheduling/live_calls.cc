@@ -201,13 +201,13 @@ void LiveCalls::SetUnwanted(Call& call, TimePoint now) {
 
 void LiveCalls::Abort(Call& call, TimePoint now) {
   call.progress.aborted = true;
-  LeaveCounts(call, CallEnd::kAborted);
+  LeaveCounts(call, CallEnd::kAborted, now);
   if (call.phase != Phase::kInFlight) SetPhase(call, Phase::kInFlight);
   Settle(call, now);
 }
 
 void LiveCalls::Unsend(Call& call, TimePoint now) {
-  LeaveCounts(call, CallEnd::kArrived);
+  LeaveCounts(call, CallEnd::kArrived, now);
   outstanding_.Release(call, CallEnd::kArrived, now);
   call.progress = {.aborted = call.progress.aborted};
   call.place = 0;
@@ -224,7 +224,7 @@ void LiveCalls::EndUnsent(Call& call, TimePoint now) {
 
 void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   ObserveHeaders(call);
-  LeaveCounts(call, end);
+  LeaveCounts(call, end, now);
   outstanding_.Update(call, now);
   outstanding_.Release(call, end, now);
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
@@ -233,14 +233,15 @@ void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   End(call, now);
 }
 
-// The headers of an aborted request may still come, and the room that was kept for them is gone, so they are charged.
-// Those of stragglers are not: a thousand that are cancelled at once would stop the link for a drain time, for headers
-// that hardly one of them sends just then.
-void LiveCalls::LeaveCounts(Call& call, CallEnd end) {
+// The headers of an aborted request may still come, and the room that was kept for them is gone, so they are charged
+// until all that is on its way has drained. Rejected: until the call has ended. Resets are rationed, and a hung rack
+// whose calls expire would close the budget of the link. Those of stragglers are not charged: a thousand that are
+// cancelled at once would stop the link for a drain time, for headers that hardly one of them sends just then.
+void LiveCalls::LeaveCounts(Call& call, CallEnd end, TimePoint now) {
   queue_.Remove(call);
   sent_.SetSilent(call, false);
   if (call.phase != Phase::kSent) return;
-  if (end == CallEnd::kAborted && !call.progress.straggles) call.header_bytes = window_.HeaderBytes(1);
+  if (end == CallEnd::kAborted && !call.progress.straggles) budget().DrainAborted(now, window_.HeaderBytes(1));
   sent_.Remove(call);
 }
 

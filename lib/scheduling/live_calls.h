@@ -86,7 +86,7 @@ class LiveCalls {
   void ObserveHeaders(Call& call);
   void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
-  void LeaveCounts(Call& call, CallEnd end);
+  void LeaveCounts(Call& call, CallEnd end, TimePoint now);
   void LetGo(QueuedWorker& worker, TimePoint now);
   void LeaveWaiting(Call& call);
   void End(Call& call, TimePoint now);

@@ -81,7 +81,7 @@ void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   const int64_t early_cost = Cost(std::min(call.progress.early_bytes, call.progress.outstanding_bytes));
   const int64_t cost_before = std::exchange(call.outstanding_cost, Cost(call.progress.outstanding_bytes));
   if (progress) received_bytes_ += cost_before - call.outstanding_cost;
-  const int64_t charge = call.header_bytes + (call.progress.stalled ? early_cost : call.outstanding_cost);
+  const int64_t charge = call.progress.stalled ? early_cost : call.outstanding_cost;
   SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
   SetOwes(call, Owes(call), now);
   const int64_t asked = StillToCome(call);
@@ -188,7 +188,7 @@ void Outstanding::Release(Call& call, CallEnd end, TimePoint now) {
   stall_timers_.Stop(call);
   const int64_t charged_bytes = call.charged_bytes;
   EndStall(call);
-  call.header_bytes = call.outstanding_cost = 0;
+  call.outstanding_cost = 0;
   asked_bytes_ -= std::exchange(call.asked_bytes, 0);
   SetCharge(call, 0, 0, 0, now, false);
   SetOwes(call, false, now);

@@ -95,7 +95,7 @@ TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
   EXPECT_THAT(link.Timer(second), ElementsAre("send 5"));
 }
 
-TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeaders) {
+TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeadersUntilTheyHaveDrained) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {9000, 9000});
   EXPECT_THAT(link.CancelCall(At(1ms), 0), ElementsAre("abort 0"));
@@ -105,8 +105,8 @@ TEST(CancelCallTest, RequestThatIsOutKeepsTheRoomOfItsHeaders) {
   EXPECT_EQ(link.state().in_flight_bytes, 192);
   EXPECT_THAT(link.Ready(At(2ms), 0, 100), IsEmpty());  // the headers came before the abort
   link.Finish(At(3ms), 0, CallEnd::kAborted);
-  EXPECT_EQ(link.next_timer(), At(3ms) + kDrainTime);
-  link.Timer(At(3ms) + kDrainTime);
+  EXPECT_EQ(link.next_timer(), At(1ms) + kDrainTime);
+  link.Timer(At(1ms) + kDrainTime);
   EXPECT_EQ(link.state().in_flight_bytes, 0);
   EXPECT_EQ(link.state().blocks, 1);
 }

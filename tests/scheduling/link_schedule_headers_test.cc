@@ -61,6 +61,17 @@ TEST(HeadersTest, TrailersOfAMessageDoNotCount) {
   EXPECT_EQ(link.state().grant_window, 17);
 }
 
+// Their streams may wait for a reset for long: a hung rack must not close the budget.
+TEST(HeadersTest, ThoseOfExpiredCallsAreChargedUntilTheyHaveDrained) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), std::vector<int64_t>(17, 1000), At(5ms));
+  link.Timer(At(5ms));
+  EXPECT_EQ(link.state().in_flight_bytes, 17 * 192);
+  link.Timer(At(16ms));
+  EXPECT_EQ(link.state().in_flight_bytes, 0) << "after R + B/C";
+  EXPECT_EQ(link.state().in_flight_calls, 17);
+}
+
 TEST(HeadersTest, BytesThatAreGrantedLeaveRoomForThem) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {3000, 3000, 3000, 3000});

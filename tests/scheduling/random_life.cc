@@ -23,7 +23,7 @@ void RandomLife::Follow(const Action& action) {
       return TakeGrant(action.tag, action.bytes);
     case Action::Kind::kAbort: {
       const ScheduleOracle::Call& call = oracle_.call(action.tag);
-      answers_.at(action.tag).uncharged_headers = call.headers == 0;
+      answers_.at(action.tag).headers_charged_until = call.straggles ? now_ : now_ + Rtt() + buffer_bytes_ * byte_time_;
       return Later(nanoseconds(Between(0, 100'000)), [this, tag = action.tag] { Abort(tag); });
     }
     case Action::Kind::kStall:
@@ -175,7 +175,7 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
   if (IsSilent(tag, send)) return;
   Answer& answer = answers_.at(tag);
   nanoseconds comes_after = nanoseconds(0);
-  if (options_.discipline == Discipline::kGrants && !answer.ahead && !answer.uncharged_headers) {
+  if (options_.discipline == Discipline::kGrants && !answer.ahead && now_ < answer.headers_charged_until) {
     int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
     if (has_headers_ && !headers_vary_)
       bytes = std::clamp(oracle_.BufferBytes(header_bytes_), bytes, std::max(bytes, buffer_bytes_));

@@ -72,9 +72,9 @@ class RandomLife {
     TimePoint silent_at = TimePoint::max();  // after an abort
     bool streams = false;                    // larger than the buffer
     bool came_with_request = false;
-    bool in_parts = false;           // one more frame than what is charged may be under way
-    bool uncharged_headers = false;  // aborted as a straggler
-    int64_t header_cost = 0;         // as the schedule knew it when the request left
+    bool in_parts = false;  // one more frame than what is charged may be under way
+    TimePoint headers_charged_until = TimePoint::max();
+    int64_t header_cost = 0;  // as the schedule knew it when the request left
     bool ahead = false;
     bool ready = false;  // the message is there
     bool out = false;

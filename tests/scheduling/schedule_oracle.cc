@@ -228,7 +228,7 @@ void ScheduleOracle::ExpectAbort(uint64_t tag) {
   expected_.emplace(Action::Kind::kAbort, tag);
   call.stalls_at = TimePoint::max();
   StopWaiting(tag);
-  if (call.phase == Call::kSent && !call.straggles) call.headers = HeaderCost();
+  if (call.phase == Call::kSent && !call.straggles && limited()) draining_.emplace(now_ + DrainTime(), HeaderCost());
   call.phase = Call::kInFlight;
   NoteOwing();
 }

@@ -39,7 +39,6 @@ class ScheduleOracle {
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
-    int64_t headers = 0;       // units of the budget; aborted before it was ready
     int64_t header_bytes = 0;  // on the wire, before it was ready
     TimePoint sent_at;
     TimePoint stalls_at = TimePoint::max();

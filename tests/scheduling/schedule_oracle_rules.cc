@@ -28,7 +28,7 @@ bool ScheduleOracle::Silent(const Call& call) const {
 
 int64_t ScheduleOracle::ChargeOf(const Call& call) const {
   if (call.phase != Call::kInFlight) return 0;
-  return call.headers + CostOf(call.stalled ? std::min(call.early, call.outstanding) : call.outstanding);
+  return CostOf(call.stalled ? std::min(call.early, call.outstanding) : call.outstanding);
 }
 
 int64_t ScheduleOracle::InFlightBytes() const {

@@ -9,18 +9,12 @@ using std::chrono::seconds;
 constexpr seconds kLasting{3};
 constexpr seconds kOver{10};
 
-std::chrono::nanoseconds BeginsAfter(WorkerFault fault) {
-  switch (fault) {
-    case WorkerFault::kUnreachable:
-    case WorkerFault::kSlow:
-      return kLasting;
-    case WorkerFault::kHung:
-    case WorkerFault::kStalled:
-    case WorkerFault::kPaused:
-    case WorkerFault::kLossy:
-      return seconds(0);
-  }
-  return seconds(0);
+seconds BeginsAfter(WorkerFault fault) {
+  return fault == WorkerFault::kUnreachable || fault == WorkerFault::kSlow ? kLasting : seconds(0);
+}
+
+bool Rises(int64_t& seen, int64_t count) {
+  return std::exchange(seen, count) < count;
 }
 
 }  // namespace
@@ -55,16 +49,10 @@ std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<cons
     Counts& counts = known->second;
     counts.look = looks_;
     if (worker.unreachable) Take(now, worker.address, WorkerFault::kUnreachable, changes);
-    if (std::exchange(counts.hung, worker.hung) < worker.hung) {
-      Take(now, worker.address, WorkerFault::kHung, changes);
-    }
+    if (Rises(counts.hung, worker.hung)) Take(now, worker.address, WorkerFault::kHung, changes);
     if (worker.stalled) Take(now, worker.address, WorkerFault::kStalled, changes);
-    if (std::exchange(counts.pauses, worker.pauses) < worker.pauses) {
-      Take(now, worker.address, WorkerFault::kPaused, changes);
-    }
-    if (std::exchange(counts.silent_losses, worker.silent_losses) < worker.silent_losses) {
-      Take(now, worker.address, WorkerFault::kLossy, changes);
-    }
+    if (Rises(counts.pauses, worker.pauses)) Take(now, worker.address, WorkerFault::kPaused, changes);
+    if (Rises(counts.silent_losses, worker.silent_losses)) Take(now, worker.address, WorkerFault::kLossy, changes);
     if (worker.slow) Take(now, worker.address, WorkerFault::kSlow, changes);
   }
   std::erase_if(counts_, [this](const auto& entry) { return entry.second.look != looks_; });

@@ -23,7 +23,7 @@ class MessagePrefixes {
 
   // Bytes of the current message that are still to come. 0 if no message is under way, or only part of its prefix came.
   int64_t pending_message_bytes() const { return in_prefix_bytes_ < kPrefixBytes ? 0 : pending_bytes_; }
-  int64_t messages() const { return messages_; }  // whose prefix came
+  int64_t messages() const { return messages_; }  // that have begun: the prefix is here
 
  private:
   size_t in_prefix_bytes_ = 0;  // of the current prefix, that have come

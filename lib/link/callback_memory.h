@@ -26,8 +26,8 @@ namespace sluice {
 // others. If a message does not fit, it goes alone once its account holds nothing: one message of the link at a time,
 // beyond the bound. The claims of one account are served in their order.
 //
-// A message is claimed whole. Rejected: to claim it part by part, since parts of many messages can fill the memory, and
-// no message can be merged then.
+// A call claims a whole message. Rejected: to claim it part by part, since parts of many messages can fill the memory,
+// and no message can be merged then.
 //
 // A claim ages while its worker may send and sends nothing. After `patience` it does not count any more: the worker is
 // slow or hangs, and must not stop the others. Its message may then come beyond the bound. A claim does not age while
@@ -91,10 +91,10 @@ class CallbackMemory {
   Account* alone_ = nullptr;  // the one whose message goes alone, until it holds nothing
   Accounts waiting_;          // that have claims that wait
   AgingClaims aging_;         // that count, oldest first
-  TimerQueue::Id timer_;      // of the next Look, while claims wait
+  TimerQueue::Id timer_;      // calls Look; set only while claims wait
 };
 
-// What one fan-out holds. The memory must outlive it.
+// The bytes that one fan-out holds. The memory must outlive it.
 class CallbackMemory::Account : public Hook {
  public:
   explicit Account(CallbackMemory& memory) : memory_(memory) {}
@@ -144,7 +144,7 @@ class CallbackMemory::Claim : public Hook, public AgingHook {
   const std::function<void()> on_room_;
   int64_t wanted_bytes_ = 0;  // while it waits
   int64_t bytes_ = 0;         // taken
-  bool counts_ = false;       // bytes_ are among those of the account
+  bool counts_ = false;       // the account counts bytes_
   bool held_ = false;
   TimePoint since_;  // when it began to age
 };

@@ -83,7 +83,7 @@ class LinkCore final : private FlushQueue {
   void Cancel(BlockId block);  // what waits gets EndUnsent at once, what was sent gets Abort
   void Finish(CallId id, CallEnd end);
 
-  // The schedule drops what it learnt of this worker: the number may become that of a different one.
+  // The schedule drops what it learnt of this worker. A different worker may get the number.
   void ForgetWorker(uint32_t schedule_id) { schedule_.ForgetWorker(schedule_id); }
 
   void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn

@@ -87,7 +87,7 @@ void LinkMonitor::LookLater(TimePoint when) {
 void LinkMonitor::Look() {
   look_began_ = core_.now();
   if (!Active()) return LookLater(look_began_ + kPeriod);
-  core_.workers().BeginLook(look_began_, budget_.settle_until);
+  core_.workers().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
   LookAtSlice();
 }
 
@@ -106,7 +106,7 @@ void LinkMonitor::LookAtSlice() {
 void LinkMonitor::LookForFaults() {
   const LinkSchedule& schedule = core_.schedule();
   const std::vector<WorkerFaultChange> changes = faults_.Look(
-      core_.now(), core_.workers().FaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }));
+      core_.now(), core_.workers().TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }));
   if (!changes.empty() && on_faults_) on_faults_(changes);
   faults_timer_ = core_.timers().Set(core_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }

@@ -49,11 +49,13 @@ constexpr int64_t kLeastLossyWorkers = 2;
 // workers in each half second.
 constexpr double kLossyShare = 0.001;
 
-// Networks that overtake packets do so to a few in a thousand responses; a buffer that overflows loses far more.
+// Networks that overtake packets do so to a few in a thousand responses; a buffer that overflows loses far more. The
+// sequential probability ratio test (Wald 1945) tells these two shares of the responses apart.
 constexpr double kOvertakenShare = 0.01;
-// More than chance makes of that share: two standard deviations, and two responses.
-constexpr double kDeviations = 2;
-constexpr double kLeastOvertaken = 2;
+constexpr double kLostShare = 0.03;
+// Logarithms of the likelihood ratio at which the test ends: lost, wrong in one of 400 tests, or overtaken.
+constexpr double kLost = 6;
+constexpr double kOvertaken = -2;
 
 int64_t Scaled(int64_t bytes, double factor) {
   return static_cast<int64_t>(static_cast<double>(bytes) * factor);
@@ -68,14 +70,19 @@ void Restart(BudgetState& state) {
   state.measured_bytes = 0;
 }
 
+void CountFrom(BudgetState& state, BudgetState::TimePoint when) {
+  state.counted_since = when;
+  state.answers = 0;
+  state.out_of_order_losses = 0;
+}
+
 void Set(BudgetState& state, int64_t budget_bytes, BudgetState::TimePoint settle_until) {
   state.budget_bytes = budget_bytes;
   state.settle_until = settle_until;
   state.before_growth_bytes = 0;
   state.best_rate = 0;
   state.measurements = 0;
-  state.answers = 0;
-  state.out_of_order_losses = 0;
+  CountFrom(state, settle_until);
   Restart(state);
 }
 
@@ -87,11 +94,14 @@ bool Waited(const BudgetState& state, const BudgetObservation& seen) {
 }
 
 // A worker whose packets are always overtaken says nothing of the link.
-bool CameOutOfOrder(const BudgetState& state, const BudgetObservation& seen) {
-  if (seen.out_of_order_losses == 0) return false;
+bool CameOutOfOrder(BudgetState& state, const BudgetObservation& seen) {
+  state.answers += seen.answers;
+  state.out_of_order_losses += seen.out_of_order_losses;
   const int64_t losses = state.out_of_order_losses - (seen.active_workers > 1 ? seen.worst_out_of_order_losses : 0);
-  const double overtaken = kOvertakenShare * static_cast<double>(state.answers);
-  return static_cast<double>(losses) > overtaken + kDeviations * std::sqrt(overtaken) + kLeastOvertaken;
+  const double evidence = static_cast<double>(losses) * std::log(kLostShare / kOvertakenShare) -
+                          static_cast<double>(state.answers) * (kLostShare - kOvertakenShare);
+  if (evidence <= kOvertaken) CountFrom(state, seen.now);
+  return evidence >= kLost;
 }
 
 void WaitLonger(BudgetState& state, BudgetState::TimePoint now) {
@@ -175,6 +185,7 @@ BudgetState StartBudget(const BudgetBounds& bounds, std::chrono::steady_clock::t
           .settle_until = now,
           .next_growth = now,
           .growth_interval = kFirstInterval,
+          .counted_since = now,
           .last_observation = now};
 }
 
@@ -186,8 +197,6 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   state.recent_answers =
       state.recent_answers * std::exp2(-Seconds(elapsed) / Seconds(kSettle)) + static_cast<double>(seen.answers);
   if (seen.now < state.settle_until) return Hold(state);
-  state.answers += seen.answers;
-  state.out_of_order_losses += seen.out_of_order_losses;
   if (Waited(state, seen) || CameOutOfOrder(state, seen)) return BackOff(bounds, state, seen.now);
   state.measured_time += seen.backlogged_time;
   state.measured_bytes += seen.backlogged_bytes;

@@ -13,10 +13,6 @@ seconds BeginsAfter(WorkerFault fault) {
   return fault == WorkerFault::kUnreachable || fault == WorkerFault::kSlow ? kLasting : seconds(0);
 }
 
-bool Rises(int64_t& seen, int64_t count) {
-  return std::exchange(seen, count) < count;
-}
-
 }  // namespace
 
 std::string_view WorkerFaultName(WorkerFault fault) {
@@ -39,27 +35,18 @@ std::string_view WorkerFaultName(WorkerFault fault) {
 
 std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<const Sight> workers) {
   std::vector<WorkerFaultChange> changes;
-  ++looks_;
   for (const Sight& worker : workers) {
-    auto known = counts_.find(worker.address);
-    if (known == counts_.end()) {
-      const Counts counts{.hung = worker.hung, .pauses = worker.pauses, .silent_losses = worker.silent_losses};
-      known = counts_.emplace(worker.address, counts).first;
-    }
-    Counts& counts = known->second;
-    counts.look = looks_;
     if (worker.unreachable) Take(now, worker.address, WorkerFault::kUnreachable, changes);
-    if (Rises(counts.hung, worker.hung)) Take(now, worker.address, WorkerFault::kHung, changes);
+    if (worker.hung) Take(now, worker.address, WorkerFault::kHung, changes);
     if (worker.stalled) Take(now, worker.address, WorkerFault::kStalled, changes);
-    if (Rises(counts.pauses, worker.pauses)) Take(now, worker.address, WorkerFault::kPaused, changes);
-    if (Rises(counts.silent_losses, worker.silent_losses)) Take(now, worker.address, WorkerFault::kLossy, changes);
+    if (worker.paused) Take(now, worker.address, WorkerFault::kPaused, changes);
+    if (worker.lossy) Take(now, worker.address, WorkerFault::kLossy, changes);
     if (worker.slow) Take(now, worker.address, WorkerFault::kSlow, changes);
   }
-  std::erase_if(counts_, [this](const auto& entry) { return entry.second.look != looks_; });
   for (auto next = faults_.begin(); next != faults_.end();) {
     const auto& [key, fault] = *next;
     const bool lasts = fault.began ? now - fault.last_evidence < kOver : fault.last_evidence == now;
-    if (lasts && counts_.contains(key.first)) {
+    if (lasts) {
       ++next;
       continue;
     }

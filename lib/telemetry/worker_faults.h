@@ -23,18 +23,20 @@ class WorkerFaults {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A worker that is wanted, at one moment.
+  // The evidence against a worker.
   struct Sight {
     std::string_view address;
     bool unreachable = false;
     bool stalled = false;
     bool slow = false;
-    // Since the start.
-    int64_t hung = 0;  // calls without a response after another one
-    int64_t pauses = 0;
-    int64_t silent_losses = 0;
+    // Since the last look.
+    bool hung = false;  // a call had no response after another one
+    bool paused = false;
+    bool lossy = false;
+
+    bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
   };
-  // Takes all workers that are wanted. The faults of others have ended. Returns what has changed.
+  // There may be no sight of a worker without evidence. Returns what has changed.
   std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers);
 
   // Those that are under way, by address.
@@ -51,18 +53,10 @@ class WorkerFaults {
     TimePoint last_evidence;
     bool began = false;
   };
-  struct Counts {
-    int64_t hung = 0;
-    int64_t pauses = 0;
-    int64_t silent_losses = 0;
-    uint64_t look = 0;  // that saw the worker last
-  };
 
   void Take(TimePoint now, std::string_view address, WorkerFault fault, std::vector<WorkerFaultChange>& changes);
 
   std::map<std::pair<std::string, WorkerFault>, Fault> faults_;
-  std::map<std::string, Counts, std::less<>> counts_;
-  uint64_t looks_ = 0;
 };
 
 }  // namespace sluice

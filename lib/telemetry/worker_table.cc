@@ -109,7 +109,7 @@ void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Du
 
 void WorkerTable::OnUnanswered(size_t worker) {
   Row& row = rows_[worker];
-  if (++row.unanswered >= kHungCalls) ++row.hung;
+  if (++row.unanswered >= kHungCalls) row.hung = true;
 }
 
 WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const Reported& counts) {
@@ -125,12 +125,13 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 
-void WorkerTable::BeginLook(TimePoint now, TimePoint since) {
+void WorkerTable::BeginLook(TimePoint now, TimePoint settled, TimePoint counted_since) {
   began_ = now;
+  settled_ = settled;
   sight_ = LinkSight();
   rtt_sum_ = absl::ZeroDuration();
   ++looks_;
-  CountSince(since);
+  if (std::exchange(counted_since_, counted_since) != counted_since) worst_out_of_order_ = 0;
 }
 
 void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
@@ -143,7 +144,6 @@ void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
     row.summary.rtt = info.smoothed_rtt;
     if (info.min_rtt.has_value()) sight_.min_rtt = std::min(*info.min_rtt, sight_.min_rtt.value_or(*info.min_rtt));
     const uint64_t received_bytes = info.received_bytes - last.received_bytes;
-    sight_.received_bytes += received_bytes;
     const uint32_t out_of_order_packets = info.out_of_order_packets - last.out_of_order_packets;
     sight_.out_of_order_packets += out_of_order_packets;
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
@@ -152,10 +152,7 @@ void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
     // First a silence that is over, of a response that may have ended since.
     if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now);
     const int64_t response = NumberOf(socket.load);
-    if (out_of_order_packets > 0 && Lost(row, response) > 0) {
-      ++sight_.losses_out_of_order;
-      worst_out_of_order_ = std::max(worst_out_of_order_, ++row.out_of_order);
-    }
+    if (out_of_order_packets > 0 && Lost(row, response) > 0) CountOutOfOrder(row);
     if (IsUnacknowledged(socket.load, info)) row.unacknowledged_response = response;
   }
 }
@@ -168,14 +165,15 @@ LinkSight WorkerTable::EndLook() {
   return sight_;
 }
 
-void WorkerTable::CountSince(TimePoint since) {
-  if (std::exchange(since_, since) == since) return;
-  worst_out_of_order_ = 0;
-  for (Row& row : rows_) row.out_of_order = 0;
+void WorkerTable::CountOutOfOrder(Row& row) {
+  ++sight_.losses_out_of_order;
+  if (began_ < counted_since_) return;
+  if (std::exchange(row.counted_since, counted_since_) != counted_since_) row.out_of_order = 0;
+  worst_out_of_order_ = std::max(worst_out_of_order_, ++row.out_of_order);
 }
 
 int64_t WorkerTable::CountLossy() {
-  while (!lossy_.empty() && lossy_.front().first < std::max(began_ - kTogether, since_)) lossy_.pop_front();
+  while (!lossy_.empty() && lossy_.front().first < std::max(began_ - kTogether, settled_)) lossy_.pop_front();
   absl::flat_hash_set<size_t> workers;
   for (const auto& [time, worker] : lossy_) workers.insert(worker);
   return static_cast<int64_t>(workers.size());
@@ -206,12 +204,12 @@ void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& 
   ++row.summary.rtos;
   ++sight_.rto_waits;
   if (unacknowledged == 0) {
-    ++row.paused;
+    row.paused = true;
     sight_.losses_paused += Lost(row, NumberOf(load));
     return;
   }
   lossy_.emplace_back(began_, worker);
-  ++row.silent_losses;
+  row.lossy = true;
   sight_.losses_silent += Lost(row, unacknowledged);
 }
 
@@ -231,21 +229,21 @@ std::vector<WorkerSummary> WorkerTable::Summaries(absl::FunctionRef<WorkerLoad(u
   return summaries;
 }
 
-std::vector<WorkerFaults::Sight> WorkerTable::FaultSights(
-    absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const {
+std::vector<WorkerFaults::Sight> WorkerTable::TakeFaultSights(
+    absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) {
   std::vector<WorkerFaults::Sight> sights;
-  sights.reserve(rows_.size());
   for (size_t worker = 0; worker < rows_.size(); ++worker) {
-    const Row& row = rows_[worker];
+    Row& row = rows_[worker];
     if (row.users == 0) continue;
     const WorkerLoad load = load_of(ScheduleId(worker));
-    sights.push_back({.address = row.summary.address,
-                      .unreachable = row.unreachable,
-                      .stalled = load.stalled_calls > 0,
-                      .slow = load.slow,
-                      .hung = row.hung,
-                      .pauses = row.paused,
-                      .silent_losses = row.silent_losses});
+    const WorkerFaults::Sight sight{.address = row.summary.address,
+                                    .unreachable = row.unreachable,
+                                    .stalled = load.stalled_calls > 0,
+                                    .slow = load.slow,
+                                    .hung = std::exchange(row.hung, false),
+                                    .paused = std::exchange(row.paused, false),
+                                    .lossy = std::exchange(row.lossy, false)};
+    if (sight.any()) sights.push_back(sight);
   }
   return sights;
 }

@@ -27,7 +27,6 @@ struct LinkSight {
   int64_t connections = 0;
   std::optional<absl::Duration> min_rtt;       // smallest of all connections
   std::optional<absl::Duration> smoothed_rtt;  // mean of all connections
-  uint64_t received_bytes = 0;                 // TCP payload
   uint64_t out_of_order_packets = 0;
   // Losses: at most one for each response, by the first evidence of it.
   int64_t losses_out_of_order = 0;
@@ -107,15 +106,17 @@ class WorkerTable {
     WorkerLoad load;
   };
   // A look at all sockets, in slices: ten thousand at once would stop the link's thread for 10 ms and more. A socket is
-  // in one slice. lossy_workers and worst_out_of_order count losses that were seen since `since`, in all looks with the
-  // same `since`; what a look sees counts as seen at its begin.
-  void BeginLook(TimePoint now, TimePoint since);
+  // in one slice. lossy_workers counts losses that were seen since `settled`, and worst_out_of_order those since
+  // `counted_since`, in all looks with the same `counted_since`. The losses that a look sees count as seen at its
+  // begin.
+  void BeginLook(TimePoint now, TimePoint settled, TimePoint counted_since);
   void LookAt(TimePoint now, absl::Span<const Socket> sockets);
   LinkSight EndLook();
 
   // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
-  std::vector<WorkerFaults::Sight> FaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
+  // Those with evidence that they are at fault, and what is new of it.
+  std::vector<WorkerFaults::Sight> TakeFaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of);
 
  private:
   struct Row {
@@ -131,11 +132,13 @@ class WorkerTable {
     int64_t unacknowledged_response = 0;
     int64_t pauses = 0;        // of the schedule, that were seen
     uint64_t seen_active = 0;  // number of the last look that saw it active
-    int64_t out_of_order = 0;  // losses since since_
-    int64_t silent_losses = 0;
-    int64_t paused = 0;                                 // pauses that were no losses
-    int64_t hung = 0;                                   // unanswered calls after another one
-    int64_t unanswered = 0;                             // calls since the last response
+    TimePoint counted_since;   // of out_of_order
+    int64_t out_of_order = 0;  // losses
+    int64_t unanswered = 0;    // calls since the last response
+    // New since the last TakeFaultSights.
+    bool lossy = false;
+    bool paused = false;                                // a pause that was no loss
+    bool hung = false;                                  // a call that was unanswered after another one
     std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
   };
   // What was seen of a connection before.
@@ -148,7 +151,7 @@ class WorkerTable {
   static int64_t NumberOf(const WorkerLoad& load);
   static int64_t Lost(Row& row, int64_t response);
   void OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now);
-  void CountSince(TimePoint since);
+  void CountOutOfOrder(Row& row);
   static bool IsUnacknowledged(const WorkerLoad& load, const TcpInfo& info);
   int64_t CountLossy();
 
@@ -157,7 +160,8 @@ class WorkerTable {
   std::vector<size_t> free_;
   absl::flat_hash_map<std::string, size_t> by_address_;
   absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
-  TimePoint since_;
+  TimePoint settled_;
+  TimePoint counted_since_;
   int64_t worst_out_of_order_ = 0;
   std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers that lost lately, by the time when that was seen
 

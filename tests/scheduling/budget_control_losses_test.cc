@@ -25,7 +25,7 @@ TEST(DecideTest, ManyPacketsOutOfOrderAreALoss) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 64 * kKiB;
   link.overtaken_of_thousand = 30;
-  link.Run(500ms);
+  link.Run(600ms);
   EXPECT_EQ(link.budget(), 32 * kKiB);
 }
 
@@ -86,6 +86,39 @@ TEST(DecideTest, AFewLossesAmongVeryManyResponsesAreRandom) {
   EXPECT_EQ(step(100), BudgetDecision::kBackOff);
 }
 
+// As a look at 64 workers at 100 Mbit/s sees it, whose port has lost half of its buffer.
+TEST(DecideTest, ALongTimeWithoutLossesHidesNoOverflow) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  for (int look = 0; look < 36'000; ++look) {
+    state = Decide(bounds, state, {.now = now += 100ms, .answers = 100, .active_workers = 64}).state;
+  }
+  const BudgetObservation seen{.now = now += 100ms,
+                               .answers = 22,
+                               .active_workers = 44,
+                               .out_of_order_losses = 12,
+                               .worst_out_of_order_losses = 1};
+  EXPECT_EQ(Decide(bounds, state, seen).decision, BudgetDecision::kBackOff);
+}
+
+// Large responses: each look sees a loss, of one worker after the other.
+TEST(DecideTest, AnOverflowIsFoundInAFewResponses) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  int looks = 0;
+  for (; state.budget_bytes == bounds.start_bytes && looks < 100; ++looks) {
+    const BudgetObservation seen{.now = now += 100ms,
+                                 .answers = 1,
+                                 .active_workers = 64,
+                                 .out_of_order_losses = 1,
+                                 .worst_out_of_order_losses = 1};
+    state = Decide(bounds, state, seen).state;
+  }
+  EXPECT_EQ(looks, 7);
+}
+
 // Twenty responses a look, of which three in a thousand are overtaken: after each change the first looks are few.
 TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
   const BudgetBounds bounds = Known(64 * kKiB);
@@ -105,22 +138,31 @@ TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
   }
 }
 
-// Three of a hundred responses of the link, but all of one path.
+// Three of a hundred responses of the link, but all of one path. That path hides no losses of the others.
 TEST(DecideTest, PacketsOutOfOrderOfOneWorkerAmongManyAreItsOwn) {
   const BudgetBounds bounds = Known(64 * kKiB);
   std::chrono::steady_clock::time_point now{};
   BudgetState state = StartBudget(bounds, now);
-  BudgetObservation seen{.answers = 100, .active_workers = 64, .out_of_order_losses = 3};
-  for (int look = 0; look < 600; ++look) {
-    seen.now = now += 100ms;
-    seen.worst_out_of_order_losses += 3;
-    const BudgetStep step = Decide(bounds, state, seen);
-    ASSERT_EQ(step.decision, BudgetDecision::kHold) << "look " << look;
-    state = step.state;
-  }
-  seen.now = now += 100ms;
-  seen.active_workers = 1;
-  EXPECT_EQ(Decide(bounds, state, seen).decision, BudgetDecision::kBackOff);
+  int64_t worst = 0;
+  const auto step = [&](int64_t active_workers, int64_t losses_of_others) {
+    const BudgetObservation seen{.now = now += 100ms,
+                                 .answers = 100,
+                                 .active_workers = active_workers,
+                                 .out_of_order_losses = 3 + losses_of_others,
+                                 .worst_out_of_order_losses = 3 + (state.counted_since < now - 100ms ? worst : 0)};
+    worst = seen.worst_out_of_order_losses;
+    const BudgetStep made = Decide(bounds, state, seen);
+    state = made.state;
+    return made.decision;
+  };
+  for (int look = 0; look < 600; ++look) ASSERT_EQ(step(64, 0), BudgetDecision::kHold) << "look " << look;
+  const BudgetState before = state;
+  EXPECT_EQ(step(64, 10), BudgetDecision::kBackOff);
+  state = before;
+  worst = 0;
+  int looks = 0;
+  while (looks < 20 && step(1, 0) == BudgetDecision::kHold) ++looks;
+  EXPECT_EQ(looks, 4) << "the only worker decides alone";
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ class WorkerTableTest : public ::testing::Test {
     return sockets;
   }
   LinkSight Look(TimePoint since = TimePoint()) {
-    table_.BeginLook(now_, since);
+    table_.BeginLook(now_, since, since);
     table_.LookAt(now_, Sockets());
     return table_.EndLook();
   }

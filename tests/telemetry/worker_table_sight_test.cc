@@ -1,3 +1,4 @@
+#include "absl/algorithm/container.h"
 #include "lib/telemetry/worker_table.h"
 #include "tests/telemetry/worker_table_fixture.h"
 
@@ -47,7 +48,14 @@ TEST_F(WorkerTableSightTest, TellsHowManyResponsesOutOfOrderAreOfOneWorker) {
   overtake(other_connection);
   EXPECT_EQ(Look().worst_out_of_order, 2);
   overtake(other_connection);
-  EXPECT_EQ(Look(now_).worst_out_of_order, 1) << "since the last change of the budget";
+  EXPECT_EQ(Look(now_).worst_out_of_order, 1) << "the count began again";
+  const absl::Duration until_counted = Milliseconds(1);
+  const TimePoint counted_since = now_ + absl::ToChronoNanoseconds(until_counted);
+  overtake(connection_);
+  EXPECT_EQ(Look(counted_since).worst_out_of_order, 0) << "the count has not begun";
+  Pass(until_counted);
+  overtake(connection_);
+  EXPECT_EQ(Look(counted_since).worst_out_of_order, 1);
 }
 
 TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
@@ -65,20 +73,22 @@ TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
 
 // As the target of a tunnel, to which the link makes no connection.
 TEST_F(WorkerTableSightTest, AWorkerThatNobodyHasTriedToReachIsNotUnreachable) {
-  const auto unreachable = [&](size_t worker) {
-    return table_.FaultSights([](uint32_t) { return WorkerLoad(); })[worker].unreachable;
+  const std::string address = "worker-2:20000";
+  const auto unreachable = [&] {
+    const auto sights = table_.TakeFaultSights([](uint32_t) { return WorkerLoad(); });
+    return absl::c_any_of(sights, [&](const auto& sight) { return sight.address == address && sight.unreachable; });
   };
-  const size_t other = table_.Add("worker-2:20000");
-  EXPECT_FALSE(unreachable(other));
+  const size_t other = table_.Add(address);
+  EXPECT_FALSE(unreachable());
   table_.OnUnreachable(other);
-  EXPECT_TRUE(unreachable(other));
+  EXPECT_TRUE(unreachable());
   table_.OnConnected(other, now_);
-  EXPECT_FALSE(unreachable(other));
+  EXPECT_FALSE(unreachable());
   table_.OnLost(other, now_);
-  EXPECT_TRUE(unreachable(other));
+  EXPECT_TRUE(unreachable());
   table_.Remove(other);
-  table_.Add("worker-2:20000");
-  EXPECT_FALSE(unreachable(other)) << "nobody has tried since";
+  table_.Add(address);
+  EXPECT_FALSE(unreachable()) << "nobody has tried since";
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ class InferenceLoad {
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
       (*link)->Await([this](LinkCore& core) {
-        core.workers().BeginLook(core.now(), TimePoint());
+        core.workers().BeginLook(core.now(), TimePoint(), TimePoint());
         core.workers().LookAt(core.now(), core.TcpSockets(std::nullopt, workers_.size()).sockets);
         core.workers().EndLook();
       });

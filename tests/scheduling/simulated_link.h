@@ -25,7 +25,7 @@ inline BudgetBounds Unknown() {
           .capacity_bytes_per_second = kCapacity};
 }
 
-BudgetBounds Known(int64_t buffer_bytes) {
+inline BudgetBounds Known(int64_t buffer_bytes) {
   return {.floor_bytes = 12 * kKiB,
           .start_bytes = buffer_bytes,
           .reference_bytes = buffer_bytes,

@@ -105,8 +105,10 @@ void LinkMonitor::LookAtSlice() {
 
 void LinkMonitor::LookForFaults() {
   const LinkSchedule& schedule = core_.schedule();
-  const std::vector<WorkerFaultChange> changes = faults_.Look(
-      core_.now(), core_.workers().TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }));
+  WorkerTable& workers = core_.workers();
+  const std::vector<WorkerFaultChange> changes =
+      faults_.Look(core_.now(), workers.TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }),
+                   [&workers](const std::string& address) { return workers.IsWanted(address); });
   if (!changes.empty() && on_faults_) on_faults_(changes);
   faults_timer_ = core_.timers().Set(core_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }

@@ -94,7 +94,7 @@ bool Waited(const BudgetState& state, const BudgetObservation& seen) {
 }
 
 // A worker whose packets are always overtaken says nothing of the link.
-bool CameOutOfOrder(BudgetState& state, const BudgetObservation& seen) {
+bool TestFindsLosses(BudgetState& state, const BudgetObservation& seen) {
   state.answers += seen.answers;
   state.out_of_order_losses += seen.out_of_order_losses;
   const int64_t losses = state.out_of_order_losses - (seen.active_workers > 1 ? seen.worst_out_of_order_losses : 0);
@@ -197,7 +197,7 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
   state.recent_answers =
       state.recent_answers * std::exp2(-Seconds(elapsed) / Seconds(kSettle)) + static_cast<double>(seen.answers);
   if (seen.now < state.settle_until) return Hold(state);
-  if (Waited(state, seen) || CameOutOfOrder(state, seen)) return BackOff(bounds, state, seen.now);
+  if (Waited(state, seen) || TestFindsLosses(state, seen)) return BackOff(bounds, state, seen.now);
   state.measured_time += seen.backlogged_time;
   state.measured_bytes += seen.backlogged_bytes;
   const bool on_trial = state.before_growth_bytes > 0;

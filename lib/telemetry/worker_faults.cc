@@ -33,7 +33,8 @@ std::string_view WorkerFaultName(WorkerFault fault) {
   return "unknown";
 }
 
-std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<const Sight> workers) {
+std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<const Sight> workers,
+                                                  absl::FunctionRef<bool(const std::string& address)> is_wanted) {
   std::vector<WorkerFaultChange> changes;
   for (const Sight& worker : workers) {
     if (worker.unreachable) Take(now, worker.address, WorkerFault::kUnreachable, changes);
@@ -46,7 +47,7 @@ std::vector<WorkerFaultChange> WorkerFaults::Look(TimePoint now, absl::Span<cons
   for (auto next = faults_.begin(); next != faults_.end();) {
     const auto& [key, fault] = *next;
     const bool lasts = fault.began ? now - fault.last_evidence < kOver : fault.last_evidence == now;
-    if (lasts) {
+    if (lasts && is_wanted(key.first)) {
       ++next;
       continue;
     }

@@ -11,6 +11,7 @@
 
 #include "sluice/worker_fault.h"
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
 namespace sluice {
@@ -30,14 +31,16 @@ class WorkerFaults {
     bool stalled = false;
     bool slow = false;
     // Since the last look.
-    bool hung = false;  // a call had no response after another one
+    bool hung = false;  // two calls or more in a row had no response
     bool paused = false;
     bool lossy = false;
 
     bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
   };
-  // There may be no sight of a worker without evidence. Returns what has changed.
-  std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers);
+  // `workers` need not hold workers without evidence. A fault ends at once if its worker is wanted no longer. Returns
+  // what has changed.
+  std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers,
+                                      absl::FunctionRef<bool(const std::string& address)> is_wanted);
 
   // Those that are under way, by address.
   template <class Visit>

@@ -56,7 +56,7 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
   // The pause until the worker is wanted again is not the time of a reconnect.
   row.lost_at.reset();
   row.unanswered = 0;
-  row.unreachable = false;
+  row.unreachable = row.lossy = row.paused = row.hung = false;
   row.place = gone_.insert(gone_.end(), worker);
   if (gone_.size() <= kMostGone) return std::nullopt;
   const size_t forgotten = gone_.front();
@@ -65,6 +65,11 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
   by_address_.erase(rows_[forgotten].summary.address);
   rows_[forgotten] = {.generation = rows_[forgotten].generation + 1};
   return forgotten;
+}
+
+bool WorkerTable::IsWanted(const std::string& address) const {
+  const auto row = by_address_.find(address);
+  return row != by_address_.end() && rows_[row->second].users > 0;
 }
 
 std::optional<absl::Duration> WorkerTable::OnConnected(size_t worker, TimePoint now) {

@@ -68,6 +68,7 @@ class WorkerTable {
   std::optional<size_t> Remove(size_t worker);
   // Number of workers that had the row before.
   uint64_t generation(size_t worker) const { return rows_[worker].generation; }
+  bool IsWanted(const std::string& address) const;
   // The worker of this row in the link's schedule, where 0 is a worker that is not known.
   static uint32_t ScheduleId(size_t worker) { return static_cast<uint32_t>(worker) + 1; }
 
@@ -115,7 +116,7 @@ class WorkerTable {
 
   // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
-  // Those with evidence that they are at fault, and what is new of it.
+  // The same of those with evidence that they are at fault. The next call returns only the evidence that is new then.
   std::vector<WorkerFaults::Sight> TakeFaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of);
 
  private:
@@ -132,13 +133,13 @@ class WorkerTable {
     int64_t unacknowledged_response = 0;
     int64_t pauses = 0;        // of the schedule, that were seen
     uint64_t seen_active = 0;  // number of the last look that saw it active
-    TimePoint counted_since;   // of out_of_order
+    TimePoint counted_since;   // out_of_order counts from here
     int64_t out_of_order = 0;  // losses
     int64_t unanswered = 0;    // calls since the last response
     // New since the last TakeFaultSights.
     bool lossy = false;
     bool paused = false;                                // a pause that was no loss
-    bool hung = false;                                  // a call that was unanswered after another one
+    bool hung = false;                                  // two calls or more in a row had no response
     std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
   };
   // What was seen of a connection before.

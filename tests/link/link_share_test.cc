@@ -92,11 +92,12 @@ TEST_F(LinkShareTest, TwoThatReadAtOnceFitTheBudgetTogether) {
       --reading;
     });
   }
-  while (reading > 0) {
+  const auto both_have_read = [&] {
     EXPECT_LE(Sum("sluice_sharing_lease_bytes"), kBudget);
     EXPECT_LE(Sum("sluice_sharing_in_flight_bytes"), kBudget);
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
+    return reading == 0;
+  };
+  EXPECT_TRUE(Eventually(both_have_read));
   for (std::thread& reader : readers) reader.join();
   for (TestCluster* cluster : {&first, &second}) {
     cluster->link().Await([](LinkCore& core) { EXPECT_GT(core.Demand().received_bytes, 50 * 4 * 4096); });

@@ -91,5 +91,26 @@ TEST_F(WorkerTableSightTest, AWorkerThatNobodyHasTriedToReachIsNotUnreachable) {
   EXPECT_FALSE(unreachable()) << "nobody has tried since";
 }
 
+TEST_F(WorkerTableSightTest, AWorkerThatIsWantedAgainBringsNoOldEvidence) {
+  const auto hung = [&] {
+    return absl::c_any_of(table_.TakeFaultSights([](uint32_t) { return WorkerLoad(); }),
+                          [](const auto& sight) { return sight.hung; });
+  };
+  const std::string address = "worker-2:20000";
+  const size_t other = table_.Add(address);
+  for (const bool gone : {false, true}) {
+    for (int call = 0; call < 2; ++call) table_.OnUnanswered(other);
+    if (gone) {
+      table_.Remove(other);
+      EXPECT_FALSE(table_.IsWanted(address));
+      table_.Add(address);
+    }
+    EXPECT_TRUE(table_.IsWanted(address));
+    EXPECT_EQ(hung(), !gone);
+    EXPECT_FALSE(hung()) << "it was taken";
+  }
+  EXPECT_FALSE(table_.IsWanted("worker-3:20000"));
+}
+
 }  // namespace
 }  // namespace sluice

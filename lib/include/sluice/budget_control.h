@@ -37,7 +37,7 @@ struct BudgetObservation {
   // settle_until. A worker counts once.
   int64_t lossy_workers = 0;
   int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
-  // Of all such responses after counted_since, those of the worker that has the most.
+  // The number of such responses after counted_since, for the worker that has the most.
   int64_t worst_out_of_order_losses = 0;
   // How long calls waited for the budget, and what came over the link meanwhile, in units of the budget. In the rest of
   // the time a larger budget would have changed nothing.
@@ -68,8 +68,8 @@ struct BudgetState {
   std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
 
   double recent_answers = 0;  // about those of the last half second
-  // Of the test whether packets are lost or overtaken. It begins at settle_until, and again whenever it finds them
-  // overtaken.
+  // A test tells lost packets from overtaken ones. It begins at settle_until, and again whenever it finds that packets
+  // were overtaken. These are its begin and its counts.
   TimePoint counted_since;
   int64_t answers = 0;
   int64_t out_of_order_losses = 0;

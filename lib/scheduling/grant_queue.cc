@@ -10,7 +10,6 @@ void GrantQueue::AddNew(Call& call, TimePoint now) {
 }
 
 void GrantQueue::AddRest(Call& call, TimePoint now) {
-  if (rest_calls_ == 0 && call.worker->open && !call.progress.unwanted) overtook_bytes_ = 0;
   Add(call, Call::Turn::kRest, now);
 }
 
@@ -61,7 +60,6 @@ void GrantQueue::Erase(Call& call) {
 
 void GrantQueue::SetOpen(QueuedWorker& worker, bool open) {
   if (worker.open == open) return;
-  if (open && rest_calls_ == 0 && worker.rest_calls > 0) overtook_bytes_ = 0;
   Unlink(worker);
   worker.open = open;
   Link(worker);

@@ -86,7 +86,7 @@ class GrantQueue {
   WorkerSet<UnwantedWorkersHook, FirstUnwantedKey> unwanted_;
   WorkerSet<HeldWorkersHook, FirstTurnKey> held_;
   int64_t rest_calls_ = 0;      // of these workers
-  int64_t overtook_bytes_ = 0;  // since the last turn of a rest, or since a rest waits
+  int64_t overtook_bytes_ = 0;  // since the last turn of a rest
   uint64_t last_place_ = 0;
 };
 

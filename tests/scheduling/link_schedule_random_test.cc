@@ -19,9 +19,12 @@ TEST(LinkScheduleRandomTest, KeepsItsInvariantsAndNeverOverflowsThePort) {
   }
 }
 
-// A slot comes while a call that goes ahead waits for room: no timer is due for it.
 TEST(LinkScheduleRandomTest, KeepsItsInvariantsWhereASeedOnceBrokeThem) {
+  // A slot comes while a call that goes ahead waits for room: no timer is due for it.
   EXPECT_EQ(testing::RandomLife(4077301207).Run(), "");
+  // The worker of the only rest is full and has room again within one event: what overtook the rest still counts.
+  EXPECT_EQ(testing::RandomLife(2305948060).Run(), "");
+  EXPECT_EQ(testing::RandomLife(2705563500).Run(), "");
 }
 
 }  // namespace

@@ -270,7 +270,7 @@ void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleSta
              absl::StrCat("action ", static_cast<int>(action.kind), " of call ", action.tag, " without a reason"));
     }
     Expect(calls_.at(action.tag).id == action.call, "an action names another call");
-    NoteOpen();
+    NoteLateWorkers();
   }
   if (!marked) MarkStragglers(state);
   GiveTurn();
@@ -352,12 +352,12 @@ void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
   turns_.push_back({.tag = tag, .rest = as_rest && !call.unwanted, .since = now_});
-  NoteOpen();
+  NoteLateWorkers();
 }
 
 void ScheduleOracle::StopWaiting(uint64_t tag) {
   std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
-  NoteOpen();
+  NoteLateWorkers();
 }
 
 // It moves its charge while all that may be in flight drains once. Early bytes have no timer.

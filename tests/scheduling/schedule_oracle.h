@@ -119,7 +119,7 @@ class ScheduleOracle {
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
   void GiveTurn();
-  void NoteOpen();  // what has overtaken a rest counts since there is one of an open worker
+  void NoteLateWorkers();
   void Remove(std::deque<uint64_t>& tags, uint64_t tag);
   void Expect(bool holds, const std::string& what);
   void CheckBatch(const Call& call, Block& block);
@@ -172,7 +172,6 @@ class ScheduleOracle {
   int64_t OwingCalls(uint32_t worker) const;
   void Hear(uint32_t worker);
   void NoteOwing();  // of the workers that owed, some may not any more
-  bool AnyOpenRest() const;
   void NoteShares();
   void CheckShares();
   void CheckLoads();
@@ -209,7 +208,6 @@ class ScheduleOracle {
   std::map<BlockId, Block> blocks_;
   std::vector<Turn> turns_;
   int64_t overtook_ = 0;  // since the last turn of a rest
-  bool open_rest_ = false;
   const std::function<WorkerLoad(uint32_t)> load_;
   std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
   std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes

@@ -48,7 +48,7 @@ void ScheduleOracle::NoteShares() {
   }
   shares_ = std::move(shares);
   overtook_unknown_ = overtook_unknown_ || share_fell_;
-  NoteOpen();
+  NoteLateWorkers();
 }
 
 void ScheduleOracle::CheckShares() {
@@ -58,7 +58,7 @@ void ScheduleOracle::CheckShares() {
     Expect(load.share_bytes >= packet && load.share_bytes <= std::max(budget_, packet), "a share is out of its bounds");
     Expect(load.charged_bytes == WorkerCharge(worker), "the charge of a worker");
   }
-  NoteOpen();
+  NoteLateWorkers();
 }
 
 void ScheduleOracle::CheckLoads() {

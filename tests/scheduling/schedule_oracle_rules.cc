@@ -201,21 +201,10 @@ bool ScheduleOracle::RoomIsMade() const {
   return first.has_value() && HandshakeHasShare(calls_.at(first->tag));
 }
 
-bool ScheduleOracle::AnyOpenRest() const {
-  return std::any_of(turns_.begin(), turns_.end(),
-                     [this](const Turn& turn) { return turn.rest && Open(calls_.at(turn.tag)); });
-}
-
-void ScheduleOracle::NoteOpen() {
+void ScheduleOracle::NoteLateWorkers() {
   for (Call& call : calls_) {
     if (call.phase == Call::kSent) call.late_worker = call.late_worker || Slow(call) || !Open(call) || share_fell_;
   }
-  const bool open_rest = AnyOpenRest();
-  if (open_rest && !open_rest_) {
-    overtook_ = 0;
-    overtook_unknown_ = share_fell_;
-  }
-  open_rest_ = open_rest;
 }
 
 bool ScheduleOracle::RestIsDue() const {

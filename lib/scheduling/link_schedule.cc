@@ -86,8 +86,9 @@ void LinkSchedule::OnHeaders(CallId call, int64_t wire_bytes) {
   machine_->OnHeaders(call, wire_bytes);
 }
 
-void LinkSchedule::OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions) {
-  machine_->OnReady(now, call, remaining_bytes, actions);
+void LinkSchedule::OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions,
+                           int64_t withheld_bytes) {
+  machine_->OnReady(now, call, remaining_bytes, withheld_bytes, actions);
 }
 
 void LinkSchedule::OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions) {

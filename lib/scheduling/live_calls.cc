@@ -132,7 +132,7 @@ void LiveCalls::ObserveHeaders(Call& call) {
   if (granting_ && wire_bytes > 0) window_.ObserveHeaders(wire_bytes);
 }
 
-void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
+void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
   const bool first = !std::exchange(progress.was_ready, true);
   // Later ones may only mean that the caller has room for more.
@@ -140,11 +140,11 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, TimePoint now) {
   if (first) call.worker->share.OnReady(now - progress.sent_at);
   if (first) ObserveHeaders(call);
   if (first && granting_) {
-    const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes, 1);
+    const int64_t answer_bytes = std::max<int64_t>(progress.received_bytes + remaining_bytes + withheld_bytes, 1);
     window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes));
   }
   progress.remaining_bytes = remaining_bytes;
-  if (!budget().limited()) progress.outstanding_bytes = remaining_bytes;
+  if (!budget().limited()) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
   if (call.phase == Phase::kSent) {
     sent_.Remove(call);
     SetPhase(call, Phase::kReady);

@@ -35,7 +35,7 @@ class LiveCalls {
 
   // For calls that are out.
   static void TakeHeaders(Call& call, int64_t wire_bytes);
-  void TakeReady(Call& call, int64_t remaining_bytes, TimePoint now);
+  void TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
   void GrantEarly(Call& call, int64_t bytes, TimePoint now);  // it must be sent, and not be ready

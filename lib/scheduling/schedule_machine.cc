@@ -124,10 +124,12 @@ void ScheduleMachine::OnHeaders(CallId id, int64_t wire_bytes) {
   if (call != nullptr && wire_bytes > 0) LiveCalls::TakeHeaders(*call, std::min(wire_bytes, kMaxResponseBytes));
 }
 
-void ScheduleMachine::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions) {
+void ScheduleMachine::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, int64_t withheld_bytes,
+                              std::vector<Action>& actions) {
   Enter(now, actions);
   if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) {
-    calls_.TakeReady(*call, std::clamp<int64_t>(remaining_bytes, 0, kMaxResponseBytes), now_);
+    calls_.TakeReady(*call, std::clamp<int64_t>(remaining_bytes, 0, kMaxResponseBytes),
+                     std::clamp<int64_t>(withheld_bytes, 0, kMaxResponseBytes), now_);
   }
   Admit(actions);
 }

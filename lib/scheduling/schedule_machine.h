@@ -30,7 +30,7 @@ class ScheduleMachine {
   void Unpark(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnHeaders(CallId id, int64_t wire_bytes);
-  void OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions);
+  void OnReady(TimePoint now, CallId id, int64_t remaining_bytes, int64_t withheld_bytes, std::vector<Action>& actions);
   void OnUnwanted(TimePoint now, CallId id, std::vector<Action>& actions);
   void OnReceived(TimePoint now, CallId id, int64_t bytes, std::vector<Action>& actions);
   void OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions);

@@ -57,6 +57,43 @@ TEST(GrantsTest, AnswerIsGrantedWhenItIsReadyAndFits) {
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }
 
+// The application is slow, and the worker is not.
+TEST(GrantsTest, ATimeWithoutRoomForAMessageDoesNotWidenTheWindow) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {2000, 2000});
+  EXPECT_THAT(link.Ready(At(kThink), 0, 0, 2000), IsEmpty());
+  EXPECT_EQ(link.state().grant_window, 14) << "ceil(20 ms * 1 B/us / 2000 B) + 4";
+  EXPECT_EQ(link.state().ungranted_calls, 1) << "and it does not count in the window";
+  EXPECT_THAT(link.Ready(At(1000ms), 0, 2000), ElementsAre("grant 0 2000"));
+  EXPECT_EQ(link.state().grant_window, 14);
+}
+
+TEST(GrantsTest, AMessageWithoutRoomIsNotGrantedEarly) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000, 9000});
+  EXPECT_THAT(link.Ready(At(5ms), 0, 0, 9000), ElementsAre("grant 1 2991")) << "workers are ready at once";
+  EXPECT_THAT(link.Finish(At(6ms), 1), IsEmpty());
+  EXPECT_THAT(link.Ready(At(7ms), 0, 9000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 3018"));
+}
+
+TEST(GrantsTest, ATimeWithoutRoomForAMessageDoesNotHideASlowWorker) {
+  ScheduleDriver link(GrantsOptions());
+  link.set_worker(1);
+  link.Submit(At(0ms), {4000});
+  EXPECT_THAT(link.Ready(At(kThink), 0, 0, 4000), IsEmpty());
+  EXPECT_THAT(link.Ready(At(1000ms), 0, 4000), ElementsAre("grant 0 2991", "grant 0 1009"));
+  link.set_worker(2);
+  link.Submit(At(1000ms), Calls(21, 1000));
+  for (uint64_t tag = 1; tag <= 21; ++tag) {
+    link.Ready(At(1020ms + tag * 1ms), tag, 1000);
+    link.Receive(At(1020ms + tag * 1ms), tag, 1000);
+    link.Finish(At(1020ms + tag * 1ms), tag);
+  }
+  link.set_worker(1);
+  link.Receive(At(1045ms), 0, 4000);
+  EXPECT_TRUE(link.load().slow) << "the link has received two budgets, in more than two round trips to the worker";
+}
+
 TEST(GrantsTest, OldestBlockFirstThenInTheOrderOfReadiness) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {3000, 3000, 3000, 1000, 1000});

@@ -201,12 +201,28 @@ void RandomLife::Ready(uint64_t tag, int send) {
   if (answer.ended || answer.sends != send) return;
   if (!answer.ahead) {
     TellHeaders(tag);
-    const int64_t remaining_bytes = answer.missing_bytes;
-    const CallId id = oracle_.call(tag).id;
-    Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnReady(now, id, remaining_bytes, actions); },
-         [&] { oracle_.Readied(tag, remaining_bytes); });
+    const bool withholds = room_draws_.Chance(withholds_percent_);
+    TellReady(tag, withholds ? room_draws_.Between(0, answer.missing_bytes) : answer.missing_bytes);
+    if (withholds) MakeRoomLater(tag, send);
   }
   if (answers_.at(tag).missing_bytes == 0) MessageArrived(tag);
+}
+
+void RandomLife::TellReady(uint64_t tag, int64_t remaining_bytes) {
+  const int64_t withheld_bytes = answers_.at(tag).missing_bytes - remaining_bytes;
+  const CallId id = oracle_.call(tag).id;
+  Tell([&](TimePoint now,
+           std::vector<Action>& actions) { schedule_.OnReady(now, id, remaining_bytes, actions, withheld_bytes); },
+       [&] { oracle_.Readied(tag, remaining_bytes, withheld_bytes); });
+}
+
+void RandomLife::MakeRoomLater(uint64_t tag, int send) {
+  const nanoseconds after(room_draws_.Between(0, 50 * buffer_bytes_ * byte_time_.count()));
+  Later(after, [this, tag, send, messages = answers_.at(tag).messages] {
+    const Answer& answer = answers_.at(tag);
+    const bool over = answer.ended || answer.sends != send || answer.messages != messages || !answer.ready;
+    if (!over) TellReady(tag, answer.missing_bytes);
+  });
 }
 
 void RandomLife::SendData(uint64_t tag, int send) {

@@ -41,7 +41,8 @@ class RandomLife {
         schedule_(*LinkSchedule::Create(options_)),
         oracle_(options_, byte_time_, [this](uint32_t worker) { return schedule_.Load(worker); }),
         port_(buffer_bytes_, byte_time_),
-        header_draws_(seed) {}
+        header_draws_(seed),
+        room_draws_(~seed) {}
 
   // What went wrong; empty when nothing did.
   std::string Run() {
@@ -147,6 +148,8 @@ class RandomLife {
   // A message is there: its prefix comes, with grants in a packet of headers, and then what is granted of it.
   void BecomeReady(uint64_t tag, int send);
   void Ready(uint64_t tag, int send);
+  void TellReady(uint64_t tag, int64_t remaining_bytes);
+  void MakeRoomLater(uint64_t tag, int send);  // for the part of the message that the caller had no room for
   void SendData(uint64_t tag, int send);
   void Receive(uint64_t tag, int send, int64_t bytes);
   void MessageArrived(uint64_t tag);
@@ -192,6 +195,9 @@ class RandomLife {
   const bool has_headers_ = header_draws_.Chance(50);
   const int64_t header_bytes_ = header_draws_.Pick({60, 400, 4000});
   const bool headers_vary_ = header_draws_.Chance(30);  // by what they are said to be; they are small
+  // Draws of their own, too.
+  RandomDraws room_draws_;
+  const int64_t withholds_percent_ = room_draws_.Pick({0, 0, 5, 50});
 
   TimePoint now_{std::chrono::seconds(1)};
   TimePoint next_timer_ = TimePoint::max();

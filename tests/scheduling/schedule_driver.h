@@ -83,9 +83,9 @@ class ScheduleDriver {
 
   void Headers(uint64_t tag, int64_t wire_bytes) { schedule_.OnHeaders(calls_.at(tag), wire_bytes); }
 
-  Words Ready(TimePoint now, uint64_t tag, int64_t remaining) {
+  Words Ready(TimePoint now, uint64_t tag, int64_t remaining, int64_t withheld = 0) {
     std::vector<Action> actions;
-    schedule_.OnReady(now, calls_.at(tag), remaining, actions);
+    schedule_.OnReady(now, calls_.at(tag), remaining, actions, withheld);
     return InWords(actions);
   }
 

@@ -131,14 +131,14 @@ void ScheduleOracle::Hear(uint32_t worker) {
   if (now_ - std::exchange(owed_since->second, now_) >= pause) ++pauses_[worker];
 }
 
-void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes) {
+void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes, int64_t withheld_bytes) {
   Call& call = calls_.at(tag);
   if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
   any_ready_ = true;
   if (!std::exchange(call.ready, true)) Hear(call.worker);
   ObserveHeaders(call);
   call.remaining = remaining_bytes;
-  if (!limited()) call.outstanding = remaining_bytes;
+  if (!limited()) call.outstanding = remaining_bytes + withheld_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
   if (call.phase == Call::kReady && (Rest(call) == 0 || call.unwanted)) call.phase = Call::kInFlight;
   Wait(tag, false);

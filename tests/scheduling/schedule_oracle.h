@@ -71,7 +71,7 @@ class ScheduleOracle {
   void Unparked(uint64_t tag);
   void Unsent(uint64_t tag);
   void HeadersCame(uint64_t tag, int64_t wire_bytes);
-  void Readied(uint64_t tag, int64_t remaining_bytes);
+  void Readied(uint64_t tag, int64_t remaining_bytes, int64_t withheld_bytes);
   void Unwanted(uint64_t tag);
   void Received(uint64_t tag, int64_t bytes);
   void Finished(uint64_t tag, CallEnd end);

@@ -235,7 +235,12 @@ class LinkSchedule {
   // adds the next prefix. Bytes that are granted already need no other grant. For a stream it may come several times,
   // and it may come after kSend with bytes. Ignored for calls that are not out. Values outside of 0 to
   // kMaxResponseBytes count as the nearest bound.
-  void OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions);
+  //
+  // It must come as soon as the prefix is here: its time is that of the worker. If the caller has no room for the
+  // message, `withheld_bytes` of it come in addition to `remaining_bytes`, and are not granted before another OnReady
+  // adds them to `remaining_bytes`. A call with nothing but withheld bytes is in flight.
+  void OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions,
+               int64_t withheld_bytes = 0);
 
   // `bytes` of DATA have come, without the first prefix. The charge falls at once, and the stall time of granted bytes
   // that are still outstanding starts again. Bytes that came without a grant (the spare byte of a stream's window) make

@@ -209,7 +209,7 @@ void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool
   // The worker and the schedule end it at the deadline, too, and may come before this timer.
   const bool at_deadline = absl::IsDeadlineExceeded(status) && now >= options_.deadline;
   const bool link_is_late = at_deadline && state.time.LinkIsLate(now);
-  const Status why = link_is_late ? state.time.WhyLinkIsLate(now) : status;
+  const Status why = link_is_late ? LateStatus(now, state) : status;
   const AttemptOutcome outcome = link_is_late ? AttemptOutcome::kExpired : AttemptOutcome::kFailed;
   if (VerdictDecides(attempt)) {
     state.failure = why;

@@ -32,7 +32,7 @@ class FanOutLogic {
     // If true, an attempt may bring any number of messages, and they are accepted as they come. Otherwise its message
     // is accepted once the attempt has ended OK, and never more answers are accepted than the quorum.
     bool server_streaming = false;
-    // Of one attempt, from OnSent to OnEnded, without the time from OnHeld to OnGranted.
+    // Of one attempt, from OnSent to OnEnded, without the time in which it is held.
     absl::Duration attempt_timeout = absl::InfiniteDuration();
     std::optional<absl::Duration> hedge_after;  // from OnSent; default: no hedges
     size_t max_attempts = 0;  // maximum of one ask, with hedges; 0: one for each of its workers. Retries beyond the
@@ -107,10 +107,8 @@ class FanOutLogic {
   void OnSent(TimePoint now, size_t attempt, Actions& actions);
   // The length prefix of the first message is here: the answer only waits for a grant, so no hedge can help any more.
   void OnReady(TimePoint now, size_t attempt, Actions& actions);
-  // The response is ready and waits for a grant, so its worker can do nothing. OnGranted follows when some of it is
-  // granted; then OnHeld may come again. Neither must follow OnEnded.
-  void OnHeld(TimePoint now, size_t attempt);
-  void OnGranted(TimePoint now, size_t attempt);
+  // See ScheduledStream::OnHeld: the worker can do nothing while the response is held. Must not follow OnEnded.
+  void OnHeld(TimePoint now, size_t attempt, HeldFor held_for);
   // A whole message has come. Must not follow OnEnded.
   void OnMessage(TimePoint now, size_t attempt, Actions& actions);
   // The verdict on the oldest message under kAccept: OK, or why it is refused. After another verdict than OK, the

@@ -6,15 +6,13 @@
 
 namespace sluice {
 
-void FanOutLogic::OnHeld(TimePoint now, size_t attempt) {
-  if (has_attempt_timeout()) timeouts_.erase({TimeoutOf(now, attempt), attempt});
-  attempts_[attempt].time.OnHeld(now);
-}
-
-void FanOutLogic::OnGranted(TimePoint now, size_t attempt) {
+void FanOutLogic::OnHeld(TimePoint now, size_t attempt, HeldFor held_for) {
   AttemptState& state = attempts_[attempt];
-  state.time.OnGranted(now);
-  if (has_attempt_timeout() && state.MayTimeOut()) timeouts_.emplace(TimeoutOf(now, attempt), attempt);
+  if (has_attempt_timeout()) timeouts_.erase({TimeoutOf(now, attempt), attempt});
+  state.time.OnHeld(now, held_for);
+  if (held_for == HeldFor::kNothing && has_attempt_timeout() && state.MayTimeOut()) {
+    timeouts_.emplace(TimeoutOf(now, attempt), attempt);
+  }
 }
 
 // The time does not change while it is the worker's.
@@ -24,7 +22,7 @@ TimePoint FanOutLogic::TimeoutOf(TimePoint now, size_t attempt) const {
 }
 
 absl::Status FanOutLogic::LateStatus(TimePoint now, const AttemptState& state) {
-  if (state.time.LinkIsLate(now)) return state.time.WhyLinkIsLate(now);
+  if (state.time.LinkIsLate(now)) return state.time.WhyLinkIsLate(now, "room in callback_memory_bytes");
   return absl::DeadlineExceededError(state.ready ? "the response was ready, but not all of it came in time"
                                                  : "the response was not ready before the deadline");
 }

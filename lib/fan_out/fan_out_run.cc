@@ -188,12 +188,8 @@ void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
 }
 
 // There is nothing to do about it but to wait for another time.
-void FanOutRun::OnHeld(size_t attempt, bool held) {
-  if (held) {
-    logic_.OnHeld(core_.link().now(), attempt);
-  } else {
-    logic_.OnGranted(core_.link().now(), attempt);
-  }
+void FanOutRun::OnHeld(size_t attempt, HeldFor held_for) {
+  logic_.OnHeld(core_.link().now(), attempt, held_for);
   if (!applying_) ArmTimer();
 }
 

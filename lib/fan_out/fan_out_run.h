@@ -129,7 +129,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   // CallOwner. The tag is the attempt.
   void OnSent(size_t attempt) override;
   void OnReady(size_t attempt, std::chrono::nanoseconds ready_after) override;
-  void OnHeld(size_t attempt, bool held) override;
+  void OnHeld(size_t attempt, HeldFor held_for) override;
   void OnMessage(size_t attempt, WireMessage message) override;
   void OnEnded(size_t attempt, RpcEnd end) override;
 

@@ -200,9 +200,9 @@ void LinkCore::Unpark(ScheduledStream& call) {
   });
 }
 
-void LinkCore::Ready(CallId id, int64_t remaining_bytes) {
+void LinkCore::Ready(CallId id, int64_t remaining_bytes, int64_t withheld_bytes) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    schedule.OnReady(now, id, remaining_bytes, actions);
+    schedule.OnReady(now, id, remaining_bytes, actions, withheld_bytes);
   });
 }
 

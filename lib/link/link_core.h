@@ -69,7 +69,7 @@ class LinkCore final : private FlushQueue {
   void Park(ScheduledStream& call);    // as Unsend; its worker resumes it
   void Unpark(ScheduledStream& call);
   void HeadersCame(CallId id, size_t wire_bytes) { schedule_.OnHeaders(id, static_cast<int64_t>(wire_bytes)); }
-  void Ready(CallId id, int64_t remaining_bytes);
+  void Ready(CallId id, int64_t remaining_bytes, int64_t withheld_bytes);
   void Received(ScheduledStream& call, int64_t bytes);
   void Unwanted(CallId id);                         // its owner has given it up, and its reset waits
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn

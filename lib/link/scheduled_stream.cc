@@ -96,12 +96,12 @@ void ScheduledStream::Grant(int64_t bytes) {
   // is asked for: it would come through it, a few bytes in each round trip.
   if (window_.granted_bytes() == 0) return;
   if (granted_ == TimePoint()) granted_ = core_.now();
-  SetHeld(false);
+  SetHeld(HeldFor::kNothing);
   WidenWindow();
 }
 
-void ScheduledStream::SetHeld(bool held) {
-  if (std::exchange(held_, held) != held && wanted()) OnHeld(held);
+void ScheduledStream::SetHeld(HeldFor held_for) {
+  if (std::exchange(held_for_, held_for) != held_for && wanted()) OnHeld(held_for);
 }
 
 void ScheduledStream::WidenWindow() {
@@ -152,7 +152,7 @@ void ScheduledStream::DropUntilReset(absl::Status why) {
   options_.worker->WaitForReset(*this);
   core_.Unwanted(id_);
   Tell(std::move(why));
-  TellReady();  // the owner may have had no room for all of a message
+  AskForMore();  // the owner may have had no room for all of a message
 }
 
 void ScheduledStream::ResetNow() {
@@ -218,10 +218,10 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
     if (reset_ || connection_ == nullptr) return;
   }
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
-  SetHeld(window_.granted_bytes() == 0 && pending_bytes > 0);
+  if (window_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
   if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
-  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0);
-  if (!end_stream) TellReady();
+  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0, 0);
+  if (!end_stream) TellReady(part.whole_prefix && pending_bytes > 0);
   // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
   // good.
   if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))
@@ -231,19 +231,22 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
 
 // Half of what is wanted stays on its way, so that the worker need not wait for the next word.
 // A call that was given up has no owner to ask, and takes all. The bytes of a response that was refused are no
-// messages.
-void ScheduledStream::TellReady() {
+// messages. The schedule receives a prefix at once, even if the owner has no room: the worker is not slow because the
+// application is.
+void ScheduledStream::TellReady(bool prefix_came) {
   if (connection_ == nullptr || reset_ || refused_) return;
   const int64_t pending_bytes = prefixes_.pending_message_bytes();
   const int64_t wanted_bytes = told_ ? pending_bytes : std::min(pending_bytes, WantedBytes());
-  if (wanted_bytes <= asked_bytes_ || (asked_bytes_ > wanted_bytes / 2 && wanted_bytes < pending_bytes)) return;
-  asked_bytes_ = wanted_bytes;
-  if (!told_) OnAsked();
-  core_.Ready(id_, wanted_bytes);
+  const bool asks = wanted_bytes > asked_bytes_ && (asked_bytes_ <= wanted_bytes / 2 || wanted_bytes == pending_bytes);
+  if (asks) asked_bytes_ = wanted_bytes;
+  if (window_.granted_bytes() == 0 && pending_bytes > 0) SetHeld(asked_bytes_ > 0 ? HeldFor::kGrant : HeldFor::kRoom);
+  if (!asks && !prefix_came) return;
+  if (asks && !told_) OnAsked();
+  core_.Ready(id_, asked_bytes_, pending_bytes - asked_bytes_);
 }
 
 void ScheduledStream::AskForMore() {
-  TellReady();
+  TellReady(/*prefix_came=*/false);
 }
 
 void ScheduledStream::OnWritable() {

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "lib/grpc_wire/message_prefixes.h"
 #include "lib/http2/session.h"
+#include "lib/link/held_for.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/stream_window.h"
 
@@ -109,8 +110,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual void OnSent() = 0;  // again if the request began again
   // The length prefix of the first message is here, `ready_after` the request was sent.
   virtual void OnReady(std::chrono::nanoseconds /*ready_after*/) {}
-  // The response is ready, and nothing that was granted is still to come: it waits for a grant, or it does no longer.
-  virtual void OnHeld(bool /*held*/) {}
+  // Begins as kNothing, and has changed.
+  virtual void OnHeld(HeldFor /*held_for*/) {}
   // Head, DATA and trailers of the answer. Return false if the stream is to be reset, since they are wrong or are not
   // needed. Take keeps or passes on the bytes, HandOut comes when the schedule knows of them.
   virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
@@ -156,9 +157,9 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   void OnWritable() final;
   void OnClosed(StreamEnd end) final;
 
-  void TellReady();
+  void TellReady(bool prefix_came);
   void WidenWindow();
-  void SetHeld(bool held);
+  void SetHeld(HeldFor held_for);
   bool MayReset();
   void ResetStream();
   void RefuseResponse();
@@ -182,9 +183,9 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   MessagePrefixes prefixes_;
   int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they are not here
   bool ready_ = false;
-  bool held_ = false;          // the owner was told so
-  bool unanswered_ = false;    // the deadline passed before it was ready, and the worker table was told so
-  bool headers_came_ = false;  // the worker has looked at the request
+  HeldFor held_for_ = HeldFor::kNothing;  // as the owner was told
+  bool unanswered_ = false;               // the deadline passed before it was ready, and the worker table was told so
+  bool headers_came_ = false;             // the worker has looked at the request
   Http2Error reset_error_ = Http2Error::kCancel;
   bool reset_ = false;    // this side has reset the stream
   bool refused_ = false;  // the response is not gRPC, or too large

@@ -49,9 +49,9 @@ void WireCall::OnReady(std::chrono::nanoseconds ready_after) {
   owner_.OnReady(spec_.tag, ready_after);
 }
 
-void WireCall::OnHeld(bool held) {
-  claim_.OnHeld(held);
-  owner_.OnHeld(spec_.tag, held);
+void WireCall::OnHeld(HeldFor held_for) {
+  claim_.OnHeld(held_for != HeldFor::kNothing);
+  owner_.OnHeld(spec_.tag, held_for);
 }
 
 bool WireCall::TakeHeaders(HeaderList headers, bool end_stream) {

@@ -43,8 +43,8 @@ class CallOwner {
   virtual void OnSent(size_t tag) = 0;  // again if the worker never looked at the request the first time
   // The length prefix of the first message is here, `ready_after` the request was sent.
   virtual void OnReady(size_t tag, std::chrono::nanoseconds ready_after) = 0;
-  // The response is ready and waits for a grant, or it does no longer. In turns, true first.
-  virtual void OnHeld(size_t /*tag*/, bool /*held*/) {}
+  // Begins as kNothing, and has changed. kRoom: the room of CallSpec::memory.
+  virtual void OnHeld(size_t /*tag*/, HeldFor /*held_for*/) {}
   virtual void OnMessage(size_t tag, WireMessage message) = 0;
   // The call is gone. No event follows.
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
@@ -61,7 +61,7 @@ class WireCall final : public ScheduledStream {
   Opening Begin(TimePoint now) override;
   void OnSent() override;
   void OnReady(std::chrono::nanoseconds ready_after) override;
-  void OnHeld(bool held) override;
+  void OnHeld(HeldFor held_for) override;
   bool TakeHeaders(HeaderList headers, bool end_stream) override;
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void HandOut() override;

@@ -129,13 +129,9 @@ void ProxiedCall::OnRequestSent() {
   OnRequestTaken();
 }
 
-void ProxiedCall::OnResponseHeld(bool held) {
+void ProxiedCall::OnResponseHeld(HeldFor held_for) {
   if (client_ == nullptr || answered_) return;
-  if (held) {
-    time_.OnHeld(proxy_.link().now());
-  } else {
-    time_.OnGranted(proxy_.link().now());
-  }
+  time_.OnHeld(proxy_.link().now(), held_for);
 }
 
 // There may be more that the worker does not take yet.
@@ -306,7 +302,7 @@ void ProxiedCall::Fail(const absl::Status& reason) {
   if (client_ == nullptr || answered_) return;
   const TimePoint now = proxy_.link().now();
   const bool link_is_late = absl::IsDeadlineExceeded(reason) && now >= deadline_ && time_.LinkIsLate(now);
-  const absl::Status why = link_is_late ? time_.WhyLinkIsLate(now) : reason;
+  const absl::Status why = link_is_late ? time_.WhyLinkIsLate(now, "the client to read") : reason;
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
   WorkerStream* const worker = LeaveWorker();

@@ -46,7 +46,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool may_begin_again() const { return replayable_; }
   void OnRequestSent();
   void OnRequestTaken();
-  void OnResponseHeld(bool held);
+  void OnResponseHeld(HeldFor held_for);
   bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
   bool TakeResponseData(absl::string_view bytes, bool end_stream);
   int64_t WantedBytes() const;

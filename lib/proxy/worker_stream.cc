@@ -17,8 +17,8 @@ void WorkerStream::OnSent() {
   call_->OnRequestSent();
 }
 
-void WorkerStream::OnHeld(bool held) {
-  call_->OnResponseHeld(held);
+void WorkerStream::OnHeld(HeldFor held_for) {
+  call_->OnResponseHeld(held_for);
 }
 
 bool WorkerStream::TakeHeaders(HeaderList headers, bool end_stream) {

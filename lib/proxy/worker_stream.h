@@ -35,7 +35,7 @@ class WorkerStream final : public ScheduledStream {
   Opening Begin(TimePoint now) override;
   bool MayBeginAgain() const override;
   void OnSent() override;
-  void OnHeld(bool held) override;
+  void OnHeld(HeldFor held_for) override;
   bool TakeHeaders(HeaderList headers, bool end_stream) override;
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void OnRequestWritable() override;

@@ -61,8 +61,8 @@ class FanOutLogicDriver {
   Actions OnReady(size_t attempt) {
     return Do([&](Actions& actions) { logic.OnReady(now, attempt, actions); });
   }
-  void OnHeld(size_t attempt) { logic.OnHeld(now, attempt); }
-  void OnGranted(size_t attempt) { logic.OnGranted(now, attempt); }
+  void OnHeld(size_t attempt, HeldFor held_for = HeldFor::kGrant) { logic.OnHeld(now, attempt, held_for); }
+  void OnGranted(size_t attempt) { OnHeld(attempt, HeldFor::kNothing); }
   Actions OnMessage(size_t attempt) {
     return Do([&](Actions& actions) { logic.OnMessage(now, attempt, actions); });
   }

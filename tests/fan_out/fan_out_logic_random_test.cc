@@ -132,10 +132,10 @@ class RandomFanOut {
         logic_.OnReady(now_, event.attempt, actions);
         break;
       case EventKind::kHeld:
-        logic_.OnHeld(now_, event.attempt);
+        logic_.OnHeld(now_, event.attempt, event.attempt % 2 == 0 ? HeldFor::kGrant : HeldFor::kRoom);
         break;
       case EventKind::kGranted:
-        logic_.OnGranted(now_, event.attempt);
+        logic_.OnHeld(now_, event.attempt, HeldFor::kNothing);
         break;
       case EventKind::kMessage:
         logic_.OnMessage(now_, event.attempt, actions);

@@ -271,6 +271,8 @@ TEST_F(FanOutMemoryTest, TheDeadlineEndsAFanOutThatIsBehind) {
   ASSERT_TRUE(AwaitEnd(asked));
   ASSERT_EQ(asked.result->failures.size(), 2u);
   EXPECT_THAT(asked.result->failures[0].status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(asked.result->failures[0].status.message()),
+              ::testing::HasSubstr("the response was ready and waited for room in callback_memory_bytes for"));
   EXPECT_EQ(waiting_bytes(), 0);
 }
 

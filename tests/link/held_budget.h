@@ -43,7 +43,7 @@ class HeldBudget {
       EXPECT_TRUE(submitted.ok()) << submitted;
       EXPECT_TRUE(sent_);
     }
-    void Ready(LinkCore& core, int64_t bytes) { core.Ready(id_, bytes); }
+    void Ready(LinkCore& core, int64_t bytes) { core.Ready(id_, bytes, 0); }
     void Release(LinkCore& core) {
       if (std::exchange(sent_, false)) core.Finish(id_, CallEnd::kArrived);
     }

@@ -35,6 +35,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     std::string path = "/test.Answers/Get";
     bool server_streaming = false;
     TimePoint::duration timeout = std::chrono::minutes(5);
+    std::shared_ptr<CallbackMemory::Account> memory;  // may be null
   };
 
   static constexpr int64_t kAmpleBytes = 4 << 20;
@@ -71,7 +72,8 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
                                      .request = std::make_shared<const std::string>(FrameMessage("?")),
                                      .response_bytes = options.response_bytes,
                                      .deadline = core_->now() + options.timeout,
-                                     .tag = first + i},
+                                     .tag = first + i,
+                                     .memory = options.memory},
                                     *this);
       streams.push_back(record.call);
     }

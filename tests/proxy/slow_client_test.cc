@@ -170,6 +170,21 @@ TEST_F(SlowClientTest, ACallThatIsStuckEnds) {
   EXPECT_EQ(call.status(), "0");
 }
 
+TEST_F(SlowClientTest, ADeadlineSaysThatTheClientHasNotRead) {
+  Start();
+  const auto client = NewClient({.stream_window_bytes = 0});
+  auto& call = client->Open(Head(worker_.address(), {{"grpc-timeout", "1S"}}), FrameMessage("large"), true, 0);
+  EXPECT_TRUE(Await({client.get()}, [this] {
+    bool ended = false;
+    worker_.Run([&] { ended = !worker_.calls().empty() && worker_.calls()[0]->closed(); });
+    return ended;
+  })) << "the proxy has given it up";
+  client->session().Grant(call.id, kAnswerBytes);
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_THAT(call.Field("grpc-message"), ::testing::HasSubstr("waited for the client to read for"));
+}
+
 TEST_F(SlowClientTest, AConnectionThatIsStuckEnds) {
   Start(milliseconds(100));
   const auto client = NewClient();

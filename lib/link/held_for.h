@@ -1,0 +1,12 @@
+#pragma once
+
+namespace sluice {
+
+// What a response that is ready waits for while nothing that was granted is still to come.
+enum class HeldFor {
+  kNothing,  // it does not wait
+  kGrant,    // the schedule has not granted the next bytes
+  kRoom,     // its owner has no room for them, and the schedule is not asked
+};
+
+}  // namespace sluice

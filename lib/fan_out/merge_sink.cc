@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/telemetry/aggregator_metrics.h"
 
 namespace sluice {
@@ -68,7 +69,11 @@ void MergeSink::MergeAll(std::vector<Item>& items) {
 absl::Status MergeSink::MergeOne(Item& item) {
   WireMessage message = std::move(item.message);
   const bool was_gzip = message.gzip;
-  if (absl::Status whole = Decompress(message, options_.max_message_bytes); !whole.ok()) return whole;
+  if (absl::Status whole = Decompress(message, options_.max_message_bytes); !whole.ok()) {
+    if (!absl::IsResourceExhausted(whole)) return whole;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(whole.message(), "; this client's max_response_bytes is ", options_.max_message_bytes));
+  }
   item.bytes = message.bytes.size();
   const int64_t decompressed_bytes = was_gzip ? static_cast<int64_t>(item.bytes) : 0;
   core_.link().callback_memory().CountDecompressed(decompressed_bytes);

@@ -71,7 +71,12 @@ void ResponseReader::OnData(absl::string_view bytes, bool end_stream) {
   if (!headers_came_) return Fail(absl::InternalError("DATA came before the headers of the response"));
   ended_ = end_stream;
   if (!bytes.empty()) ForgetStatus();
-  if (absl::Status status = messages_.Read(bytes); !status.ok()) Fail(std::move(status));
+  absl::Status status = messages_.Read(bytes);
+  if (absl::IsResourceExhausted(status)) {
+    // Otherwise the text reads as if the worker had run out of something.
+    status = absl::ResourceExhaustedError(absl::StrCat(status.message(), ", this client's max_response_bytes"));
+  }
+  if (!status.ok()) Fail(std::move(status));
 }
 
 void ResponseReader::ForgetStatus() {
@@ -131,6 +136,10 @@ absl::Status ResponseReader::HttpStatus() const {
 absl::Status ResponseReader::CutStatus(StreamEnd end) const {
   switch (end.kind) {
     case StreamEnd::Kind::kReset:
+      if (end.exceeded_header_list_bytes > 0) {
+        return absl::ResourceExhaustedError(absl::StrCat("headers of the response are larger than this client's",
+                                                         " max_header_list_bytes: ", end.exceeded_header_list_bytes));
+      }
       return absl::Status(CodeOfReset(end.error), absl::StrCat("stream was reset with ", NameOf(end.error), " (",
                                                                static_cast<uint32_t>(end.error), ")"));
     case StreamEnd::Kind::kUnhandled:

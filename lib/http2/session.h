@@ -37,6 +37,7 @@ struct StreamEnd {
   Kind kind = Kind::kComplete;
   Http2Error error = Http2Error::kNoError;
   bool reset_here = false;  // kReset: this side sent the RST_STREAM, by Reset or since the other side broke HTTP/2
+  uint32_t exceeded_header_list_bytes = 0;  // reset_here: a header block was larger than this bound; 0: none was
 };
 
 // The events of one stream. The owner of a stream implements it. Http2Session::Receive calls it, or the call that

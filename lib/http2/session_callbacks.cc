@@ -71,11 +71,12 @@ int Http2Session::Impl::Callbacks::OnHeader(nghttp2_session*, const nghttp2_fram
                                             size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t flags,
                                             void* user_data) {
   Impl& session = *static_cast<Impl*>(user_data);
-  const Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
+  Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
   if (stream == nullptr || stream->was_reset) return Done(session);
   session.header_list_bytes_ += name_bytes + value_bytes + kHeaderFieldOverhead;
   if (session.header_list_bytes_ > session.options_.max_header_list_bytes) {
     session.headers_.clear();
+    stream->exceeded_header_list_bytes = session.options_.max_header_list_bytes;
     session.Reset(frame->hd.stream_id, Http2Error::kEnhanceYourCalm);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }

@@ -196,7 +196,7 @@ bool Http2Session::Impl::HasLeft(const Http2Stream& stream) const {
 
 StreamEnd Http2Session::Impl::EndOf(const Http2Stream& stream, uint32_t error_code) const {
   const auto error = static_cast<Http2Error>(error_code);
-  if (stream.was_reset) return {StreamEnd::Kind::kReset, error, true};
+  if (stream.was_reset) return {StreamEnd::Kind::kReset, error, true, stream.exceeded_header_list_bytes};
   // A RST_STREAM that says so, a GOAWAY whose last stream is below, or HEADERS that a GOAWAY kept from being sent. A
   // server that answered and says that it never looked is not believed.
   if (options_.side == Side::kClient && error == Http2Error::kRefusedStream && !stream.received_any) {

@@ -44,6 +44,8 @@ struct Http2Stream {
   bool received_end = false;    // END_STREAM
   bool received_reset = false;  // RST_STREAM
   bool was_reset = false;       // Reset was called: only OnClosed follows
+
+  uint32_t exceeded_header_list_bytes = 0;  // as in StreamEnd
 };
 
 // The implementation of Http2Session. nghttp2 must not be asked for output from one of its callbacks. So the session

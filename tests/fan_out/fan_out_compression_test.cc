@@ -8,6 +8,7 @@ namespace {
 
 using testing::Fails;
 using testing::HasCode;
+using ::testing::HasSubstr;
 using testing::NameOf;
 using testing::Script;
 using testing::ScriptedServer;
@@ -85,6 +86,8 @@ TEST_P(FanOutCompressionTest, ABombFailsItsWorker) {
   ASSERT_EQ(result.failures.size(), 1u);
   EXPECT_EQ(result.failures[0].primary, 0u);
   EXPECT_THAT(result.failures[0].status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(std::string(result.failures[0].status.message()),
+              HasSubstr("once it is decompressed; this client's max_response_bytes is 1048576"));
   EXPECT_EQ(result.answered, 1u);
 }
 

@@ -16,6 +16,7 @@ using testing::ExpectConsistent;
 using testing::Fails;
 using testing::FanOutTest;
 using testing::HasCode;
+using ::testing::HasSubstr;
 using testing::Holds;
 using ::testing::IsEmpty;
 using testing::NameOf;
@@ -294,7 +295,9 @@ TEST_P(FanOutTest, TakesEmptyAndLargeAnswers) {
 TEST_P(FanOutTest, AMessageAboveTheLimitIsAFailure) {
   Start(1, {}, {.max_response_bytes = 1000});
   server(0).SetPlay(Says({std::string(2000, 'x')}));
-  EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kResourceExhausted));
+  const absl::Status status = fan_out_->Call(kUnary, Ask(1), Ignore()).status;
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("larger than 1000 bytes, this client's max_response_bytes"));
   server(0).SetPlay(Says({std::string(900, 'x')}));
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
 }

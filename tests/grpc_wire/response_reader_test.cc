@@ -170,8 +170,16 @@ TEST(ResponseReaderTest, ATooLargeMessageFailsAtOnce) {
   reader.OnData(FrameMessage(std::string(11, 'x')).substr(0, 5), false);
   EXPECT_TRUE(reader.failed());
   EXPECT_EQ(reader.pending_message_bytes(), 0);
-  EXPECT_EQ(reader.End({StreamEnd::Kind::kReset, Http2Error::kCancel}).status,
-            absl::ResourceExhaustedError("message of 11 bytes is larger than 10 bytes"));
+  EXPECT_EQ(
+      reader.End({StreamEnd::Kind::kReset, Http2Error::kCancel}).status,
+      absl::ResourceExhaustedError("message of 11 bytes is larger than 10 bytes, this client's max_response_bytes"));
+}
+
+TEST(ResponseReaderTest, HeadersThatAreTooLargeNameTheBoundOfThisSide) {
+  ResponseReader reader(ResponseReader::Options{});
+  EXPECT_EQ(reader.End({StreamEnd::Kind::kReset, Http2Error::kEnhanceYourCalm, true, 65536}).status,
+            absl::ResourceExhaustedError(
+                "headers of the response are larger than this client's max_header_list_bytes: 65536"));
 }
 
 TEST(ResponseReaderTest, CompressedMessagesStayAsTheyCame) {

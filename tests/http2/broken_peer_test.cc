@@ -121,6 +121,7 @@ TEST(BrokenPeer, HeaderListIsBounded) {
 
   server.Say(raw::Headers(exceeds_id, headers(926), true));
   EXPECT_TRUE(exceeds.is(Kind::kReset, Http2Error::kEnhanceYourCalm));
+  EXPECT_EQ(exceeds.closed[0].exceeded_header_list_bytes, 1000u);
   EXPECT_THAT(exceeds.headers, IsEmpty());
   auto frames = server.Hear();
   ASSERT_THAT(raw::Types(frames), ElementsAre(raw::kRstStream));

@@ -106,6 +106,7 @@ void WireCall::OnEnded(absl::Status why) {
   if (!why.ok()) end_.status = std::move(why);
   owner_.OnEnded(spec_.tag, std::move(end_));
   claim_.Release();
+  reader_.reset();  // the stream may stay open until it may be reset
 }
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "lib/link/wire_call.h"
 
+#include <malloc.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -26,6 +28,32 @@ TEST_F(WireCallTest, AWorkersOwnCancelledReachesTheCaller) {
   VirtualWorker& fails = Serve("fails:1", [](auto& call) { call.Fail(absl::CancelledError("the backend went away")); });
   EXPECT_EQ(AwaitEnd(Ask(resets.address())).status, absl::CancelledError("stream was reset with CANCEL (8)"));
   EXPECT_EQ(AwaitEnd(Ask(fails.address())).status, absl::CancelledError("the backend went away"));
+}
+
+size_t AllocatedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// More calls are given up than may be reset at once. Their streams stay open, and the rest of their responses may come.
+TEST_F(WireCallTest, ACallThatWasGivenUpKeepsNothingOfItsMessage) {
+  constexpr size_t kCalls = 60;
+  constexpr size_t kHalf = 500'000;
+  if (AllocatedBytes() == 0) GTEST_SKIP() << "the allocator does not say what it has given out";
+  StartLink();
+  VirtualWorker& worker = Serve("worker:1", [](auto& call) {
+    call.SendHead();
+    call.SendData(FrameMessage(std::string(2 * kHalf, 'x')).substr(0, kHalf));
+  });
+  const size_t first = Ask(worker.address(), kCalls);
+  executor_.RunFor(std::chrono::seconds(100));
+  const size_t before = AllocatedBytes();
+  ASSERT_GE(before, kCalls * kHalf);
+  executor_.Turn([&] {
+    for (size_t i = 0; i < kCalls; ++i) CancelHere(first + i);
+  });
+  EXPECT_GE(before - AllocatedBytes(), kCalls * kHalf * 9 / 10);
+  EXPECT_EQ(worker.resets(), 0u);
 }
 
 // An application that merges slowly: responses are ready, and there is no room for their messages.

@@ -11,10 +11,14 @@ CallbackMemory::~CallbackMemory() {
   timers_.Clear(timer_);
 }
 
-void CallbackMemory::SetBound(int64_t bytes, TimePoint::duration patience) {
+void CallbackMemory::SetBound(int64_t bytes) {
   bound_bytes_ = bytes;
-  patience_ = patience;
   if (!waiting_.empty()) LookLater(now_());
+}
+
+void CallbackMemory::SetPatience(TimePoint::duration patience, ByteTime byte_time) {
+  patience_ = patience;
+  byte_time_ = byte_time;
 }
 
 bool CallbackMemory::MayTake(Account& account, int64_t bytes, bool may_go_alone) {
@@ -74,14 +78,19 @@ void CallbackMemory::Look() {
 }
 
 void CallbackMemory::LookWhenOld() {
-  if (!waiting_.empty() && !aging_.empty()) LookLater(aging_.front().since_ + patience_);
+  if (!waiting_.empty() && !aging_.empty()) LookLater(aging_.begin()->old_at_);
 }
 
+// The bytes that came are counted here, and not as they come: most claims end before.
 void CallbackMemory::EndPatience() {
   const TimePoint now = now_();
-  while (!aging_.empty() && aging_.front().since_ + patience_ <= now) {
-    Claim& claim = aging_.front();
-    aging_.pop_front();
+  while (!aging_.empty() && aging_.begin()->old_at_ <= now) {
+    Claim& claim = *aging_.begin();
+    aging_.erase(aging_.begin());
+    if (claim.Rejuvenate()) {
+      aging_.insert(claim);
+      continue;
+    }
     claim.counts_ = false;
     Count(*claim.account_, -claim.bytes_);
   }
@@ -112,44 +121,55 @@ bool CallbackMemory::Claim::Take(int64_t bytes) {
   account_->waiting_.push_back(*this);
   if (!account_->is_linked()) memory.waiting_.push_back(*account_);
   memory.LookWhenOld();
+  // It may go alone, but behind those that wait.
+  if (account_->counted_bytes_ == 0 && memory.alone_ == nullptr) memory.LookLater(memory.now_());
   memory.metrics_.CountCallbackHold();
   return false;
 }
 
 void CallbackMemory::Claim::Enter() {
+  CallbackMemory& memory = account_->memory_;
   bytes_ = wanted_bytes_;
   counts_ = true;
-  account_->memory_.Count(*account_, bytes_);
+  memory.Count(*account_, bytes_);
+  patience_ = memory.patience_;
+  came_bytes_ = 0;
   if (!held_) Age();
 }
 
 void CallbackMemory::Claim::Age() {
   CallbackMemory& memory = account_->memory_;
-  AgingHook::unlink();
-  since_ = memory.now_();
-  memory.aging_.push_back(*this);
+  old_at_ = memory.now_() + patience_;
+  memory.aging_.insert(*this);
   memory.LookWhenOld();
 }
 
+bool CallbackMemory::Claim::Rejuvenate() {
+  if (came_bytes_ == 0) return false;
+  const auto bytes = static_cast<double>(std::exchange(came_bytes_, 0));
+  old_at_ += std::chrono::duration_cast<TimePoint::duration>(bytes * account_->memory_.byte_time_);
+  return true;
+}
+
 void CallbackMemory::Claim::OnHeld(bool held) {
-  held_ = held;
-  if (!counts_) return;
+  if (std::exchange(held_, held) == held || !counts_) return;
   if (held) {
     AgingHook::unlink();
+    patience_ = old_at_ - account_->memory_.now_();
   } else {
     Age();
   }
-}
-
-void CallbackMemory::Claim::OnProgress() {
-  if (AgingHook::is_linked()) Age();
 }
 
 void CallbackMemory::Claim::Release() {
   if (account_ == nullptr) return;
   if (Hook::is_linked()) {
     Hook::unlink();
-    if (account_->waiting_.empty()) account_->unlink();
+    if (account_->waiting_.empty()) {
+      account_->unlink();
+    } else {
+      account_->memory_.LookLater(account_->memory_.now_());  // it may have held back a smaller one
+    }
   }
   AgingHook::unlink();
   const int64_t bytes = std::exchange(bytes_, 0);

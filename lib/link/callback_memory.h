@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
 
 #include "sluice/link_schedule.h"
 
@@ -29,9 +32,19 @@ namespace sluice {
 // A call claims a whole message. Rejected: to claim it part by part, since parts of many messages can fill the memory,
 // and no message can be merged then.
 //
-// A claim ages while its worker may send and sends nothing. After `patience` it does not count any more: the worker is
-// slow or hangs, and must not stop the others. Its message may then come beyond the bound. A claim does not age while
-// the link lets nothing of its message come, however long that takes.
+// A claim ages while its worker may send, whatever it sends, and does not age while its message waits for the link.
+// Each byte that comes takes `byte_time` off its age. A claim that is older than `patience` does not count any more:
+// its worker is slow or hangs, and must not stop the others. Its message may then come beyond the bound.
+//
+// So a message of n bytes holds its room for at most patience + n * byte_time of the time in which its worker may send,
+// and until it is merged once it is here. Nothing that a worker does holds the room for longer. The messages that come
+// beyond the bound are at most one for each call whose worker is slower than a byte in each byte_time. If such workers
+// need m times as long for a message as it holds its room, their messages take at most m times that room.
+//
+// Rejected: to age only since the last byte; a worker that sends a packet now and then holds its room for minutes.
+// Rejected: to count the messages of slow workers apart, as the schedule counts their bytes; a worker proves slow to
+// the schedule only if others overtake it, and they cannot while its claims hold the room. Rejected: to bound the
+// messages that come beyond the bound; the others wait for slow workers once these are at that second bound.
 class CallbackMemory {
  public:
   class Account;
@@ -52,7 +65,9 @@ class CallbackMemory {
     return std::max(std::min(budget_bytes, kMaxBytes / kBudgets) * kBudgets, kLeastBytes);
   }
 
-  void SetBound(int64_t bytes, TimePoint::duration patience);
+  using ByteTime = std::chrono::duration<double, std::nano>;
+  void SetBound(int64_t bytes);
+  void SetPatience(TimePoint::duration patience, ByteTime byte_time);
   // Bytes of messages that wait for callbacks, and of messages that were decompressed for their callback.
   int64_t waiting_bytes() const { return waiting_bytes_ + decompressed_bytes_.load(std::memory_order_relaxed); }
   // Bytes that count against the bound.
@@ -64,19 +79,24 @@ class CallbackMemory {
  private:
   using Hook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
   struct AgingTag;
-  using AgingHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgingTag>,
-                                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+  using AgingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<AgingTag>,
+                                                    boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+  struct OldAt {
+    using type = TimePoint;
+    TimePoint operator()(const Claim& claim) const;
+  };
   using Accounts =
       boost::intrusive::list<Account, boost::intrusive::base_hook<Hook>, boost::intrusive::constant_time_size<false>>;
   using WaitingClaims =
       boost::intrusive::list<Claim, boost::intrusive::base_hook<Hook>, boost::intrusive::constant_time_size<false>>;
-  using AgingClaims = boost::intrusive::list<Claim, boost::intrusive::base_hook<AgingHook>,
-                                             boost::intrusive::constant_time_size<false>>;
+  using AgingClaims =
+      boost::intrusive::multiset<Claim, boost::intrusive::base_hook<AgingHook>, boost::intrusive::key_of_value<OldAt>,
+                                 boost::intrusive::constant_time_size<false>>;
 
   bool MayTake(Account& account, int64_t bytes, bool may_go_alone);
   void Count(Account& account, int64_t bytes);
   void LookLater(TimePoint when);
-  void LookWhenOld();  // when the oldest claim is, if others wait
+  void LookWhenOld();  // when the next claim may be, if others wait
   void Look();
   void EndPatience();
 
@@ -85,12 +105,13 @@ class CallbackMemory {
   const std::function<TimePoint()> now_;
   int64_t bound_bytes_ = 0;
   TimePoint::duration patience_{0};
+  ByteTime byte_time_{0};
   int64_t waiting_bytes_ = 0;
   std::atomic<int64_t> decompressed_bytes_ = 0;
   int64_t counted_bytes_ = 0;
   Account* alone_ = nullptr;  // the one whose message goes alone, until it holds nothing
   Accounts waiting_;          // that have claims that wait
-  AgingClaims aging_;         // that count, oldest first
+  AgingClaims aging_;         // that count and age, by old_at_
   TimerQueue::Id timer_;      // calls Look; set only while claims wait
 };
 
@@ -129,16 +150,17 @@ class CallbackMemory::Claim : public Hook, public AgingHook {
   // Takes `bytes` in all, and does nothing if so many are taken. Returns false if they must wait.
   bool Take(int64_t bytes);
   void Release();  // gives up what is taken, or waits
-  // The link lets nothing of the message come, or it does again.
+  // The message waits for the link, or it does no longer.
   void OnHeld(bool held);
-  // Bytes of the message have come.
-  void OnProgress();
+  // `bytes` of the message have come.
+  void OnProgress(size_t bytes) { came_bytes_ += bytes; }
 
  private:
   friend class CallbackMemory;
 
   void Enter();
-  void Age();  // from now on
+  void Age();         // from now on
+  bool Rejuvenate();  // by the bytes that came; returns false if none did
 
   const std::shared_ptr<Account> account_;  // may be null
   const std::function<void()> on_room_;
@@ -146,7 +168,13 @@ class CallbackMemory::Claim : public Hook, public AgingHook {
   int64_t bytes_ = 0;         // taken
   bool counts_ = false;       // the account counts bytes_
   bool held_ = false;
-  TimePoint since_;  // when it began to age
+  size_t came_bytes_ = 0;            // since its age was last looked at
+  TimePoint::duration patience_{0};  // what is left of it, while it does not age
+  TimePoint old_at_;                 // while it ages
 };
+
+inline TimePoint CallbackMemory::OldAt::operator()(const Claim& claim) const {
+  return claim.old_at_;
+}
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "lib/scheduling/budget.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +30,7 @@ LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics&
       schedule_(std::move(schedule)) {
   const LinkSchedule::Options& options = schedule_.options();
   SetCallbackMemory(CallbackMemory::DefaultBytes(options.budget_bytes.value_or(BufferBudgetBytes(options.profile))));
+  SetPatience();
   session_options_.stream_window_bytes = static_cast<uint32_t>(StreamWindow::kFirstBytes);
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
@@ -271,6 +273,7 @@ absl::Status LinkCore::SetBudget(int64_t budget_bytes) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     status = schedule.SetBudget(now, budget_bytes, actions);
   });
+  SetPatience();
   return status;
 }
 
@@ -280,13 +283,22 @@ absl::Status LinkCore::Reconfigure(LinkSchedule::Options options) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     status = schedule.Reconfigure(now, options, actions);
   });
+  SetPatience();
   return status;
 }
 
-// Granted bytes that are late by more than this are charged no longer either.
-void LinkCore::SetCallbackMemory(int64_t bytes) {
+// Granted bytes that are late by more than the patience are charged no longer either. A part of a response is up to a
+// third of the budget, and comes within a drain time if its worker keeps up. So the slowest of these workers needs
+// three drain times for a budget.
+void LinkCore::SetPatience() {
+  constexpr int kDrainTimes = 8;  // for each budget of a message
   const LinkSchedule::Options& options = schedule_.options();
-  callback_memory_.SetBound(bytes, absl::ToChronoNanoseconds(options.stall_timeout + options.profile.propagation_rtt));
+  const int64_t budget_bytes = std::max<int64_t>(schedule_.State().plan_bytes, 1);
+  const CallbackMemory::ByteTime drain_time = DrainTime(options.profile, budget_bytes);
+  callback_memory_.SetPatience(
+      absl::ToChronoNanoseconds(options.stall_timeout + options.profile.propagation_rtt),
+      std::min<CallbackMemory::ByteTime>(kDrainTimes * drain_time / static_cast<double>(budget_bytes),
+                                         std::chrono::seconds(1)));
 }
 
 absl::Status LinkCore::SetLease(const BudgetLease& lease) {
@@ -294,6 +306,7 @@ absl::Status LinkCore::SetLease(const BudgetLease& lease) {
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     status = schedule.SetLease(now, lease, actions);
   });
+  SetPatience();
   return status;
 }
 

@@ -119,7 +119,7 @@ class LinkCore final : private FlushQueue {
   MessageBuffers& message_buffers() { return message_buffers_; }
   CallbackMemory& callback_memory() { return callback_memory_; }
   // Bounds it. Default: see CallbackMemory::DefaultBytes.
-  void SetCallbackMemory(int64_t bytes);
+  void SetCallbackMemory(int64_t bytes) { callback_memory_.SetBound(bytes); }
 
  private:
   template <class Event>
@@ -128,6 +128,7 @@ class LinkCore final : private FlushQueue {
   void EndTurn();
   void FreeGarbage();
   void UseTls();
+  void SetPatience();
   void FlushQueued();
   void FlushLater(Flushable& connection) override;
   void Forget(Flushable& connection) override;

@@ -60,7 +60,7 @@ bool WireCall::TakeHeaders(HeaderList headers, bool end_stream) {
 }
 
 bool WireCall::TakeData(absl::string_view bytes, bool end_stream) {
-  claim_.OnProgress();
+  claim_.OnProgress(bytes.size());
   reader_->OnData(bytes, end_stream);
   return !reader_->failed();
 }

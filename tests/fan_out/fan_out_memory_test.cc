@@ -1,10 +1,9 @@
 // Applications that are slower than their link: what waits for their callbacks is bounded, and all comes in the end.
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "tests/fan_out/virtual_fan_out_fixture.h"
+#include "tests/fan_out/fan_out_memory_fixture.h"
 #include "tests/grpc_wire/test_messages.h"
 
 namespace sluice {
@@ -12,10 +11,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::FanOutMemoryTest;
 using testing::HasCode;
+using testing::kMessageBytes;
 using testing::VirtualWorker;
 
-constexpr size_t kMessageBytes = 10'000;
 constexpr size_t kMessages = 100;
 
 std::string MessageOf(size_t number) {
@@ -32,20 +32,6 @@ void Stream(VirtualWorker::Call& call) {
 VirtualWorker::Handler SaysBytes(size_t bytes) {
   return [bytes](VirtualWorker::Call& call) { call.Answer(std::string(bytes, 'x')); };
 }
-
-class FanOutMemoryTest : public testing::VirtualFanOutTest {
- protected:
-  // Runs for so long, and returns the most bytes that have waited.
-  int64_t MostWaiting(TimePoint::duration time = seconds(10)) {
-    int64_t most_bytes = 0;
-    const TimePoint end = executor_.Now() + time;
-    while (executor_.Now() < end) {
-      executor_.RunFor(time / 10'000);
-      most_bytes = std::max(most_bytes, waiting_bytes());
-    }
-    return most_bytes;
-  }
-};
 
 TEST_F(FanOutMemoryTest, AStreamThatIsNotMergedStopsAtTheBound) {
   Start(1, Stream);
@@ -274,59 +260,6 @@ TEST_F(FanOutMemoryTest, TheDeadlineEndsAFanOutThatIsBehind) {
   EXPECT_THAT(std::string(asked.result->failures[0].status.message()),
               ::testing::HasSubstr("the response was ready and waited for room in callback_memory_bytes for"));
   EXPECT_EQ(waiting_bytes(), 0);
-}
-
-// The application is not at fault for claims of workers that hang.
-TEST_F(FanOutMemoryTest, WorkersThatHangInTheirMessagesDoNotStopTheOthers) {
-  constexpr size_t kHung = 20;
-  Start(100, [](VirtualWorker::Call& call) {
-    if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-    call.SendHead();
-    call.SendData(FrameMessage(std::string(kMessageBytes, 'x')).substr(0, kMessageBytes / 2));
-  });
-  Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
-  executor_.RunFor(seconds(10));
-  EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-}
-
-// Workers that hang use the budget up, and the others wait for the link. Their claims must not grow old.
-TEST_F(FanOutMemoryTest, ResponsesThatWaitForTheLinkStopAtTheBound) {
-  constexpr size_t kHung = 10;
-  LinkSchedule::Options options = Grants();
-  options.budget_bytes = kMessageBytes + 1000;
-  Start(
-      100,
-      [](VirtualWorker::Call& call) {
-        if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-        call.SendHead();
-        call.SendData(FrameMessage(std::string(kMessageBytes, 'x')).substr(0, kMessageBytes / 2));
-      },
-      options);
-  callbacks_.Stop();
-  Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
-  EXPECT_LE(MostWaiting(seconds(20)), kMemory);
-  callbacks_.GoOn();
-  executor_.RunFor(seconds(20));
-  EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-}
-
-// The messages have arrived, and their status does not.
-TEST_F(FanOutMemoryTest, WorkersThatHangBehindTheirMessagesDoNotStopTheOthers) {
-  constexpr size_t kHung = 20;
-  Start(100, [](VirtualWorker::Call& call) {
-    if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-    call.SendHead();
-    call.SendData(FrameMessage(std::string(kMessageBytes, 'x')));
-  });
-  Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
-  executor_.RunFor(seconds(10));
-  EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
 }
 
 }  // namespace

@@ -1,57 +1,20 @@
 #include "lib/link/callback_memory.h"
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "prometheus/registry.h"
+#include "tests/link/callback_memory_fixture.h"
 #include "tests/random_seed.h"
 
 namespace sluice {
 namespace {
 
-using std::chrono::milliseconds;
+using testing::CallbackMemoryTest;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Account = CallbackMemory::Account;
-using Claim = CallbackMemory::Claim;
-
-class CallbackMemoryTest : public ::testing::Test {
- protected:
-  static constexpr int64_t kBound = 1000;
-  static constexpr milliseconds kPatience{300};
-
-  CallbackMemoryTest() { memory_.SetBound(kBound, kPatience); }
-
-  std::shared_ptr<Account> NewAccount() { return std::make_shared<Account>(memory_); }
-  // Says its number when it has room after all.
-  Claim& NewClaim(const std::shared_ptr<Account>& account) {
-    const int number = static_cast<int>(claims_.size());
-    return *claims_.emplace_back(std::make_unique<Claim>(account, [this, number] { had_room_.push_back(number); }));
-  }
-  // The message of a claim has come, and waits for its callback.
-  static void Come(Account& account, Claim& claim, int64_t bytes) {
-    account.Hold(bytes);
-    claim.Release();
-  }
-  void EndTurn(milliseconds pause = milliseconds(0)) {
-    now_ += pause;
-    timers_.RunDue(now_);
-  }
-
-  TimePoint now_{std::chrono::hours(1)};
-  TimerQueue timers_;
-  prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
-  CallbackMemory memory_{timers_, metrics_, [this] { return now_; }};
-  std::vector<std::unique_ptr<Claim>> claims_;
-  std::vector<int> had_room_;
-};
 
 TEST_F(CallbackMemoryTest, AnAccountAloneTakesHalf) {
   const auto account = NewAccount();
@@ -151,6 +114,27 @@ TEST_F(CallbackMemoryTest, TheFirstThatWaitsHoldsBackTheOthersOfItsAccount) {
   EXPECT_THAT(had_room_, ElementsAre(1, 2));
 }
 
+// Nothing else may ever tell the claims behind it.
+TEST_F(CallbackMemoryTest, AClaimThatNoLongerWaitsHoldsBackNoOther) {
+  const auto account = NewAccount();
+  account->Hold(300);
+  EXPECT_FALSE(NewClaim(account).Take(400));
+  EXPECT_FALSE(NewClaim(account).Take(100));
+  claims_[0]->Release();
+  EndTurn();
+  EXPECT_THAT(had_room_, ElementsAre(1));
+}
+
+// The account that waits already must not go alone, and nothing of it changes soon.
+TEST_F(CallbackMemoryTest, AMessageGoesAloneBesideAnAccountThatWaitsForItsMerge) {
+  const auto slow = NewAccount();
+  slow->Hold(500);
+  EXPECT_FALSE(NewClaim(slow).Take(100));
+  EXPECT_FALSE(NewClaim(NewAccount()).Take(50'000)) << "it may not overtake within a call";
+  EndTurn();
+  EXPECT_THAT(had_room_, ElementsAre(1));
+}
+
 TEST_F(CallbackMemoryTest, AMessageThatIsLargerThanTheBoundGoesAlone) {
   const auto account = NewAccount();
   Claim& small = NewClaim(account);
@@ -202,74 +186,6 @@ TEST_F(CallbackMemoryTest, WhatCameUnaskedCounts) {
   EXPECT_THAT(had_room_, ElementsAre(0));
 }
 
-TEST_F(CallbackMemoryTest, AWorkerThatHangsHoldsBackTheOthersOnce) {
-  const auto account = NewAccount();
-  Claim& hung = NewClaim(account);
-  ASSERT_TRUE(hung.Take(500));
-  EXPECT_FALSE(NewClaim(account).Take(500));
-  EndTurn(kPatience - milliseconds(1));
-  EXPECT_THAT(had_room_, IsEmpty());
-  EndTurn(milliseconds(1));
-  EXPECT_THAT(had_room_, ElementsAre(1));
-  EXPECT_TRUE(hung.Take(500)) << "it may come still";
-  EXPECT_EQ(memory_.counted_bytes(), 500);
-  hung.Release();
-  EXPECT_EQ(memory_.counted_bytes(), 500);
-}
-
-TEST_F(CallbackMemoryTest, AWorkerThatHangsInALargeMessageHoldsBackTheOthersOnce) {
-  const auto account = NewAccount();
-  ASSERT_TRUE(NewClaim(account).Take(50'000));
-  EXPECT_FALSE(NewClaim(account).Take(50'000));
-  EXPECT_FALSE(NewClaim(NewAccount()).Take(50'000));
-  for (int i = 0; i < 2; ++i) EndTurn(kPatience);
-  EXPECT_THAT(had_room_, ElementsAre(1, 2));
-}
-
-// The link is slow, and not the worker.
-TEST_F(CallbackMemoryTest, AMessageThatTheLinkHoldsBackCountsForever) {
-  const auto account = NewAccount();
-  Claim& held = NewClaim(account);
-  held.OnHeld(true);
-  ASSERT_TRUE(held.Take(500));
-  EXPECT_FALSE(NewClaim(account).Take(500));
-  for (int i = 0; i < 100; ++i) EndTurn(kPatience);
-  EXPECT_THAT(had_room_, IsEmpty());
-  held.OnHeld(false);
-  EndTurn(kPatience - milliseconds(1));
-  held.OnHeld(true);
-  for (int i = 0; i < 100; ++i) EndTurn(kPatience);
-  EXPECT_THAT(had_room_, IsEmpty());
-  held.OnHeld(false);
-  EndTurn(kPatience);
-  EXPECT_THAT(had_room_, ElementsAre(1));
-}
-
-TEST_F(CallbackMemoryTest, AMessageThatComesCountsHoweverLongItTakes) {
-  const auto account = NewAccount();
-  Claim& comes = NewClaim(account);
-  ASSERT_TRUE(comes.Take(500));
-  EXPECT_FALSE(NewClaim(account).Take(500));
-  for (int i = 0; i < 100; ++i) {
-    EndTurn(kPatience - milliseconds(1));
-    comes.OnProgress();
-  }
-  EXPECT_THAT(had_room_, IsEmpty());
-  EndTurn(kPatience);
-  EXPECT_THAT(had_room_, ElementsAre(1));
-  comes.OnProgress();
-  EXPECT_EQ(memory_.counted_bytes(), 500) << "it is given up";
-}
-
-// The application has them, and no worker.
-TEST_F(CallbackMemoryTest, MessagesThatWaitForCallbacksCountForever) {
-  const auto account = NewAccount();
-  account->Hold(500);
-  EXPECT_FALSE(NewClaim(account).Take(1));
-  for (int i = 0; i < 100; ++i) EndTurn(kPatience);
-  EXPECT_THAT(had_room_, IsEmpty());
-}
-
 TEST_F(CallbackMemoryTest, AClaimMayEndWhileItWaits) {
   const auto account = NewAccount();
   const auto other = NewAccount();
@@ -316,7 +232,7 @@ TEST_F(CallbackMemoryTest, ALargerBoundLetsInWhatWaits) {
   const auto account = NewAccount();
   ASSERT_TRUE(NewClaim(account).Take(500));
   EXPECT_FALSE(NewClaim(account).Take(500));
-  memory_.SetBound(2 * kBound, kPatience);
+  memory_.SetBound(2 * kBound);
   EndTurn();
   EXPECT_THAT(had_room_, ElementsAre(1));
 }

@@ -21,6 +21,10 @@ int64_t SizeOf(const WireMessage& message) {
   return static_cast<int64_t>(message.bytes.size());
 }
 
+int64_t HeldBytes(int64_t message_bytes) {
+  return std::max(message_bytes, CallbackMemory::kLeastMessageBytes);
+}
+
 FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& history) {
   FanOutLogic::Options limits = spec.limits;
   if (spec.hedge_after_quantile.has_value()) limits.hedge_after = history.Latency(*spec.hedge_after_quantile);
@@ -225,11 +229,11 @@ void FanOutRun::Drop(size_t attempt, size_t messages) {
 // Counts a message as long as the application, or a verdict of it, is what it waits for.
 void FanOutRun::Hold(AttemptState& state, const WireMessage& message) {
   state.holds = true;
-  if (spec_.memory != nullptr) spec_.memory->Hold(SizeOf(message));
+  if (spec_.memory != nullptr) spec_.memory->Hold(HeldBytes(SizeOf(message)));
 }
 
 void FanOutRun::Release(const AttemptState& state, int64_t bytes) {
-  if (spec_.memory != nullptr && state.holds) spec_.memory->Release(bytes);
+  if (spec_.memory != nullptr && state.holds) spec_.memory->Release(HeldBytes(bytes));
 }
 
 void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t bytes) {

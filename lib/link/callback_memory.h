@@ -57,6 +57,8 @@ class CallbackMemory {
   CallbackMemory& operator=(const CallbackMemory&) = delete;
 
   static constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  // A message takes at least so many bytes, with what is kept beside it.
+  static constexpr int64_t kLeastMessageBytes = 128;
   // Many budgets, so that the link stays busy while messages wait; and the largest message that a FanOut takes by
   // default, so that half of it holds dozens of messages of 1 MB, or what 1 Gbit/s brings in 0.25 s.
   static constexpr int64_t DefaultBytes(int64_t budget_bytes) {

@@ -221,12 +221,13 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   if (window_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
   if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
   if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0, 0);
-  if (!end_stream) TellReady(part.whole_prefix && pending_bytes > 0);
-  // What a whole message or padding took of the room for the next prefix; within a message the next grant makes it
-  // good.
-  if (connection_ != nullptr && !end_stream && (pending_bytes == 0 || padding_bytes > 0 || window_.low()))
-    WidenWindow();
+  if (!end_stream) TellReady(/*prefix_came=*/part.whole_prefix && pending_bytes > 0);
+  // Restores what padding took of the room for a prefix. What a message took of it the next grant restores.
+  if (pending_bytes > 0 && (padding_bytes > 0 || window_.low())) WidenWindow();
   if (wanted()) HandOut();
+  if (pending_bytes > 0 || end_stream || reset_ || connection_ == nullptr) return;
+  if (told_ || MayComeNext()) return WidenWindow();
+  SetHeld(HeldFor::kRoom);  // the worker may have a message, and is not to blame for it
 }
 
 // Half of what is wanted stays on its way, so that the worker need not wait for the next word.
@@ -243,6 +244,12 @@ void ScheduledStream::TellReady(bool prefix_came) {
   if (!asks && !prefix_came) return;
   if (asks && !told_) OnAsked();
   core_.Ready(id_, asked_bytes_, pending_bytes - asked_bytes_);
+}
+
+void ScheduledStream::LetNextCome() {
+  if (prefixes_.pending_message_bytes() > 0) return;
+  SetHeld(HeldFor::kNothing);
+  WidenWindow();
 }
 
 void ScheduledStream::AskForMore() {

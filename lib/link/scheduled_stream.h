@@ -117,6 +117,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   virtual bool TakeHeaders(HeaderList headers, bool end_stream) = 0;
   virtual bool TakeData(absl::string_view bytes, bool end_stream) = 0;
   virtual void HandOut() {}
+  // Asked between messages, after HandOut: whether the prefix of the next message may come. If not, see LetNextCome.
+  virtual bool MayComeNext() { return true; }
   // What SendData said it keeps has left.
   virtual void OnRequestWritable() {}
   // Maximum number of bytes of the current message that may be asked for and not be here. See AskForMore.
@@ -131,6 +133,8 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
 
   // For WantedBytes that have grown.
   void AskForMore();
+  // For a MayComeNext that has become true.
+  void LetNextCome();
   // Sends DATA of the request: as Http2Session::SendData, but that all of it is kept where the worker's socket takes no
   // more. Returns FailedPrecondition while there is no stream.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);

@@ -1,5 +1,6 @@
 #include "lib/link/wire_call.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -19,10 +20,19 @@ WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
       owner_(owner),
       claim_(spec_.memory, [this] { OnRoom(); }) {}
 
-// Bytes that come with the request come unasked.
+// Bytes that come with the request come unasked, and so does a response that the schedule may grant early.
 bool WireCall::MayBegin(int64_t granted_bytes) {
-  waits_to_begin_ = !claim_.Take(granted_bytes);
+  waits_to_begin_ = !claim_.Take(std::max(granted_bytes, EarlyBytes()));
   return !waits_to_begin_;
+}
+
+// A larger response comes early in part, and is claimed whole once its prefix is here. Rejected: to claim its part
+// here. Requests for large messages would wait until one of these is merged, and their workers would think one by one.
+int64_t WireCall::EarlyBytes() {
+  constexpr int64_t kParts = 3;  // of the budget
+  if (spec_.may_idle || spec_.memory == nullptr) return 0;
+  const int64_t bytes = std::max(spec_.response_bytes, CallbackMemory::kLeastMessageBytes);
+  return bytes <= core().schedule().State().plan_bytes / kParts ? bytes : 0;
 }
 
 ScheduledStream::Opening WireCall::Begin(TimePoint now) {
@@ -75,6 +85,11 @@ void WireCall::HandOut() {
   AskForMore();
 }
 
+// Otherwise messages that fit the room for a prefix come without a claim.
+bool WireCall::MayComeNext() {
+  return !spec_.server_streaming || claim_.Take(CallbackMemory::kLeastMessageBytes);
+}
+
 // A message is asked for whole: parts of many would fill the memory, and none could be merged. The next one is asked
 // for when those before it are handed out.
 int64_t WireCall::WantedBytes() {
@@ -85,6 +100,7 @@ int64_t WireCall::WantedBytes() {
 
 void WireCall::OnRoom() {
   if (std::exchange(waits_to_begin_, false)) return Resume();
+  LetNextCome();
   AskForMore();
 }
 

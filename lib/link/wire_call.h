@@ -65,16 +65,18 @@ class WireCall final : public ScheduledStream {
   bool TakeHeaders(HeaderList headers, bool end_stream) override;
   bool TakeData(absl::string_view bytes, bool end_stream) override;
   void HandOut() override;
+  bool MayComeNext() override;
   int64_t WantedBytes() override;
   bool Conclude(StreamEnd end, const absl::Status& why) override;
   void OnEnded(absl::Status why) override;
 
+  int64_t EarlyBytes();  // that may come before the response is ready
   void OnRoom();
 
   const CallSpec spec_;
   CallOwner& owner_;
   std::optional<ResponseReader> reader_;  // a new one if the request begins again
-  CallbackMemory::Claim claim_;           // of the message that comes
+  CallbackMemory::Claim claim_;           // of the message that comes, or of the next
   bool waits_to_begin_ = false;
   RpcEnd end_;
 };

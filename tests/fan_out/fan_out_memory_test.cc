@@ -52,6 +52,46 @@ TEST_F(FanOutMemoryTest, AStreamThatIsNotMergedStopsAtTheBound) {
   for (size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(asked.merged[0][i] == MessageOf(i)) << i;
 }
 
+// They fit the room for a length prefix, so none of them needs a grant.
+class FanOutEmptyMessagesTest : public FanOutMemoryTest {
+ protected:
+  static constexpr size_t kEmpty = 2000;
+
+  void StartEmpty() {
+    Start(1, [](VirtualWorker::Call& call) {
+      call.SendHead();
+      for (size_t i = 0; i < kEmpty; ++i) call.SendData(FrameMessage(""));
+      call.SendTrailers();
+    });
+  }
+};
+
+TEST_F(FanOutEmptyMessagesTest, AStreamThatIsNotMergedStopsAtTheBound) {
+  StartEmpty();
+  callbacks_.Stop();
+  Asked& asked = AskFirst(1, {.server_streaming = true});
+  const int64_t most_bytes = MostWaiting();
+  EXPECT_LE(most_bytes, kMemory);
+  EXPECT_GE(most_bytes, kMemory / 3);
+  const VirtualWorker::Call& call = *workers_[0]->calls().at(0);
+  EXPECT_GT(call.connection().session().unsent_bytes(call.stream()), kEmpty);
+  callbacks_.GoOn();
+  ASSERT_TRUE(AwaitEnd(asked));
+  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  EXPECT_EQ(asked.messages, kEmpty);
+}
+
+TEST_F(FanOutEmptyMessagesTest, AWorkerIsNotLateWhileItsStreamWaitsForTheMerge) {
+  StartEmpty();
+  callbacks_.Stop();
+  Asked& asked = AskFirst(1, {.server_streaming = true, .attempt_timeout = absl::Seconds(1)});
+  executor_.RunFor(seconds(10));
+  callbacks_.GoOn();
+  ASSERT_TRUE(AwaitEnd(asked));
+  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  EXPECT_EQ(asked.messages, kEmpty);
+}
+
 // No wake-up is lost, however often callbacks stop.
 TEST_F(FanOutMemoryTest, AStreamGoesOnWithItsMerge) {
   Start(3, Stream);
@@ -98,6 +138,23 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutUnaskedTest,
 
 TEST_P(FanOutUnaskedTest, ResponsesThatAreNotMergedStopAtTheBound) {
   StartUnasked();
+  callbacks_.Stop();
+  Asked& asked = AskFirst(kCalls, {.response_bytes = 1000});
+  const int64_t most_bytes = MostWaiting();
+  EXPECT_LE(most_bytes, kMemory);
+  EXPECT_GE(most_bytes, kMemory / 3);
+  callbacks_.GoOn();
+  ASSERT_TRUE(AwaitEnd(asked));
+  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  EXPECT_EQ(asked.messages, kCalls);
+}
+
+// The budget has room for a few early responses at a time, so most requests leave without a grant and get it later.
+TEST_F(FanOutMemoryTest, ResponsesThatComeEarlyStopAtTheBound) {
+  constexpr size_t kCalls = 1000;
+  LinkSchedule::Options options;
+  options.profile.buffer_bytes = 64 << 10;
+  Start(kCalls, SaysBytes(1000), options);
   callbacks_.Stop();
   Asked& asked = AskFirst(kCalls, {.response_bytes = 1000});
   const int64_t most_bytes = MostWaiting();

@@ -74,6 +74,7 @@ class VirtualFanOutTest : public ::testing::Test {
     bool server_streaming = false;
     std::optional<int64_t> response_bytes;
     absl::Duration timeout = absl::Minutes(10);
+    absl::Duration attempt_timeout = absl::InfiniteDuration();
     size_t fail_limit = 0;
     std::function<absl::Status(size_t worker, std::string& message)> merge;  // default: takes all
     int64_t max_message_bytes = 64 << 20;
@@ -136,6 +137,7 @@ class VirtualFanOutTest : public ::testing::Test {
                              .response_bytes = options.response_bytes});
       }
       spec.limits.deadline = DeadlineAfter(core_->now(), options.timeout);
+      spec.limits.attempt_timeout = options.attempt_timeout;
       spec.limits.fail_limit = options.fail_limit;
       spec.limits.server_streaming = options.server_streaming;
       auto sink = std::make_shared<MergeSink>(

@@ -76,11 +76,11 @@ class Link {
     int threads = 1;
     // Maximum number of bytes of responses, over all FanOuts of the link, that wait for `merge` or are on their way to
     // it; 1 to 2^40. Further responses wait at their workers. One fan-out uses at most as many bytes as it leaves free,
-    // so a slow `merge` does not stop other fan-outs. Beyond the bound come at most one message that is larger than its
-    // room, one message for each callback thread that was decompressed for its `merge`, and messages whose worker
-    // stopped in the middle for longer than the stall timeout. Messages that are smaller than the room for a length
-    // prefix, or come early, are not counted before they are here. A message counts from its first grant on, so set it
-    // to many times the messages that slow workers send. Ignored if the discipline is unscheduled. Default: 8 times the
+    // so a slow `merge` does not stop other fan-outs. A message counts from its first grant on, and for at least 128
+    // bytes; a response of at most a third of the budget counts from its request on. Beyond the bound come at most one
+    // message that is larger than its room, one message for each callback thread that was decompressed for its `merge`,
+    // and one message for each call whose worker is more than eight times slower than the link, or hangs: such workers
+    // must not stop the others. See docs/fan_out.md. Ignored if the discipline is unscheduled. Default: 8 times the
     // largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;

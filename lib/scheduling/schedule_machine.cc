@@ -191,9 +191,7 @@ void ScheduleMachine::OnTimer(TimePoint now, std::vector<Action>& actions) {
 TimePoint ScheduleMachine::NextTimer() const {
   const Budget& budget = calls_.budget();
   TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
-  // One whose time has come and that is not late is looked at with the next event.
-  if (const TimePoint late = calls_.outstanding().next_late(); WaitsForRoom() && late > now_)
-    next = std::min(next, late);
+  if (WaitsForRoom()) next = std::min(next, calls_.outstanding().next_late());
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
   // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
   if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {

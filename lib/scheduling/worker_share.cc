@@ -44,12 +44,12 @@ bool WorkerShare::OnOwed(const Link& link, int64_t owed_bytes, int64_t delivered
 
 void WorkerShare::EndLap(const Link& link) {
   if (Overtaken(link)) return Shrink(link);
-  if (link.now - lap_since_ > link.long_lap || 2 * lap_bytes_ < Bytes(link)) return;
+  if (TakesLong(link) || 2 * lap_bytes_ < Bytes(link)) return;
   part_of_budget_ = std::min(part_of_budget_ + std::max(part_of_budget_ * kGrowth, PacketOf(link)), 1.0);
 }
 
 bool WorkerShare::Look(const Link& link, bool wanted) {
-  if (!owes() || !(Overtaken(link) || (wanted && link.now - lap_since_ > link.long_lap))) return false;
+  if (!owes() || !(Overtaken(link) || (wanted && TakesLong(link)))) return false;
   Shrink(link);
   lap_received_ = link.received_bytes;
   lap_since_ = link.now;
@@ -57,7 +57,12 @@ bool WorkerShare::Look(const Link& link, bool wanted) {
 }
 
 bool WorkerShare::IsLong(const Link& link) const {
-  return LinkIsAhead(link) || link.now - lap_since_ > link.long_lap;
+  return LinkIsAhead(link) || TakesLong(link);
+}
+
+// At the end of the long lap, too: the timer of the schedule fires then, and must not fire in vain.
+bool WorkerShare::TakesLong(const Link& link) const {
+  return link.now - lap_since_ >= link.long_lap;
 }
 
 bool WorkerShare::LinkIsAhead(const Link& link) const {

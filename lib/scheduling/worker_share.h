@@ -57,6 +57,7 @@ class WorkerShare {
   static constexpr double kFirst = 1.0 / 3;
 
   bool LinkIsAhead(const Link& link) const;
+  bool TakesLong(const Link& link) const;
   bool Overtaken(const Link& link) const;
   void EndLap(const Link& link);
   void Shrink(const Link& link);

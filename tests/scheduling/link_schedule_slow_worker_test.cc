@@ -278,6 +278,25 @@ TEST_P(SlowWorkerTest, ASlowWorkerAloneHasTheBudget) {
   EXPECT_GE(link_.Take(99), 90'000);
 }
 
+// If slow workers hold the whole budget, nothing else comes: the timer of the schedule finds them.
+TEST(LinkScheduleLongLapTest, TheTimerFindsSlowWorkersThatHoldTheBudget) {
+  LinkSchedule schedule = *LinkSchedule::Create(GrantsOptions());
+  const TimePoint now(std::chrono::seconds(1));
+  std::vector<Action> actions;
+  for (uint32_t worker = 1; worker <= 4; ++worker) {
+    const CallRequest call{.response_bytes = 100'000, .tag = worker, .worker = worker};
+    ASSERT_TRUE(schedule.Submit(now, {&call, 1}, TimePoint::max(), actions).ok());
+  }
+  const std::vector<Action> sent = std::exchange(actions, {});
+  ASSERT_EQ(sent.size(), 4u);
+  for (const Action& action : sent) schedule.OnReady(now, action.call, 100'000, actions);
+  constexpr std::chrono::nanoseconds kLongLap = 110ms;  // ten drain times
+  ASSERT_EQ(schedule.NextTimer(), now + kLongLap);
+  schedule.OnTimer(now + kLongLap, actions);
+  for (uint32_t worker = 1; worker <= 2; ++worker) EXPECT_TRUE(schedule.Load(worker).slow) << worker;
+  EXPECT_GT(schedule.NextTimer(), now + kLongLap);
+}
+
 INSTANTIATE_TEST_SUITE_P(, SlowWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
                          [](const auto& info) { return std::string(DisciplineName(info.param)); });
 

@@ -101,7 +101,10 @@ TEST_F(WorkerShareTest, FollowsARouteThatHasBecomeLonger) {
 // Where nobody wants the room, time alone says nothing; a process that was stopped sees all laps late.
 TEST_F(WorkerShareTest, IsHalvedByTimeOnlyWhileOthersWaitForRoom) {
   share_.OnOwed(link_, 10'000, 0);
-  link_.now += 101ms;
+  link_.now += 99ms;
+  EXPECT_FALSE(share_.IsLong(link_));
+  EXPECT_FALSE(share_.Look(link_, true));
+  link_.now += 1ms;
   EXPECT_FALSE(share_.Look(link_, false));
   EXPECT_EQ(Bytes(), 10'000);
   EXPECT_TRUE(share_.IsLong(link_));
@@ -110,7 +113,7 @@ TEST_F(WorkerShareTest, IsHalvedByTimeOnlyWhileOthersWaitForRoom) {
 }
 
 TEST_F(WorkerShareTest, DoesNotGrowByLongLaps) {
-  Lap(10'000, 10'000, 101ms);
+  Lap(10'000, 10'000, 100ms);
   EXPECT_EQ(Bytes(), 10'000);
 }
 

@@ -18,12 +18,15 @@
 
 namespace sluice::testing {
 
-// Watches that no response waits for too long at its worker. With k calls that hung, or were late, or lost packets
+// Watches that no response waits for too long at its worker. With k calls that hung, or were late, or missed packets
 // while it was ready, and with workers that paused, it waits at most for
 //
 // - k + 1 stall timeouts,
 // - the time that the port took for what it sent meanwhile, since that was ahead of it, or took turns with it,
 // - a round for each time that the port had to wait for something to send.
+//
+// A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was
+// ready counts, too: its bytes hold the budget, and what its worker has sent since waits behind it.
 //
 // If workers behind slow links are all that goes wrong, the one stall timeout is two long laps: after these the slow
 // workers are known, and hold a third of the budget. The response of such a worker also waits for its own link, that of
@@ -67,7 +70,7 @@ class Liveness {
                                  .own_busy_times = sender.uplink.busy_times(),
                                  .hangs = hangs_,
                                  .hangs_begun = hangs_begun_,
-                                 .lost_packets = port_.lost_packets(),
+                                 .repeated_packets = port_.repeated_packets(),
                                  .sent = port_.sent_time(),
                                  .busy_times = port_.busy_times()});
     return last_;
@@ -101,7 +104,7 @@ class Liveness {
     int64_t own_busy_times = 0;
     int64_t hangs = 0;
     int64_t hangs_begun = 0;
-    int64_t lost_packets = 0;
+    int64_t repeated_packets = 0;
     TimePoint::duration sent{0};
     int64_t busy_times = 0;
   };
@@ -111,7 +114,8 @@ class Liveness {
     TimePoint::duration waited = std::min(events_.now(), wait.deadline) - wait.since;
     waited -= wait.sender.process.stopped_time() - wait.stopped;
     if (wait.streaming) waited -= reading_time_() - wait.read;
-    const int64_t hung = wait.hangs + hangs_begun_ - wait.hangs_begun + port_.lost_packets() - wait.lost_packets;
+    const int64_t missed = port_.lost_packets() - wait.repeated_packets;
+    const int64_t hung = wait.hangs + hangs_begun_ - wait.hangs_begun + missed;
     const TimePoint::duration sent = port_.sent_time() - wait.sent + wait.sender.uplink.busy_time() - wait.own_busy;
     const int64_t rounds =
         kRounds + port_.busy_times() - wait.busy_times + wait.sender.uplink.busy_times() - wait.own_busy_times;
@@ -121,7 +125,7 @@ class Liveness {
     if (waited <= hung * bounds_.stall_time + others + ahead) return;
     const auto ms = [](TimePoint::duration time) { return time / std::chrono::milliseconds(1); };
     breaches_.push_back(absl::StrCat("a response that was ready has waited for ", ms(waited), " ms; ", hung,
-                                     " calls hung or lost packets, and the port was busy for ", ms(sent), " ms"));
+                                     " calls hung or missed packets, and the port was busy for ", ms(sent), " ms"));
   }
 
   const EventQueue& events_;

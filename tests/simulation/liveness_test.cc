@@ -93,6 +93,26 @@ TEST_F(LivenessTest, EachPartOfAHealthyWorkerTakesARound) {
   EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
 }
 
+TEST_F(LivenessTest, APacketThatIsMissingMayHoldUpAResponse) {
+  Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
+  EXPECT_FALSE(port_.Send(2 << 20, false, [] {}));
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  Pass(kLong);
+  port_.Repeat();
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+}
+
+TEST_F(LivenessTest, APacketThatWasRepeatedHoldsUpNoLaterResponse) {
+  Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
+  EXPECT_FALSE(port_.Send(2 << 20, false, [] {}));
+  port_.Repeat();
+  liveness.Ready(TimePoint::max(), false, healthy_);
+  Pass(kLong);
+  liveness.CheckAll();
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 200 ms")));
+}
+
 TEST_F(LivenessTest, APausedProcessHoldsUpItsOwnResponses) {
   Liveness liveness(events_, port_, oracle_, WithoutSlowWorkers());
   liveness.Ready(TimePoint::max(), false, healthy_);

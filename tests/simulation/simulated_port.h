@@ -53,7 +53,10 @@ class SimulatedPort {
   TimePoint::duration sent_time() const { return sent_time_; }  // of all that was to be sent, since the start
   // How often it had something to send again, except from slow uplinks alone.
   int64_t busy_times() const { return busy_times_; }
+  // A lost packet is about to come again.
+  void Repeat() { ++repeated_packets_; }
   int64_t lost_packets() const { return lost_packets_; }
+  int64_t repeated_packets() const { return repeated_packets_; }
   // Runs when a packet is lost since there is no room.
   void SetOnOverflow(std::function<void()> on_overflow) { on_overflow_ = std::move(on_overflow); }
   int64_t most_queued_bytes() const { return most_queued_bytes_; }
@@ -73,6 +76,7 @@ class SimulatedPort {
   int64_t queued_bytes_ = 0;
   int64_t most_queued_bytes_ = 0;
   int64_t lost_packets_ = 0;
+  int64_t repeated_packets_ = 0;
 };
 
 }  // namespace sluice::testing

@@ -92,6 +92,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
         waiting_for_rto_ = true;
         events_.After(kRto, [self = shared_from_this()] {
           self->waiting_for_rto_ = false;
+          self->way_->port.Repeat();
           self->Pass();
         });
       }

@@ -162,7 +162,8 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
 
 void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now) {
   // The rest makes room for the next prefix again, and a few bytes for what came in the room beside it.
-  const int64_t granted_bytes = std::max<int64_t>(bytes - std::exchange(stream.prefix_bytes, 0), 0);
+  const int64_t prefix_bytes = std::exchange(stream.prefix_bytes, 0);
+  const int64_t granted_bytes = std::max<int64_t>(bytes - prefix_bytes, 0);
   if (granted_bytes > 0) granted_ = true;
   if (granted_bytes > kRoomBytes) workers_[connection.worker].granted = true;
   MarkStalled(stream, now);
@@ -174,8 +175,9 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
     if (std::any_of(connection.streams.begin(), connection.streams.end(), waits)) ++early_beside_;
   }
   if (stream.ready_in_turn) stream.unsure_bytes += granted_bytes;
-  // The timer starts, unless some bytes that cannot be told from the room in the window keep it running.
-  const bool idle = Outstanding(stream) <= stream.early_bytes;
+  // The timer starts, unless some bytes that cannot be told from the room in the window keep it running, or bytes that
+  // were granted before and have not come: prefixes took none of these.
+  const bool idle = stream.window_bytes + prefix_bytes - kRoomBytes <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
   stream.window_bytes += bytes;
 }

@@ -159,6 +159,22 @@ TEST_F(WireOracleTest, LengthPrefixesAreNoProgress) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+TEST_F(WireOracleTest, RoomForThePrefixThatHasComeIsNoGrant) {
+  Send(Request(1));
+  Receive(Frame(1, 4, 1, "headers") + Frame(0, 0, 1, std::string(5, '\0')));
+  AskAndBeReady(3);
+  AskAndBeReady(5);
+  Send(Grant(5, 10));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(1, 6));  // the room of the prefix, and one byte
+  now_ += std::chrono::milliseconds(200);
+  Receive(Frame(0, 0, 1, std::string(7, '\0')));
+  Send(Grant(1, 7));
+  now_ += std::chrono::milliseconds(200);
+  Send(Grant(3, 100'000));
+  EXPECT_THAT(EndTurn(), IsEmpty()) << "the byte has stalled, so the call is alone";
+}
+
 TEST_F(WireOracleTest, AByteOfAMessageIsProgress) {
   AskAndBeReady(1);
   AskAndBeReady(3);

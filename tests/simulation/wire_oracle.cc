@@ -185,8 +185,8 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
 // What was let come may still come, to nobody: it takes its room for as long as a full port needs.
 void WireOracle::Drain(const Connection& connection, Stream& stream, TimePoint now) {
   MarkStalled(stream, now);
-  const int64_t bytes = stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
-  if (bytes > 0) draining_.push_back({now + drain_time_, bytes, connection.worker});
+  const int64_t bytes = Charge(stream);
+  if (bytes > 0) draining_.push_back({now + drain_time_, bytes, connection.worker, Holds(stream)});
 }
 
 void WireOracle::Closed(ConnectionId id, TimePoint now) {
@@ -227,16 +227,15 @@ void WireOracle::EndTurn(TimePoint now) {
     workers_[i].charged_bytes = 0;
     LookAt(i);
   }
-  int64_t holders =
-      0;  // of more than early bytes, without slow workers: a call that has to wait for no other one may go
+  // Calls with more than early bytes, without slow workers: one that has to wait for no other one may go.
+  int64_t holders = 0;
   int64_t charged_bytes = HandshakeBytes(now, handshake_began);
   int64_t slow_bytes = 0;
   for (Draining& draining : draining_) {
-    // Of a worker that was slow in the turn of the abort.
-    if (draining.until == now + drain_time_ && draining.worker.has_value()) {
-      draining.slow = workers_[*draining.worker].was_slow;
-    }
-    ++holders;
+    // Of a worker that was slow in the turn of the abort. A grant of that turn may have come before the abort.
+    const bool in_turn = draining.until == now + drain_time_;
+    if (in_turn && draining.worker.has_value()) draining.slow = workers_[*draining.worker].was_slow;
+    if (!in_turn || (draining.held && !draining.slow)) ++holders;
     charged_bytes += draining.bytes;
     if (draining.slow) slow_bytes += draining.bytes;
   }
@@ -246,17 +245,14 @@ void WireOracle::EndTurn(TimePoint now) {
     for (auto& [stream_id, stream] : connection.streams) {
       MarkStalled(stream, now);
       const int64_t early = EarlyCost(stream);
-      const int64_t charge = stream.stalled ? early : Cost(Outstanding(stream));
+      const int64_t charge = Charge(stream);
       early_bytes += early;
       charged_bytes += charge;
       const int64_t sure = stream.stalled ? 0 : Cost(Outstanding(stream) - stream.early_bytes - stream.unsure_bytes);
       worker.charged_bytes += sure;
       stream.ready_in_turn = false;
       if (worker.was_slow) slow_bytes += charge - early;
-      // All early bytes together are a third of the budget at most.
-      const int64_t perhaps_early =
-          std::min(Cost(std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream))), budget_bytes_ / 3);
-      if (charge > perhaps_early && !worker.was_slow) ++holders;
+      if (Holds(stream) && !worker.was_slow) ++holders;
     }
   }
   if (granted && early_bytes > budget_bytes_ / 3) {
@@ -328,6 +324,16 @@ int64_t WireOracle::Outstanding(const Stream& stream) const {
 
 int64_t WireOracle::EarlyCost(const Stream& stream) const {
   return Cost(std::min(stream.early_bytes, Outstanding(stream)));
+}
+
+int64_t WireOracle::Charge(const Stream& stream) const {
+  return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
+}
+
+// More than bytes that are early, or may be. All early bytes together are a third of the budget at most.
+bool WireOracle::Holds(const Stream& stream) const {
+  const int64_t perhaps_early_bytes = std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream));
+  return Charge(stream) > std::min(Cost(perhaps_early_bytes), budget_bytes_ / 3);
 }
 
 int64_t WireOracle::Cost(int64_t bytes) const {

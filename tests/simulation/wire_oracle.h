@@ -102,6 +102,7 @@ class WireOracle {
     TimePoint until;
     int64_t bytes = 0;
     std::optional<size_t> worker = std::nullopt;  // nothing for handshakes
+    bool held = false;                            // before, more than early bytes and handshakes
     bool slow = false;                            // of a slow worker
   };
   struct Resets {
@@ -125,6 +126,8 @@ class WireOracle {
   void MarkStalled(Stream& stream, TimePoint now) const;
   int64_t Outstanding(const Stream& stream) const;
   int64_t EarlyCost(const Stream& stream) const;
+  int64_t Charge(const Stream& stream) const;
+  bool Holds(const Stream& stream) const;
   int64_t Cost(int64_t bytes) const;
 
   const LinkProfile profile_;

@@ -214,6 +214,8 @@ TEST_F(WireOracleTest, AHandshakeThatIsGivenUpMayStillCome) {
   AskAndBeReady(1);
   oracle_.HandshakeBegins(1, 15'000, now_);
   oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kGivenUp, now_);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  now_ += std::chrono::milliseconds(1);
   Send(Grant(1, 20'000));
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
 }
@@ -255,6 +257,33 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetBesideSlowWorkers) {
   Send(Grant(1, 25'000));
   Send(Grant(1, 100'000), kOther);
   EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetJustBeforeAReset) {
+  BeSlow(kBudgetBytes);
+  Send(Request(1) + Grant(1, 3'000), kOther);
+  oracle_.HandshakeBegins(1, 3'000, now_);
+  AskAndBeReady(1);
+  AskAndBeReady(3, kOther);
+  Send(Grant(1, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  now_ += std::chrono::milliseconds(1);
+  // Early bytes, a handshake and a slow worker: the grant may have come before they were given up.
+  Send(Grant(3, 100'000) + Reset(1), kOther);
+  oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kGivenUp, now_);
+  Send(Reset(1));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, FindsACallWithMoreThanTheBudgetWhileAResetDrains) {
+  Send(Request(1) + Grant(1, 3'000), kOther);
+  AskAndBeReady(3, kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Reset(1), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  now_ += std::chrono::milliseconds(1);
+  Send(Grant(3, 100'000), kOther);
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
 }
 
 TEST_F(WireOracleTest, CountsGrantsBesideACallThatWaits) {

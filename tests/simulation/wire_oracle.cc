@@ -17,18 +17,12 @@ constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC
 constexpr double kResetsPerSecond = 5;
 constexpr double kResetsAtOnce = 15;
 
-// RFC 9113, section 6.
-enum FrameType : uint8_t { kData = 0, kHeaders = 1, kRstStream = 3, kGoAway = 7, kWindowUpdate = 8 };
 constexpr uint8_t kEndStream = 1;
 constexpr uint32_t kLastStream = (1u << 31) - 1;  // section 5.1.1
 
 uint32_t Number(const char* bytes) {
   const auto* digits = reinterpret_cast<const uint8_t*>(bytes);
   return (uint32_t{digits[0]} & 0x7f) << 24 | uint32_t{digits[1]} << 16 | uint32_t{digits[2]} << 8 | digits[3];
-}
-template <class Head>
-uint32_t StreamOf(const Head& head) {
-  return Number(reinterpret_cast<const char*>(head.data()) + 5);
 }
 
 }  // namespace
@@ -47,63 +41,32 @@ WireOracle::WireOracle(const LinkSchedule::Options& schedule, int64_t budget_byt
 void WireOracle::Opened(ConnectionId id, size_t worker) {
   Connection& connection = connections_[id];
   connection.worker = worker;
-  connection.sent.skip_bytes = kPrefaceBytes;
-}
-
-// Calls `on_frame` at the end of each frame, and `on_data` before that with what has come of DATA.
-template <class FrameEvent, class DataEvent>
-void WireOracle::Read(Frames& frames, absl::string_view bytes, FrameEvent on_frame, DataEvent on_data) {
-  const size_t skipped = std::min(frames.skip_bytes, bytes.size());
-  frames.skip_bytes -= skipped;
-  bytes.remove_prefix(skipped);
-  while (true) {
-    if (frames.head_bytes < frames.head.size()) {
-      const size_t taken = std::min(frames.head.size() - frames.head_bytes, bytes.size());
-      std::copy_n(bytes.begin(), taken, frames.head.begin() + static_cast<std::ptrdiff_t>(frames.head_bytes));
-      frames.head_bytes += taken;
-      bytes.remove_prefix(taken);
-      if (frames.head_bytes < frames.head.size()) return;
-      frames.payload.clear();
-      frames.payload_bytes = size_t{frames.head[0]} << 16 | size_t{frames.head[1]} << 8 | frames.head[2];
-    }
-    const size_t taken = std::min(frames.payload_bytes, bytes.size());
-    frames.payload_bytes -= taken;
-    const bool whole = frames.payload_bytes == 0;
-    if (frames.head[3] == kData) {
-      on_data(bytes.substr(0, taken));
-    } else if (frames.payload.size() < 16) {
-      frames.payload.append(bytes.data(), std::min<size_t>(taken, 16));
-    }
-    bytes.remove_prefix(taken);
-    if (!whole) return;
-    on_frame();
-    frames.head_bytes = 0;
-  }
+  connection.sent = FrameReader(kPrefaceBytes);
 }
 
 void WireOracle::Sent(ConnectionId id, absl::string_view bytes, TimePoint now) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   Connection& connection = found->second;
-  Read(
-      connection.sent, bytes, [&] { OnSent(connection, connection.sent, now); }, [](absl::string_view) {});
+  connection.sent.Read(
+      bytes, [&] { OnSent(connection, connection.sent, now); }, [](absl::string_view) {});
 }
 
-void WireOracle::OnSent(Connection& connection, const Frames& frame, TimePoint now) {
-  const uint32_t id = StreamOf(frame.head);
-  if (frame.head[3] == kHeaders) {
+void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePoint now) {
+  const uint32_t id = frame.stream();
+  if (frame.type() == FrameReader::kHeaders) {
     connection.streams.try_emplace(id);
     if (id == kLastStream) ++last_streams_;
     return;
   }
   const auto stream = connection.streams.find(id);
-  if (frame.head[3] == kRstStream) {
+  if (frame.type() == FrameReader::kRstStream) {
     TakeReset(connection.worker, now);
     if (stream == connection.streams.end()) return;
     Drain(connection, stream->second, now);
     connection.streams.erase(stream);
-  } else if (frame.head[3] == kWindowUpdate && stream != connection.streams.end()) {
-    Grant(connection, stream->second, Number(frame.payload.data()), now);
+  } else if (frame.type() == FrameReader::kWindowUpdate && stream != connection.streams.end()) {
+    Grant(connection, stream->second, Number(frame.payload().data()), now);
   }
 }
 
@@ -112,21 +75,21 @@ void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint no
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   LookAt(connection.worker);
-  Read(
-      connection.received, bytes, [&] { OnReceived(connection, connection.received); },
+  connection.received.Read(
+      bytes, [&] { OnReceived(connection, connection.received); },
       [&](absl::string_view data) {
-        const auto stream = connection.streams.find(StreamOf(connection.received.head));
+        const auto stream = connection.streams.find(connection.received.stream());
         if (stream != connection.streams.end()) OnData(stream->second, data, now);
       });
 }
 
-void WireOracle::OnReceived(Connection& connection, const Frames& frame) {
-  const uint8_t type = frame.head[3];
-  const bool ends = (frame.head[4] & kEndStream) != 0;
-  if (type == kRstStream || ((type == kData || type == kHeaders) && ends)) {
-    connection.streams.erase(StreamOf(frame.head));
-  } else if (type == kGoAway && frame.payload.size() >= 4) {
-    connection.streams.erase(connection.streams.upper_bound(Number(frame.payload.data())), connection.streams.end());
+void WireOracle::OnReceived(Connection& connection, const FrameReader& frame) {
+  const uint8_t type = frame.type();
+  const bool ends = (frame.flags() & kEndStream) != 0;
+  if (type == FrameReader::kRstStream || ((type == FrameReader::kData || type == FrameReader::kHeaders) && ends)) {
+    connection.streams.erase(frame.stream());
+  } else if (type == FrameReader::kGoAway && frame.payload().size() >= 4) {
+    connection.streams.erase(connection.streams.upper_bound(Number(frame.payload().data())), connection.streams.end());
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -14,6 +13,7 @@
 #include "sluice/link_schedule.h"
 
 #include "absl/strings/string_view.h"
+#include "tests/simulation/frame_reader.h"
 
 namespace sluice::testing {
 
@@ -72,18 +72,10 @@ class WireOracle {
     bool stalled = false;
     TimePoint since;  // that its stall timer runs
   };
-  // One direction of a connection, cut anywhere.
-  struct Frames {
-    size_t skip_bytes = 0;  // before the first frame
-    std::array<uint8_t, 9> head{};
-    size_t head_bytes = 0;
-    size_t payload_bytes = 0;  // that are still to come
-    std::string payload;       // of small frames
-  };
   struct Connection {
     size_t worker = 0;
-    Frames sent;
-    Frames received;
+    FrameReader sent;
+    FrameReader received;
     std::map<uint32_t, Stream> streams;
   };
   struct Worker {
@@ -111,10 +103,8 @@ class WireOracle {
     TimePoint rationed_until;
   };
 
-  template <class FrameEvent, class DataEvent>
-  static void Read(Frames& frames, absl::string_view bytes, FrameEvent on_frame, DataEvent on_data);
-  void OnSent(Connection& connection, const Frames& frame, TimePoint now);
-  void OnReceived(Connection& connection, const Frames& frame);
+  void OnSent(Connection& connection, const FrameReader& frame, TimePoint now);
+  void OnReceived(Connection& connection, const FrameReader& frame);
   void OnData(Stream& stream, absl::string_view data, TimePoint now);
   static int64_t TakeMessageBytes(Stream& stream, absl::string_view data);
   void Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now);

@@ -32,7 +32,7 @@ class LivenessTest : public ::testing::Test {
   }
   // A worker sends a full packet; the port takes 1.5 ms for it.
   void Send(bool slow) {
-    port_.Send(1500, slow, [] {});
+    port_.Send({.bytes = 1500, .slow = slow}, [] {});
   }
 
   EventQueue events_;
@@ -95,7 +95,7 @@ TEST_F(LivenessTest, EachPartOfAHealthyWorkerTakesARound) {
 
 TEST_F(LivenessTest, APacketThatIsMissingMayHoldUpAResponse) {
   Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
-  EXPECT_FALSE(port_.Send(2 << 20, false, [] {}));
+  EXPECT_FALSE(port_.Send({.bytes = 2 << 20}, [] {}));
   liveness.Ready(TimePoint::max(), false, healthy_);
   Pass(kLong);
   port_.Repeat();
@@ -105,7 +105,7 @@ TEST_F(LivenessTest, APacketThatIsMissingMayHoldUpAResponse) {
 
 TEST_F(LivenessTest, APacketThatWasRepeatedHoldsUpNoLaterResponse) {
   Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
-  EXPECT_FALSE(port_.Send(2 << 20, false, [] {}));
+  EXPECT_FALSE(port_.Send({.bytes = 2 << 20}, [] {}));
   port_.Repeat();
   liveness.Ready(TimePoint::max(), false, healthy_);
   Pass(kLong);

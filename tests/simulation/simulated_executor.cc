@@ -88,6 +88,9 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     const std::weak_ptr<Socket> weak = weak_from_this();
     executor_.oracle_.Opened(source_, listener_->index);
     wire_ = listener_->worker->Accept(
+        [&oracle = executor_.oracle_, id = source_](const std::vector<uint32_t>& streams) {
+          return oracle.ChargedUntil(id, streams);
+        },
         [weak](absl::string_view bytes) {
           const auto self = weak.lock();
           if (self == nullptr) return;

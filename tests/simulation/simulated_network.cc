@@ -46,7 +46,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
   core->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
   // Not all bytes of slow workers count.
-  port->SetOnOverflow([this] { overflows_ += oracle->uncounted_bytes() == 0 ? 1 : 0; });
+  port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });
   AddWorkers();
   oracle->SetLoadOf([this](size_t worker) { return core->schedule().Load(static_cast<uint32_t>(worker) + 1); });
   DrawRates();
@@ -127,6 +127,7 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   for (const std::string& breach : liveness->TakeBreaches()) Breach(breach);
   for (const std::string& breach : oracle->TakeBreaches()) Breach(breach);
   CountStalls();
+  CheckDrained();
   faults.Count(Fault::kRationed, oracle->rationed_resets());
   faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
   faults.Count(Fault::kEarlyBeside, oracle->early_beside());
@@ -141,12 +142,21 @@ void SimulatedNetwork::CountStalls() {
     }
   }
   faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
-  // What was lost otherwise comes a retransmission timeout later, when the call may be over, and its room free. Large
-  // heads are charged as small ones.
-  if (stalls == 0 && !shape.losses && !shape.large_heads && overflows_ > 0) {
+  // Large heads are charged as small ones.
+  if (stalls == 0 && !shape.large_heads && overflows_ > 0) {
     Breach(absl::StrCat(overflows_, " packets overflowed the port without a stall; the queue had ",
                         port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
   }
+}
+
+// What was given up comes while the budget is charged for it, unless its worker or the network holds it up. The control
+// bytes, for which the budget is not charged, may be ahead of it in the port.
+void SimulatedNetwork::CheckDrained() {
+  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0) return;
+  const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);
+  if (port->latest() <= control_time) return;
+  Breach(absl::StrCat("bytes of a call that was given up came ", port->latest() / microseconds(1),
+                      " us after the budget was free of them"));
 }
 
 void SimulatedNetwork::Breach(const std::string& what) {

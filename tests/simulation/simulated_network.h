@@ -60,8 +60,9 @@ struct SimulatedNetwork {
   void AddWorkers();
   void DrawRates();
 
-  int64_t overflows_ = 0;  // of the port, while all bytes count
+  int64_t overflows_ = 0;  // of the port, by what the budget is charged for
   void CountStalls();
+  void CheckDrained();
 };
 
 }  // namespace sluice::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <utility>
 
@@ -25,16 +26,25 @@ class SimulatedPort {
         buffer_bytes_(buffer_bytes),
         loss_one_in_(loss_one_in) {}
 
-  // A packet of `bytes` arrives now, perhaps by the slow uplink of its worker; `deliver` runs when it is through.
-  // False: it is lost.
-  bool Send(int64_t bytes, bool slow, std::function<void()> deliver) {
+  // A packet arrives, perhaps by the slow uplink of its worker.
+  struct Packet {
+    int64_t bytes = 0;
+    bool slow = false;
+    // Until when the budget is charged for it, as far as that is decided now.
+    std::function<TimePoint()> charged_until = [] { return TimePoint::max(); };
+  };
+  // `deliver` runs when it is through. False: it is lost.
+  bool Send(Packet packet, std::function<void()> deliver) {
+    const int64_t bytes = packet.bytes;
+    const bool slow = packet.slow;
     const bool overflows = queued_bytes_ + bytes > buffer_bytes_;
     if (overflows || (loss_one_in_ > 0 && dice_.OneIn(loss_one_in_))) {
-      if (overflows) on_overflow_();
+      if (overflows) on_overflow_(ChargedBytes() + (IsCharged(packet) ? bytes : 0) - buffer_bytes_);
       ++lost_packets_;
       faults_.Count(Fault::kPacketLost);
       return false;
     }
+    queue_.push_back(std::move(packet));
     queued_bytes_ += bytes;
     most_queued_bytes_ = std::max(most_queued_bytes_, queued_bytes_);
     const auto duration = std::chrono::duration_cast<TimePoint::duration>(
@@ -44,6 +54,9 @@ class SimulatedPort {
     free_at_ = std::max(free_at_, events_.now()) + duration;
     sent_time_ += duration;
     events_.At(free_at_, [this, bytes, deliver = std::move(deliver)] {
+      const TimePoint until = queue_.front().charged_until();
+      if (until < events_.now()) latest_ = std::max(latest_, events_.now() - until);
+      queue_.pop_front();
       queued_bytes_ -= bytes;
       deliver();
     });
@@ -57,24 +70,36 @@ class SimulatedPort {
   void Repeat() { ++repeated_packets_; }
   int64_t lost_packets() const { return lost_packets_; }
   int64_t repeated_packets() const { return repeated_packets_; }
-  // Runs when a packet is lost since there is no room.
-  void SetOnOverflow(std::function<void()> on_overflow) { on_overflow_ = std::move(on_overflow); }
+  // Runs when a packet is lost since there is no room. `beyond_bytes` of what the budget is charged for do not fit; 0
+  // or less if all of that would.
+  void SetOnOverflow(std::function<void(int64_t beyond_bytes)> on_overflow) { on_overflow_ = std::move(on_overflow); }
   int64_t most_queued_bytes() const { return most_queued_bytes_; }
+  // How long after its charge a packet was through, at most.
+  TimePoint::duration latest() const { return latest_; }
 
  private:
+  bool IsCharged(const Packet& packet) const { return events_.now() < packet.charged_until(); }
+  int64_t ChargedBytes() const {
+    int64_t bytes = 0;
+    for (const Packet& packet : queue_) bytes += IsCharged(packet) ? packet.bytes : 0;
+    return bytes;
+  }
+
   EventQueue& events_;
   Dice& dice_;
   FaultCounts& faults_;
   const double byte_seconds_;
   const int64_t buffer_bytes_;
   const uint64_t loss_one_in_;
-  std::function<void()> on_overflow_ = [] {};
+  std::function<void(int64_t)> on_overflow_ = [](int64_t) {};
   TimePoint free_at_;
   TimePoint::duration sent_time_{0};
   bool only_slow_ = true;  // since it had something to send again
   int64_t busy_times_ = 0;
-  int64_t queued_bytes_ = 0;
+  std::deque<Packet> queue_;
+  int64_t queued_bytes_ = 0;  // of these
   int64_t most_queued_bytes_ = 0;
+  TimePoint::duration latest_{0};
   int64_t lost_packets_ = 0;
   int64_t repeated_packets_ = 0;
 };

@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "tests/simulation/event_queue.h"
+#include "tests/simulation/frame_reader.h"
 #include "tests/simulation/simulated_port.h"
 #include "tests/simulation/simulated_uplink.h"
 
@@ -22,23 +24,32 @@ namespace sluice::testing {
 // other direction only takes its time.
 class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
  public:
-  // The way to the aggregator. Both outlive the pipe.
+  // Until when the client charges its budget for DATA of these streams.
+  using ChargedUntil = std::function<TimePoint(const std::vector<uint32_t>& streams)>;
+  // The way to the aggregator. Both outlive the pipe. Without `charged_until` no HTTP/2 goes over it.
   struct Way {
     SimulatedUplink& uplink;
     SimulatedPort& port;
+    ChargedUntil charged_until = nullptr;
   };
   // Without a `way` there is no bottleneck in this direction.
   SimulatedPipe(EventQueue& events, std::optional<Way> way, TimePoint::duration delay,
                 std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end)
-      : events_(events), way_(way), delay_(delay), on_bytes_(std::move(on_bytes)), on_end_(std::move(on_end)) {}
+      : events_(events),
+        way_(std::move(way)),
+        delay_(delay),
+        on_bytes_(std::move(on_bytes)),
+        on_end_(std::move(on_end)) {}
 
   void Write(std::string bytes) {
     for (size_t begin = 0; begin < bytes.size(); begin += kPayloadBytes) {
-      Leave({bytes.substr(begin, kPayloadBytes), absl::OkStatus()});
+      Packet packet{.bytes = bytes.substr(begin, kPayloadBytes)};
+      packet.streams = StreamsIn(packet.bytes);
+      Leave(std::move(packet));
     }
   }
   // The other side learns that the connection is over, behind all that was written.
-  void End(absl::Status why) { Leave({"", std::move(why), true}); }
+  void End(absl::Status why) { Leave({.end = std::move(why), .last = true}); }
   // Nothing more is delivered: the receiver is gone.
   void Cut() {
     on_bytes_ = nullptr;
@@ -52,9 +63,21 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
 
   struct Packet {
     std::string bytes;
+    std::vector<uint32_t> streams;  // of which there is DATA in it
     absl::Status end;
     bool last = false;
   };
+
+  std::vector<uint32_t> StreamsIn(absl::string_view bytes) {
+    std::vector<uint32_t> streams;
+    if (!way_.has_value() || way_->charged_until == nullptr) return streams;
+    frames_.Read(
+        bytes, [] {},
+        [&](absl::string_view data) {
+          if (!data.empty()) streams.push_back(frames_.stream());
+        });
+    return streams;
+  }
 
   void Leave(Packet packet) {
     const int64_t bytes = BytesOf(packet);
@@ -80,7 +103,13 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
       } else {
         ++in_port_;
         // The port is first in, first out, and nothing of this stream overtakes what was lost.
-        if (way_->port.Send(BytesOf(*packet), way_->uplink.slow(), [self = shared_from_this(), packet] {
+        SimulatedPort::Packet sent{.bytes = BytesOf(*packet), .slow = way_->uplink.slow()};
+        if (!packet->streams.empty()) {
+          sent.charged_until = [self = shared_from_this(), packet] {
+            return self->way_->charged_until(packet->streams);
+          };
+        }
+        if (way_->port.Send(std::move(sent), [self = shared_from_this(), packet] {
               --self->in_port_;
               self->Deliver(packet->bytes);
               self->EndIfDone();
@@ -114,6 +143,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
   const TimePoint::duration delay_;
   std::function<void(absl::string_view)> on_bytes_;
   std::function<void(absl::Status)> on_end_;
+  FrameReader frames_;
   std::deque<Packet> packets_;  // that have reached the port and wait, since one was lost
   std::optional<absl::Status> end_;
   int in_port_ = 0;

@@ -198,11 +198,13 @@ SimulatedWorker::SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& 
 
 SimulatedWorker::~SimulatedWorker() = default;
 
-SimulatedWorker::Wire SimulatedWorker::Accept(std::function<void(absl::string_view)> on_bytes,
+SimulatedWorker::Wire SimulatedWorker::Accept(SimulatedPipe::ChargedUntil charged_until,
+                                              std::function<void(absl::string_view)> on_bytes,
                                               std::function<void(absl::Status)> on_end) {
   Wire wire;
-  wire.to_client = std::make_shared<SimulatedPipe>(events_, SimulatedPipe::Way{uplink_, port_}, options_.delay,
-                                                   std::move(on_bytes), std::move(on_end));
+  wire.to_client =
+      std::make_shared<SimulatedPipe>(events_, SimulatedPipe::Way{uplink_, port_, std::move(charged_until)},
+                                      options_.delay, std::move(on_bytes), std::move(on_end));
   // The connection is known after its pipes.
   const auto connection = std::make_shared<std::weak_ptr<Connection>>();
   wire.to_worker = std::make_shared<SimulatedPipe>(

@@ -45,7 +45,8 @@ class SimulatedWorker {
     std::shared_ptr<SimulatedPipe> to_worker;
     std::shared_ptr<SimulatedPipe> to_client;
   };
-  Wire Accept(std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end);
+  Wire Accept(SimulatedPipe::ChargedUntil charged_until, std::function<void(absl::string_view)> on_bytes,
+              std::function<void(absl::Status)> on_end);
 
   // The server's part of a handshake of TLS; `on_done` runs when all of it has crossed the port.
   void Handshake(std::function<void()> on_done);

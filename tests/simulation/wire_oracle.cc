@@ -40,6 +40,7 @@ WireOracle::WireOracle(const LinkSchedule::Options& schedule, int64_t budget_byt
 
 void WireOracle::Opened(ConnectionId id, size_t worker) {
   Connection& connection = connections_[id];
+  connection.id = id;
   connection.worker = worker;
   connection.sent = FrameReader(kPrefaceBytes);
 }
@@ -64,6 +65,7 @@ void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePo
     TakeReset(connection.worker, now);
     if (stream == connection.streams.end()) return;
     Drain(connection, stream->second, now);
+    drained_streams_[connection.id].streams[id] = now + drain_time_;
     connection.streams.erase(stream);
   } else if (frame.type() == FrameReader::kWindowUpdate && stream != connection.streams.end()) {
     Grant(connection, stream->second, Number(frame.payload().data()), now);
@@ -156,7 +158,19 @@ void WireOracle::Closed(ConnectionId id, TimePoint now) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   for (auto& [stream_id, stream] : found->second.streams) Drain(found->second, stream, now);
+  drained_streams_[id].connection = now + drain_time_;
   connections_.erase(found);
+}
+
+TimePoint WireOracle::ChargedUntil(ConnectionId id, const std::vector<uint32_t>& streams) const {
+  const auto drained = drained_streams_.find(id);
+  if (drained == drained_streams_.end() || streams.empty()) return TimePoint::max();
+  TimePoint until = TimePoint::min();
+  for (const uint32_t stream : streams) {
+    const auto found = drained->second.streams.find(stream);
+    until = std::max(until, found == drained->second.streams.end() ? drained->second.connection : found->second);
+  }
+  return until;
 }
 
 void WireOracle::HandshakeBegins(ConnectionId id, int64_t bytes, TimePoint now) {

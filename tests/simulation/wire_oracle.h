@@ -32,6 +32,9 @@ class WireOracle {
   void Received(ConnectionId connection, absl::string_view bytes,
                 TimePoint now);  // by the client, in the order of both
   void Closed(ConnectionId connection, TimePoint now);
+  // Until when the budget is charged for DATA of these streams that has not come, as far as that is decided now:
+  // TimePoint::max() before the client gives one of them up.
+  TimePoint ChargedUntil(ConnectionId connection, const std::vector<uint32_t>& streams) const;
   // The client's thread has done all that it does now: what it has granted has to fit.
   void EndTurn(TimePoint now);
 
@@ -73,6 +76,7 @@ class WireOracle {
     TimePoint since;  // that its stall timer runs
   };
   struct Connection {
+    ConnectionId id = 0;
     size_t worker = 0;
     FrameReader sent;
     FrameReader received;
@@ -96,6 +100,11 @@ class WireOracle {
     std::optional<size_t> worker = std::nullopt;  // nothing for handshakes
     bool held = false;                            // before, more than early bytes and handshakes
     bool slow = false;                            // of a slow worker
+  };
+  // When what was given up has drained.
+  struct Drained {
+    std::map<uint32_t, TimePoint> streams;
+    TimePoint connection = TimePoint::max();
   };
   struct Resets {
     double left = 15;
@@ -134,6 +143,7 @@ class WireOracle {
   uint64_t early_beside_ = 0;
   std::map<ConnectionId, Connection> connections_;
   std::deque<Draining> draining_;
+  std::map<ConnectionId, Drained> drained_streams_;
   std::vector<Resets> resets_;  // by worker
   bool granted_ = false;        // in this turn
   uint64_t rationed_resets_ = 0;

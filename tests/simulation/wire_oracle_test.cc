@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -135,6 +136,23 @@ TEST_F(WireOracleTest, AResetHasDrainedAfterAWhile) {
   now_ += std::chrono::milliseconds(50);
   Send(Grant(3, 20'000));
   EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, KnowsUntilWhenTheBudgetIsChargedForAStream) {
+  const auto drain_time = std::chrono::milliseconds(30) + absl::ToChronoNanoseconds(Schedule().profile.propagation_rtt);
+  for (const uint32_t stream : {1, 3, 5}) AskAndBeReady(stream);
+  Send(Reset(1));
+  now_ += std::chrono::milliseconds(1);
+  Send(Reset(3));
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1}), now_ + drain_time - std::chrono::milliseconds(1));
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 3}), now_ + drain_time);
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 5}), TimePoint::max());
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {}), TimePoint::max()) << "headers come at any time";
+  EXPECT_EQ(oracle_.ChargedUntil(kOther, {1}), TimePoint::max());
+  now_ += std::chrono::milliseconds(1);
+  oracle_.Closed(kConnection, now_);
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 3}), now_ + drain_time - std::chrono::milliseconds(1));
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {5}), now_ + drain_time);
 }
 
 TEST_F(WireOracleTest, StalledBytesAreNotCharged) {

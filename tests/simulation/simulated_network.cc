@@ -126,14 +126,13 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   liveness->CheckAll();
   for (const std::string& breach : liveness->TakeBreaches()) Breach(breach);
   for (const std::string& breach : oracle->TakeBreaches()) Breach(breach);
-  CountStalls();
-  CheckDrained();
+  CheckPort(CountStalls());
   faults.Count(Fault::kRationed, oracle->rationed_resets());
   faults.Count(Fault::kOutOfNumbers, oracle->last_streams());
   faults.Count(Fault::kEarlyBeside, oracle->early_beside());
 }
 
-void SimulatedNetwork::CountStalls() {
+uint64_t SimulatedNetwork::CountStalls() {
   double stalls = 0;
   for (const prometheus::MetricFamily& family : registry->Collect()) {
     if (family.name != "sluice_timeouts_total") continue;
@@ -142,17 +141,18 @@ void SimulatedNetwork::CountStalls() {
     }
   }
   faults.Count(Fault::kStalled, static_cast<uint64_t>(stalls));
-  // Large heads are charged as small ones.
-  if (stalls == 0 && !shape.large_heads && overflows_ > 0) {
-    Breach(absl::StrCat(overflows_, " packets overflowed the port without a stall; the queue had ",
-                        port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
-  }
+  return static_cast<uint64_t>(stalls);
 }
 
-// What was given up comes while the budget is charged for it, unless its worker or the network holds it up. The control
-// bytes, for which the budget is not charged, may be ahead of it in the port.
-void SimulatedNetwork::CheckDrained() {
-  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0) return;
+void SimulatedNetwork::CheckPort(uint64_t stalls) {
+  // Large heads are charged as small ones.
+  if (!shape.large_heads && overflows_ > 0) {
+    Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port; the queue had ",
+                        port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
+  }
+  // What was given up comes while the budget is charged for it, unless its worker or the network holds it up. The
+  // control bytes, for which the budget is not charged, may be ahead of it in the port.
+  if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0) return;
   const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);
   if (port->latest() <= control_time) return;
   Breach(absl::StrCat("bytes of a call that was given up came ", port->latest() / microseconds(1),

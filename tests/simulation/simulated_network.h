@@ -61,8 +61,8 @@ struct SimulatedNetwork {
   void DrawRates();
 
   int64_t overflows_ = 0;  // of the port, by what the budget is charged for
-  void CountStalls();
-  void CheckDrained();
+  uint64_t CountStalls();
+  void CheckPort(uint64_t stalls);
 };
 
 }  // namespace sluice::testing

@@ -65,7 +65,7 @@ void WireOracle::OnSent(Connection& connection, const FrameReader& frame, TimePo
     TakeReset(connection.worker, now);
     if (stream == connection.streams.end()) return;
     Drain(connection, stream->second, now);
-    drained_streams_[connection.id].streams[id] = now + drain_time_;
+    drained_streams_[connection.id].streams[id] = IsForgotten(stream->second) ? TimePoint() : now + drain_time_;
     connection.streams.erase(stream);
   } else if (frame.type() == FrameReader::kWindowUpdate && stream != connection.streams.end()) {
     Grant(connection, stream->second, Number(frame.payload().data()), now);
@@ -157,20 +157,30 @@ void WireOracle::Drain(const Connection& connection, Stream& stream, TimePoint n
 void WireOracle::Closed(ConnectionId id, TimePoint now) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  for (auto& [stream_id, stream] : found->second.streams) Drain(found->second, stream, now);
-  drained_streams_[id].connection = now + drain_time_;
+  Drained& drained = drained_streams_[id];
+  drained.connection = now + drain_time_;
+  for (auto& [stream_id, stream] : found->second.streams) {
+    Drain(found->second, stream, now);
+    if (IsForgotten(stream)) drained.streams[stream_id] = TimePoint();
+  }
   connections_.erase(found);
 }
 
 TimePoint WireOracle::ChargedUntil(ConnectionId id, const std::vector<uint32_t>& streams) const {
-  const auto drained = drained_streams_.find(id);
-  if (drained == drained_streams_.end() || streams.empty()) return TimePoint::max();
-  TimePoint until = TimePoint::min();
-  for (const uint32_t stream : streams) {
-    const auto found = drained->second.streams.find(stream);
-    until = std::max(until, found == drained->second.streams.end() ? drained->second.connection : found->second);
-  }
+  TimePoint until = streams.empty() ? TimePoint::max() : TimePoint();
+  for (const uint32_t stream : streams) until = std::max(until, StreamChargedUntil(id, stream));
   return until;
+}
+
+TimePoint WireOracle::StreamChargedUntil(ConnectionId id, uint32_t stream) const {
+  if (const auto connection = connections_.find(id); connection != connections_.end()) {
+    const auto open = connection->second.streams.find(stream);
+    if (open != connection->second.streams.end()) return IsForgotten(open->second) ? TimePoint() : TimePoint::max();
+  }
+  const auto drained = drained_streams_.find(id);
+  if (drained == drained_streams_.end()) return TimePoint::max();
+  const auto found = drained->second.streams.find(stream);
+  return found == drained->second.streams.end() ? drained->second.connection : found->second;
 }
 
 void WireOracle::HandshakeBegins(ConnectionId id, int64_t bytes, TimePoint now) {
@@ -305,6 +315,11 @@ int64_t WireOracle::EarlyCost(const Stream& stream) const {
 
 int64_t WireOracle::Charge(const Stream& stream) const {
   return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
+}
+
+// All that was granted has stalled.
+bool WireOracle::IsForgotten(const Stream& stream) const {
+  return stream.stalled && EarlyCost(stream) == 0;
 }
 
 // More than bytes that are early, or may be. All early bytes together are a third of the budget at most.

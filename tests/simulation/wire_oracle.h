@@ -33,7 +33,7 @@ class WireOracle {
                 TimePoint now);  // by the client, in the order of both
   void Closed(ConnectionId connection, TimePoint now);
   // Until when the budget is charged for DATA of these streams that has not come, as far as that is decided now:
-  // TimePoint::max() before the client gives one of them up.
+  // TimePoint::max() before the client gives one of them up, a time in the past after a stall.
   TimePoint ChargedUntil(ConnectionId connection, const std::vector<uint32_t>& streams) const;
   // The client's thread has done all that it does now: what it has granted has to fit.
   void EndTurn(TimePoint now);
@@ -126,7 +126,9 @@ class WireOracle {
   int64_t Outstanding(const Stream& stream) const;
   int64_t EarlyCost(const Stream& stream) const;
   int64_t Charge(const Stream& stream) const;
+  bool IsForgotten(const Stream& stream) const;
   bool Holds(const Stream& stream) const;
+  TimePoint StreamChargedUntil(ConnectionId connection, uint32_t stream) const;
   int64_t Cost(int64_t bytes) const;
 
   const LinkProfile profile_;

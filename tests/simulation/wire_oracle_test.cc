@@ -164,6 +164,19 @@ TEST_F(WireOracleTest, StalledBytesAreNotCharged) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+TEST_F(WireOracleTest, TheBudgetIsNotChargedForAStreamThatHasStalled) {
+  for (const uint32_t stream : {1, 3, 5}) AskAndBeReady(stream);
+  Send(Grant(1, 5'000) + Grant(3, 5'000) + Grant(5, 5'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  now_ += std::chrono::milliseconds(400);
+  Send(Reset(3) + Grant(1, 1));
+  EXPECT_LT(oracle_.ChargedUntil(kConnection, {1, 3}), now_);
+  Receive(Data(1, 5'001));
+  EXPECT_EQ(oracle_.ChargedUntil(kConnection, {1, 3}), TimePoint::max()) << "all that had stalled is here";
+  oracle_.Closed(kConnection, now_);
+  EXPECT_LT(oracle_.ChargedUntil(kConnection, {5}), now_);
+}
+
 TEST_F(WireOracleTest, LengthPrefixesAreNoProgress) {
   const auto empty_messages = [](size_t count) { return Frame(0, 0, 1, std::string(5 * count, '\0')); };
   Send(Request(1));

@@ -1,10 +1,10 @@
 #include "lib/link/wire_call.h"
 
-#include <malloc.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
+
+#include <malloc.h>
 
 #include "tests/link/virtual_link_fixture.h"
 

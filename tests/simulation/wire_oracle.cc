@@ -77,6 +77,7 @@ void WireOracle::Received(ConnectionId id, absl::string_view bytes, TimePoint no
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   LookAt(connection.worker);
+  workers_[connection.worker].delivered = true;
   connection.received.Read(
       bytes, [&] { OnReceived(connection, connection.received); },
       [&](absl::string_view data) {
@@ -272,24 +273,31 @@ int64_t WireOracle::HandshakeBytes(TimePoint now, bool began) {
   return bytes;
 }
 
-// A worker that is slow no more may have been slow when it was granted what has not come.
+// A worker that is slow no more may have been slow when it was granted what has not come, or within this turn: its
+// share is halved, others are granted what fits beside a slow worker, and a lap that ends makes its share a part again.
 void WireOracle::LookAt(size_t index) {
   if (load_of_ == nullptr) return;
   Worker& worker = workers_[index];
   const WorkerLoad load = load_of_(index);
+  const int64_t part_bytes = budget_bytes_ / 3;
+  const bool just_grown = worker.delivered && load.share_bytes > part_bytes && load.share_bytes <= Grown(part_bytes);
   worker.slow = load.slow;
   worker.slow_for_long = worker.slow_for_long && load.slow;
-  worker.was_slow = worker.was_slow || load.slow;
+  worker.was_slow = worker.was_slow || load.slow || just_grown;
   worker.share_bytes = std::max(worker.share_bytes, load.share_bytes);
+}
+
+// By a lap.
+int64_t WireOracle::Grown(int64_t share_bytes) const {
+  return std::max(share_bytes + Cost(profile_.packet_payload_bytes), share_bytes * 5 / 4);
 }
 
 // A worker is granted bytes while it has less than its share, and never more than its share at once. Within a turn the
 // share may also have grown by a lap, and have been halved again.
 void WireOracle::CheckShares() {
-  const int64_t packet_bytes = Cost(profile_.packet_payload_bytes);
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
-    const int64_t most_bytes = 2 * std::max(worker.share_bytes + packet_bytes, worker.share_bytes * 5 / 4);
+    const int64_t most_bytes = 2 * Grown(worker.share_bytes);
     if (std::exchange(worker.granted, false) && worker.slow_for_long && worker.charged_bytes > most_bytes) {
       breaches_.push_back(absl::StrCat("worker ", i, " is slow and has ", worker.charged_bytes,
                                        " bytes outstanding; its share was ", worker.share_bytes));
@@ -297,6 +305,7 @@ void WireOracle::CheckShares() {
     worker.slow_for_long = worker.slow;
     worker.was_slow = worker.slow || (worker.was_slow && !drained_);
     worker.share_bytes = 0;
+    worker.delivered = false;
     LookAt(i);
   }
 }

@@ -85,6 +85,7 @@ class WireOracle {
   struct Worker {
     int64_t charged_bytes = 0;   // without early ones
     bool granted = false;        // in this turn
+    bool delivered = false;      // in this turn
     int64_t share_bytes = 0;     // the largest one since the turn before
     bool slow = false;           // now
     bool slow_for_long = false;  // since the turn before
@@ -121,6 +122,7 @@ class WireOracle {
   int64_t HandshakeBytes(TimePoint now, bool began);
   void LookAt(size_t worker);
   void CheckShares();
+  int64_t Grown(int64_t share_bytes) const;
   void TakeReset(size_t worker, TimePoint now);
   void MarkStalled(Stream& stream, TimePoint now) const;
   int64_t Outstanding(const Stream& stream) const;

@@ -290,6 +290,28 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetBesideSlowWorkers) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
+// Its share was halved within the turn, so that others were granted more, and has grown again.
+TEST_F(WireOracleTest, AWorkerMayHaveBeenSlowWithinATurnInWhichItDelivers) {
+  oracle_.SetLoadOf([](size_t worker) { return WorkerLoad{.share_bytes = worker == 0 ? 12'000 : kBudgetBytes}; });
+  AskAndBeReady(1);
+  AskAndBeReady(3, kOther);
+  Send(Grant(1, 12'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Receive(Data(1, 4'000));
+  Send(Grant(3, 25'000), kOther);
+  EXPECT_THAT(EndTurn(), IsEmpty());
+}
+
+TEST_F(WireOracleTest, AWorkerThatDeliversNothingWasNotSlow) {
+  oracle_.SetLoadOf([](size_t worker) { return WorkerLoad{.share_bytes = worker == 0 ? 12'000 : kBudgetBytes}; });
+  AskAndBeReady(1);
+  AskAndBeReady(3, kOther);
+  Send(Grant(1, 12'000));
+  EXPECT_THAT(EndTurn(), IsEmpty());
+  Send(Grant(3, 25'000), kOther);
+  EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
+}
+
 TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetJustBeforeAReset) {
   BeSlow(kBudgetBytes);
   Send(Request(1) + Grant(1, 3'000), kOther);

@@ -268,23 +268,27 @@ void LinkCore::Bury(std::unique_ptr<Connection> connection) {
   if (connection != nullptr) buried_.push_back(std::move(connection));
 }
 
-absl::Status LinkCore::SetBudget(int64_t budget_bytes) {
+template <class Event>
+absl::Status LinkCore::Configure(Event event) {
   absl::Status status;
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    status = schedule.SetBudget(now, budget_bytes, actions);
+    status = event(schedule, now, actions);
   });
   SetPatience();
   return status;
 }
 
+absl::Status LinkCore::SetBudget(int64_t budget_bytes) {
+  return Configure([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.SetBudget(now, budget_bytes, actions);
+  });
+}
+
 absl::Status LinkCore::Reconfigure(LinkSchedule::Options options) {
   if (uses_tls_) options.record_overhead_bytes = std::max(options.record_overhead_bytes, kTlsOverheadBytes);
-  absl::Status status;
-  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    status = schedule.Reconfigure(now, options, actions);
+  return Configure([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.Reconfigure(now, options, actions);
   });
-  SetPatience();
-  return status;
 }
 
 // Granted bytes that are late by more than the patience are charged no longer either. A part of a response is up to a
@@ -302,12 +306,9 @@ void LinkCore::SetPatience() {
 }
 
 absl::Status LinkCore::SetLease(const BudgetLease& lease) {
-  absl::Status status;
-  Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
-    status = schedule.SetLease(now, lease, actions);
+  return Configure([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
+    return schedule.SetLease(now, lease, actions);
   });
-  SetPatience();
-  return status;
 }
 
 LinkCore::TcpSlice LinkCore::TcpSockets(const std::optional<WorkerKey>& after, size_t workers) const {

@@ -124,6 +124,8 @@ class LinkCore final : private FlushQueue {
  private:
   template <class Event>
   void Drive(Event event);
+  template <class Event>
+  absl::Status Configure(Event event);  // an event that may change the budget or the profile
   void Apply(const Action& action);
   void EndTurn();
   void FreeGarbage();

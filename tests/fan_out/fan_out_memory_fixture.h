@@ -24,6 +24,25 @@ class FanOutMemoryTest : public VirtualFanOutTest {
     }
     return most_bytes;
   }
+  // Asks the first workers while no callback runs, and checks that what waits fills the memory and no more.
+  Asked& AskUnmerged(size_t workers, const AskOptions& options) {
+    callbacks_.Stop();
+    Asked& asked = AskFirst(workers, options);
+    const int64_t most_bytes = MostWaiting();
+    EXPECT_LE(most_bytes, kMemory);
+    EXPECT_GE(most_bytes, kMemory / 3) << "what fits does come";
+    return asked;
+  }
+  void ExpectOk(const Asked& asked) {
+    ASSERT_TRUE(AwaitEnd(asked));
+    EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  }
+  // The callbacks run, and all messages come.
+  void GoOnAndExpect(size_t messages, const Asked& asked) {
+    callbacks_.GoOn();
+    ExpectOk(asked);
+    EXPECT_EQ(asked.messages, messages);
+  }
 };
 
 }  // namespace sluice::testing

@@ -35,24 +35,19 @@ VirtualWorker::Handler SaysBytes(size_t bytes) {
 
 TEST_F(FanOutMemoryTest, AStreamThatIsNotMergedStopsAtTheBound) {
   Start(1, Stream);
-  callbacks_.Stop();
-  Asked& asked = AskFirst(1, {.server_streaming = true});
-  const int64_t most_bytes = MostWaiting();
-  EXPECT_LE(most_bytes, kMemory);
-  EXPECT_GE(most_bytes, kMemory / 3) << "what fits does come";
+  Asked& asked = AskUnmerged(1, {.server_streaming = true});
   EXPECT_EQ(Holds(), 1);
   const VirtualWorker::Call& call = *workers_[0]->calls().at(0);
   const size_t unsent_bytes = call.connection().session().unsent_bytes(call.stream());
   executor_.RunFor(std::chrono::minutes(5));
   EXPECT_EQ(call.connection().session().unsent_bytes(call.stream()), unsent_bytes) << "not by a few bytes either";
   callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
   ASSERT_EQ(asked.merged[0].size(), kMessages);
   for (size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(asked.merged[0][i] == MessageOf(i)) << i;
 }
 
-// They fit the room for a length prefix, so none of them needs a grant.
+// Empty messages fit the room for a length prefix, so none of them needs a grant.
 class FanOutEmptyMessagesTest : public FanOutMemoryTest {
  protected:
   static constexpr size_t kEmpty = 2000;
@@ -68,17 +63,10 @@ class FanOutEmptyMessagesTest : public FanOutMemoryTest {
 
 TEST_F(FanOutEmptyMessagesTest, AStreamThatIsNotMergedStopsAtTheBound) {
   StartEmpty();
-  callbacks_.Stop();
-  Asked& asked = AskFirst(1, {.server_streaming = true});
-  const int64_t most_bytes = MostWaiting();
-  EXPECT_LE(most_bytes, kMemory);
-  EXPECT_GE(most_bytes, kMemory / 3);
+  Asked& asked = AskUnmerged(1, {.server_streaming = true});
   const VirtualWorker::Call& call = *workers_[0]->calls().at(0);
   EXPECT_GT(call.connection().session().unsent_bytes(call.stream()), kEmpty);
-  callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-  EXPECT_EQ(asked.messages, kEmpty);
+  GoOnAndExpect(kEmpty, asked);
 }
 
 TEST_F(FanOutEmptyMessagesTest, AWorkerIsNotLateWhileItsStreamWaitsForTheMerge) {
@@ -86,10 +74,7 @@ TEST_F(FanOutEmptyMessagesTest, AWorkerIsNotLateWhileItsStreamWaitsForTheMerge) 
   callbacks_.Stop();
   Asked& asked = AskFirst(1, {.server_streaming = true, .attempt_timeout = absl::Seconds(1)});
   executor_.RunFor(seconds(10));
-  callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-  EXPECT_EQ(asked.messages, kEmpty);
+  GoOnAndExpect(kEmpty, asked);
 }
 
 // No wake-up is lost, however often callbacks stop.
@@ -100,8 +85,7 @@ TEST_F(FanOutMemoryTest, AStreamGoesOnWithItsMerge) {
                                 return absl::OkStatus();
                               }});
   EXPECT_LE(MostWaiting(milliseconds(20 * kMessages)), kMemory);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
   EXPECT_EQ(asked.messages, 3 * kMessages);
   EXPECT_LE(executor_.Now().time_since_epoch(), std::chrono::hours(1) + 3 * kMessages * milliseconds(20) + seconds(1))
       << "and the application never waits for it";
@@ -109,15 +93,8 @@ TEST_F(FanOutMemoryTest, AStreamGoesOnWithItsMerge) {
 
 TEST_F(FanOutMemoryTest, UnaryResponsesStopAtTheBound) {
   Start(100, SaysBytes(kMessageBytes));
-  callbacks_.Stop();
-  Asked& asked = AskFirst(100, {});
-  const int64_t most_bytes = MostWaiting();
-  EXPECT_LE(most_bytes, kMemory);
-  EXPECT_GE(most_bytes, kMemory / 3);
-  callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-  EXPECT_EQ(asked.messages, 100u);
+  Asked& asked = AskUnmerged(100, {});
+  GoOnAndExpect(100u, asked);
 }
 
 class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamInterface<Discipline> {
@@ -138,15 +115,8 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutUnaskedTest,
 
 TEST_P(FanOutUnaskedTest, ResponsesThatAreNotMergedStopAtTheBound) {
   StartUnasked();
-  callbacks_.Stop();
-  Asked& asked = AskFirst(kCalls, {.response_bytes = 1000});
-  const int64_t most_bytes = MostWaiting();
-  EXPECT_LE(most_bytes, kMemory);
-  EXPECT_GE(most_bytes, kMemory / 3);
-  callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-  EXPECT_EQ(asked.messages, kCalls);
+  Asked& asked = AskUnmerged(kCalls, {.response_bytes = 1000});
+  GoOnAndExpect(kCalls, asked);
 }
 
 // The budget has room for a few early responses at a time, so most requests leave without a grant and get it later.
@@ -155,15 +125,8 @@ TEST_F(FanOutMemoryTest, ResponsesThatComeEarlyStopAtTheBound) {
   LinkSchedule::Options options;
   options.profile.buffer_bytes = 64 << 10;
   Start(kCalls, SaysBytes(1000), options);
-  callbacks_.Stop();
-  Asked& asked = AskFirst(kCalls, {.response_bytes = 1000});
-  const int64_t most_bytes = MostWaiting();
-  EXPECT_LE(most_bytes, kMemory);
-  EXPECT_GE(most_bytes, kMemory / 3);
-  callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
-  EXPECT_EQ(asked.messages, kCalls);
+  Asked& asked = AskUnmerged(kCalls, {.response_bytes = 1000});
+  GoOnAndExpect(kCalls, asked);
 }
 
 TEST_P(FanOutUnaskedTest, TheDeadlineEndsCallsThatWaitToBeSent) {
@@ -234,8 +197,7 @@ TEST_F(FanOutMemoryTest, MessagesThatAreLargerThanTheBoundComeOneByOne) {
   EXPECT_EQ(MostWaiting(), kBytes);
   callbacks_.GoOn();
   EXPECT_EQ(MostWaiting(milliseconds(100)), kBytes);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
   EXPECT_EQ(asked.messages, 5u);
 }
 
@@ -258,8 +220,7 @@ TEST_F(FanOutMemoryTest, CompressedMessagesWaitAsTheyCame) {
                           }});
   EXPECT_LE(MostWaiting(), kMemory);
   callbacks_.GoOn();
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
   EXPECT_GE(most_bytes, static_cast<int64_t>(kBombBytes)) << "it is seen while it is merged";
   EXPECT_LE(most_bytes, static_cast<int64_t>(kBombBytes) + kMemory) << "and there is one at a time";
 }

@@ -14,6 +14,15 @@ using testing::VirtualWorker;
 
 class FanOutMemoryWorkersTest : public testing::FanOutMemoryTest {
  protected:
+  // The first `hung` workers send so many bytes, at most their whole message, and never an end.
+  static Handler HangAfter(size_t sent_bytes, size_t hung) {
+    return [sent_bytes, hung](VirtualWorker::Call& call) {
+      const std::string message(kMessageBytes, 'x');
+      if (std::stoul(call.request()) >= hung) return call.Answer(message);
+      call.SendHead();
+      call.SendData(FrameMessage(message).substr(0, sent_bytes));
+    };
+  }
   // The worker sends its message in parts, one every 100 ms.
   void Trickle(VirtualWorker::Call& call, size_t message_bytes, size_t part_bytes) {
     call.SendHead();
@@ -33,16 +42,11 @@ class FanOutMemoryWorkersTest : public testing::FanOutMemoryTest {
 // The application is not at fault for claims of workers that hang.
 TEST_F(FanOutMemoryWorkersTest, WorkersThatHangInTheirMessagesDoNotStopTheOthers) {
   constexpr size_t kHung = 20;
-  Start(100, [](VirtualWorker::Call& call) {
-    if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-    call.SendHead();
-    call.SendData(FrameMessage(std::string(kMessageBytes, 'x')).substr(0, kMessageBytes / 2));
-  });
+  Start(100, HangAfter(kMessageBytes / 2, kHung));
   Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
   executor_.RunFor(seconds(10));
   EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
 }
 
 TEST_F(FanOutMemoryWorkersTest, SlowWorkersDoNotStopTheOthers) {
@@ -57,8 +61,7 @@ TEST_F(FanOutMemoryWorkersTest, SlowWorkersDoNotStopTheOthers) {
   Asked& asked = AskFirst(100, {});
   executor_.RunFor(seconds(2));
   EXPECT_EQ(asked.messages, 100 - kSlow);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
   EXPECT_EQ(asked.messages, 100u);
 }
 
@@ -72,8 +75,7 @@ TEST_F(FanOutMemoryWorkersTest, ASlowWorkerInALargeMessageDoesNotStopOtherFanOut
   Asked& quick = Ask({1}, {});
   executor_.RunFor(seconds(1));
   EXPECT_EQ(quick.messages, 1u);
-  ASSERT_TRUE(AwaitEnd(slow));
-  EXPECT_TRUE(slow.result->status.ok()) << slow.result->status;
+  ExpectOk(slow);
 }
 
 // Workers that hang use the budget up, and the others wait for the link. Their claims must not grow old.
@@ -81,37 +83,24 @@ TEST_F(FanOutMemoryWorkersTest, ResponsesThatWaitForTheLinkStopAtTheBound) {
   constexpr size_t kHung = 10;
   LinkSchedule::Options options = Grants();
   options.budget_bytes = kMessageBytes + 1000;
-  Start(
-      100,
-      [](VirtualWorker::Call& call) {
-        if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-        call.SendHead();
-        call.SendData(FrameMessage(std::string(kMessageBytes, 'x')).substr(0, kMessageBytes / 2));
-      },
-      options);
+  Start(100, HangAfter(kMessageBytes / 2, kHung), options);
   callbacks_.Stop();
   Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
   EXPECT_LE(MostWaiting(seconds(20)), kMemory);
   callbacks_.GoOn();
   executor_.RunFor(seconds(20));
   EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
 }
 
 // The messages have arrived, and their status does not.
 TEST_F(FanOutMemoryWorkersTest, WorkersThatHangBehindTheirMessagesDoNotStopTheOthers) {
   constexpr size_t kHung = 20;
-  Start(100, [](VirtualWorker::Call& call) {
-    if (std::stoul(call.request()) >= kHung) return call.Answer(std::string(kMessageBytes, 'x'));
-    call.SendHead();
-    call.SendData(FrameMessage(std::string(kMessageBytes, 'x')));
-  });
+  Start(100, HangAfter(std::string::npos, kHung));
   Asked& asked = AskFirst(100, {.timeout = absl::Minutes(5), .fail_limit = kHung});
   executor_.RunFor(seconds(10));
   EXPECT_EQ(asked.messages, 100 - kHung);
-  ASSERT_TRUE(AwaitEnd(asked));
-  EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
+  ExpectOk(asked);
 }
 
 }  // namespace

@@ -352,12 +352,10 @@ void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
   turns_.push_back({.tag = tag, .rest = as_rest && !call.unwanted, .since = now_});
-  NoteLateWorkers();
 }
 
 void ScheduleOracle::StopWaiting(uint64_t tag) {
   std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
-  NoteLateWorkers();
 }
 
 // It moves its charge while all that may be in flight drains once. Early bytes have no timer.

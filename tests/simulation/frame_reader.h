@@ -48,7 +48,7 @@ class FrameReader {
     }
   }
 
-  // Of the frame that is being read.
+  // These describe the frame that is being read.
   uint8_t type() const { return head_[3]; }
   uint8_t flags() const { return head_[4]; }
   uint32_t stream() const {

@@ -150,7 +150,7 @@ void SimulatedNetwork::CheckPort(uint64_t stalls) {
     Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port; the queue had ",
                         port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
   }
-  // What was given up comes while the budget is charged for it, unless its worker or the network holds it up. The
+  // Responses that were given up come while the budget is charged for them, unless a worker or the network is late. The
   // control bytes, for which the budget is not charged, may be ahead of it in the port.
   if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0) return;
   const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);

@@ -70,11 +70,24 @@ class WireOracleTest : public ::testing::Test {
     Send(Request(stream), connection);
     Receive(Frame(1, 4, stream, "headers") + Data(stream, 5), connection);
   }
+  // What the schedule says of the first worker.
+  void SetShare(int64_t share_bytes, bool slow) {
+    oracle_.SetLoadOf([share_bytes, slow](size_t worker) {
+      return worker == 0 ? WorkerLoad{.share_bytes = share_bytes, .slow = slow}
+                         : WorkerLoad{.share_bytes = kBudgetBytes};
+    });
+  }
+  // The first worker has this share, and all of it is granted. A call of the other worker is ready.
+  void FillShare(int64_t share_bytes) {
+    SetShare(share_bytes, false);
+    AskAndBeReady(1);
+    AskAndBeReady(3, kOther);
+    Send(Grant(1, static_cast<uint32_t>(share_bytes)));
+    EXPECT_THAT(EndTurn(), IsEmpty());
+  }
   // From the next turn on, the schedule takes the first worker for slow.
   void BeSlow(int64_t share_bytes) {
-    oracle_.SetLoadOf([share_bytes](size_t worker) {
-      return WorkerLoad{.share_bytes = worker == 0 ? share_bytes : kBudgetBytes, .slow = worker == 0};
-    });
+    SetShare(share_bytes, true);
     EXPECT_THAT(EndTurn(), IsEmpty());
     EXPECT_THAT(EndTurn(), IsEmpty());
   }
@@ -292,22 +305,14 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetBesideSlowWorkers) {
 
 // Its share was halved within the turn, so that others were granted more, and has grown again.
 TEST_F(WireOracleTest, AWorkerMayHaveBeenSlowWithinATurnInWhichItDelivers) {
-  oracle_.SetLoadOf([](size_t worker) { return WorkerLoad{.share_bytes = worker == 0 ? 12'000 : kBudgetBytes}; });
-  AskAndBeReady(1);
-  AskAndBeReady(3, kOther);
-  Send(Grant(1, 12'000));
-  EXPECT_THAT(EndTurn(), IsEmpty());
+  FillShare(12'000);
   Receive(Data(1, 4'000));
   Send(Grant(3, 25'000), kOther);
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
 TEST_F(WireOracleTest, AWorkerThatDeliversNothingWasNotSlow) {
-  oracle_.SetLoadOf([](size_t worker) { return WorkerLoad{.share_bytes = worker == 0 ? 12'000 : kBudgetBytes}; });
-  AskAndBeReady(1);
-  AskAndBeReady(3, kOther);
-  Send(Grant(1, 12'000));
-  EXPECT_THAT(EndTurn(), IsEmpty());
+  FillShare(12'000);
   Send(Grant(3, 25'000), kOther);
   EXPECT_THAT(EndTurn(), ElementsAre(HasSubstr("the budget is 30000")));
 }

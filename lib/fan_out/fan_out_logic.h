@@ -32,7 +32,7 @@ class FanOutLogic {
     // If true, an attempt may bring any number of messages, and they are accepted as they come. Otherwise its message
     // is accepted once the attempt has ended OK, and never more answers are accepted than the quorum.
     bool server_streaming = false;
-    // Of one attempt, from OnSent to OnEnded, without the time in which it is held.
+    // One attempt has so long from OnSent to OnEnded, without the time in which it is held.
     absl::Duration attempt_timeout = absl::InfiniteDuration();
     std::optional<absl::Duration> hedge_after;  // from OnSent; default: no hedges
     size_t max_attempts = 0;  // maximum of one ask, with hedges; 0: one for each of its workers. Retries beyond the

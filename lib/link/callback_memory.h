@@ -171,7 +171,7 @@ class CallbackMemory::Claim : public Hook, public AgingHook {
   bool counts_ = false;       // the account counts bytes_
   bool held_ = false;
   size_t came_bytes_ = 0;            // since its age was last looked at
-  TimePoint::duration patience_{0};  // what is left of it, while it does not age
+  TimePoint::duration patience_{0};  // left, while it does not age
   TimePoint old_at_;                 // while it ages
 };
 

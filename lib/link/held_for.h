@@ -2,7 +2,7 @@
 
 namespace sluice {
 
-// What a response that is ready waits for while nothing that was granted is still to come.
+// A response that is ready waits for this while nothing that was granted is still to come.
 enum class HeldFor {
   kNothing,  // it does not wait
   kGrant,    // the schedule has not granted the next bytes

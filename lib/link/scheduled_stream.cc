@@ -222,7 +222,7 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
   if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0, 0);
   if (!end_stream) TellReady(/*prefix_came=*/part.whole_prefix && pending_bytes > 0);
-  // Restores what padding took of the room for a prefix. What a message took of it the next grant restores.
+  // Restores the room for a prefix if padding took some of it. If a message did, the next grant restores the room.
   if (pending_bytes > 0 && (padding_bytes > 0 || window_.low())) WidenWindow();
   if (wanted()) HandOut();
   if (pending_bytes > 0 || end_stream || reset_ || connection_ == nullptr) return;

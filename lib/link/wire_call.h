@@ -76,7 +76,7 @@ class WireCall final : public ScheduledStream {
   const CallSpec spec_;
   CallOwner& owner_;
   std::optional<ResponseReader> reader_;  // a new one if the request begins again
-  CallbackMemory::Claim claim_;           // of the message that comes, or of the next
+  CallbackMemory::Claim claim_;           // for the message that comes, or for the next
   bool waits_to_begin_ = false;
   RpcEnd end_;
 };

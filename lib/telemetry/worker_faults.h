@@ -38,7 +38,7 @@ class WorkerFaults {
     bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
   };
   // `workers` need not hold workers without evidence. A fault ends at once if its worker is wanted no longer. Returns
-  // what has changed.
+  // the changes.
   std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers,
                                       absl::FunctionRef<bool(const std::string& address)> is_wanted);
 

@@ -236,9 +236,9 @@ class LinkSchedule {
   // and it may come after kSend with bytes. Ignored for calls that are not out. Values outside of 0 to
   // kMaxResponseBytes count as the nearest bound.
   //
-  // It must come as soon as the prefix is here: its time is that of the worker. If the caller has no room for the
-  // message, `withheld_bytes` of it come in addition to `remaining_bytes`, and are not granted before another OnReady
-  // adds them to `remaining_bytes`. A call with nothing but withheld bytes is in flight.
+  // The caller must call it as soon as the prefix is here, since the worker's time ends with it. If the caller has no
+  // room for the message, `withheld_bytes` of it come in addition to `remaining_bytes`, and are not granted before
+  // another OnReady adds them to `remaining_bytes`. A call with nothing but withheld bytes is in flight.
   void OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions,
                int64_t withheld_bytes = 0);
 

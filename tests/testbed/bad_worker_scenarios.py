@@ -139,8 +139,11 @@ def _dead(flags):
     small = _paced(flags, range(link.workers))
     other = Group(OTHER, DeadAddresses.addresses(flags.dead), 200, interval_s=_DEAD_INTERVAL_S,
                   timeout_s=_DEAD_TIMEOUT_S, warm_up=False)  # fmt: skip
+    # As many calls to workers that respond tell the cost of the calls from the cost of the fault.
+    live = dataclasses.replace(other, workers=tuple(i % link.workers for i in range(flags.dead)))
     variants = (
         Variant(ALONE, (small,), budget_bytes=flags.budget),
+        Variant(HEALTHY, (small, live), budget_bytes=flags.budget),
         Variant(BAD, (small, other), DeadAddresses(), flags.budget),
     )
     return Scenario(link, variants, (*_harm(ALONE, 0.95, 1.3), Bound("longest_gap_ms", at_most=50)))

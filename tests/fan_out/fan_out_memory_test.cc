@@ -47,7 +47,7 @@ TEST_F(FanOutMemoryTest, AStreamThatIsNotMergedStopsAtTheBound) {
   for (size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(asked.merged[0][i] == MessageOf(i)) << i;
 }
 
-// Empty messages fit the room for a length prefix, so none of them needs a grant.
+// The worker sends empty messages without a grant, since they fit the room for a length prefix.
 class FanOutEmptyMessagesTest : public FanOutMemoryTest {
  protected:
   static constexpr size_t kEmpty = 2000;

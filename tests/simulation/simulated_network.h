@@ -60,9 +60,10 @@ struct SimulatedNetwork {
   void AddWorkers();
   void DrawRates();
 
-  int64_t overflows_ = 0;  // of the port, by what the budget is charged for
   uint64_t CountStalls();
   void CheckPort(uint64_t stalls);
+
+  int64_t overflows_ = 0;  // the port had no room for packets that the budget is charged for
 };
 
 }  // namespace sluice::testing

@@ -97,7 +97,7 @@ class SimulatedPort {
   bool only_slow_ = true;  // since it had something to send again
   int64_t busy_times_ = 0;
   std::deque<Packet> queue_;
-  int64_t queued_bytes_ = 0;  // of these
+  int64_t queued_bytes_ = 0;  // the sum of queue_
   int64_t most_queued_bytes_ = 0;
   TimePoint::duration latest_{0};
   int64_t lost_packets_ = 0;

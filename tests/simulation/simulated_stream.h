@@ -63,7 +63,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
 
   struct Packet {
     std::string bytes;
-    std::vector<uint32_t> streams;  // of which there is DATA in it
+    std::vector<uint32_t> streams;  // the packet holds DATA of these
     absl::Status end;
     bool last = false;
   };

@@ -141,8 +141,8 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
     if (std::any_of(connection.streams.begin(), connection.streams.end(), waits)) ++early_beside_;
   }
   if (stream.ready_in_turn) stream.unsure_bytes += granted_bytes;
-  // The timer starts, unless some bytes that cannot be told from the room in the window keep it running, or bytes that
-  // were granted before and have not come: prefixes took none of these.
+  // The timer starts, unless some bytes that cannot be told from the room in the window keep it running, or bytes of an
+  // earlier grant have not come: prefixes took none of these.
   const bool idle = stream.window_bytes + prefix_bytes - kRoomBytes <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
   stream.window_bytes += bytes;
@@ -215,12 +215,14 @@ void WireOracle::EndTurn(TimePoint now) {
     workers_[i].charged_bytes = 0;
     LookAt(i);
   }
-  // Calls with more than early bytes, without slow workers: one that has to wait for no other one may go.
+  // Counts calls with more than early bytes, without those of slow workers. One alone may be charged more than the
+  // budget.
   int64_t holders = 0;
   int64_t charged_bytes = HandshakeBytes(now, handshake_began);
   int64_t slow_bytes = 0;
   for (Draining& draining : draining_) {
-    // Of a worker that was slow in the turn of the abort. A grant of that turn may have come before the abort.
+    // The worker counts as it was in the turn of the abort. The schedule may have granted bytes in that turn before the
+    // abort.
     const bool in_turn = draining.until == now + drain_time_;
     if (in_turn && draining.worker.has_value()) draining.slow = workers_[*draining.worker].was_slow;
     if (!in_turn || (draining.held && !draining.slow)) ++holders;
@@ -326,7 +328,7 @@ int64_t WireOracle::Charge(const Stream& stream) const {
   return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
 }
 
-// All that was granted has stalled.
+// Whether all granted bytes have stalled, so the schedule charges none of them.
 bool WireOracle::IsForgotten(const Stream& stream) const {
   return stream.stalled && EarlyCost(stream) == 0;
 }

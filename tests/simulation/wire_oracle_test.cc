@@ -70,7 +70,7 @@ class WireOracleTest : public ::testing::Test {
     Send(Request(stream), connection);
     Receive(Frame(1, 4, stream, "headers") + Data(stream, 5), connection);
   }
-  // What the schedule says of the first worker.
+  // Makes the schedule report this load of the first worker.
   void SetShare(int64_t share_bytes, bool slow) {
     oracle_.SetLoadOf([share_bytes, slow](size_t worker) {
       return worker == 0 ? WorkerLoad{.share_bytes = share_bytes, .slow = slow}

@@ -29,10 +29,9 @@ bool WireCall::MayBegin(int64_t granted_bytes) {
 // A larger response comes early in part, and is claimed whole once its prefix is here. Rejected: to claim its part
 // here. Requests for large messages would wait until one of these is merged, and their workers would think one by one.
 int64_t WireCall::EarlyBytes() {
-  constexpr int64_t kParts = 3;  // in a budget
   if (spec_.may_idle || spec_.memory == nullptr) return 0;
   const int64_t bytes = std::max(spec_.response_bytes, CallbackMemory::kLeastMessageBytes);
-  return bytes <= core().schedule().State().plan_bytes / kParts ? bytes : 0;
+  return core().schedule().FitsOnePart(bytes) ? bytes : 0;
 }
 
 ScheduledStream::Opening WireCall::Begin(TimePoint now) {

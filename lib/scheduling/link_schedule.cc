@@ -152,6 +152,10 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
   return machine_->Demand(now);
 }
 
+bool LinkSchedule::FitsOnePart(int64_t response_bytes) const {
+  return machine_->FitsOnePart(response_bytes);
+}
+
 ScheduleState LinkSchedule::State() const {
   return machine_->State();
 }

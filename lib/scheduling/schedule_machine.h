@@ -43,6 +43,7 @@ class ScheduleMachine {
   void SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
   ScheduleState State() const;
   LinkDemand Demand(TimePoint now) const;
+  bool FitsOnePart(int64_t bytes) const { return admission_.PartOf(bytes) == bytes; }
   WorkerLoad Load(uint32_t worker) const;
   void ForgetWorker(uint32_t worker) { calls_.ForgetWorker(worker); }
   const LinkSchedule::Options& options() const { return options_; }

@@ -18,6 +18,7 @@ constexpr int64_t kPart = 2991;
 TEST(PartsTest, AnswerThatCostsMoreThanAThirdOfTheBudgetComesInFullPackets) {
   for (const int64_t size : {3333, 3334}) {
     ScheduleDriver link(GrantsOptions());
+    EXPECT_EQ(link.schedule().FitsOnePart(size), size == 3333);
     link.Submit(At(0ms), {9000});
     EXPECT_EQ(link.Ready(At(20ms), 0, size).front(), size == 3333 ? "grant 0 3333" : "grant 0 2991");
   }

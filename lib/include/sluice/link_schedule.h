@@ -282,6 +282,9 @@ class LinkSchedule {
 
   ScheduleState State() const;
   LinkDemand Demand(TimePoint now) const;
+  // Whether a response of this size is granted in one part: its cost fits a third of the budget. With grants, such a
+  // response may come whole before it is ready, and of a larger one no more than a part.
+  bool FitsOnePart(int64_t response_bytes) const;
   const Options& options() const;
 
  private:

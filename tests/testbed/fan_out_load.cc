@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -32,6 +31,7 @@
 #include "lib/link/worker_list.h"
 #include "tests/testbed/answer_workload.h"
 #include "tests/testbed/block_callers.h"
+#include "tests/testbed/start_file.h"
 #include "tools/json_report.h"
 #include "tools/percentile.h"
 
@@ -232,7 +232,7 @@ class FanOutLoad {
     const int sharers = open_loop ? 1 : readers_;
     Arrivals warm_up(warmup_blocks_ * sharers);
     RunAll(readers, warm_up);
-    AwaitStart();
+    if (absl::Status start = AwaitStartFile(start_file_); !start.ok()) return start;
     const double cpu_before = CpuSeconds();
     const auto started = Clock::now();
     Arrivals arrivals = open_loop ? Arrivals(blocks_, arrivals_per_second_, seed_) : Arrivals(blocks_ * sharers);
@@ -292,12 +292,6 @@ class FanOutLoad {
     if (missing.empty()) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat(missing.size(), " of ", workers_.size(), " workers do not answer, ",
                                                fan_out_->address(missing.front()), " is one"));
-  }
-
-  void AwaitStart() const {
-    if (start_file_.empty()) return;
-    std::cerr << "warm" << std::endl;
-    while (!std::filesystem::exists(start_file_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 
   absl::Status Report(const std::deque<Reader>& readers, double seconds, double cpu_seconds) const {

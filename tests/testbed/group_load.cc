@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -26,6 +25,7 @@
 #include "lib/cli/link_options.h"
 #include "lib/cli/program.h"
 #include "tests/testbed/load_group.h"
+#include "tests/testbed/start_file.h"
 
 namespace sluice::testbed {
 namespace {
@@ -105,7 +105,7 @@ class GroupLoad {
     if (absl::Status made = MakeLink(); !made.ok()) return made;
     for (const v1::LoadGroup& group : config_.groups()) groups_.emplace_back(group);
     if (absl::Status warm = WarmUp(); !warm.ok()) return warm;
-    AwaitStart();
+    if (absl::Status start = AwaitStartFile(start_file_); !start.ok()) return start;
     v1::GroupLoadReport report;
     report.set_metrics_before(Metrics());
     const auto start = Clock::now();
@@ -186,12 +186,6 @@ class GroupLoad {
       sample.set_budget_bytes(static_cast<double>(state.budget_bytes));
       sample.set_in_flight_bytes(static_cast<double>(state.in_flight_bytes));
     }
-  }
-
-  void AwaitStart() const {
-    if (start_file_.empty()) return;
-    std::cerr << "warm" << std::endl;
-    while (!std::filesystem::exists(start_file_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 
   std::string Metrics() const {

@@ -9,7 +9,7 @@
 #include "lib/cli/link_options.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
 
 namespace sluice {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "aggregator/mid_level.h"
 #include "lib/link/worker_list.h"
-#include "lib/serving/block_server.h"
-#include "lib/serving/rpc_server.h"
+#include "lib/storage/serving/block_server.h"
+#include "lib/storage/serving/rpc_server.h"
 
 namespace sluice {
 

@@ -9,8 +9,8 @@
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_core.h"
+#include "lib/link/worker_summary.h"
 #include "lib/telemetry/status_page.h"
-#include "lib/telemetry/worker_summary.h"
 
 namespace sluice {
 namespace {

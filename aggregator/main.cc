@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "sluice/plan.h"
+
 #include "aggregator/aggregator_server.h"
 #include "aggregator/reloadable_config.h"
 #include "lib/cli/config_reload.h"
@@ -87,7 +89,7 @@ class Aggregator {
     TerminationSignal termination(io_thread.context());
     auto server = AggregatorServer::Start(options_, io_thread);
     if (!server.ok()) return server.status();
-    const LinkSchedule::Options& schedule = options_.link.schedule;
+    const ScheduleOptions& schedule = options_.link.schedule;
     Log(LogLevel::kInfo, "serving",
         {{"listen", (*server)->address()},
          {"admin", (*server)->admin_address()},

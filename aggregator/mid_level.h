@@ -3,13 +3,13 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "lib/blocks/block_cache.h"
-#include "lib/blocks/reader_source.h"
-#include "lib/serving/answer_watch.h"
-#include "lib/serving/mid_level_server.h"
-#include "lib/telemetry/io_thread.h"
-#include "lib/telemetry/mid_level_metrics.h"
-#include "lib/telemetry/worker_metrics.h"
+#include "lib/net/io_thread.h"
+#include "lib/storage/blocks/block_cache.h"
+#include "lib/storage/blocks/mid_level_metrics.h"
+#include "lib/storage/blocks/reader_source.h"
+#include "lib/storage/serving/answer_watch.h"
+#include "lib/storage/serving/mid_level_server.h"
+#include "lib/storage/serving/worker_metrics.h"
 #include "prometheus/registry.h"
 
 namespace sluice {

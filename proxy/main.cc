@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "sluice/plan.h"
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -20,7 +22,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
-#include "lib/link/tls_context.h"
+#include "lib/tls/tls_context.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_program.h"
 
@@ -212,7 +214,7 @@ class Proxy {
 
  private:
   absl::Status Announce(const ProxyProgram& program) const {
-    const LinkSchedule::Options& schedule = options_.link.schedule;
+    const ScheduleOptions& schedule = options_.link.schedule;
     std::vector<std::string> addresses = program.addresses();
     const std::string admin = program.admin_address();
     std::vector<std::string> listen;  // as the config has them

@@ -13,7 +13,7 @@
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/grpc_wire/metadata_fields.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
 
 namespace sluice {
 namespace {

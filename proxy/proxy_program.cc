@@ -8,9 +8,9 @@
 #include "absl/synchronization/notification.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
+#include "lib/link/worker_summary.h"
 #include "lib/telemetry/metric_families.h"
 #include "lib/telemetry/status_page.h"
-#include "lib/telemetry/worker_summary.h"
 #include "proxy/descriptor_limit.h"
 
 namespace sluice {

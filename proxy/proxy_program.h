@@ -9,10 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/net/io_thread.h"
 #include "lib/proxy/proxy_server.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/config_metrics.h"
-#include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/process_metrics.h"
 #include "proxy/proxy_config.h"
 

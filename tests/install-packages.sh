@@ -19,8 +19,8 @@ fi
 browser="chromium"
 # The documents that examples/search searches: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
-# For the simulations in packets, whose tests are skipped without them: ns-3 (tests/simulation/ns3; 57 MB), ns-2
-# (tests/simulation/ns2), and their pictures.
+# For the simulations in packets, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
+# (research/ns2), and their pictures.
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
 # For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
 # skipped.

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tests/install-packages.sh build network monitoring browser simulation
-tests/interop/install-servers || echo "Tests that need these servers will be skipped."
+tests/system/interop/install-servers || echo "Tests that need these servers will be skipped."
 cmake --preset debug
 cmake --build --preset debug
 tests/run-ctest debug "$@"

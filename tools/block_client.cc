@@ -9,7 +9,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
-#include "lib/stripe/crc32c.h"
+#include "lib/storage/stripe/crc32c.h"
 #include "tools/unreachable.h"
 
 namespace sluice {

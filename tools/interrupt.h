@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "lib/stripe/file_descriptor.h"
+#include "lib/storage/stripe/file_descriptor.h"
 
 namespace sluice {
 

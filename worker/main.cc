@@ -15,7 +15,7 @@
 #include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
-#include "lib/telemetry/io_thread.h"
+#include "lib/net/io_thread.h"
 #include "worker/worker_config.h"
 #include "worker/worker_server.h"
 

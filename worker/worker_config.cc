@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
 
 namespace sluice {
 namespace {

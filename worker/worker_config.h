@@ -5,8 +5,8 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/status/statusor.h"
-#include "lib/serving/rpc_server.h"
-#include "lib/serving/think_time.h"
+#include "lib/storage/serving/rpc_server.h"
+#include "lib/storage/serving/think_time.h"
 
 namespace sluice {
 

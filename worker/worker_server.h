@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lib/serving/answer_watch.h"
-#include "lib/serving/probe_server.h"
-#include "lib/serving/rpc_server.h"
-#include "lib/serving/sru_server.h"
-#include "lib/stripe/stripe_store.h"
+#include "lib/net/io_thread.h"
+#include "lib/storage/serving/answer_watch.h"
+#include "lib/storage/serving/probe_server.h"
+#include "lib/storage/serving/rpc_server.h"
+#include "lib/storage/serving/sru_server.h"
+#include "lib/storage/serving/worker_metrics.h"
+#include "lib/storage/stripe/stripe_store.h"
 #include "lib/telemetry/admin_server.h"
-#include "lib/telemetry/io_thread.h"
 #include "lib/telemetry/process_metrics.h"
-#include "lib/telemetry/worker_metrics.h"
 #include "prometheus/registry.h"
 #include "worker/worker_config.h"
 

@@ -24,7 +24,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
-#include "lib/telemetry/io_thread.h"
+#include "lib/net/io_thread.h"
 
 namespace sluice::examples::search {
 namespace {
@@ -109,7 +109,7 @@ class Aggregator {
   sluice::v1::TlsConfig tls_config_;
   TlsSettings tls_;
   ScheduleFlags schedule_flags_;
-  LinkSchedule::Options schedule_;
+  ScheduleOptions schedule_;
   Searcher::Options options_;
   MidLevelService::Options service_;
 };

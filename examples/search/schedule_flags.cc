@@ -22,7 +22,7 @@ void ScheduleFlags::Add(CLI::App& app, FanOutOptions& fan_out) {
   AddLinkProfileFlags(app, link_);
 }
 
-absl::Status ScheduleFlags::Parse(LinkSchedule::Options& schedule, FanOutOptions& fan_out) const {
+absl::Status ScheduleFlags::Parse(ScheduleOptions& schedule, FanOutOptions& fan_out) const {
   const absl::StatusOr<LinkProfile> profile = ParseLinkProfile(link_);
   if (!profile.ok()) return profile.status();
   schedule.profile = *profile;

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "sluice/fan_out.h"
-#include "sluice/link_schedule.h"
 #include "sluice/v1/link_profile.pb.h"
 
 #include "absl/status/status.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
 class App;
@@ -19,7 +19,7 @@ class ScheduleFlags {
  public:
   void Add(CLI::App& app, FanOutOptions& fan_out);
   // Once they are read.
-  absl::Status Parse(LinkSchedule::Options& schedule, FanOutOptions& fan_out) const;
+  absl::Status Parse(ScheduleOptions& schedule, FanOutOptions& fan_out) const;
 
  private:
   sluice::v1::LinkProfile link_;

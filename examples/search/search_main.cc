@@ -157,7 +157,7 @@ class Search {
   Searcher::Options options_;
   sluice::v1::TlsConfig tls_config_;
   ScheduleFlags schedule_flags_;
-  LinkSchedule::Options schedule_;
+  ScheduleOptions schedule_;
   std::vector<std::string> words_;
   std::string snippet_text_;
   std::string timeout_text_;

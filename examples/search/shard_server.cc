@@ -6,7 +6,7 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include "absl/strings/str_cat.h"
-#include "lib/serving/server_credentials.h"
+#include "lib/storage/serving/server_credentials.h"
 
 namespace sluice::examples::search {
 namespace {

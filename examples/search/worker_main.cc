@@ -15,7 +15,7 @@
 #include "lib/cli/ready_file.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
-#include "lib/telemetry/io_thread.h"
+#include "lib/net/io_thread.h"
 
 namespace sluice::examples::search {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "lib/stripe/crc32c.h"
+#include "lib/storage/stripe/crc32c.h"
 
 namespace sluice {
 

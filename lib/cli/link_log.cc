@@ -5,23 +5,23 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/budget_control.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/cli/logging.h"
+#include "lib/scheduling/budget_control.h"
 
 namespace sluice {
 namespace {
 
-void LogBudget(int64_t before_bytes, const BudgetStep& step) {
+void LogBudget(const BudgetChange& change) {
   Log(LogLevel::kInfo, "budget",
-      {{"decision", BudgetDecisionName(step.decision)},
-       {"reason", step.reason},
-       {"from", before_bytes},
-       {"to", step.state.budget_bytes},
-       {"ceiling", step.state.ceiling_bytes}});
+      {{"decision", BudgetDecisionName(change.decision)},
+       {"reason", change.reason},
+       {"from", change.before_bytes},
+       {"to", change.after_bytes},
+       {"ceiling", change.ceiling_bytes}});
 }
 
 void LogShare(const absl::Status& state) {

@@ -39,7 +39,7 @@ absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
   return absl::OkStatus();
 }
 
-absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Options& options) {
+absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& options) {
   if (!config.policy().empty()) {
     absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
     if (!discipline.ok()) {
@@ -54,7 +54,7 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, LinkSchedule::Optio
     options.budget_bytes = budget_bytes;
   }
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
-  return LinkSchedule::Create(options).status();
+  return options.Validate();
 }
 
 }  // namespace

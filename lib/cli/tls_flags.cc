@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/cli/logging.h"
-#include "lib/link/worker_address.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
+#include "lib/net/worker_address.h"
 #include "lib/tls/pem_file.h"
 
 namespace sluice {

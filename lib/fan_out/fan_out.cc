@@ -10,10 +10,10 @@
 #include "lib/fan_out/fan_out_validate.h"
 #include "lib/fan_out/merge_sink.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/link/clock.h"
 #include "lib/link/link_core.h"
 #include "lib/link/worker_discovery.h"
 #include "lib/link/worker_list.h"
+#include "lib/net/clock.h"
 
 namespace sluice {
 namespace {

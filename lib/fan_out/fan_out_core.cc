@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "lib/fan_out/fan_out_run.h"
-#include "lib/link/clock.h"
+#include "lib/net/clock.h"
 
 namespace sluice {
 

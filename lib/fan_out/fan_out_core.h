@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/fan_out/attempt_budget.h"
-#include "lib/fan_out/method_history.h"
 #include "lib/fan_out/worker_history.h"
 #include "lib/link/callbacks.h"
 #include "lib/link/link_core.h"
+#include "lib/link/method_history.h"
 
 namespace sluice {
 

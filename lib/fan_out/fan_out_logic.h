@@ -6,13 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/link_schedule.h"
-
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/fan_out/attempt_budget.h"
-#include "lib/fan_out/attempt_time.h"
+#include "lib/scheduling/attempt_time.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

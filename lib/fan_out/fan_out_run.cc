@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/link/link_metrics.h"
 
 namespace sluice {
 namespace {

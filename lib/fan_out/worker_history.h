@@ -5,9 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/link_schedule.h"
-
 #include "absl/time/time.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

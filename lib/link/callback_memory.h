@@ -12,10 +12,9 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
-
-#include "lib/link/timer_queue.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/link/link_metrics.h"
+#include "lib/net/timer_queue.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 
 #include "lib/link/callback_queue.h"
 #include "lib/link/link_core.h"
-#include "lib/link/timer_queue.h"
+#include "lib/net/timer_queue.h"
 
 namespace sluice {
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
-#include "lib/link/executor.h"
 #include "lib/link/scheduled_stream.h"
+#include "lib/net/executor.h"
 
 namespace sluice {
 

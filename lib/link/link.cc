@@ -9,14 +9,14 @@
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/link/asio_executor.h"
 #include "lib/link/callback_memory.h"
 #include "lib/link/callbacks.h"
 #include "lib/link/link_core.h"
 #include "lib/link/link_gauges.h"
+#include "lib/link/link_metrics.h"
 #include "lib/link/link_monitor.h"
 #include "lib/link/link_share.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/net/asio_executor.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +27,7 @@ constexpr int64_t kUnknownLimitBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
 
 // For a profile that is valid. Fields that are not given go along with those that are.
-BudgetBounds BoundsOf(const LinkSchedule::Options& schedule, const Link::BudgetOptions& options, bool shared) {
+BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions& options, bool shared) {
   const LinkProfile& profile = schedule.profile;
   const int64_t buffer = BufferBudgetBytes(profile);
   const int64_t start = schedule.budget_bytes.value_or(options.buffer_known ? buffer : kSafeBudgetBytes);
@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
 
 absl::Status Link::Validate(const Options& options) {
   // Checks the profile, which the bounds are made from.
-  if (absl::Status valid = LinkSchedule::Create(options.schedule).status(); !valid.ok()) return valid;
+  if (absl::Status valid = options.schedule.Validate(); !valid.ok()) return valid;
   if (absl::Status valid = BoundsOf(options).Validate(); !valid.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
   }
@@ -102,13 +102,11 @@ absl::Status Link::Validate(const Options& options) {
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   const BudgetBounds bounds = FillIn(options);
-  absl::StatusOr<LinkSchedule> schedule = LinkSchedule::Create(options.schedule);
-  if (!schedule.ok()) return schedule.status();
   if (!options.registry) options.registry = std::make_shared<prometheus::Registry>();
-  return std::shared_ptr<Link>(new Link(std::move(options), bounds, *std::move(schedule)));
+  return std::shared_ptr<Link>(new Link(std::move(options), bounds));
 }
 
-Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
+Link::Link(Options options, const BudgetBounds& bounds)
     : options_(std::move(options)),
       registry_(options_.registry),
       metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
@@ -117,7 +115,7 @@ Link::Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule)
               [this](std::chrono::nanoseconds lateness) { metrics_->ObserveTimerLateness(absl::FromChrono(lateness)); },
           .stream_threads = static_cast<size_t>(options_.threads - 1)})) {
   executor_->Await([&] {
-    core_ = std::make_unique<LinkCore>(*executor_, std::move(schedule), *metrics_);
+    core_ = std::make_unique<LinkCore>(*executor_, options_.schedule, *metrics_);
     core_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
     monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
@@ -197,8 +195,8 @@ ScheduleState Link::State() const {
   return state;
 }
 
-LinkSchedule::Options Link::schedule_options() const {
-  LinkSchedule::Options options;
+ScheduleOptions Link::schedule_options() const {
+  ScheduleOptions options;
   Await([&](LinkCore& core) { options = core.schedule().options(); });
   return options;
 }

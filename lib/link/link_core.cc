@@ -23,12 +23,12 @@ Scheduled& ScheduledOf(const Action& action) {
 
 }  // namespace
 
-LinkCore::LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics)
+LinkCore::LinkCore(Executor& executor, const ScheduleOptions& schedule, AggregatorMetrics& metrics)
     : executor_(executor),
       metrics_(metrics),
       callback_memory_(timers_, metrics, [&executor] { return executor.Now(); }),
-      schedule_(std::move(schedule)) {
-  const LinkSchedule::Options& options = schedule_.options();
+      schedule_(schedule) {
+  const ScheduleOptions& options = schedule_.options();
   SetCallbackMemory(CallbackMemory::DefaultBytes(options.budget_bytes.value_or(BufferBudgetBytes(options.profile))));
   SetPatience();
   session_options_.stream_window_bytes = static_cast<uint32_t>(StreamWindow::kFirstBytes);
@@ -284,7 +284,7 @@ absl::Status LinkCore::SetBudget(int64_t budget_bytes) {
   });
 }
 
-absl::Status LinkCore::Reconfigure(LinkSchedule::Options options) {
+absl::Status LinkCore::Reconfigure(ScheduleOptions options) {
   if (uses_tls_) options.record_overhead_bytes = std::max(options.record_overhead_bytes, kTlsOverheadBytes);
   return Configure([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     return schedule.Reconfigure(now, options, actions);
@@ -296,7 +296,7 @@ absl::Status LinkCore::Reconfigure(LinkSchedule::Options options) {
 // three drain times for a budget.
 void LinkCore::SetPatience() {
   constexpr int kDrainTimes = 8;  // for each budget of a message
-  const LinkSchedule::Options& options = schedule_.options();
+  const ScheduleOptions& options = schedule_.options();
   const int64_t budget_bytes = std::max<int64_t>(schedule_.State().plan_bytes, 1);
   const CallbackMemory::ByteTime drain_time = DrainTime(options.profile, budget_bytes);
   callback_memory_.SetPatience(

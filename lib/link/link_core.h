@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/link_schedule.h"
 #include "sluice/tls_options.h"
 
 #include "absl/status/status.h"
@@ -19,14 +18,15 @@
 #include "lib/grpc_wire/message_buffers.h"
 #include "lib/link/callback_memory.h"
 #include "lib/link/connection.h"
-#include "lib/link/executor.h"
+#include "lib/link/link_metrics.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/scheduled_stream.h"
-#include "lib/link/timer_queue.h"
 #include "lib/link/wire_call.h"
 #include "lib/link/worker.h"
-#include "lib/telemetry/aggregator_metrics.h"
-#include "lib/telemetry/worker_table.h"
+#include "lib/link/worker_table.h"
+#include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 
@@ -36,7 +36,7 @@ namespace sluice {
 class LinkCore final : private FlushQueue {
  public:
   // The executor and the metrics must outlive the core.
-  LinkCore(Executor& executor, LinkSchedule schedule, AggregatorMetrics& metrics);
+  LinkCore(Executor& executor, const ScheduleOptions& schedule, AggregatorMetrics& metrics);
   ~LinkCore() override;
   LinkCore(const LinkCore&) = delete;
   LinkCore& operator=(const LinkCore&) = delete;
@@ -92,7 +92,7 @@ class LinkCore final : private FlushQueue {
 
   // The budget and the state of the schedule.
   absl::Status SetBudget(int64_t budget_bytes);
-  absl::Status Reconfigure(LinkSchedule::Options options);
+  absl::Status Reconfigure(ScheduleOptions options);
   absl::Status SetLease(const BudgetLease& lease);
   const LinkSchedule& schedule() const { return schedule_; }
   // Sets a function that gets the demand once in each turn in which it may have changed. May be null.

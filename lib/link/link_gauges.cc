@@ -7,8 +7,7 @@ namespace sluice {
 namespace {
 
 // Bytes per second, by the model of the discipline.
-double PredictGoodput(const LinkSchedule::Options& options, const SlotPlan& plan, int64_t response_bytes,
-                      int64_t calls) {
+double PredictGoodput(const ScheduleOptions& options, const SlotPlan& plan, int64_t response_bytes, int64_t calls) {
   constexpr double kBitsPerByte = 8;
   switch (options.discipline) {
     case Discipline::kUnscheduled:
@@ -26,7 +25,7 @@ double PredictGoodput(const LinkSchedule::Options& options, const SlotPlan& plan
 
 AggregatorGauges GaugesOf(LinkCore& core) {
   const ScheduleState state = core.schedule().State();
-  const LinkSchedule::Options& options = core.schedule().options();
+  const ScheduleOptions& options = core.schedule().options();
   AggregatorGauges gauges{.queued_calls = state.waiting_calls,
                           .queued_blocks = state.blocks,
                           .in_flight_bytes = state.in_flight_bytes,

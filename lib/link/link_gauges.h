@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lib/link/link_core.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/link/link_metrics.h"
 
 namespace sluice {
 

@@ -6,22 +6,6 @@
 namespace sluice {
 namespace {
 
-std::optional<BudgetChangeKind> KindOf(BudgetDecision decision) {
-  switch (decision) {
-    case BudgetDecision::kHold:
-      return std::nullopt;
-    case BudgetDecision::kGrow:
-      return BudgetChangeKind::kGrow;
-    case BudgetDecision::kProbe:
-      return BudgetChangeKind::kProbe;
-    case BudgetDecision::kBackOff:
-      return BudgetChangeKind::kBackOff;
-    case BudgetDecision::kGiveBack:
-      return BudgetChangeKind::kGiveBack;
-  }
-  return std::nullopt;
-}
-
 // From the begin of a look to the next, at least.
 constexpr std::chrono::milliseconds kPeriod(100);
 // Workers whose sockets are looked at in one turn: getsockopt takes 1 to 1.5 us each, and the link grants nothing then.
@@ -136,11 +120,16 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   const int64_t before_bytes = budget_.budget_bytes;
   const BudgetStep step = Decide(bounds_, budget_, seen);
   budget_ = step.state;
-  const std::optional<BudgetChangeKind> kind = KindOf(step.decision);
-  if (!kind.has_value()) return;
+  if (step.decision == BudgetDecision::kHold) return;
   ApplyBudget();
-  core_.metrics().CountBudgetChange(*kind);
-  if (on_change_) on_change_(before_bytes, step);
+  core_.metrics().CountBudgetChange(step.decision);
+  if (on_change_) {
+    on_change_({.before_bytes = before_bytes,
+                .after_bytes = budget_.budget_bytes,
+                .ceiling_bytes = budget_.ceiling_bytes,
+                .decision = step.decision,
+                .reason = step.reason});
+  }
 }
 
 void LinkMonitor::CountSight(const LinkSight& sight) {

@@ -4,13 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/budget_control.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/status/status.h"
 #include "lib/link/link_core.h"
-#include "lib/telemetry/aggregator_metrics.h"
-#include "lib/telemetry/worker_faults.h"
+#include "lib/link/link_metrics.h"
+#include "lib/link/worker_faults.h"
+#include "lib/scheduling/budget_control.h"
 
 namespace sluice {
 
@@ -18,7 +18,7 @@ namespace sluice {
 // nothing is lost. Follows which workers are at fault. There is one for each Link, used on the link's thread only.
 class LinkMonitor {
  public:
-  using OnBudgetChange = std::function<void(int64_t before_bytes, const BudgetStep& step)>;
+  using OnBudgetChange = std::function<void(const BudgetChange& change)>;
 
   using OnWorkerFaults = std::function<void(const std::vector<WorkerFaultChange>& changes)>;
 

@@ -6,8 +6,8 @@
 #include "sluice/link.h"
 
 #include "absl/status/status.h"
-#include "lib/link/asio_executor.h"
 #include "lib/link/link_core.h"
+#include "lib/net/asio_executor.h"
 #include "lib/sharing/lease_client.h"
 
 namespace sluice {

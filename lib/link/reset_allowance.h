@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "sluice/link_schedule.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include "sluice/link_schedule.h"
-
 #include "absl/status/status.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

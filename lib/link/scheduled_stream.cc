@@ -8,9 +8,9 @@
 
 #include "lib/link/connection.h"
 #include "lib/link/link_core.h"
-#include "lib/link/tcp_report.h"
+#include "lib/link/link_metrics.h"
 #include "lib/link/worker.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/tcp/tcp_report.h"
 
 namespace sluice {
 namespace {

@@ -16,9 +16,9 @@
 #include "absl/strings/string_view.h"
 #include "lib/grpc_wire/message_prefixes.h"
 #include "lib/http2/session.h"
-#include "lib/link/held_for.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/stream_window.h"
+#include "lib/scheduling/held_for.h"
 
 namespace sluice {
 

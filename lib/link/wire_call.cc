@@ -6,8 +6,8 @@
 
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_core.h"
-#include "lib/link/tcp_report.h"
 #include "lib/link/worker.h"
+#include "lib/tcp/tcp_report.h"
 
 namespace sluice {
 WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)

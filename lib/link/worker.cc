@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/link/link_core.h"
-#include "lib/link/worker_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {

@@ -9,13 +9,13 @@
 
 #include "absl/status/status.h"
 #include "lib/link/connection.h"
-#include "lib/link/executor.h"
 #include "lib/link/reset_allowance.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/scheduled_stream.h"
-#include "lib/link/timer_queue.h"
-#include "lib/link/tls_context.h"
-#include "lib/telemetry/worker_table.h"
+#include "lib/link/worker_table.h"
+#include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
+#include "lib/tls/tls_context.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/link/worker_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {

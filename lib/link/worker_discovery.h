@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "lib/link/executor.h"
-#include "lib/link/timer_queue.h"
+#include "lib/link/link_metrics.h"
 #include "lib/link/worker_list.h"
-#include "lib/telemetry/aggregator_metrics.h"
+#include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
 
 namespace sluice {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "lib/link/worker_address.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {

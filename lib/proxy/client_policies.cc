@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "lib/link/tls_context.h"
+#include "lib/tls/tls_context.h"
 
 namespace sluice {
 namespace {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "lib/link/worker_address.h"
+#include "lib/net/worker_address.h"
 #include "lib/proxy/proxy_server.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 
 #include <boost/intrusive/list.hpp>
 
-#include "sluice/link_schedule.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice {
 

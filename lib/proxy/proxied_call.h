@@ -8,12 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "lib/fan_out/attempt_time.h"
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/target.h"
+#include "lib/scheduling/attempt_time.h"
 
 namespace sluice {
 

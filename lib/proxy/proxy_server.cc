@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
-#include "lib/link/worker_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {

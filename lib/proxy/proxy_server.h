@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "lib/link/asio_listener.h"
-#include "lib/link/tls_context.h"
+#include "lib/net/asio_listener.h"
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/proxy_core.h"
 #include "lib/proxy/proxy_metrics.h"
+#include "lib/tls/tls_context.h"
 
 namespace sluice {
 

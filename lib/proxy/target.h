@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/link/link_core.h"
-#include "lib/link/tls_context.h"
 #include "lib/link/worker.h"
 #include "lib/proxy/target_policy.h"
+#include "lib/tls/tls_context.h"
 
 namespace sluice {
 

@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/metadata_fields.h"
-#include "lib/link/socket_address.h"
-#include "lib/link/worker_address.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {

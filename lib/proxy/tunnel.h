@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "lib/link/executor.h"
+#include "lib/net/executor.h"
 #include "lib/proxy/unsent_watch.h"
 
 namespace sluice {

@@ -1,7 +1,7 @@
 #include "lib/proxy/worker_stream.h"
 
-#include "lib/link/tcp_report.h"
 #include "lib/proxy/proxied_call.h"
+#include "lib/tcp/tcp_report.h"
 
 namespace sluice {
 

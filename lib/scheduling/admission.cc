@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-Admission::Admission(const LinkSchedule::Options& options, const LiveCalls& calls)
+Admission::Admission(const ScheduleOptions& options, const LiveCalls& calls)
     : options_(options), calls_(calls), budget_(calls.budget()), granting_(options.discipline == Discipline::kGrants) {
   SetPlan();
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
 
 #include "lib/scheduling/live_calls.h"
 
@@ -13,7 +13,7 @@ namespace sluice {
 // The objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
 class Admission {
  public:
-  Admission(const LinkSchedule::Options& options, const LiveCalls& calls);
+  Admission(const ScheduleOptions& options, const LiveCalls& calls);
 
   void SetPlan();  // call it after a change of the profile, or of the budget that parts are sized for
 
@@ -58,7 +58,7 @@ class Admission {
 
   static constexpr int64_t kShare = 3;
 
-  const LinkSchedule::Options& options_;
+  const ScheduleOptions& options_;
   const LiveCalls& calls_;
   const Budget& budget_;
   const bool granting_;

@@ -8,8 +8,7 @@
 
 namespace sluice {
 
-BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
-                      int64_t calls) {
+BatchPlan PlanBatches(const ScheduleOptions& options, int64_t budget_bytes, int64_t response_bytes, int64_t calls) {
   const LinkProfile& profile = options.profile;
   const int64_t answer_bytes = std::max<int64_t>(response_bytes, 1);
   const absl::Duration slot = PlanSlotsAtLeastOne(profile, answer_bytes, calls).slot;

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
 
 namespace sluice {
 
@@ -15,7 +15,6 @@ struct BatchPlan {
 
 // Plans `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since the
 // owner may reserve a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
-BatchPlan PlanBatches(const LinkSchedule::Options& options, int64_t budget_bytes, int64_t response_bytes,
-                      int64_t calls);
+BatchPlan PlanBatches(const ScheduleOptions& options, int64_t budget_bytes, int64_t response_bytes, int64_t calls);
 
 }  // namespace sluice

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "sluice/link_profile.h"
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 #include "lib/scheduling/block_queue.h"
 

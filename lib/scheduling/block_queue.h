@@ -8,10 +8,11 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 #include "absl/container/node_hash_map.h"
 #include "lib/scheduling/call_table.h"
+#include "lib/scheduling/schedule_events.h"
 
 namespace sluice {
 

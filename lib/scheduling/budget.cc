@@ -20,14 +20,14 @@ std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_by
 
 namespace {
 
-int64_t StartingBytes(const LinkSchedule::Options& options) {
+int64_t StartingBytes(const ScheduleOptions& options) {
   if (options.discipline == Discipline::kUnscheduled) return std::numeric_limits<int64_t>::max();
   return options.budget_bytes.value_or(BufferBudgetBytes(options.profile));
 }
 
 }  // namespace
 
-Budget::Budget(const LinkSchedule::Options& options)
+Budget::Budget(const ScheduleOptions& options)
     : limited_(options.discipline != Discipline::kUnscheduled),
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <deque>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
+
+#include "lib/scheduling/schedule_events.h"
 
 namespace sluice {
 
@@ -17,7 +19,7 @@ std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_by
 // schedule. Not thread-safe.
 class Budget {
  public:
-  explicit Budget(const LinkSchedule::Options& options);
+  explicit Budget(const ScheduleOptions& options);
 
   // Whether `bytes` fit beside what is in flight. Bytes of slow workers take a third of the budget at most, or a
   // packet: what they have outstanding beyond that is not on the wire, and comes slowly.

@@ -1,4 +1,4 @@
-#include "sluice/budget_control.h"
+#include "lib/scheduling/budget_control.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,13 +70,13 @@ void Restart(BudgetState& state) {
   state.measured_bytes = 0;
 }
 
-void CountFrom(BudgetState& state, BudgetState::TimePoint when) {
+void CountFrom(BudgetState& state, TimePoint when) {
   state.counted_since = when;
   state.answers = 0;
   state.out_of_order_losses = 0;
 }
 
-void Set(BudgetState& state, int64_t budget_bytes, BudgetState::TimePoint settle_until) {
+void Set(BudgetState& state, int64_t budget_bytes, TimePoint settle_until) {
   state.budget_bytes = budget_bytes;
   state.settle_until = settle_until;
   state.before_growth_bytes = 0;
@@ -104,7 +104,7 @@ bool TestFindsLosses(BudgetState& state, const BudgetObservation& seen) {
   return evidence >= kLost;
 }
 
-void WaitLonger(BudgetState& state, BudgetState::TimePoint now) {
+void WaitLonger(BudgetState& state, TimePoint now) {
   state.growth_interval = std::clamp(2 * state.growth_interval, kFirstInterval, kLongestInterval);
   state.next_growth = now + state.growth_interval;
 }
@@ -114,7 +114,7 @@ BudgetStep Hold(BudgetState state) {
 }
 
 // A trial that loses goes back to where nothing was lost; any other loss says that the buffer is not what it was.
-BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, BudgetState::TimePoint now) {
+BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, TimePoint now) {
   const int64_t before = state.budget_bytes;
   const int64_t tried_from = state.before_growth_bytes;
   state.ceiling_bytes = before;
@@ -132,7 +132,7 @@ BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, BudgetState::T
 }
 
 // What to try next; no larger than now where there is nothing to try.
-int64_t NextBudget(const BudgetBounds& bounds, BudgetState& state, BudgetState::TimePoint now) {
+int64_t NextBudget(const BudgetBounds& bounds, BudgetState& state, TimePoint now) {
   const int64_t now_bytes = state.budget_bytes;
   if (state.ceiling_bytes == 0) return std::min(Scaled(now_bytes, kFirstGrowth), bounds.limit_bytes);
   if (now - state.ceiling_since >= kCeilingIntervals * state.growth_interval) state.ceiling_bytes = 0;

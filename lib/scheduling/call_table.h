@@ -7,7 +7,9 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
+
+#include "lib/scheduling/schedule_events.h"
 
 namespace sluice {
 

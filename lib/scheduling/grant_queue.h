@@ -6,7 +6,7 @@
 
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/queued_worker.h"

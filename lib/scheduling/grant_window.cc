@@ -19,7 +19,7 @@ constexpr double kMostStraggleDrains = 8;
 }  // namespace
 
 // Before the first answer nothing is known of the workers, and only what would be a stall is too long.
-GrantWindow::GrantWindow(const LinkSchedule::Options& options)
+GrantWindow::GrantWindow(const ScheduleOptions& options)
     : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);
 }

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
 
 namespace sluice {
 
@@ -18,7 +18,7 @@ inline constexpr int64_t kReadyHeaderBytes = 192;
 // for each schedule. Not thread-safe.
 class GrantWindow {
  public:
-  explicit GrantWindow(const LinkSchedule::Options& options);
+  explicit GrantWindow(const ScheduleOptions& options);
 
   // Keeps what is known of the workers.
   void SetProfile(const LinkProfile& profile);

@@ -1,33 +1,21 @@
-#include "sluice/link_schedule.h"
+#include "lib/scheduling/link_schedule.h"
 
+#include <algorithm>
+#include <cassert>
+#include <iterator>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "sluice/plan.h"
+
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "lib/scheduling/schedule_machine.h"
+#include "lib/scheduling/batch_plan.h"
 
 namespace sluice {
 namespace {
 
-absl::Status CheckAtLeastOne(absl::string_view field, std::optional<int64_t> value) {
-  if (value.value_or(1) >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", *value, " is below 1"));
-}
-
-absl::Status CheckOptions(const LinkSchedule::Options& options) {
-  absl::Status status = options.profile.Validate();
-  status.Update(CheckAtLeastOne("budget_bytes", options.budget_bytes));
-  status.Update(CheckAtLeastOne("queue_limit", options.queue_limit));
-  if (options.record_overhead_bytes < 0) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("record_overhead_bytes: ", options.record_overhead_bytes, " is below 0")));
-  }
-  if (options.stall_timeout <= absl::ZeroDuration()) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout), " is not above 0")));
-  }
-  return status;
+absl::Status CheckAtLeastOne(absl::string_view field, int64_t value) {
+  if (value >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is below 1"));
 }
 
 absl::Status CheckLease(const BudgetLease& lease) {
@@ -40,128 +28,371 @@ absl::Status CheckLease(const BudgetLease& lease) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<LinkSchedule> LinkSchedule::Create(const Options& options) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  return LinkSchedule(std::make_unique<ScheduleMachine>(options));
+absl::Status CheckSize(int64_t response_bytes) {
+  if (response_bytes >= 0 && response_bytes <= kMaxResponseBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("response_bytes: ", response_bytes, " is outside of 0 to ", kMaxResponseBytes));
 }
 
-LinkSchedule::LinkSchedule(std::unique_ptr<ScheduleMachine> machine) : machine_(std::move(machine)) {}
-LinkSchedule::LinkSchedule(LinkSchedule&&) noexcept = default;
-LinkSchedule& LinkSchedule::operator=(LinkSchedule&&) noexcept = default;
-LinkSchedule::~LinkSchedule() = default;
+absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {
+  return deadline > now ? absl::OkStatus() : absl::DeadlineExceededError("the block's deadline has passed");
+}
+
+}  // namespace
+
+LinkSchedule::LinkSchedule(const ScheduleOptions& options)
+    : options_(options),
+      batched_(options.discipline == Discipline::kBatches),
+      granting_(options.discipline == Discipline::kGrants),
+      slots_(options.profile),
+      calls_(options),
+      admission_(options_, calls_) {
+  assert(options.Validate().ok());
+}
 
 absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                              std::vector<Action>& actions, std::vector<CallId>* ids) {
-  return machine_->Submit(now, calls, deadline, actions, ids);
+  if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
+  Enter(now, actions);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline);
+  const BlockId id = block.id;
+  if (ids != nullptr) ids->assign(calls.size(), CallId());
+  QueueInBatches(block, calls, ids);
+  Admit(actions);
+  return id;
 }
 
-absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions) {
-  return machine_->Add(now, block, call, actions);
-}
-
-absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline,
+absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest request, TimePoint deadline,
                                                   std::vector<Action>& actions, CallId* id) {
-  return machine_->SubmitAhead(now, call, deadline, actions, id);
+  if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
+  if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
+  Enter(now, actions);
+  QueuedBlock& block = calls_.blocks().Add(now_, deadline, true, request.retry);
+  const BlockId block_id = block.id;
+  const CallId call_id = calls_.Queue(block, request, false, now_);
+  if (id != nullptr) *id = call_id;
+  Admit(actions);
+  return block_id;
 }
 
-void LinkSchedule::Unpark(TimePoint now, CallId call, std::vector<Action>& actions) {
-  machine_->Unpark(now, call, actions);
+Call* LinkSchedule::FindOut(CallId id) {
+  Call* const call = calls_.Find(id);
+  return call != nullptr && call->out() ? call : nullptr;
 }
 
-WorkerLoad LinkSchedule::Load(uint32_t worker) const {
-  return machine_->Load(worker);
+absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline) const {
+  const auto count = static_cast<int64_t>(calls.size());
+  if (count == 0) return absl::InvalidArgumentError("calls: the block is empty");
+  if (count > options_.queue_limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("calls: ", count, " in one block are more than queue_limit: ", options_.queue_limit));
+  }
+  for (const CallRequest& call : calls) {
+    if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
+  if (count > options_.queue_limit - calls_.waiting()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count, " calls: ", calls_.waiting(),
+                                                     " wait, queue_limit is ", options_.queue_limit));
+  }
+  return absl::OkStatus();
 }
 
-void LinkSchedule::ForgetWorker(uint32_t worker) {
-  machine_->ForgetWorker(worker);
+absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId id, CallRequest request, std::vector<Action>& actions) {
+  if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
+  QueuedBlock* const block = calls_.blocks().Find(id);
+  if (block == nullptr) return absl::NotFoundError(absl::StrCat("block ", id, " has ended"));
+  if (block->cancelled) return absl::CancelledError(absl::StrCat("block ", id, " was cancelled"));
+  if (block->deadline <= std::max(now, now_)) {
+    return absl::DeadlineExceededError(absl::StrCat("the deadline of block ", id, " has passed"));
+  }
+  Enter(now, actions);
+  if (batched_) {
+    const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), request.response_bytes, 1);
+    block->slot = std::max(block->slot, plan.slot);
+  }
+  const CallId call = calls_.Queue(*block, request, batched_, now_);
+  Admit(actions);
+  return call;
 }
 
-void LinkSchedule::OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions) {
-  machine_->OnUnsent(now, call, actions);
+void LinkSchedule::Unpark(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = calls_.Find(id); call != nullptr && call->phase == Phase::kParked) {
+    call->opens_slot = batched_;
+    calls_.Unpark(*call, now_);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::OnHeaders(CallId call, int64_t wire_bytes) {
-  machine_->OnHeaders(call, wire_bytes);
+void LinkSchedule::OnUnsent(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr) {
+    calls_.Unsend(*call, now_);
+    OnCallGone(*call->block);
+    Expire(actions);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions,
+void LinkSchedule::OnHeaders(CallId id, int64_t wire_bytes) {
+  Call* const call = FindOut(id);
+  if (call != nullptr && wire_bytes > 0) LiveCalls::TakeHeaders(*call, std::min(wire_bytes, kMaxResponseBytes));
+}
+
+void LinkSchedule::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions,
                            int64_t withheld_bytes) {
-  machine_->OnReady(now, call, remaining_bytes, withheld_bytes, actions);
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) {
+    calls_.TakeReady(*call, std::clamp<int64_t>(remaining_bytes, 0, kMaxResponseBytes),
+                     std::clamp<int64_t>(withheld_bytes, 0, kMaxResponseBytes), now_);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions) {
-  machine_->OnReceived(now, call, bytes, actions);
+void LinkSchedule::OnReceived(TimePoint now, CallId id, int64_t bytes, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && bytes > 0) {
+    calls_.Receive(*call, std::min(bytes, kMaxResponseBytes), now_);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions) {
-  machine_->OnUnwanted(now, call, actions);
+void LinkSchedule::OnUnwanted(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr && !call->progress.aborted) calls_.SetUnwanted(*call, now_);
+  Admit(actions);
 }
 
-void LinkSchedule::OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions) {
-  machine_->OnFinished(now, call, end, actions);
+void LinkSchedule::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = FindOut(id); call != nullptr) {
+    QueuedBlock& block = *call->block;
+    calls_.Finish(*call, end, now_);
+    OnCallGone(block);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::Cancel(TimePoint now, BlockId block, std::vector<Action>& actions) {
-  machine_->Cancel(now, block, actions);
+void LinkSchedule::Cancel(TimePoint now, BlockId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (QueuedBlock* const block = calls_.blocks().Find(id); block != nullptr && !block->cancelled) {
+    block->cancelled = true;
+    for (CallList* calls : {&block->in_flight, &block->sent, &block->ready}) AbortAll(*calls, actions);
+    EndUnsent(*block, Action::Kind::kDrop, actions);
+  }
+  Admit(actions);
 }
 
-void LinkSchedule::CancelCall(TimePoint now, CallId call, std::vector<Action>& actions) {
-  machine_->CancelCall(now, call, actions);
+void LinkSchedule::CancelCall(TimePoint now, CallId id, std::vector<Action>& actions) {
+  Enter(now, actions);
+  if (Call* const call = calls_.Find(id); call != nullptr) {
+    if (call->out()) {
+      Abort(*call, actions);
+    } else {
+      QueuedBlock& block = *call->block;
+      PassSlotOn(*call);
+      EndUnsent(*call, Action::Kind::kDrop, actions);
+      OnCallGone(block);
+    }
+  }
+  Admit(actions);
 }
 
 void LinkSchedule::OnTimer(TimePoint now, std::vector<Action>& actions) {
-  machine_->OnTimer(now, actions);
+  Enter(now, actions);
+  Admit(actions);
 }
 
 TimePoint LinkSchedule::NextTimer() const {
-  return machine_->NextTimer();
+  const Budget& budget = calls_.budget();
+  TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
+  if (WaitsForRoom()) next = std::min(next, calls_.outstanding().next_late());
+  if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
+  // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
+  if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
+    next = std::min(next, calls_.sent().NextStraggler(calls_.window().StraggleAfter()));
+  }
+  return next;
 }
 
 absl::Status LinkSchedule::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions) {
   if (absl::Status status = CheckAtLeastOne("budget_bytes", budget_bytes); !status.ok()) return status;
-  machine_->SetBudget(now, budget_bytes, actions);
+  Enter(now, actions);
+  calls_.budget().Set(budget_bytes);
+  SetPlan();
+  Admit(actions);
   return absl::OkStatus();
 }
 
-absl::Status LinkSchedule::Reconfigure(TimePoint now, const Options& options, std::vector<Action>& actions) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  const Options& before = machine_->options();
-  if (options.discipline != before.discipline) {
+absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (options.discipline != options_.discipline) {
     return absl::InvalidArgumentError(absl::StrCat("discipline: ", std::string(DisciplineName(options.discipline)),
                                                    " cannot take the place of ",
-                                                   std::string(DisciplineName(before.discipline))));
+                                                   std::string(DisciplineName(options_.discipline))));
   }
-  if (options.stall_timeout != before.stall_timeout) {
+  if (options.stall_timeout != options_.stall_timeout) {
     return absl::InvalidArgumentError(absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout),
                                                    " cannot take the place of ",
-                                                   absl::FormatDuration(before.stall_timeout)));
+                                                   absl::FormatDuration(options_.stall_timeout)));
   }
-  machine_->Reconfigure(now, options, actions);
+  Enter(now, actions);
+  options_ = options;
+  calls_.SetProfile(options_.profile);
+  slots_.SetProfile(options_.profile);
+  SetPlan();
+  Admit(actions);
   return absl::OkStatus();
 }
 
 absl::Status LinkSchedule::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
   if (absl::Status status = CheckLease(lease); !status.ok()) return status;
-  machine_->SetLease(now, lease, actions);
+  Enter(now, actions);
+  calls_.budget().Lend(lease);
+  calls_.budget().EndLease(now_);
+  SetPlan();
+  Admit(actions);
   return absl::OkStatus();
 }
 
-LinkDemand LinkSchedule::Demand(TimePoint now) const {
-  return machine_->Demand(now);
+void LinkSchedule::SetPlan() {
+  calls_.OnBudgetChanged(now_);
+  admission_.SetPlan();
 }
 
-bool LinkSchedule::FitsOnePart(int64_t response_bytes) const {
-  return machine_->FitsOnePart(response_bytes);
+void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
+  now_ = std::max(now_, now);
+  calls_.budget().EndLease(now_);
+  calls_.budget().Drain(now_);
+  // Bytes that were granted and lost wait for a retransmission timeout, with nothing on the link meanwhile.
+  while (Call* const call = calls_.TakeStalled(now_)) {
+    actions.push_back({Action::Kind::kStall, call->id, call->tag});
+  }
+  Expire(actions);
+}
+
+void LinkSchedule::Expire(std::vector<Action>& actions) {
+  for (QueuedBlock* block = calls_.blocks().first_to_expire(); block != nullptr && block->deadline <= now_;
+       block = calls_.blocks().first_to_expire()) {
+    for (CallList* calls : {&block->sent, &block->ready}) AbortAll(*calls, actions);
+    EndUnsent(*block, Action::Kind::kExpire, actions);
+  }
+}
+
+// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be. Elsewhere all are one.
+void LinkSchedule::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids) {
+  const size_t batches = batched_ ? PlanBlock(block, calls) : 1;
+  for (size_t batch = 0; batch < batches; ++batch) {
+    bool opens_slot = batched_;
+    for (size_t i = batch; i < calls.size(); i += batches) {
+      const CallId id = calls_.Queue(block, calls[i], opens_slot && !calls[i].parked, now_);
+      if (ids != nullptr) (*ids)[i] = id;
+      opens_slot = opens_slot && calls[i].parked;
+    }
+  }
+}
+
+// Sets T~ and returns k.
+size_t LinkSchedule::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const {
+  const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
+  const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
+  const auto count = static_cast<int64_t>(calls.size());
+  const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), largest, count);
+  block.slot = plan.slot;
+  return static_cast<size_t>(plan.batches);
+}
+
+// What is left of its batch still waits for the slot.
+void LinkSchedule::PassSlotOn(Call& call) {
+  if (call.phase != Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
+  const auto next = std::next(call.block->waiting.iterator_to(call));
+  if (next != call.block->waiting.end()) next->opens_slot = true;
+}
+
+void LinkSchedule::EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
+  for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
+    while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
+  }
+  OnCallGone(block);
+}
+
+void LinkSchedule::EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions) {
+  actions.push_back({kind, call.id, call.tag});
+  calls_.EndUnsent(call, now_);
+}
+
+void LinkSchedule::AbortAll(CallList& calls, std::vector<Action>& actions) {
+  for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
+}
+
+// Tells the caller, once.
+void LinkSchedule::Abort(Call& call, std::vector<Action>& actions) {
+  if (call.progress.aborted) return;
+  actions.push_back({Action::Kind::kAbort, call.id, call.tag});
+  calls_.Abort(call, now_);
+}
+
+// The block has one call less that waits or is out.
+void LinkSchedule::OnCallGone(QueuedBlock& block) {
+  if (block.idle()) slots_.Ended(block);
+  if (block.ended()) calls_.blocks().Remove(block);
+}
+
+LinkDemand LinkSchedule::Demand(TimePoint now) const {
+  const Budget& budget = calls_.budget();
+  const auto first = [](const QueuedBlock* block) { return block == nullptr ? nullptr : &block->waiting.front(); };
+  LinkDemand demand{
+      .limit_bytes = budget.bytes_at(std::max(now, now_)),
+      .demand_bytes = calls_.outstanding().asked_bytes(),
+      .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
+      .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
+                                         first(calls_.blocks().first_ahead()), first(calls_.blocks().first_waiting())),
+      .received_bytes = calls_.outstanding().received_bytes(),
+      .oldest_block = 0,
+      .oldest_since = {}};
+  if (const QueuedBlock* block = calls_.blocks().oldest()) {
+    demand.oldest_block = block->id;
+    demand.oldest_since = block->since;
+  }
+  return demand;
+}
+
+WorkerLoad LinkSchedule::Load(uint32_t id) const {
+  const QueuedWorker* const worker = calls_.workers().Find(id);
+  if (worker == nullptr) return {};
+  return {.share_bytes = calls_.outstanding().ShareBytes(*worker),
+          .slow = worker->share.slow(),
+          .charged_bytes = worker->charged_bytes,
+          .owed_bytes = worker->owed_bytes,
+          .calls = worker->users,
+          .out_calls = worker->out_calls,
+          .owing_calls = worker->owing_calls,
+          .stalled_calls = worker->stalled_calls,
+          .ended_calls = worker->ended_calls,
+          .owed_since = worker->owed_since,
+          .pauses = worker->pauses};
 }
 
 ScheduleState LinkSchedule::State() const {
-  return machine_->State();
-}
-
-const LinkSchedule::Options& LinkSchedule::options() const {
-  return machine_->options();
+  const Budget& budget = calls_.budget();
+  const BlockQueue& blocks = calls_.blocks();
+  return {.budget_bytes = budget.bytes(),
+          .plan_bytes = budget.plan_bytes(),
+          .in_flight_bytes = budget.in_flight_bytes(),
+          .slow_bytes = budget.slow_bytes(),
+          .in_flight_calls = blocks.calls(Phase::kInFlight),
+          .ungranted_calls = blocks.calls(Phase::kSent) + blocks.calls(Phase::kReady),
+          .straggling_calls = calls_.sent().stragglers(),
+          .grant_window = granting_ ? calls_.window().Requests(budget.bytes()) : 0,
+          .waiting_calls = calls_.waiting(),
+          .parked_calls = blocks.calls(Phase::kParked),
+          .held_calls = blocks.calls(Phase::kHeld),
+          .blocks = blocks.size(),
+          .submitted_calls = calls_.submitted(),
+          .ended_calls = calls_.ended(),
+          .backlogged_time = backlogged_time_,
+          .backlogged_bytes = backlogged_bytes_};
 }
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-LiveCalls::LiveCalls(const LinkSchedule::Options& options)
+LiveCalls::LiveCalls(const ScheduleOptions& options)
     : granting_(options.discipline == Discipline::kGrants),
       workers_(options.discipline == Discipline::kGrants || options.discipline == Discipline::kRolling),
       outstanding_(options),

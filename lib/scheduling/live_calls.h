@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
 
 #include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/call_table.h"
@@ -11,6 +11,7 @@
 #include "lib/scheduling/grant_window.h"
 #include "lib/scheduling/outstanding.h"
 #include "lib/scheduling/queued_worker.h"
+#include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/sent_calls.h"
 
 namespace sluice {
@@ -20,7 +21,7 @@ namespace sluice {
 // thread-safe.
 class LiveCalls {
  public:
-  explicit LiveCalls(const LinkSchedule::Options& options);
+  explicit LiveCalls(const ScheduleOptions& options);
 
   void SetProfile(const LinkProfile& profile);
   void OnBudgetChanged(TimePoint now);

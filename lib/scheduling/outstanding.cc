@@ -18,7 +18,7 @@ constexpr std::chrono::nanoseconds kShortestLongLap = std::chrono::milliseconds(
 
 }  // namespace
 
-Outstanding::Outstanding(const LinkSchedule::Options& options)
+Outstanding::Outstanding(const ScheduleOptions& options)
     : profile_(options.profile), budget_(options), stall_timers_(options) {
   OnBudgetChanged();
 }

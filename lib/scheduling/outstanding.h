@@ -5,11 +5,13 @@
 
 #include <boost/intrusive/list.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/plan.h"
+#include "sluice/schedule.h"
 
 #include "lib/scheduling/budget.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/queued_worker.h"
+#include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/stall_timers.h"
 
 namespace sluice {
@@ -19,7 +21,7 @@ namespace sluice {
 // have no stall timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:
-  explicit Outstanding(const LinkSchedule::Options& options);
+  explicit Outstanding(const ScheduleOptions& options);
 
   void SetProfile(const LinkProfile& profile);  // a call keeps its charge until something of it changes
 

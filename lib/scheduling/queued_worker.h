@@ -6,10 +6,11 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 #include "absl/container/node_hash_map.h"
 #include "lib/scheduling/call_table.h"
+#include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/worker_share.h"
 
 namespace sluice {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 
 #include <boost/intrusive/list.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 #include "lib/scheduling/call_table.h"
 

@@ -8,8 +8,7 @@
 
 namespace sluice {
 
-StallTimers::StallTimers(const LinkSchedule::Options& options)
-    : timeout_(absl::ToChronoNanoseconds(options.stall_timeout)) {
+StallTimers::StallTimers(const ScheduleOptions& options) : timeout_(absl::ToChronoNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);
 }
 

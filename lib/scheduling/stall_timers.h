@@ -5,7 +5,8 @@
 
 #include <boost/intrusive/set.hpp>
 
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
+#include "sluice/time_point.h"
 
 #include "lib/scheduling/call_table.h"
 
@@ -14,7 +15,7 @@ namespace sluice {
 // Knows when calls with outstanding bytes count as stalled. There is one for each schedule. Not thread-safe.
 class StallTimers {
  public:
-  explicit StallTimers(const LinkSchedule::Options& options);
+  explicit StallTimers(const ScheduleOptions& options);
 
   void SetProfile(const LinkProfile& profile);  // for calls that start from now on
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "sluice/link_schedule.h"
+#include "sluice/time_point.h"
 
 namespace sluice {
 

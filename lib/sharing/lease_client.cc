@@ -31,7 +31,8 @@ constexpr nanoseconds kBusyPeriod = milliseconds(2);
 constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
 // Until a lease says how long it lasts.
 constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
-constexpr int kProlongShare = 4;
+// At least, so that a lost report does not cost the lease.
+constexpr int kReportsPerLease = 4;
 
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
 constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
@@ -291,9 +292,9 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     const bool sent = SendPacket(socket_.native_handle(), message).ok();
     const bool busy = demand.demand_bytes > 0 || demand.in_flight_bytes > 0;
     reported_at_ = now;
-    nanoseconds period = lease_time_ / kProlongShare;
+    nanoseconds period = lease_time_ / kReportsPerLease;
     if (busy || !sent) period = std::min(period, kBusyPeriod);
-    if (HoldsSafeShare(now)) period = std::min(period, kSafeTime / kProlongShare);
+    if (HoldsSafeShare(now)) period = std::min(period, kSafeTime / kReportsPerLease);
     report_at_ = now + period;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (sent && !poked_) reported_ = demand;

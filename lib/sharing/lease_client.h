@@ -5,9 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "sluice/link_schedule.h"
-
 #include "absl/status/status.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace boost::asio {
 class io_context;

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "lib/telemetry/host_port.h"
+#include "lib/net/host_port.h"
 #include "lib/telemetry/http_session.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"

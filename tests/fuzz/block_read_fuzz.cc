@@ -16,12 +16,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "lib/blocks/reader_core.h"
-#include "lib/blocks/stripe_read.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/stripe/manifest.h"
-#include "lib/stripe/manifest_builder.h"
-#include "lib/stripe/stripe_layout.h"
+#include "lib/storage/blocks/reader_core.h"
+#include "lib/storage/blocks/stripe_read.h"
+#include "lib/storage/stripe/manifest.h"
+#include "lib/storage/stripe/manifest_builder.h"
+#include "lib/storage/stripe/stripe_layout.h"
 #include "prometheus/registry.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/scripted_workers.h"
@@ -66,7 +66,7 @@ class BlockReadFuzz {
       : input_(input),
         workers_(events_,
                  [this](const std::string& path, const std::string& request) { return Answer(path, request); }),
-        link_(workers_, *LinkSchedule::Create({}), Metrics()) {
+        link_(workers_, {}, Metrics()) {
     const uint8_t choice = input_.Byte();
     BlockReader::Options options{.sru_timeout = absl::Milliseconds(50),
                                  .block_timeout = absl::Milliseconds(500),

@@ -21,11 +21,11 @@
 #include "absl/strings/str_split.h"
 #include "aggregator/aggregator_config.h"
 #include "lib/cli/config_file.h"
-#include "lib/link/clock.h"
+#include "lib/net/clock.h"
+#include "lib/net/host_port.h"
 #include "lib/scheduling/budget.h"
-#include "lib/telemetry/host_port.h"
+#include "link/link_daemon_config.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tools/sluice_link/link_daemon_config.h"
 #include "worker/worker_config.h"
 
 namespace sluice {
@@ -119,8 +119,8 @@ void CheckAggregator(const v1::AggregatorConfig& config) {
   CheckAdmin(options->admin);
   FUZZ_CHECK(!options->rpc_server.listen.empty());
   FUZZ_CHECK(Link::Validate(options->link).ok());
-  const LinkSchedule::Options& schedule = options->link.schedule;
-  FUZZ_CHECK(LinkSchedule::Create(schedule).ok());
+  const ScheduleOptions& schedule = options->link.schedule;
+  FUZZ_CHECK(schedule.Validate().ok());
   CheckProfile(schedule.profile, schedule.budget_bytes.value_or(BufferBudgetBytes(schedule.profile)));
   FUZZ_CHECK(!options->workers.fixed.empty() || options->workers.open.has_value());
   FUZZ_CHECK(options->read_memory_bytes >= 1);

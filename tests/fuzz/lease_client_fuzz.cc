@@ -17,9 +17,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "sluice/link_schedule.h"
 #include "sluice/v1/link_sharing.pb.h"
 
+#include "lib/scheduling/link_schedule.h"
 #include "lib/sharing/lease_client.h"
 #include "lib/sharing/packet_socket.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -30,7 +30,7 @@ namespace {
 
 class LeaseClientFuzz {
  public:
-  explicit LeaseClientFuzz(FuzzInput input) : input_(input), schedule_(*LinkSchedule::Create({})) {
+  explicit LeaseClientFuzz(FuzzInput input) : input_(input), schedule_({}) {
     Listen();
     client_ = std::make_unique<LeaseClient>(
         context_, LeaseClient::Options{.socket = FuzzSocketPath(),

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "lib/stripe/crc32c.h"
-#include "lib/stripe/manifest.h"
-#include "lib/stripe/stripe_layout.h"
-#include "lib/stripe/stripe_source.h"
+#include "lib/storage/stripe/crc32c.h"
+#include "lib/storage/stripe/manifest.h"
+#include "lib/storage/stripe/stripe_layout.h"
+#include "lib/storage/stripe/stripe_source.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace sluice {

@@ -12,8 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "lib/grpc_wire/request.h"
+#include "lib/link/link_metrics.h"
 #include "lib/proxy/proxy_core.h"
-#include "lib/telemetry/aggregator_metrics.h"
 #include "prometheus/registry.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/scripted_workers.h"
@@ -87,10 +87,7 @@ class WireEnd final : public StreamSocket {
 class ProxyClientFuzz {
  public:
   explicit ProxyClientFuzz(FuzzInput input)
-      : input_(input),
-        choice_(input_.Byte()),
-        workers_(events_, Answer),
-        link_(workers_, *LinkSchedule::Create({}), Metrics()) {
+      : input_(input), choice_(input_.Byte()), workers_(events_, Answer), link_(workers_, {}, Metrics()) {
     workers_.set_any_request(true);
     ProxyOptions options{.worker_field = "x-worker",
                          .pass_tunnels = false,

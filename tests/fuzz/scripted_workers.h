@@ -16,7 +16,7 @@
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
 #include "lib/http2/session.h"
-#include "lib/link/executor.h"
+#include "lib/net/executor.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/simulation/event_queue.h"
 

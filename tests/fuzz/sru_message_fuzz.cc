@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "lib/blocks/sru_message.h"
+#include "lib/storage/blocks/sru_message.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

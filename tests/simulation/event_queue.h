@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "sluice/link_schedule.h"
+#include "lib/scheduling/link_schedule.h"
 
 namespace sluice::testing {
 

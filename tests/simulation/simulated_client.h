@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
-#include "lib/link/executor.h"
+#include "lib/net/executor.h"
 #include "lib/proxy/client_connection.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "lib/link/executor.h"
+#include "lib/net/executor.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
 #include "tests/simulation/simulated_worker.h"

@@ -43,7 +43,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
       events, dice, faults, *oracle,
       SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
   metrics = std::make_unique<AggregatorMetrics>(*registry);
-  core = std::make_unique<LinkCore>(*executor, *LinkSchedule::Create(schedule), *metrics);
+  core = std::make_unique<LinkCore>(*executor, schedule, *metrics);
   core->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
   // Not all bytes of slow workers count.
   port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });

@@ -41,7 +41,7 @@ struct SimulatedNetwork {
   std::vector<std::string> breaches;
   uint64_t digest = 1469598103934665603u;  // of everything that happened, in order
 
-  LinkSchedule::Options schedule;
+  ScheduleOptions schedule;
   int64_t budget_bytes = 0;
   std::chrono::nanoseconds delay{0};  // one way
   std::unique_ptr<SimulatedPort> port;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/link/clock.h"
-#include "lib/link/tls_context.h"
+#include "lib/net/clock.h"
+#include "lib/tls/tls_context.h"
 
 namespace sluice::testing {
 namespace {

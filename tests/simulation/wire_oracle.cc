@@ -27,7 +27,7 @@ uint32_t Number(const char* bytes) {
 
 }  // namespace
 
-WireOracle::WireOracle(const LinkSchedule::Options& schedule, int64_t budget_bytes, size_t workers)
+WireOracle::WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers)
     : profile_(schedule.profile),
       granting_(schedule.discipline == Discipline::kGrants),
       budget_bytes_(budget_bytes),

@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/link_schedule.h"
-
 #include "absl/strings/string_view.h"
+#include "lib/scheduling/link_schedule.h"
 #include "tests/simulation/frame_reader.h"
 
 namespace sluice::testing {
@@ -24,7 +23,7 @@ namespace sluice::testing {
 class WireOracle {
  public:
   // Of a schedule in rolling or grants, whose budget stays.
-  WireOracle(const LinkSchedule::Options& schedule, int64_t budget_bytes, size_t workers);
+  WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers);
 
   using ConnectionId = uint64_t;
   void Opened(ConnectionId connection, size_t worker);

@@ -52,8 +52,8 @@ class WireOracleTest : public ::testing::Test {
     }
   }
 
-  static LinkSchedule::Options Schedule() {
-    LinkSchedule::Options schedule;
+  static ScheduleOptions Schedule() {
+    ScheduleOptions schedule;
     schedule.profile.capacity_bytes_per_second = 1e6;
     schedule.profile.buffer_bytes = kBudgetBytes;
     return schedule;

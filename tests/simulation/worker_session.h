@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
-#include "tests/grpc_wire/server_call.h"
+#include "tests/unit/grpc_wire/server_call.h"
 
 namespace sluice::testing {
 

@@ -20,7 +20,7 @@ from stock_clients import plain_environment, proxy_environment
 from stock_measurement import ADMIN, LISTEN, ProxiedServers
 from topology import AGGREGATOR, Network
 
-sys.path.insert(0, str(common.REPOSITORY / "tests/apps"))
+sys.path.insert(0, str(common.REPOSITORY / "tests/system/apps"))
 from certificates import Authority  # noqa: E402
 
 _SAMPLE_S = 0.1

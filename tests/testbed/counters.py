@@ -70,7 +70,7 @@ class PortMonitor:
             self.state()
 
 
-# What they stand for: lib/telemetry/tcp_ext.h.
+# What they stand for: lib/tcp/tcp_ext.h.
 _TCP_EXT = {
     "timeouts": ("TCPTimeouts",),
     "timeouts_after_feedback": (

@@ -50,12 +50,12 @@ Clock::time_point After(Clock::time_point start, double seconds) {
 // Collects the changes of the budget from the link's thread. There is one for each link. Thread-safe.
 class BudgetChanges {
  public:
-  void Add(int64_t before_bytes, const BudgetStep& step) {
+  void Add(const BudgetChange& budget_change) {
     v1::BudgetChange change;
     change.set_time_s(SecondsBetween({}, Clock::now()));
-    change.set_before_bytes(static_cast<double>(before_bytes));
-    change.set_after_bytes(static_cast<double>(step.state.budget_bytes));
-    change.set_decision(std::string(BudgetDecisionName(step.decision)));
+    change.set_before_bytes(static_cast<double>(budget_change.before_bytes));
+    change.set_after_bytes(static_cast<double>(budget_change.after_bytes));
+    change.set_decision(std::string(BudgetDecisionName(budget_change.decision)));
     const std::lock_guard lock(mutex_);
     changes_.push_back(std::move(change));
   }
@@ -121,9 +121,7 @@ class GroupLoad {
  private:
   absl::Status MakeLink() {
     if (config_.stock_client()) return absl::OkStatus();
-    link_options_.budget.on_change = [this](int64_t before_bytes, const BudgetStep& step) {
-      budget_changes_.Add(before_bytes, step);
-    };
+    link_options_.budget.on_change = [this](const BudgetChange& change) { budget_changes_.Add(change); };
     // A group may merge slowly, and no group shares data with another one.
     link_options_.callback_threads = std::max(1, config_.groups_size());
     absl::StatusOr<std::shared_ptr<Link>> link = Link::Create(link_options_);

@@ -193,7 +193,7 @@ def adapts(build):
 
 
 # On a machine that does other things, too: shares are near the weights, nothing is dropped. What a quiet machine measures
-# is in docs/perf.md.
+# is in research/measurements.md.
 def shares(build):
     arguments = "--weights 3:1 --busy 2 --rate 50mbit --workers 8 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build, script=_SHARE)))

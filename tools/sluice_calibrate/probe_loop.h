@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "lib/telemetry/socket_diag.h"
+#include "lib/tcp/socket_diag.h"
 #include "tools/sluice_calibrate/probe_connections.h"
 #include "tools/sluice_calibrate/prober.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "lib/telemetry/socket_diag.h"
+#include "lib/tcp/socket_diag.h"
 
 namespace sluice {
 

@@ -13,7 +13,7 @@
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
-#include "lib/stripe/crc32c.h"
+#include "lib/storage/stripe/crc32c.h"
 #include "tools/block_client.h"
 #include "tools/client_tls.h"
 #include "tools/json_report.h"

@@ -20,11 +20,11 @@
 #include "lib/cli/program.h"
 #include "lib/cli/progress_bar.h"
 #include "lib/cli/units.h"
-#include "lib/stripe/file_descriptor.h"
-#include "lib/stripe/manifest.h"
-#include "lib/stripe/stripe_name.h"
-#include "lib/stripe/stripe_verifier.h"
-#include "lib/stripe/stripe_writer.h"
+#include "lib/storage/stripe/file_descriptor.h"
+#include "lib/storage/stripe/manifest.h"
+#include "lib/storage/stripe/stripe_name.h"
+#include "lib/storage/stripe/stripe_verifier.h"
+#include "lib/storage/stripe/stripe_writer.h"
 #include "tools/interrupt.h"
 
 namespace sluice {

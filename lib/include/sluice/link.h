@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/budget_control.h"
 #include "sluice/link_profile.h"
-#include "sluice/link_schedule.h"
+#include "sluice/schedule.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/functional/function_ref.h"
@@ -26,6 +25,7 @@ class Callbacks;
 class LinkCore;
 class LinkMonitor;
 class LinkShare;
+struct BudgetBounds;
 struct WorkerSummary;
 
 // How this process takes part in a link that several processes of a host share: it leases its budget from the daemon
@@ -57,11 +57,11 @@ class Link {
     std::optional<int64_t> floor_bytes;
     std::optional<int64_t> limit_bytes;
     // Called after each change, on the link's thread; for logs. May be null.
-    std::function<void(int64_t before_bytes, const BudgetStep& step)> on_change;
+    std::function<void(const BudgetChange& change)> on_change;
   };
 
   struct Options {
-    LinkSchedule::Options schedule;
+    ScheduleOptions schedule;
     // True runs the callbacks of the application (merge, done, ReadStream::Next) on the link's thread. That saves a hop
     // between threads, but a slow callback then delays the link. By default they run on threads of their own.
     bool inline_callbacks = false;
@@ -119,7 +119,7 @@ class Link {
   absl::Status Reconfigure(Options options);
 
   ScheduleState State() const;
-  LinkSchedule::Options schedule_options() const;
+  ScheduleOptions schedule_options() const;
 
   // The metrics of docs/metrics.md, for export. Counters and histograms are in the registry; gauges are read from the
   // schedule when they are collected. Both live as long as the link.
@@ -136,7 +136,7 @@ class Link {
   AsioExecutor& executor() { return *executor_; }
 
  private:
-  Link(Options options, const BudgetBounds& bounds, LinkSchedule schedule);
+  Link(Options options, const BudgetBounds& bounds);
 
   Options options_;  // only Create and Reconfigure use it
   const std::shared_ptr<prometheus::Registry> registry_;

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/schedule.h"
+#include "sluice/worker_fault.h"
+
+#include "absl/time/time.h"
+#include "prometheus/collectable.h"
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/registry.h"
+
+namespace sluice {
+
+// Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/metrics.md.
+enum class WorkerKind { kPrimary, kReplica };
+enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
+enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
+enum class LossEvidence { kOutOfOrder, kSilence, kPause };
+enum class WorkerReport { kRetransmit, kRto };
+enum class HedgeOutcome { kWon, kLost, kRefused };
+enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
+
+// The values of an aggregator's gauges: the state of its schedule and the plan in force.
+struct AggregatorGauges {
+  int64_t queued_calls = 0;
+  int64_t queued_blocks = 0;
+  int64_t in_flight_bytes = 0;
+  int64_t in_flight_calls = 0;
+  int64_t ungranted_calls = 0;
+  int64_t grant_window = 0;
+  int64_t budget_bytes = 0;
+  int64_t plan_batch_workers = 0;    // n
+  int64_t plan_wnd_max_packets = 0;  // wnd_max
+  absl::Duration plan_slot;          // T~
+  double plan_goodput_bytes_per_second = 0;
+  double link_capacity_bytes_per_second = 0;
+
+  int64_t budget_floor_bytes = 0;
+  int64_t budget_limit_bytes = 0;
+  int64_t budget_ceiling_bytes = 0;  // 0 if none is remembered
+  std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
+
+  int64_t callback_bytes = 0;  // of responses that wait for the application's merge
+
+  int64_t workers_wanted = 0;
+  int64_t workers_connected = 0;
+
+  std::array<int64_t, kWorkerFaults> faulty_workers{};             // by fault
+  std::vector<std::pair<std::string, WorkerFault>> worker_faults;  // address and fault of the first of them
+
+  // Of the connections to workers; times are infinite if there is none.
+  int64_t connections = 0;
+  absl::Duration min_rtt = absl::InfiniteDuration();
+  absl::Duration smoothed_rtt = absl::InfiniteDuration();
+};
+
+// The metrics of the asking side. There is one for each link. Thread-safe.
+//
+// Counters and histograms live in `registry`, and every handle is resolved once. Counting is one atomic addition;
+// observing takes the mutex of the histogram, so it happens once per call and not under another lock. A second instance
+// on the same registry adds to the same counters.
+//
+// Gauges mirror the schedule. They are read from it at each scrape (Collect) and not pushed at each event, so they cost
+// calls nothing, and the values of one scrape are of one moment. They are not in the registry, so scrape both,
+// { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
+class AggregatorMetrics : public prometheus::Collectable {
+ public:
+  explicit AggregatorMetrics(prometheus::Registry& registry);
+
+  // Counts bytes of payload handed to the application, by the kind of worker that they came from.
+  void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
+  void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
+  void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
+  void CountTimeouts(TimeoutKind kind, int64_t timeouts) {
+    Get(timeouts_, kind).Increment(static_cast<double>(timeouts));
+  }
+  void CountInferredLosses(LossEvidence evidence, int64_t losses) {
+    Get(inferred_losses_, evidence).Increment(static_cast<double>(losses));
+  }
+  void CountOutOfOrderPackets(uint64_t packets) { out_of_order_packets_.Increment(static_cast<double>(packets)); }
+  // Counts what sluice-workers reported of their connections to this aggregator.
+  void CountWorkerReport(WorkerReport event, uint64_t events) {
+    Get(worker_reports_, event).Increment(static_cast<double>(events));
+  }
+  // `decision` is not kHold.
+  void CountBudgetChange(BudgetDecision decision) { Get(budget_changes_, decision).Increment(); }
+  void CountSruRetry() { sru_retries_.Increment(); }
+  // Counts a response that waits at its worker for room in the memory of callbacks.
+  void CountCallbackHold() { callback_holds_.Increment(); }
+  void CountHedges(HedgeOutcome outcome, size_t hedges) {
+    Get(hedges_, outcome).Increment(static_cast<double>(hedges));
+  }
+  void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
+
+  // Takes the time of a block from its submission to its end, and the share of it that arrived, 0 to 1.
+  void ObserveBlock(absl::Duration elapsed, double coverage) {
+    block_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
+    block_coverage_.Observe(coverage);
+  }
+  void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
+  void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  // From the loss of the connection to a worker until there was one again.
+  void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  // Counts a name of workers that could not be looked up.
+  void CountWorkerLookupFailure() { worker_lookup_failures_.Increment(); }
+  // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
+  void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
+
+  // Sets the source of the gauges; null means that there are none. After it returns, the source before is not called
+  // any more, so an owner of a source that goes first sets null. The source must not call this object.
+  void SetGaugeSource(std::function<AggregatorGauges()> source);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  template <size_t kCount, class Enum>
+  static prometheus::Counter& Get(const std::array<prometheus::Counter*, kCount>& counters, Enum value) {
+    return *counters[static_cast<size_t>(value)];
+  }
+
+  const std::array<prometheus::Counter*, 2> goodput_bytes_;
+  const std::array<prometheus::Counter*, 6> sru_requests_;
+  const std::array<prometheus::Counter*, 4> timeouts_;
+  const std::array<prometheus::Counter*, 3> inferred_losses_;
+  prometheus::Counter& out_of_order_packets_;
+  const std::array<prometheus::Counter*, 2> worker_reports_;
+  const std::array<prometheus::Counter*, 4> budget_changes_;
+  prometheus::Counter& sru_retries_;
+  prometheus::Counter& callback_holds_;
+  const std::array<prometheus::Counter*, 3> hedges_;
+  const std::array<prometheus::Counter*, 6> blocks_;
+  prometheus::Histogram& block_coverage_;
+  prometheus::Histogram& block_seconds_;
+  prometheus::Histogram& queue_wait_seconds_;
+  prometheus::Histogram& ready_seconds_;
+  prometheus::Histogram& sru_transfer_seconds_;
+  prometheus::Histogram& timer_lateness_;
+  prometheus::Histogram& reconnect_seconds_;
+  prometheus::Counter& worker_lookup_failures_;
+
+  mutable std::mutex mutex_;  // not absl::Mutex: ThreadSanitizer does not see what Debian's orders
+  std::function<AggregatorGauges()> gauge_source_;  // guarded by mutex_
+};
+
+}  // namespace sluice

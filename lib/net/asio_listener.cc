@@ -1,0 +1,205 @@
+#include "lib/net/asio_listener.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <ifaddrs.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lib/net/asio_stream.h"
+#include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
+#include "lib/net/worker_address.h"
+
+namespace sluice {
+namespace {
+
+using boost::asio::generic::stream_protocol;
+
+// Without a file descriptor to take a connection with, and after other errors of the kernel.
+constexpr std::chrono::milliseconds kPause{100};
+
+struct Place {
+  stream_protocol::endpoint endpoint;
+  std::string path;  // of a Unix socket in the file system
+  bool tcp = false;
+};
+
+absl::StatusOr<Place> PlaceOf(const std::string& address) {
+  absl::string_view rest = address;
+  const bool local = absl::ConsumePrefix(&rest, "localhost:");
+  const bool all = !local && absl::ConsumePrefix(&rest, ":");
+  const std::string numeric = local ? absl::StrCat("127.0.0.1:", rest) : all ? absl::StrCat("[::]:", rest) : address;
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(numeric, SocketUse::kListen);
+  if (!endpoint.ok()) return endpoint.status();
+  absl::string_view path = address;
+  if (!absl::ConsumePrefix(&path, "unix:")) path = "";
+  return Place{.endpoint = *endpoint, .path = std::string(path), .tcp = !IsUnixAddress(address)};
+}
+
+// A process that was killed leaves its socket behind; a connection to it is then refused. So is one to any other file.
+void RemoveDeadSocket(const Place& place) {
+  struct stat status {};
+  if (lstat(place.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return;
+  const int failed = connect(fd, place.endpoint.data(), static_cast<socklen_t>(place.endpoint.size()));
+  const bool dead = failed != 0 && errno == ECONNREFUSED;
+  close(fd);
+  if (dead) unlink(place.path.c_str());
+}
+
+boost::asio::ip::tcp::endpoint TcpEndpointOf(const stream_protocol::endpoint& endpoint) {
+  boost::asio::ip::tcp::endpoint tcp;
+  std::memcpy(tcp.data(), endpoint.data(), endpoint.size());
+  return tcp;
+}
+
+absl::Status Unavailable(const std::string& address, absl::string_view what, const boost::system::error_code& error) {
+  return absl::UnavailableError(absl::StrCat("cannot ", what, " ", address, ": ", error.message()));
+}
+
+}  // namespace
+
+class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
+ public:
+  Acceptor(AsioExecutor& executor, Options options, OnAccept on_accept)
+      : executor_(executor),
+        options_(std::move(options)),
+        on_accept_(std::move(on_accept)),
+        acceptor_(executor.context()),
+        pause_(executor.context()) {}
+
+  absl::StatusOr<std::string> Open(const std::string& address, const Place& place) {
+    boost::system::error_code error;
+    acceptor_.open(place.endpoint.protocol(), error);
+    if (error) return Unavailable(address, "open a socket for", error);
+    if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
+    if (!place.path.empty()) RemoveDeadSocket(place);
+    // The mode counts from the first moment on.
+    const mode_t umask_before = place.path.empty() ? 0 : umask(~options_.unix_mode & 0777);
+    acceptor_.bind(place.endpoint, error);
+    if (!place.path.empty()) umask(umask_before);
+    if (error) return Unavailable(address, "listen on", error);
+    path_ = place.path;
+    acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
+    if (error) return Unavailable(address, "listen on", error);
+    acceptor_.native_non_blocking(true, error);
+    is_tcp_ = place.tcp;
+    std::string bound = address;
+    if (place.tcp) bound = FormatSocketAddress(TcpEndpointOf(acceptor_.local_endpoint(error)));
+    Accept();
+    return bound;
+  }
+
+  void Close() {
+    on_accept_ = nullptr;
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+
+ private:
+  void Accept() {
+    acceptor_.async_accept(
+        [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
+          if (self->on_accept_ == nullptr) return;
+          if (!error) {
+            self->Take(std::move(socket));
+            return self->Accept();
+          }
+          self->pause_.expires_after(kPause);
+          self->pause_.async_wait([self](const boost::system::error_code& cancelled) {
+            if (!cancelled && self->on_accept_ != nullptr) self->Accept();
+          });
+        });
+  }
+
+  void Take(stream_protocol::socket socket) {
+    AcceptedConnection connection;
+    connection.peer = "a client";
+    if (is_tcp_) {
+      boost::system::error_code error;
+      const auto remote = socket.remote_endpoint(error);
+      if (error) return;  // it has gone
+      const boost::asio::ip::tcp::endpoint tcp = TcpEndpointOf(remote);
+      connection.peer = FormatSocketAddress(tcp);
+      const auto address = tcp.address();
+      connection.local =
+          address.is_loopback() || (address.is_v6() && address.to_v6().is_v4_mapped() &&
+                                    make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()).is_loopback());
+    } else {
+      connection.local = true;
+      ucred credentials{};
+      socklen_t size = sizeof(credentials);
+      if (getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+        connection.client = credentials.uid;
+      }
+    }
+    const auto shared = std::make_shared<stream_protocol::socket>(std::move(socket));
+    connection.start = [this, self = shared_from_this(), shared, peer = connection.peer](StreamSocketEvents& events) {
+      return AcceptStream(executor_, std::move(*shared), peer, options_.tls, events);
+    };
+    on_accept_(std::move(connection));
+  }
+
+  AsioExecutor& executor_;
+  const Options options_;
+  OnAccept on_accept_;  // null: closed
+  boost::asio::basic_socket_acceptor<stream_protocol> acceptor_;
+  boost::asio::steady_timer pause_;
+  std::string path_;
+  bool is_tcp_ = false;
+};
+
+absl::StatusOr<std::unique_ptr<AsioListener>> AsioListener::Listen(AsioExecutor& executor, const std::string& address,
+                                                                   Options options, OnAccept on_accept) {
+  const absl::StatusOr<Place> place = PlaceOf(address);
+  if (!place.ok()) return place.status();
+  auto acceptor = std::make_shared<Acceptor>(executor, std::move(options), std::move(on_accept));
+  absl::StatusOr<std::string> bound = acceptor->Open(address, *place);
+  if (!bound.ok()) return bound.status();
+  return std::unique_ptr<AsioListener>(new AsioListener(std::move(acceptor), *std::move(bound)));
+}
+
+AsioListener::AsioListener(std::shared_ptr<Acceptor> acceptor, std::string address)
+    : acceptor_(std::move(acceptor)), address_(std::move(address)) {}
+
+std::vector<std::string> AsioListener::AllAddresses() const {
+  std::vector<std::string> all = {address_};
+  const absl::StatusOr<HostPort> bound = ParseHostPort(address_);
+  if (!bound.ok()) return all;
+  boost::system::error_code error;
+  const auto ip = boost::asio::ip::make_address(bound->host, error);
+  if (error || !ip.is_unspecified()) return all;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return all;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(interfaces, &freeifaddrs);
+  for (const ifaddrs* interface = interfaces; interface != nullptr; interface = interface->ifa_next) {
+    if (interface->ifa_addr == nullptr) continue;
+    boost::asio::ip::tcp::endpoint endpoint;
+    const int family = interface->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    std::memcpy(endpoint.data(), interface->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    endpoint.port(static_cast<uint16_t>(bound->port));
+    all.push_back(FormatSocketAddress(endpoint));
+  }
+  return all;
+}
+
+AsioListener::~AsioListener() {
+  acceptor_->Close();
+}
+
+}  // namespace sluice

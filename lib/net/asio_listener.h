@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/net/asio_executor.h"
+#include "lib/net/executor.h"
+
+namespace sluice {
+
+// A connection that a listener has accepted.
+struct AcceptedConnection {
+  // Makes its stream, as AcceptStream. Not called: the connection is closed.
+  std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)> start;
+  bool local = false;              // the client is on this host: a Unix socket, or an address of loopback
+  std::optional<uint32_t> client;  // user id of the client, on a Unix socket (SO_PEERCRED of unix(7))
+  std::string peer;                // the client's end, for errors: "10.0.0.7:41234", "a client" of a Unix socket
+};
+
+// Takes connections on one address, on the thread of an executor. While there are no file descriptors it waits. There
+// is one for each address. Made and destroyed on the executor's thread.
+class AsioListener {
+ public:
+  using OnAccept = std::function<void(AcceptedConnection connection)>;
+  struct Options {
+    uint32_t unix_mode = 0600;              // of the socket of a path
+    std::shared_ptr<const TlsContext> tls;  // for listeners; null: plaintext
+  };
+
+  // Listens on "host:port" with an IP address or "localhost", port 0 for a free one, "unix:PATH" or
+  // "unix-abstract:NAME". A socket of a path that was left behind, and that nobody listens on, is replaced. Returns
+  // InvalidArgument for another address, Unavailable if the address is in use or is not one of this host.
+  static absl::StatusOr<std::unique_ptr<AsioListener>> Listen(AsioExecutor& executor, const std::string& address,
+                                                              Options options, OnAccept on_accept);
+  ~AsioListener();  // removes the socket of a path
+  AsioListener(const AsioListener&) = delete;
+  AsioListener& operator=(const AsioListener&) = delete;
+
+  const std::string& address() const { return address_; }  // with the real port
+  // All addresses that lead here, as Executor::Resolve tells them: a listener on all addresses has each of the host's.
+  std::vector<std::string> AllAddresses() const;
+
+ private:
+  class Acceptor;
+  AsioListener(std::shared_ptr<Acceptor> acceptor, std::string address);
+
+  const std::shared_ptr<Acceptor> acceptor_;
+  const std::string address_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,83 @@
+#include "lib/net/asio_resolution.h"
+
+#include <algorithm>
+#include <utility>  // Boost 1.74 misses it in C++20
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "lib/net/socket_address.h"
+#include "lib/net/worker_address.h"
+
+namespace sluice {
+namespace {
+
+using boost::asio::ip::tcp;
+
+// One question. Who asked holds it; what is on the way to an answer does not, and does nothing once it is dropped.
+struct Resolution {
+  explicit Resolution(Executor::OnResolved callback) : on_resolved(std::move(callback)) {}
+
+  Executor::OnResolved on_resolved;
+};
+
+void Answer(const std::weak_ptr<Resolution>& question, absl::StatusOr<std::vector<WorkerAddress>> answer) {
+  if (const std::shared_ptr<Resolution> asked = question.lock()) {
+    std::exchange(asked->on_resolved, nullptr)(std::move(answer));
+  }
+}
+
+// In the order of getaddrinfo (RFC 6724): those that can be reached come first.
+std::vector<WorkerAddress> AddressesOf(const tcp::resolver::results_type& results) {
+  std::vector<WorkerAddress> addresses;
+  for (const auto& result : results) {
+    WorkerAddress address{FormatSocketAddress(result.endpoint())};
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) {
+      addresses.push_back(std::move(address));
+    }
+  }
+  return addresses;
+}
+
+absl::StatusOr<std::vector<WorkerAddress>> LookUp(const std::string& host, int port) {
+  boost::asio::io_context context;  // a resolver wants one, and leaves it alone where it blocks
+  tcp::resolver resolver(context);
+  boost::system::error_code error;
+  const tcp::resolver::results_type results =
+      resolver.resolve(host, absl::StrCat(port), tcp::resolver::numeric_service, error);
+  const bool unknown = error == boost::asio::error::host_not_found || error == boost::asio::error::no_data;
+  if (unknown || (!error && results.empty())) {
+    return absl::NotFoundError(absl::StrCat("look up ", host, ": there is no such name, or it has no address"));
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("look up ", host, ": ", error.message()));
+  return AddressesOf(results);
+}
+
+}  // namespace
+
+std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string& target,
+                                      Executor::OnResolved on_resolved) {
+  auto question = std::make_shared<Resolution>(std::move(on_resolved));
+  const std::weak_ptr<Resolution> weak = question;
+  absl::StatusOr<WorkerTarget> parsed = ParseWorkerTarget(target);
+  if (!parsed.ok()) {
+    executor.Post([weak, status = parsed.status()] { Answer(weak, status); });
+    return question;
+  }
+  if (!parsed->addresses.empty()) {
+    executor.Post([weak, addresses = std::move(parsed->addresses)] { Answer(weak, addresses); });
+    return question;
+  }
+  executor.RunLookUp([&executor, weak, host = std::move(parsed->host), port = parsed->port] {
+    if (weak.expired()) return;  // nobody waits for it any more
+    const auto& look_up = executor.options().look_up;
+    executor.Post(
+        [weak, answer = look_up != nullptr ? look_up(host, port) : LookUp(host, port)] { Answer(weak, answer); });
+  });
+  return question;
+}
+
+}  // namespace sluice

@@ -1,0 +1,395 @@
+#include "lib/net/asio_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "lib/net/socket_address.h"
+#include "lib/tcp/tcp_connection.h"
+#include "lib/tls/tls_context.h"
+#include "lib/tls/tls_filter.h"
+
+namespace sluice {
+namespace {
+
+using boost::asio::generic::stream_protocol;
+
+// Of the executor's buffer, in one turn: a fast peer does not starve the others.
+constexpr int kReadsPerTurn = 4;
+// Parts of one write, far below IOV_MAX.
+constexpr size_t kMaxParts = 64;
+// More than any handshake has after its first flight; of KeyUpdate (RFC 8446, section 4.6.3) it is thousands.
+constexpr size_t kMaxUnreadReplyBytes = 64u << 10;
+
+// A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(AsioExecutor& executor, const std::string& name, std::shared_ptr<const TlsContext> tls,
+         std::string server_name, StreamSocketEvents& events)
+      : executor_(executor),
+        name_(name),
+        tls_(std::move(tls)),
+        server_name_(std::move(server_name)),
+        events_(&events),
+        socket_(executor.context()) {}
+
+  void Open(const WorkerAddress& address, const Executor::ConnectOptions& options);
+  // Takes the socket of a listener in place of Open.
+  void Take(stream_protocol::socket socket);
+  void StartTls();
+  void Write(std::string bytes);
+  size_t unsent_bytes() const { return unsent_bytes_; }
+  void SetReading(bool reading);
+  // No event comes after this.
+  void Close();
+  std::optional<TcpSocket> Tcp() const;
+  bool PeerHasOneOf(absl::Span<const std::string> names) const {
+    return filter_ != nullptr && filter_->PeerHasOneOf(names);
+  }
+
+ private:
+  bool is_open() const { return events_ != nullptr; }
+  absl::Status Error(absl::string_view what, int error) const {
+    return absl::UnavailableError(absl::StrCat(what, name_, ": ", std::strerror(error)));
+  }
+
+  void OnSocketConnected(int error);
+  void Begin();
+  void StopWatchingWrites();
+  void ArmRead();
+  void ArmWrite();
+  void OnReadable();
+  void Read();
+  void OnBytes(absl::string_view bytes);
+  void OnCiphertext(absl::string_view ciphertext);
+  absl::Status End() const { return filter_ != nullptr ? filter_->ReceiveEnd() : absl::OkStatus(); }
+  absl::Status Broken(int error) const {
+    return filter_ != nullptr ? filter_->ReceiveEnd(std::strerror(error)) : Error("", error);
+  }
+  void Send(std::string bytes);
+  void Flush();
+  void FailWrites(absl::Status why);
+  void Disconnect(absl::Status why);
+  // For where no event may be called: within a call of the owner.
+  void PostDisconnect(absl::Status why);
+
+  AsioExecutor& executor_;
+  const std::string name_;                       // the other end's, for errors
+  const std::shared_ptr<const TlsContext> tls_;  // null: plaintext
+  const std::string server_name_;
+  StreamSocketEvents* events_;  // null: closed
+  stream_protocol::socket socket_;
+  int fd_ = -1;                         // of socket_
+  bool accepted_ = false;               // by a listener
+  bool may_stall_ = false;              // as in Executor::ConnectOptions
+  bool tls_later_ = false;              // as there
+  std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
+  bool connected_ = false;              // and its TLS handshake is complete
+  std::optional<TcpSocket> described_;  // but for its TcpInfo
+  bool reading_ = true;                 // the owner wants OnBytes
+  bool read_armed_ = false;
+  bool write_armed_ = false;
+  uint64_t read_turn_ = 0;  // of which reads_left_ is
+  int reads_left_ = 0;
+  std::deque<std::string> unsent_;
+  size_t front_sent_ = 0;          // of its first part
+  size_t unsent_bytes_ = 0;        // of all parts
+  size_t unread_reply_bytes_ = 0;  // of TLS itself, such as to KeyUpdate, behind other bytes
+  absl::Status write_error_;       // of a connection that is read to its end
+};
+
+void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
+  may_stall_ = options.may_stall;
+  tls_later_ = options.tls_later;
+  const absl::StatusOr<stream_protocol::endpoint> endpoint = ParseSocketAddress(address.text, SocketUse::kConnect);
+  if (!endpoint.ok()) return PostDisconnect(endpoint.status());
+  boost::system::error_code error;
+  socket_.open(endpoint->protocol(), error);
+  if (!error) socket_.native_non_blocking(true, error);
+  fd_ = socket_.native_handle();
+  if (error) return PostDisconnect(Error("open a socket for ", error.value()));
+  if (endpoint->protocol().family() == AF_UNIX) {
+    // At once, one way or the other. Not by Asio, which takes a full queue of the listener (EAGAIN) for a connection.
+    const int failed = ::connect(fd_, endpoint->data(), static_cast<socklen_t>(endpoint->size()));
+    executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
+    return;
+  }
+  SetUpTcp(fd_, executor_.Random(), options.receive_buffer_bytes);
+  socket_.async_connect(*endpoint, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->OnSocketConnected(error.value());
+  });
+}
+
+void Stream::OnSocketConnected(int error) {
+  if (!is_open()) return;
+  if (error != 0) return Disconnect(Error("connect to ", error));
+  described_ = DescribeTcp(fd_);
+  // With nobody listening at a local port of the range for clients, TCP may connect a socket to itself.
+  if (described_.has_value() && described_->local == described_->remote) {
+    return Disconnect(Error("connect to ", ECONNREFUSED));
+  }
+  if (may_stall_) LetStall(fd_);  // not before: the user timeout also bounds how long it takes to connect
+  StopWatchingWrites();
+  Begin();
+}
+
+void Stream::Take(stream_protocol::socket socket) {
+  accepted_ = true;
+  socket_ = std::move(socket);
+  fd_ = socket_.native_handle();
+  described_ = DescribeTcp(fd_);
+  if (described_.has_value()) {
+    SetUpTcp(fd_, executor_.Random());
+    LetStall(fd_);
+  }
+  boost::system::error_code error;
+  socket_.native_non_blocking(true, error);
+  if (error) return PostDisconnect(Error("", error.value()));
+  executor_.Post([self = shared_from_this()] {
+    if (self->is_open()) self->Begin();
+  });
+}
+
+void Stream::Begin() {
+  if (tls_ != nullptr && tls_later_) return events_->OnTcpConnected();
+  if (tls_ != nullptr) return StartTls();
+  ArmRead();
+  connected_ = true;
+  events_->OnConnected();
+}
+
+void Stream::SetReading(bool reading) {
+  if (std::exchange(reading_, reading) == reading || !reading || !is_open() || !connected_) return;
+  ArmRead();
+}
+
+// Asio asks epoll for EPOLLOUT from the first wait for it on, which async_connect is, and each ArmRead would be told at
+// once that the socket is writable: two more system calls for each read. A new registration asks for EPOLLIN alone.
+void Stream::StopWatchingWrites() {
+  boost::system::error_code error;
+  const stream_protocol protocol = socket_.local_endpoint(error).protocol();
+  if (error) return;
+  const int fd = socket_.release(error);
+  if (!error) socket_.assign(protocol, fd, error);
+}
+
+// Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.
+void Stream::StartTls() {
+  if (!is_open()) return;
+  ArmRead();
+  const std::shared_ptr<SSL_CTX> context = tls_->Current();
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = accepted_
+                                                          ? TlsFilter::Accept(*context, tls_->client_names(), name_)
+                                                          : TlsFilter::Create(*context, server_name_, name_);
+  if (!filter.ok()) return PostDisconnect(filter.status());
+  filter_ = *std::move(filter);
+  Send(filter_->TakeCiphertext());
+}
+
+// It is a system call, and what follows from bytes that have come is not to wait for it.
+void Stream::ArmRead() {
+  if (std::exchange(read_armed_, true)) return;
+  executor_.AfterOutput([self = shared_from_this()] {
+    if (!self->is_open()) return;
+    self->socket_.async_wait(stream_protocol::socket::wait_read, [self](const boost::system::error_code& /*error*/) {
+      self->read_armed_ = false;
+      self->OnReadable();
+    });
+  });
+}
+
+void Stream::OnReadable() {
+  const bool in_handshake = filter_ != nullptr && !connected_;
+  if (!in_handshake) return Read();
+  const auto step = [self = shared_from_this()] { self->Read(); };
+  accepted_ ? executor_.QueueClientHandshake(step) : executor_.QueueWorkerHandshake(step);
+}
+
+// Reads what is there into the buffer that all share: a connection that is idle costs no buffer.
+void Stream::Read() {
+  const absl::Span<char> buffer = executor_.read_buffer();
+  if (read_turn_ != executor_.turn()) {
+    read_turn_ = executor_.turn();
+    reads_left_ = kReadsPerTurn;
+  }
+  while (is_open() && reading_) {
+    if (reads_left_ == 0) return executor_.NextTurn([self = shared_from_this()] { self->Read(); });
+    const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
+    // A write failed, and what came before is read.
+    if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
+    if (got < 0) return ArmRead();
+    if (got == 0) return Disconnect(End());
+    --reads_left_;
+    const auto bytes = static_cast<size_t>(got);
+    OnBytes({buffer.data(), bytes});
+    // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
+    if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmRead();
+  }
+}
+
+void Stream::OnBytes(absl::string_view bytes) {
+  if (filter_ != nullptr) return OnCiphertext(bytes);
+  events_->OnBytes(bytes);
+}
+
+void Stream::OnCiphertext(absl::string_view ciphertext) {
+  std::string& plaintext = executor_.plaintext_buffer();
+  plaintext.clear();
+  absl::Status status = filter_->Receive(ciphertext, plaintext);
+  std::string reply = filter_->TakeCiphertext();
+  // The owner does not see them, so it cannot stop a peer that asks for one after the other and reads none.
+  unread_reply_bytes_ = unsent_bytes_ > 0 ? unread_reply_bytes_ + reply.size() : 0;
+  if (unread_reply_bytes_ > kMaxUnreadReplyBytes) {
+    return Disconnect(absl::UnavailableError(absl::StrCat(name_, " reads none of the answers of TLS")));
+  }
+  Send(std::move(reply));
+  if (!connected_ && filter_->established()) {
+    connected_ = true;
+    events_->OnConnected();
+  }
+  if (is_open() && !plaintext.empty()) events_->OnBytes(plaintext);
+  if (is_open() && (!status.ok() || filter_->ended())) Disconnect(std::move(status));
+}
+
+void Stream::Write(std::string bytes) {
+  assert(connected_ || !is_open());
+  if (filter_ == nullptr) return Send(std::move(bytes));
+  if (!is_open() || !write_error_.ok()) return;
+  if (absl::Status status = filter_->Send(bytes); !status.ok()) return FailWrites(std::move(status));
+  Send(filter_->TakeCiphertext());
+}
+
+void Stream::Send(std::string bytes) {
+  if (!is_open() || !write_error_.ok() || bytes.empty()) return;
+  unsent_bytes_ += bytes.size();
+  unsent_.push_back(std::move(bytes));
+  if (!write_armed_) Flush();
+}
+
+void Stream::ArmWrite() {
+  if (std::exchange(write_armed_, true)) return;
+  socket_.async_wait(stream_protocol::socket::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& /*error*/) {
+                       self->write_armed_ = false;
+                       if (!self->is_open()) return;
+                       self->Flush();
+                       if (self->connected_ && self->unsent_bytes_ == 0) self->events_->OnDrained();
+                     });
+}
+
+void Stream::Flush() {
+  while (!unsent_.empty()) {
+    std::array<iovec, kMaxParts> parts;
+    const size_t count = std::min(unsent_.size(), parts.size());
+    size_t offered = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t skip = i == 0 ? front_sent_ : 0;
+      parts[i] = {unsent_[i].data() + skip, unsent_[i].size() - skip};
+      offered += parts[i].iov_len;
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t result = sendmsg(fd_, &message, MSG_NOSIGNAL);
+    if (result < 0 && errno == EINTR) continue;
+    if (result < 0 && errno == EAGAIN) return ArmWrite();
+    if (result < 0) return FailWrites(Broken(errno));
+    const auto sent = static_cast<size_t>(result);
+    front_sent_ += sent;
+    unsent_bytes_ -= sent;
+    while (!unsent_.empty() && front_sent_ >= unsent_.front().size()) {
+      front_sent_ -= unsent_.front().size();
+      unsent_.pop_front();
+    }
+    if (sent < offered) return ArmWrite();
+  }
+}
+
+// The other side may have said why before it went, so that is read first.
+void Stream::FailWrites(absl::Status why) {
+  write_error_ = std::move(why);
+  unsent_.clear();
+  unsent_bytes_ = 0;
+  reading_ = true;
+  executor_.Post([self = shared_from_this()] { self->Read(); });
+}
+
+void Stream::Disconnect(absl::Status why) {
+  StreamSocketEvents* const events = events_;
+  Close();
+  events->OnDisconnected(std::move(why));
+}
+
+void Stream::PostDisconnect(absl::Status why) {
+  executor_.Post([self = shared_from_this(), why = std::move(why)] {
+    if (self->is_open()) self->Disconnect(why);
+  });
+}
+
+void Stream::Close() {
+  if (filter_ != nullptr && is_open() && unsent_.empty() && write_error_.ok()) {
+    filter_->SendEnd();
+    const std::string end = filter_->TakeCiphertext();
+    if (!end.empty()) send(fd_, end.data(), end.size(), MSG_NOSIGNAL);
+  }
+  events_ = nullptr;
+  connected_ = false;
+  unsent_.clear();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+std::optional<TcpSocket> Stream::Tcp() const {
+  if (!connected_ || !described_.has_value()) return std::nullopt;
+  std::optional<TcpSocket> tcp = described_;
+  return ReadTcpInfo(fd_, tcp->info) ? tcp : std::nullopt;
+}
+
+// The owner's end.
+class StreamHandle final : public StreamSocket {
+ public:
+  explicit StreamHandle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  ~StreamHandle() override { stream_->Close(); }
+
+  void StartTls() override { stream_->StartTls(); }
+  void Write(std::string bytes) override { stream_->Write(std::move(bytes)); }
+  size_t unsent_bytes() const override { return stream_->unsent_bytes(); }
+  void SetReading(bool reading) override { stream_->SetReading(reading); }
+  std::optional<TcpSocket> Tcp() const override { return stream_->Tcp(); }
+  bool PeerHasOneOf(absl::Span<const std::string> names) const override { return stream_->PeerHasOneOf(names); }
+
+ private:
+  const std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamSocket> ConnectStream(AsioExecutor& executor, const WorkerAddress& address,
+                                            const Executor::ConnectOptions& options, StreamSocketEvents& events) {
+  auto stream = std::make_shared<Stream>(executor, address.text, options.tls, options.server_name, events);
+  stream->Open(address, options);
+  return std::make_unique<StreamHandle>(std::move(stream));
+}
+
+std::unique_ptr<StreamSocket> AcceptStream(AsioExecutor& executor, stream_protocol::socket socket,
+                                           const std::string& peer, std::shared_ptr<const TlsContext> tls,
+                                           StreamSocketEvents& events) {
+  auto stream = std::make_shared<Stream>(executor, peer, std::move(tls), "", events);
+  stream->Take(std::move(socket));
+  return std::make_unique<StreamHandle>(std::move(stream));
+}
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/time_point.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "lib/tcp/tcp_socket.h"
+
+namespace sluice {
+
+class TlsContext;
+
+// The events of one byte stream. Called on the link's thread, and never within a call of the stream's own methods.
+class StreamSocketEvents {
+ public:
+  virtual ~StreamSocketEvents() = default;
+
+  // TCP is connected, and TLS waits for StartTls: see ConnectOptions::tls_later.
+  virtual void OnTcpConnected() {}
+  virtual void OnConnected() = 0;
+  virtual void OnBytes(absl::string_view bytes) = 0;
+  // The kernel has taken all bytes of Write that it did not take at once.
+  virtual void OnDrained() {}
+  // The stream has ended, or could not be made. `why` is OK if the other side closed it properly. No event follows.
+  virtual void OnDisconnected(absl::Status why) = 0;
+};
+
+// One byte stream to a worker or from a client, over TCP or a Unix socket, with or without TLS. Dropping it closes it,
+// and its events are called no more. Used on the link's thread only.
+class StreamSocket {
+ public:
+  static constexpr size_t kMaxBacklogBytes = 256u << 10;
+
+  virtual ~StreamSocket() = default;
+
+  // Begins the TLS handshake, once, after OnTcpConnected.
+  virtual void StartTls() {}
+  // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
+  virtual void Write(std::string bytes) = 0;
+  // Bytes of Write that the kernel has not taken yet.
+  virtual size_t unsent_bytes() const = 0;
+  // More of them wait than one should add to: whoever writes stops until OnDrained.
+  bool congested() const { return unsent_bytes() > kMaxBacklogBytes; }
+  // Stops OnBytes, and lets it go on. What comes meanwhile stays in the kernel, whose window then stops the other side.
+  virtual void SetReading(bool reading) = 0;
+  // Describes an open TCP connection; nothing for other streams.
+  virtual std::optional<TcpSocket> Tcp() const = 0;
+  // Whether the certificate that the other side has shown has one of these names, as TlsFilter::PeerHasOneOf. False
+  // before OnConnected, and without TLS.
+  virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }
+};
+
+// One address of a worker, printable: "10.0.0.1:7000", "[::1]:7000", "unix:/path".
+struct WorkerAddress {
+  std::string text;
+  friend bool operator==(const WorkerAddress&, const WorkerAddress&) = default;
+};
+
+// The world as the link's thread sees it: time, timers, names and byte streams. There are two implementations: the real
+// one (AsioExecutor), and one in virtual time for tests. There is one executor for each link. All functions except Post
+// are for the link's thread. All callbacks run on that thread, and never within the call that asks for them.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual TimePoint Now() const = 0;
+  // Runs `task` on the link's thread, after the tasks that were posted before. Thread-safe.
+  virtual void Post(std::function<void()> task) = 0;
+  // Sets a task that runs once per turn of the loop, when everything that was ready in it has been handled. Writes
+  // belong there, so that one turn costs a connection one write. Set once.
+  virtual void SetEndOfTurn(std::function<void()> task) = 0;
+  // Runs `task` at or after `time`, in place of the task that was set before. TimePoint::max() means never.
+  virtual void SetTimer(TimePoint time, std::function<void()> task) = 0;
+  // A uniform number from 0 to 1, for the jitter of back-off.
+  virtual double Random() = 0;
+
+  // Looks up all addresses of "host:port", "unix:PATH", "unix-abstract:NAME" or a literal. The result is NotFound if
+  // there is no such name, or if it has no address. Dropping the returned pointer cancels the look-up.
+  using OnResolved = std::function<void(absl::StatusOr<std::vector<WorkerAddress>>)>;
+  virtual std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) = 0;
+
+  struct ConnectOptions {
+    std::shared_ptr<const TlsContext> tls = nullptr;  // null: plaintext
+    std::string server_name = {};                     // that the certificate must have
+    bool tls_later = false;  // with `tls`: OnTcpConnected comes first, and StartTls begins the handshake
+    // Room for what has come and was not read (SO_RCVBUF of socket(7), before the kernel doubles it): about the window
+    // of TCP. It is set before the connection is made, since the scale of the window follows from it. 0: the kernel's
+    // choice, which grows as the other side sends. Nothing to Unix sockets.
+    int receive_buffer_bytes = 0;
+    // Whether the other side may take nothing for as long as it likes, once it is connected. Otherwise its connection
+    // ends within 10 s.
+    bool may_stall = false;
+  };
+  // Connects. `events` must outlive the stream.
+  virtual std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                                StreamSocketEvents& events) = 0;
+};
+
+}  // namespace sluice

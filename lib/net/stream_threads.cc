@@ -1,0 +1,161 @@
+#include "lib/net/stream_threads.h"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lib/net/asio_executor.h"
+#include "lib/net/asio_stream.h"
+
+namespace sluice {
+namespace {
+
+// What the two ends of a stream share.
+struct Shared {
+  StreamSocketEvents* events = nullptr;  // null: dropped. For the link's thread only
+  std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not taken by the kernel
+  std::atomic<bool> asked = false;       // the near end has seen some, and wants to know when there are none
+
+  std::mutex mutex;
+  std::optional<TcpSocket> tcp;  // guarded by mutex: as it was when it was last looked at
+};
+
+// The end on the stream's own thread: hands events to the link's thread.
+class FarEnd final : public StreamSocketEvents {
+ public:
+  FarEnd(AsioExecutor& link, std::shared_ptr<Shared> shared) : link_(link), shared_(std::move(shared)) {}
+
+  void Open(AsioExecutor& executor, const WorkerAddress& address, const Executor::ConnectOptions& options) {
+    socket_ = ConnectStream(executor, address, options, *this);
+  }
+  void Write(std::string bytes) {
+    if (socket_ == nullptr) return;
+    held_bytes_ += bytes.size();
+    socket_->Write(std::move(bytes));
+    if (socket_->unsent_bytes() > 0) return;
+    shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+    if (shared_->asked.exchange(false)) TellDrained();
+  }
+  void StartTls() {
+    if (socket_ != nullptr) socket_->StartTls();
+  }
+  void SetReading(bool reading) {
+    if (socket_ != nullptr) socket_->SetReading(reading);
+  }
+  void Close() { socket_.reset(); }
+  void LookAtTcp() {
+    std::optional<TcpSocket> tcp = socket_ != nullptr ? socket_->Tcp() : std::nullopt;
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->tcp = std::move(tcp);
+  }
+
+  void OnTcpConnected() override {
+    Tell([](StreamSocketEvents& events) { events.OnTcpConnected(); });
+  }
+  void OnConnected() override {
+    LookAtTcp();
+    Tell([](StreamSocketEvents& events) { events.OnConnected(); });
+  }
+  void OnBytes(absl::string_view bytes) override {
+    Tell([bytes = std::string(bytes)](StreamSocketEvents& events) { events.OnBytes(bytes); });
+  }
+  void OnDrained() override {
+    shared_->unsent_bytes -= std::exchange(held_bytes_, 0);
+    shared_->asked = false;
+    TellDrained();
+  }
+  void OnDisconnected(absl::Status why) override {
+    LookAtTcp();
+    Tell([why = std::move(why)](StreamSocketEvents& events) { events.OnDisconnected(why); });
+  }
+
+ private:
+  void TellDrained() {
+    Tell([](StreamSocketEvents& events) { events.OnDrained(); });
+  }
+  template <class Event>
+  void Tell(Event event) {
+    link_.Post([shared = shared_, event = std::move(event)] {
+      if (shared->events != nullptr) event(*shared->events);
+    });
+  }
+
+  AsioExecutor& link_;
+  const std::shared_ptr<Shared> shared_;
+  std::unique_ptr<StreamSocket> socket_;  // null: not open yet, or closed
+  size_t held_bytes_ = 0;                 // of the shared unsent bytes: they have come here
+};
+
+// The owner's end.
+class NearEnd final : public StreamSocket {
+ public:
+  NearEnd(AsioExecutor& link, AsioExecutor& thread, StreamSocketEvents& events)
+      : thread_(thread), shared_(std::make_shared<Shared>()), far_(std::make_shared<FarEnd>(link, shared_)) {
+    shared_->events = &events;
+  }
+  ~NearEnd() override {
+    shared_->events = nullptr;
+    thread_.Post([far = std::move(far_)] { far->Close(); });
+  }
+
+  void Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
+    thread_.Post([far = far_, &thread = thread_, address, options] { far->Open(thread, address, options); });
+  }
+  void Write(std::string bytes) override {
+    shared_->unsent_bytes += bytes.size();
+    thread_.Post([far = far_, bytes = std::move(bytes)]() mutable { far->Write(std::move(bytes)); });
+  }
+  void StartTls() override {
+    thread_.Post([far = far_] { far->StartTls(); });
+  }
+  // To the owner, bytes on their way to the other thread were not taken at once.
+  size_t unsent_bytes() const override {
+    if (shared_->unsent_bytes == 0) return 0;
+    shared_->asked = true;  // before the look: the far end looks in the other order
+    return shared_->unsent_bytes;
+  }
+  void SetReading(bool reading) override {
+    thread_.Post([far = far_, reading] { far->SetReading(reading); });
+  }
+  // What the socket said the last time; it is looked at again for the next. To wait for the other thread here would
+  // make the link as slow as that.
+  std::optional<TcpSocket> Tcp() const override {
+    thread_.Post([far = far_] { far->LookAtTcp(); });
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    return shared_->tcp;
+  }
+
+ private:
+  AsioExecutor& thread_;
+  const std::shared_ptr<Shared> shared_;
+  std::shared_ptr<FarEnd> far_;
+};
+
+}  // namespace
+
+StreamThreads::StreamThreads(AsioExecutor& link, size_t threads) : link_(link) {
+  for (size_t i = 0; i < threads; ++i) threads_.push_back(std::make_unique<AsioExecutor>());
+}
+
+StreamThreads::~StreamThreads() {
+  Stop();
+}
+
+std::unique_ptr<StreamSocket> StreamThreads::Connect(const WorkerAddress& address,
+                                                     const Executor::ConnectOptions& options,
+                                                     StreamSocketEvents& events) {
+  auto near = std::make_unique<NearEnd>(link_, *threads_[next_++ % threads_.size()], events);
+  near->Open(address, options);
+  return near;
+}
+
+// A posted Close has run before its thread ends, so that the other side hears of it in good order.
+void StreamThreads::Stop() {
+  if (std::exchange(stopped_, true)) return;
+  for (const auto& thread : threads_) thread->Await([] {});
+  for (const auto& thread : threads_) thread->Stop();
+}
+
+}  // namespace sluice

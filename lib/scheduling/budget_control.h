@@ -1,0 +1,86 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "sluice/schedule.h"
+#include "sluice/time_point.h"
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+// Finds the budget of a link whose buffer is unknown, or which others use as well. Sense, decide, apply: LinkMonitor
+// observes the link and applies what Decide, a pure function of plain values, says. docs/losses.md has the reasons and
+// the rejected alternatives.
+namespace sluice {
+
+// All in bytes, at least 1, floor <= start <= limit.
+struct BudgetBounds {
+  int64_t floor_bytes = 0;
+  int64_t start_bytes = 0;
+  // The budget grows up to here while nothing is lost, since the buffer is said to be this large. Above it grows only
+  // while that makes the link busier. Between floor and limit.
+  int64_t reference_bytes = 0;
+  int64_t limit_bytes = 0;
+  double capacity_bytes_per_second = 0;  // of frames; above 0
+
+  bool fixed() const { return floor_bytes == limit_bytes; }
+  absl::Status Validate() const;  // returns InvalidArgument that names the field, the value and the bound
+
+  friend bool operator==(const BudgetBounds&, const BudgetBounds&) = default;
+};
+
+// What was seen of the link since the last observation.
+struct BudgetObservation {
+  std::chrono::steady_clock::time_point now;
+  int64_t answers = 0;         // calls that ended
+  int64_t active_workers = 0;  // that had calls or sent bytes
+  // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
+  // settle_until. A worker counts once.
+  int64_t lossy_workers = 0;
+  int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
+  // The number of such responses after counted_since, for the worker that has the most.
+  int64_t worst_out_of_order_losses = 0;
+  // How long calls waited for the budget, and what came over the link meanwhile, in units of the budget. In the rest of
+  // the time a larger budget would have changed nothing.
+  std::chrono::nanoseconds backlogged_time{0};
+  int64_t backlogged_bytes = 0;
+};
+
+// The budget and what is remembered of its past. A plain value; Decide makes the next one from it.
+struct BudgetState {
+  int64_t budget_bytes = 0;
+  int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if none is remembered
+  TimePoint ceiling_since;
+  int64_t before_growth_bytes = 0;              // the budget before the one that is on trial; 0 if none is on trial
+  double before_growth_rate = 0;                // best rate at that budget, bytes per second
+  TimePoint settle_until;                       // the last change, or the end of the echoes of the losses before it
+  TimePoint next_growth;                        // the budget does not grow before
+  std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
+
+  double recent_answers = 0;  // about those of the last half second
+  // A test tells lost packets from overtaken ones. It begins at settle_until, and again whenever it finds that packets
+  // were overtaken. These are its begin and its counts.
+  TimePoint counted_since;
+  int64_t answers = 0;
+  int64_t out_of_order_losses = 0;
+
+  // Measured at this budget, over the time in which calls waited.
+  double best_rate = 0;  // bytes per second
+  int64_t measurements = 0;
+  TimePoint last_observation;
+  std::chrono::nanoseconds measured_time{0};
+  int64_t measured_bytes = 0;
+};
+
+BudgetState StartBudget(const BudgetBounds& bounds, std::chrono::steady_clock::time_point now);
+
+struct BudgetStep {
+  BudgetState state;
+  BudgetDecision decision = BudgetDecision::kHold;
+  std::string_view reason;  // in words, for logs; empty for kHold
+};
+BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& state, const BudgetObservation& seen);
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+// What LinkSchedule lets through at the end of each event, and in which order.
+#include <optional>
+
+#include "sluice/plan.h"
+
+#include "lib/scheduling/link_schedule.h"
+
+namespace sluice {
+
+// Handshakes, then answers, since they are what the link waits for, then requests. Strictly in their order: a smaller
+// call further back would fit more often, and starve the large one in front. A call whose worker is full keeps its
+// place and is passed over, since it waits for its worker and not for the link.
+void LinkSchedule::Admit(std::vector<Action>& actions) {
+  if (granting_) calls_.sent().MarkStragglers(now_, calls_.window().StraggleAfter());
+  // A worker that turns out to be late makes room: its next part is smaller, and not all of its bytes count.
+  int64_t late_laps = 0;
+  do {
+    late_laps = calls_.outstanding().late_laps();
+    if (!SendAhead(actions)) continue;
+    // After each one the answers again: early bytes move the headers of their call to those that share a third, which
+    // may make room, and a request may fill the worker whose answer was next.
+    while (GrantNext(actions) || GrantEarly(actions) || SendNext(actions)) continue;
+  } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
+  CountBacklog();
+  calls_.Check();
+}
+
+// What came with this event was on the link before it.
+void LinkSchedule::CountBacklog() {
+  const int64_t received_bytes = calls_.outstanding().received_bytes();
+  if (backlogged_) {
+    backlogged_time_ += now_ - counted_until_;
+    backlogged_bytes_ += received_bytes - counted_bytes_;
+  }
+  counted_until_ = now_;
+  counted_bytes_ = received_bytes;
+  backlogged_ = !calls_.queue().empty() || calls_.blocks().first_waiting() != nullptr;
+}
+
+bool LinkSchedule::WaitsForRoom() const {
+  const BlockQueue& blocks = calls_.blocks();
+  return !calls_.queue().empty() || blocks.first_ahead() != nullptr || (!batched_ && blocks.first_waiting() != nullptr);
+}
+
+// Returns false if room has to be made for a handshake. One that waits for the share of the handshakes, which may be
+// held by dead workers, stops nothing.
+bool LinkSchedule::SendAhead(std::vector<Action>& actions) {
+  while (QueuedBlock* const block = calls_.blocks().first_ahead()) {
+    Call& call = block->waiting.front();
+    if (!admission_.HandshakeHasShare(call)) return true;
+    if (!admission_.HandshakeFits(call)) return false;
+    Send(call, calls_.budget().limited() ? call.expected_bytes : kMaxResponseBytes, actions);
+  }
+  return true;
+}
+
+bool LinkSchedule::SendNext(std::vector<Action>& actions) {
+  QueuedBlock* block = calls_.blocks().first_waiting();
+  if (block == nullptr) return false;
+  if (batched_) block = &slots_.NextBlock(*block);
+  if (batched_ && !slots_.MayLeave(*block, now_)) return false;
+  Call& call = block->waiting.front();
+  if (!calls_.LookAt(*call.worker, now_)) {
+    calls_.Hold(call, now_);
+    return true;
+  }
+  if (&call != &block->waiting.front() || (!batched_ && block != calls_.blocks().first_waiting())) return true;
+  const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
+  if (!bytes.has_value()) return false;
+  Send(call, *bytes, actions);
+  return true;
+}
+
+void LinkSchedule::Send(Call& call, int64_t bytes, std::vector<Action>& actions) {
+  QueuedBlock& block = *call.block;
+  calls_.Send(call, bytes, now_);
+  if (batched_ && !block.ahead) slots_.Left(block, call, now_);
+  actions.push_back({Action::Kind::kSend, call.id, call.tag, bytes});
+}
+
+bool LinkSchedule::GrantNext(std::vector<Action>& actions) {
+  Call* const call = calls_.queue().Next(now_, calls_.budget().bytes());
+  if (call == nullptr) return false;
+  if (!calls_.LookAt(*call->worker, now_)) return true;
+  const int64_t bytes = admission_.PartOf(call->rest(), *call->worker);
+  if (!admission_.HasRoomForGrant(*call, bytes)) return false;
+  calls_.Grant(*call, bytes, now_);
+  actions.push_back({Action::Kind::kGrant, call->id, call->tag, bytes});
+  return true;
+}
+
+// The first answers of a burst are on the link, and the prefixes of those that were asked for behind them come after
+// them: a grant that waited for the prefix would leave the link without work for a round trip.
+bool LinkSchedule::GrantEarly(std::vector<Action>& actions) {
+  Call* const call = calls_.sent().first_early();
+  if (call == nullptr) return false;
+  if (!calls_.LookAt(*call->worker, now_) || call->worker->share.slow()) {
+    calls_.sent().KeepFromEarly(*call);
+    return true;
+  }
+  const std::optional<int64_t> bytes = admission_.EarlyBytes(*call);
+  if (!bytes.has_value()) return false;
+  calls_.GrantEarly(*call, *bytes, now_);
+  actions.push_back({Action::Kind::kGrant, call->id, call->tag, *bytes});
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#include "sluice/schedule.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+absl::Status CheckAtLeastOne(absl::string_view field, std::optional<int64_t> value) {
+  if (value.value_or(1) >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", *value, " is below 1"));
+}
+
+}  // namespace
+
+std::string_view DisciplineName(Discipline discipline) {
+  switch (discipline) {
+    case Discipline::kUnscheduled:
+      return "unscheduled";
+    case Discipline::kBatches:
+      return "batches";
+    case Discipline::kRolling:
+      return "rolling";
+    case Discipline::kGrants:
+      return "grants";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<Discipline> ParseDiscipline(std::string_view name) {
+  for (const Discipline discipline :
+       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
+    if (name == DisciplineName(discipline)) return discipline;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy: \"", std::string(name), "\" is not known; use unscheduled, batches, rolling or grants"));
+}
+
+absl::Status ScheduleOptions::Validate() const {
+  absl::Status status = profile.Validate();
+  status.Update(CheckAtLeastOne("budget_bytes", budget_bytes));
+  status.Update(CheckAtLeastOne("queue_limit", queue_limit));
+  if (record_overhead_bytes < 0) {
+    status.Update(
+        absl::InvalidArgumentError(absl::StrCat("record_overhead_bytes: ", record_overhead_bytes, " is below 0")));
+  }
+  if (stall_timeout <= absl::ZeroDuration()) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("stall_timeout: ", absl::FormatDuration(stall_timeout), " is not above 0")));
+  }
+  return status;
+}
+
+}  // namespace sluice

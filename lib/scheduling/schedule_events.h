@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "sluice/time_point.h"
+
+// Values that go into a LinkSchedule and come out of it.
+namespace sluice {
+
+using BlockId = uint64_t;  // never reused
+struct CallId {
+  uint32_t slot = 0;
+  uint32_t generation = 0;  // distinguishes a call from the one that had the same slot before
+  friend bool operator==(CallId, CallId) = default;
+};
+
+// One call that the caller wants to make.
+struct CallRequest {
+  int64_t response_bytes = 0;  // expected size of the answer, or of all messages of a stream: 0 to kMaxResponseBytes
+                               // (of sluice/plan.h). An empty answer still costs a packet; OnReady tells the true size
+  uint64_t tag = 0;            // the caller's own value; comes back with every action
+  bool may_idle = false;       // the call may stay open between messages: with grants, no bytes come early, since what
+                               // is left of them would stay charged until then
+  bool parked = false;         // the worker cannot take it now; the call blocks no other until Unpark
+  uint32_t worker = 0;         // the worker that is asked; 0: not known, and without a share
+  bool retry = false;          // SubmitAhead: an earlier attempt has failed, so all others leave first
+};
+
+// An action that the caller carries out. Each call ends exactly once: by kExpire, by kDrop, or by the caller's
+// OnFinished.
+struct Action {
+  enum class Kind {
+    kSend,   // Send the request, and let the worker send `bytes` of the answer; 0 lets only the length prefix come. The
+             // caller then reports OnReady, OnReceived, and OnFinished when the call has ended in any way; or OnUnsent.
+    kGrant,  // Let the worker send `bytes` more of the answer.
+    kStall,  // For counting; nothing is to be done. Granted bytes did not come in time, and other calls get their
+             // budget. May come again after progress.
+    kExpire,  // The call has ended: the block's deadline passed while it waited. Nothing was sent.
+    kDrop,    // The call has ended: it was cancelled while it waited. Nothing was sent.
+    kAbort,   // Cancel the RPC; OnFinished still follows. The block was cancelled while the call was out, or its
+              // deadline passed before anything of the answer was granted.
+  };
+  Kind kind;
+  CallId call;
+  uint64_t tag;
+  int64_t bytes = 0;  // kSend: 0 or more, kMaxResponseBytes for unscheduled. kGrant: 1 or more. The caller opens the
+                      // window of the stream by this much more (WINDOW_UPDATE: RFC 9113, section 6.9)
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// How a call in flight ended. kArrived: the whole answer is here, or an error instead of one. kAborted: anything else,
+// such as an abort, a deadline or a lost connection. Bytes that were granted to an aborted call may still arrive, so
+// its charge is released only after a round trip and the time that a full buffer takes to drain (at once where there is
+// no budget).
+enum class CallEnd { kArrived, kAborted };
+
+// A part of the link's budget that this process may use for some time, where several processes share the link. See
+// docs/sharing.md.
+struct BudgetLease {
+  int64_t bytes = 0;                   // may be in flight; 0 or more. At 0 nothing leaves
+  TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on
+  int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
+  int64_t plan_bytes = 0;              // the budget that parts of answers are sized for; 0 to link_bytes
+  // Whether a call that costs more than `bytes` may go alone, as it may with a budget. Otherwise it waits for a larger
+  // lease, since what other processes hold is in flight, too.
+  bool may_exceed = false;
+};
+
+// What the schedule wants of the link, and what it uses, at one moment.
+struct LinkDemand {
+  int64_t limit_bytes = 0;      // may be in flight now
+  int64_t demand_bytes = 0;     // cost of what is still to come of all calls that have not ended, except parked ones
+  int64_t in_flight_bytes = 0;  // may be in the network now, with the headers that may come at any moment
+  int64_t need_bytes = 0;       // a lease that is enough for the next call, with the headers of stragglers; 0 if
+                                // no call waits
+  int64_t received_bytes = 0;   // of answers, since the start, in units of the budget
+  BlockId oldest_block = 0;     // the oldest block that has not ended; 0 if there is none
+  TimePoint oldest_since;       // when that block was submitted
+};
+
+// One worker of the schedule at one moment, in units of the budget.
+struct WorkerLoad {
+  int64_t share_bytes = 0;    // may be outstanding
+  bool slow = false;          // the share is less than one part
+  int64_t charged_bytes = 0;  // outstanding, except early and stalled bytes
+  int64_t owed_bytes = 0;     // outstanding, ready at the worker and not stalled
+  int64_t calls = 0;          // that have not ended
+  int64_t out_calls = 0;      // of these, sent
+  int64_t owing_calls = 0;    // of these, bytes are granted and ready at the worker, stalled or not
+  int64_t stalled_calls = 0;  // of these, granted bytes did not come in time
+  int64_t ended_calls = 0;    // that were sent, since the start
+  TimePoint owed_since;       // if calls owe: since when, or when something came from the worker last
+  int64_t pauses = 0;         // since the start: something came only after kPause and a round trip in which calls owed
+
+  // Nearly the least retransmission timeout of Linux. Its clock ticks every 1 to 10 ms.
+  static constexpr std::chrono::milliseconds kPause{190};
+};
+
+}  // namespace sluice

@@ -1,0 +1,181 @@
+#include "sluice/block_reader.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/fan_out/fan_out_validate.h"
+#include "lib/link/worker_list.h"
+#include "lib/storage/blocks/reader_core.h"
+#include "lib/storage/blocks/reader_gate.h"
+#include "lib/storage/blocks/stripe_read.h"
+#include "lib/storage/blocks/stripe_stream.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kMaxAttempts = 100;
+constexpr int64_t kMaxSegmentBytes = int64_t{1} << 30;
+
+absl::Status CheckTimeout(const char* name, absl::Duration timeout) {
+  if (timeout > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", absl::FormatDuration(timeout), "; it must be above 0"));
+}
+
+absl::Status CheckRange(const char* name, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be between 1 and ", most));
+}
+
+// Collects the parts of a read on the link's thread; gaps are zeros. Memory is touched as bytes arrive, whatever the
+// manifest claims. One a Read; it lives until it has told the caller.
+class BlockCollector : public std::enable_shared_from_this<BlockCollector> {
+ public:
+  explicit BlockCollector(std::shared_ptr<StripeRead> read) : read_(std::move(read)) {}
+
+  std::future<absl::StatusOr<Block>> result() { return result_.get_future(); }
+
+  void Pull() {
+    read_->Next([self = shared_from_this()](absl::StatusOr<ReadPart> part) { self->OnPart(std::move(part)); },
+                StripeRead::CallOn::kLinkThread);
+  }
+
+  void End(absl::StatusOr<Block> block) { result_.set_value(std::move(block)); }
+
+ private:
+  void OnPart(absl::StatusOr<ReadPart> part) {
+    if (!part.ok()) return Stop(part.status());
+    if (const auto* header = std::get_if<ReadHeader>(&*part)) {
+      if (header->length > BlockReader::kMaxReadBytes) return Stop(TooLarge(header->length));
+      block_.data.reserve(header->length);
+    } else if (const auto* chunk = std::get_if<ReadChunk>(&*part)) {
+      block_.data.append(chunk->data);
+    } else if (auto* missing = std::get_if<MissingBytes>(&*part)) {
+      block_.data.append(missing->length, '\0');
+      block_.missing.push_back(std::move(*missing));
+    } else {
+      block_.summary = std::get<ReadSummary>(*part);
+      return Stop(std::move(block_));
+    }
+    Pull();
+  }
+
+  void Stop(absl::StatusOr<Block> block) {
+    std::exchange(read_, nullptr)->Drop();
+    End(std::move(block));
+  }
+
+  static absl::Status TooLarge(uint64_t bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the block has ", bytes, " bytes; Read takes at most ", BlockReader::kMaxReadBytes));
+  }
+
+  std::shared_ptr<StripeRead> read_;
+  Block block_;
+  std::promise<absl::StatusOr<Block>> result_;
+};
+
+}  // namespace
+
+absl::Status BlockReader::Validate(const Options& options) {
+  absl::Status status = CheckTimeout("sru_timeout", options.sru_timeout);
+  status.Update(CheckTimeout("block_timeout", options.block_timeout));
+  status.Update(CheckTimeout("connect_timeout", options.connect_timeout));
+  status.Update(CheckRange("attempts", options.attempts, kMaxAttempts));
+  status.Update(CheckRange("segment_bytes", options.segment_bytes, kMaxSegmentBytes));
+  status.Update(ValidateHedging(options.hedge_after, options.hedge_after_quantile, options.hedge_ratio));
+  status.Update(ParseFixedWorkers(options.workers).status());
+  if (status.ok() && options.tls.has_value()) status = ValidateTls(*options.tls);
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr<Link> link, Options options) {
+  if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
+  return Make(std::move(link), std::move(options), nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Successor(Options options) const {
+  return Make(link_, std::move(options), core_.get());
+}
+
+absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Make(std::shared_ptr<Link> link, Options options,
+                                                               const ReaderCore* before) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  options.workers = *ParseFixedWorkers(options.workers);
+  std::unique_ptr<BlockReader> reader(new BlockReader(std::move(link)));
+  absl::Status status;
+  reader->link_->Await([&](LinkCore& core) {
+    std::shared_ptr<TlsContext> tls;
+    if (options.tls.has_value()) {
+      auto found = core.FindTls(*options.tls);
+      status = found.status();
+      if (!found.ok()) return;
+      tls = *std::move(found);
+    }
+    reader->core_ = std::make_unique<ReaderCore>(core, reader->link_->callbacks(), std::move(tls), std::move(options));
+    if (before != nullptr && before->connects_all()) reader->core_->ConnectAll();
+  });
+  if (!status.ok()) return status;
+  return reader;
+}
+
+BlockReader::BlockReader(std::shared_ptr<Link> link)
+    : link_(std::move(link)), gate_(std::make_shared<ReaderGate>(*link_)) {}
+
+BlockReader::~BlockReader() {
+  gate_->Close();
+  if (core_ == nullptr) return;
+  const auto idle = std::make_shared<std::promise<void>>();
+  link_->Post([this, idle](LinkCore&) { core_->Close([idle] { idle->set_value(); }); });
+  idle->get_future().wait();
+  link_->Await([this](LinkCore&) { core_.reset(); });
+}
+
+std::vector<BlockReader::UnconnectedWorker> BlockReader::Connect() {
+  const auto done = std::make_shared<std::promise<std::vector<UnconnectedWorker>>>();
+  link_->Post([this, done](LinkCore&) {
+    core_->fan_out().Connect(core_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
+      std::vector<UnconnectedWorker> unconnected;
+      for (size_t worker : workers) {
+        const absl::Status& failure = core_->workers().workers[worker]->failure();
+        unconnected.push_back({.address = core_->address(worker),
+                               .why = failure.ok() ? absl::UnavailableError("no connection yet") : failure});
+      }
+      done->set_value(std::move(unconnected));
+    });
+  });
+  return done->get_future().get();
+}
+
+void BlockReader::ConnectInBackground() {
+  link_->Post([this](LinkCore&) { core_->ConnectAll(); });
+}
+
+std::shared_ptr<StripeRead> BlockReader::NewRead(const std::string& file, std::optional<uint64_t> block,
+                                                 std::optional<uint64_t> block_at, const ReadOptions& options) {
+  return std::make_shared<StripeRead>(*core_, file, StripeRead::Target{.block = block, .block_at = block_at}, options);
+}
+
+absl::StatusOr<Block> BlockReader::Read(const std::string& file, uint64_t block, const ReadOptions& options) {
+  const auto collector = std::make_shared<BlockCollector>(NewRead(file, block, std::nullopt, options));
+  auto result = collector->result();
+  auto pull = [collector](LinkCore&) { collector->Pull(); };
+  if (!gate_->Post(pull)) collector->End(absl::CancelledError("the reader is gone"));
+  return result.get();
+}
+
+std::shared_ptr<ReadStream> BlockReader::Open(const std::string& file, std::optional<uint64_t> block,
+                                              const ReadOptions& options) {
+  return std::make_shared<StripeStream>(gate_, NewRead(file, block, std::nullopt, options));
+}
+
+std::shared_ptr<ReadStream> BlockReader::OpenBlockAt(const std::string& file, uint64_t offset,
+                                                     const ReadOptions& options) {
+  return std::make_shared<StripeStream>(gate_, NewRead(file, std::nullopt, offset, options));
+}
+
+void BlockReader::ForgetLayout(const std::string& file) {
+  link_->Post([this, file](LinkCore&) { core_->ForgetLayout(file); });
+}
+
+}  // namespace sluice

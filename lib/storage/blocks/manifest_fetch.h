@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/fan_out/fan_out_run.h"
+#include "lib/storage/blocks/manifest_search.h"
+#include "lib/storage/stripe/stripe_layout.h"
+
+namespace sluice {
+
+class ReaderCore;
+
+// Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
+// time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first answer has the
+// first MiB and the size, which is all of most manifests; the rest of a larger one is asked for after that. It lives
+// until it has ended. Used on the link's thread only.
+class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
+ public:
+  using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;
+
+  class Waiter {
+   public:
+    // Called once. NotFound if no worker can have the file, FailedPrecondition if the file is striped over
+    // more workers than the reader has.
+    virtual void OnLayout(const Found& found) = 0;
+
+   protected:
+    ~Waiter() = default;
+  };
+
+  ManifestFetch(ReaderCore& core, std::string file);
+
+  const std::string& file() const { return file_; }
+  void Join(Waiter& waiter) { waiters_.push_back(&waiter); }
+  void Leave(Waiter& waiter);  // the last one to leave cancels the fetch
+  void Start();                // call it once
+
+ private:
+  // FanOutRun::Sink.
+  void Accept(size_t attempt, std::vector<WireMessage> messages) override;
+  std::shared_ptr<const std::string> RequestOf(size_t attempt) override;
+  void OnEnd(FanOutRun& run) override;
+
+  struct Range {
+    uint64_t offset = 0;
+    uint32_t length = 0;
+  };
+  std::vector<size_t> NextCandidates(size_t first);
+  void AskForBeginning();
+  void AskForRest();
+  void Run(std::vector<Range> ranges, const std::vector<size_t>& workers);
+  std::shared_ptr<const std::string> RequestFor(const Range& range, size_t worker) const;
+  absl::Status Store(const Range& range, size_t worker, const std::string& message);
+  absl::Status Decode();
+  void NoteFailures(const FanOutRun& run);
+  void NoteFailure(size_t worker, const absl::Status& why);
+  void TryOtherWorkers();
+  absl::Status Failure() const;
+  void Finish(Found found);
+
+  ReaderCore& core_;
+  const std::string file_;
+  TimePoint deadline_;
+  std::vector<Waiter*> waiters_;
+
+  ManifestSearch search_;
+  std::vector<size_t> candidates_;           // that the search has returned
+  size_t next_candidate_ = 0;                // the first that was not asked for the beginning
+  std::weak_ptr<FanOutRun> run_;             // the run under way
+  std::vector<Range> ranges_;                // of the run's asks
+  std::map<size_t, absl::Status> verdicts_;  // of the run's attempts that were refused
+  bool begun_ = false;                       // the beginning and the size are here, from `source_`
+  size_t source_ = 0;
+  std::string stored_;
+  std::shared_ptr<const StripeLayout> layout_;
+  absl::Status failure_;  // the first error of a worker other than NotFound
+  std::string not_found_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "lib/net/io_thread.h"
+#include "lib/storage/serving/worker_tcp_metrics.h"
+#include "lib/tcp/tcp_report.h"
+#include "lib/tcp/tcp_sampler.h"
+
+namespace sluice {
+
+// Watches what TCP does on the connections over which a process answers SRU requests, for metrics and for reports to
+// the aggregators. There is one for each worker or mid-level aggregator. Thread-safe. The IoThread must outlive it.
+class AnswerWatch {
+ public:
+  explicit AnswerWatch(IoThread& io_thread);
+
+  // OK, or why the kernel does not tell; then metrics and reports stay as they are.
+  const absl::Status& status() const { return status_; }
+  const WorkerTcpMetrics& metrics() const { return metrics_; }
+  TcpReports& reports() { return reports_; }
+
+ private:
+  WorkerTcpMetrics metrics_;
+  TcpReports reports_;
+  absl::Status status_;
+  std::unique_ptr<TcpSampler> sampler_;  // last, since it updates the others
+};
+
+}  // namespace sluice

@@ -1,0 +1,123 @@
+#include "lib/storage/serving/block_server.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "lib/storage/serving/deadline.h"
+#include "lib/storage/serving/grpc_status.h"
+#include "lib/storage/stripe/crc32c.h"
+
+namespace sluice {
+namespace {
+
+v1::ReadResponse ToResponse(ReadPart part) {
+  struct Visitor {
+    v1::ReadResponse operator()(const ReadHeader& header) const {
+      v1::ReadResponse response;
+      v1::ReadHeader& out = *response.mutable_header();
+      out.set_file_bytes(header.file_bytes);
+      out.set_offset(header.offset);
+      out.set_length(header.length);
+      out.set_block_bytes(header.block_bytes);
+      out.set_sru_bytes(header.sru_bytes);
+      out.set_workers(header.workers);
+      out.set_file_crc32c(header.file_crc32c);
+      return response;
+    }
+    v1::ReadResponse operator()(ReadChunk& chunk) const {
+      v1::ReadResponse response;
+      response.mutable_chunk()->set_offset(chunk.offset);
+      response.mutable_chunk()->set_crc32c(Crc32c(chunk.data));
+      response.mutable_chunk()->set_data(std::move(chunk.data));
+      return response;
+    }
+    v1::ReadResponse operator()(MissingBytes& missing) const {
+      v1::ReadResponse response;
+      response.mutable_missing()->set_offset(missing.offset);
+      response.mutable_missing()->set_length(missing.length);
+      response.mutable_missing()->set_reason(std::move(missing.reason));
+      return response;
+    }
+    v1::ReadResponse operator()(const ReadSummary& summary) const {
+      v1::ReadResponse response;
+      response.mutable_summary()->set_bytes_read(summary.bytes_read);
+      response.mutable_summary()->set_bytes_wanted(summary.bytes_wanted);
+      return response;
+    }
+  };
+  return std::visit(Visitor{}, part);
+}
+
+// What a stream holds at most: two segments, which end where the data block does, and have one SRU or more.
+uint64_t HeldBytes(const ReadHeader& header, int64_t segment_bytes) {
+  const uint64_t segment = std::max<uint64_t>(static_cast<uint64_t>(segment_bytes), header.sru_bytes);
+  return std::min(header.length, 2 * std::min(segment, header.block_bytes));
+}
+
+// One read of one client. gRPC runs its methods one after the other, but for OnCancel, which only touches the stream.
+class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
+ public:
+  ReadReactor(std::shared_ptr<ReadStream> stream, AnswerMemory& memory, int64_t segment_bytes)
+      : segment_bytes_(segment_bytes), held_(memory), stream_(std::move(stream)) {
+    AskForPart();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) {
+      stream_->Cancel();
+      Finish(grpc::Status::CANCELLED);
+    } else {
+      AskForPart();
+    }
+  }
+
+  void OnCancel() override { stream_->Cancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  void AskForPart() {
+    // The stream may call back on this thread or on another; nothing may touch the reactor after a Finish.
+    const std::shared_ptr<ReadStream> stream = stream_;
+    stream->Next([this](absl::StatusOr<ReadPart> part) { OnPart(std::move(part)); });
+  }
+
+  void OnPart(absl::StatusOr<ReadPart> part) {
+    absl::Status status = part.status();
+    if (const auto* header = part.ok() ? std::get_if<ReadHeader>(&*part) : nullptr) {
+      status = held_.Take(HeldBytes(*header, segment_bytes_));
+    }
+    if (!status.ok()) return Finish(ToGrpc(status));  // the stream goes with the reactor, and what it fetches with it
+    const bool last = std::holds_alternative<ReadSummary>(*part);
+    response_ = ToResponse(*std::move(part));
+    if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    StartWrite(&response_);
+  }
+
+  const int64_t segment_bytes_;
+  AnswerMemory::Share held_;  // outlives the stream
+  const std::shared_ptr<ReadStream> stream_;
+  v1::ReadResponse response_;
+};
+
+class RefusedRead final : public grpc::ServerWriteReactor<v1::ReadResponse> {
+ public:
+  explicit RefusedRead(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::ReadResponse>* BlockServer::Read(grpc::CallbackServerContext* context,
+                                                              const v1::ReadRequest* request) {
+  std::shared_ptr<BlockReader> reader = source_();
+  if (!reader) return new RefusedRead({grpc::StatusCode::UNAVAILABLE, "no worker is known yet"});
+  const std::optional<uint64_t> block = request->has_block() ? std::optional(request->block()) : std::nullopt;
+  // gRPC owns the reactor until OnDone, which deletes it.
+  std::shared_ptr<ReadStream> stream =
+      reader->Open(request->file(), block, {.allow_partial = request->allow_partial(), .timeout = TimeLeft(*context)});
+  return new ReadReactor(KeepReader(std::move(reader), std::move(stream)), held_, segment_bytes_);
+}
+
+}  // namespace sluice

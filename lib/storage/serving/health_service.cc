@@ -1,0 +1,160 @@
+#include "lib/storage/serving/health_service.h"
+
+#include <utility>
+
+#include <google/protobuf/wrappers.pb.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+namespace {
+
+// The name of the service that is asked for.
+absl::StatusOr<std::string> ServiceIn(grpc::ByteBuffer& request) {
+  google::protobuf::StringValue message;
+  grpc::ProtoBufferReader reader(&request);
+  if (reader.status().ok() && message.ParseFromZeroCopyStream(&reader)) return message.value();
+  return absl::InvalidArgumentError("the request is not a HealthCheckRequest");
+}
+
+grpc::ByteBuffer Answer(int status) {
+  google::protobuf::Int32Value message;
+  message.set_value(status);
+  const grpc::Slice bytes(message.SerializeAsString());
+  return grpc::ByteBuffer(&bytes, 1);
+}
+
+class UnknownMethod final : public grpc::ServerGenericBidiReactor {
+ public:
+  UnknownMethod() { Finish({grpc::StatusCode::UNIMPLEMENTED, ""}); }
+  void OnDone() override { delete this; }
+};
+
+const grpc::Status& NoRequest() {
+  static const auto& status = *new grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no HealthCheckRequest");
+  return status;
+}
+
+}  // namespace
+
+class HealthService::CheckReactor final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit CheckReactor(const HealthService& health) : health_(health) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    const absl::StatusOr<std::string> service = ok ? ServiceIn(request_) : absl::CancelledError("");
+    if (!service.ok()) return Finish(NoRequest());
+    const Status status = health_.CurrentStatus(*service);
+    if (status == kServiceUnknown) return Finish({grpc::StatusCode::NOT_FOUND, "unknown service"});
+    answer_ = Answer(status);
+    StartWriteAndFinish(&answer_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  const HealthService& health_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer answer_;
+};
+
+// What it knows is guarded by the mutex of the service, from OnReadDone on.
+class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit WatchReactor(HealthService& health) : health_(health) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    absl::StatusOr<std::string> service = ok ? ServiceIn(request_) : absl::CancelledError("");
+    absl::MutexLock lock(&health_.mutex_);
+    if (!service.ok()) return End(NoRequest());
+    service_ = *std::move(service);
+    health_.watches_.insert(this);
+    health_.Tell(*this);
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&health_.mutex_);
+    writing_ = false;
+    if (!ok) return End(grpc::Status::CANCELLED);
+    health_.Tell(*this);
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&health_.mutex_);
+    End(grpc::Status::CANCELLED);
+  }
+
+  void OnDone() override {
+    {
+      absl::MutexLock lock(&health_.mutex_);
+      health_.watches_.erase(this);
+    }
+    delete this;
+  }
+
+  const std::string& service() const { return service_; }
+  bool busy() const { return writing_ || ended_; }
+
+  // False: it has been told already.
+  bool Write(Status status) {
+    if (told_ == status) return false;
+    told_ = status;
+    writing_ = true;
+    answer_ = Answer(status);
+    StartWrite(&answer_);
+    return true;
+  }
+
+  void End(const grpc::Status& status) {
+    if (std::exchange(ended_, true)) return;
+    Finish(status);
+  }
+
+ private:
+  HealthService& health_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer answer_;
+  std::string service_;
+  std::optional<Status> told_;
+  bool writing_ = false;
+  bool ended_ = false;
+};
+
+void HealthService::SetReady(bool ready) {
+  absl::MutexLock lock(&mutex_);
+  ready_ = ready;
+  for (WatchReactor* watch : watches_) Tell(*watch);
+}
+
+void HealthService::EndWatches() {
+  absl::MutexLock lock(&mutex_);
+  ending_ = true;
+  for (WatchReactor* watch : watches_) Tell(*watch);
+}
+
+grpc::ServerGenericBidiReactor* HealthService::CreateReactor(grpc::GenericCallbackServerContext* context) {
+  if (context->method() == "/grpc.health.v1.Health/Check") return new CheckReactor(*this);
+  if (context->method() == "/grpc.health.v1.Health/Watch") return new WatchReactor(*this);
+  return new UnknownMethod();
+}
+
+HealthService::Status HealthService::StatusOf(const std::string& service) const {
+  if (service == "liveness") return kServing;
+  if (!service.empty() && service != "readiness") return kServiceUnknown;
+  return ready_ ? kServing : kNotServing;
+}
+
+HealthService::Status HealthService::CurrentStatus(const std::string& service) const {
+  absl::MutexLock lock(&mutex_);
+  return StatusOf(service);
+}
+
+// One write at a time; its end tells what is new by then.
+void HealthService::Tell(WatchReactor& watch) {
+  if (watch.busy() || watch.Write(StatusOf(watch.service())) || !ending_) return;
+  watch.End({grpc::StatusCode::UNAVAILABLE, "the server is draining"});
+}
+
+}  // namespace sluice

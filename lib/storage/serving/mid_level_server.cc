@@ -1,0 +1,236 @@
+#include "lib/storage/serving/mid_level_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/net/clock.h"
+#include "lib/storage/serving/deadline.h"
+#include "lib/storage/serving/grpc_status.h"
+#include "lib/storage/stripe/stripe_name.h"
+#include "lib/storage/stripe/stripe_store.h"
+
+namespace sluice {
+namespace {
+
+// What a message says of its gaps is not in the size that the level above expects of it, so it is little.
+constexpr int kMaxGaps = 16;
+constexpr size_t kMaxReasonBytes = 300;
+
+// Not cut within a character: protobuf takes nothing but UTF-8.
+std::string Shortened(const std::string& text) {
+  size_t end = std::min(text.size(), kMaxReasonBytes);
+  while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+// More gaps than can be told are told as one, which takes in what has come between them.
+void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& response) {
+  for (const MissingBytes& gap : gaps) {
+    const bool lost = gap.code == absl::StatusCode::kDataLoss;
+    const int told = response.missing_size();
+    auto* const last = told == 0 ? nullptr : response.mutable_missing(told - 1);
+    if (last != nullptr && (told == kMaxGaps || last->offset() + last->length() == gap.offset)) {
+      last->set_length(gap.offset + gap.length - last->offset());
+      last->set_data_loss(last->data_loss() || lost);
+      continue;
+    }
+    v1::MissingSruRange& missing = *response.add_missing();
+    missing.set_offset(gap.offset);
+    missing.set_length(gap.length);
+    missing.set_reason(Shortened(gap.reason));
+    missing.set_data_loss(lost);
+  }
+}
+
+absl::StatusOr<std::string> NameBelow(const v1::ReadSruRequest& request) {
+  if (absl::Status valid = ValidateFileName(request.file()); !valid.ok()) return valid;
+  return LowerStripeName(request.file(), request.worker(), request.replica());
+}
+
+absl::StatusOr<std::string> NameBelow(const v1::ReadManifestRequest& request) {
+  if (absl::Status valid = ValidateFileName(request.file()); !valid.ok()) return valid;
+  return LowerManifestName(request.file(), request.worker());
+}
+
+}  // namespace
+
+// What both calls ask the cache for, but for what only one of them wants: checked, with the time that is left for it.
+template <class RpcRequest>
+absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::CallbackServerContext& context,
+                                                                 const RpcRequest& request) const {
+  absl::StatusOr<std::string> file = NameBelow(request);
+  if (!file.ok()) return file.status();
+  if (request.length() < 1 || request.length() > kMaxReadBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("length is ", request.length(), "; it must be 1 to ", kMaxReadBytes));
+  }
+  const absl::Duration time = TimeForLevelBelow(TimeLeft(context), options_.deadline_reserve);
+  if (time <= absl::ZeroDuration()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the deadline leaves less than ", absl::FormatDuration(options_.deadline_reserve)));
+  }
+  return BlockCache::Request{.file = *std::move(file),
+                             .offset = request.offset(),
+                             .length = request.length(),
+                             .deadline = DeadlineAfter(time)};
+}
+
+// One ReadSru: a piece of the range is asked of the cache when gRPC has taken the one before, and leaves when its bytes
+// are there. Owns itself from construction to OnDone. One thing at a time happens to it, on threads of gRPC and of the
+// link below, but for OnCancel.
+class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
+ public:
+  SruCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
+      : server_(server), answer_(server.answers_), left_(request.length()) {
+    if (const auto report = server_.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
+      context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
+    }
+    absl::StatusOr<BlockCache::Request> below = server_.RequestBelow(context, request);
+    status_ = below.status();
+    if (status_.ok()) status_ = answer_.Take(std::min(left_, kSruMessageBytes));
+    if (!status_.ok()) {
+      Finish(ToGrpc(status_));
+      return;
+    }
+    piece_ = *std::move(below);
+    piece_.version = request.manifest_crc32c();
+    piece_.allow_partial = request.allow_partial();
+    AskForPiece();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return End(absl::CancelledError("the client is gone"));
+    sent_bytes_ += response_.data().size();
+    AskForPiece();
+  }
+
+  void OnCancel() override {
+    BlockCache::TicketPtr ticket;
+    {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      ticket = ticket_;
+    }
+    if (ticket) server_.cache_.Cancel(ticket);
+  }
+
+  void OnDone() override {
+    server_.metrics_.CountSruRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
+    server_.metrics_.AddSentBytes(sent_bytes_);
+    delete this;
+  }
+
+ private:
+  // Nothing of the call is touched once the cache has the ticket: it may have ended.
+  void AskForPiece() {
+    piece_.length = std::min(left_, kSruMessageBytes);
+    piece_.more = left_ - piece_.length;
+    asked_ = Now();
+    BlockCache& cache = server_.cache_;
+    const auto ticket =
+        BlockCache::Prepare(piece_, [this](absl::StatusOr<BlockCache::Range> range) { OnPiece(std::move(range)); });
+    bool cancelled = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ticket_ = ticket;
+      cancelled = cancelled_;
+    }
+    if (cancelled) return End(absl::CancelledError("the client is gone"));
+    cache.Read(ticket);
+  }
+
+  void OnPiece(absl::StatusOr<BlockCache::Range> range) {
+    if (!range.ok()) return End(range.status());
+    server_.metrics_.ObserveRead(absl::FromChrono(Now() - asked_));
+    response_.Clear();
+    TellGaps(range->missing, response_);
+    response_.set_data(std::move(range->data));
+    piece_.offset += piece_.length;
+    left_ -= piece_.length;
+    if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    StartWrite(&response_);
+  }
+
+  void End(absl::Status status) {
+    status_ = std::move(status);
+    Finish(ToGrpc(status_));
+  }
+
+  MidLevelServer& server_;
+  AnswerMemory::Share answer_;
+  BlockCache::Request piece_;  // the next one, or the one that is asked for
+  uint32_t left_;              // bytes that have not come
+  TimePoint asked_;
+  v1::ReadSruResponse response_;
+  absl::Status status_;
+  uint64_t sent_bytes_ = 0;
+
+  std::mutex mutex_;
+  bool cancelled_ = false;        // guarded by mutex_ until OnDone
+  BlockCache::TicketPtr ticket_;  // guarded by mutex_; of the last piece that was asked for; null: none was
+};
+
+// One ReadManifest. Owns itself from construction to OnDone. What the cache calls back finishes it, on any thread.
+class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
+ public:
+  ManifestCall(MidLevelServer& server, const grpc::CallbackServerContext& context,
+               const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
+      : server_(server), answer_(server.answers_), response_(response) {
+    absl::StatusOr<BlockCache::Request> below = server_.RequestBelow(context, request);
+    status_ = below.status();
+    if (status_.ok()) status_ = answer_.Take(request.length());
+    if (!status_.ok()) {
+      Finish(ToGrpc(status_));
+      return;
+    }
+    below->up_to_end = true;
+    ticket_ = server_.cache_.Read(*std::move(below), [this](absl::StatusOr<BlockCache::Range> range) {
+      status_ = range.status();
+      if (range.ok()) {
+        response_.set_total_bytes(range->file_bytes);
+        response_.set_data(std::move(range->data));
+      }
+      Finish(ToGrpc(status_));
+    });
+  }
+
+  void OnCancel() override {
+    cancelled_ = true;
+    if (ticket_) server_.cache_.Cancel(ticket_);
+  }
+
+  void OnDone() override {
+    server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    delete this;
+  }
+
+ private:
+  MidLevelServer& server_;
+  AnswerMemory::Share answer_;
+  v1::ReadManifestResponse& response_;
+  absl::Status status_;
+  std::atomic<bool> cancelled_ = false;
+  BlockCache::TicketPtr ticket_;  // null: refused
+};
+
+grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
+                                                                       const v1::ReadSruRequest* request) {
+  return new SruCall(*this, *context, *request);
+}
+
+grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
+                                                       const v1::ReadManifestRequest* request,
+                                                       v1::ReadManifestResponse* response) {
+  // A reader asks for the beginning when what it knew of the file is of no use to it any more; nor is what is known
+  // here.
+  if (const auto name = NameBelow(*request); name.ok() && request->offset() == 0) cache_.Forget(*name);
+  return new ManifestCall(*this, *context, *request, *response);
+}
+
+}  // namespace sluice

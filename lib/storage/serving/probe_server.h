@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sluice/v1/probe_service.grpc.pb.h"
+
+#include "absl/status/statusor.h"
+#include "lib/storage/serving/answer_memory.h"
+#include "lib/tcp/socket_diag.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice {
+
+inline constexpr uint32_t kMaxProbePayloadBytes = 1 << 20;
+
+// The ProbeService of a worker, for sluice-calibrate. It costs a worker no more than reads of SRUs do: sizes, memory
+// and waiting calls are bounded, and one thread asks the kernel. There is one for each process. Thread-safe. The
+// context must outlive the grpc::Server that it is registered with, and run until then, on one thread.
+class ProbeServer : public v1::ProbeService::CallbackService {
+ public:
+  struct Options {
+    uint64_t max_answer_bytes = 64 << 20;  // answers beyond this are refused with RESOURCE_EXHAUSTED
+    int max_counter_calls = 256;           // GetTcpCounters that wait for the kernel; likewise
+  };
+  ProbeServer(boost::asio::io_context& context, const Options& options)
+      : context_(context), options_(options), answers_(options.max_answer_bytes) {}
+
+  grpc::ServerUnaryReactor* Probe(grpc::CallbackServerContext* context, const v1::ProbeRequest* request,
+                                  v1::ProbeResponse* response) override;
+  grpc::ServerUnaryReactor* GetTcpCounters(grpc::CallbackServerContext* context,
+                                           const v1::GetTcpCountersRequest* request,
+                                           v1::GetTcpCountersResponse* response) override;
+
+ private:
+  class ProbeCall;
+  class CountersCall;
+
+  // Called on the context's thread.
+  absl::StatusOr<std::vector<TcpSocket>> ConnectionsFrom(const TcpEndpoint& peer);
+
+  boost::asio::io_context& context_;
+  const Options options_;
+  AnswerMemory answers_;
+  std::atomic<int> counter_calls_ = 0;
+  std::optional<SocketDiag> socket_diag_;  // opened at its first use; used on the context's thread only
+};
+
+}  // namespace sluice

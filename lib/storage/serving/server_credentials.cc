@@ -1,0 +1,28 @@
+#include "lib/storage/serving/server_credentials.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+namespace sluice {
+namespace {
+
+constexpr unsigned int kLookIntervalSeconds = 1;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls) {
+  if (!tls.has_value()) return grpc::InsecureServerCredentials();
+  // gRPC would start without files that it cannot use, and turn every client away.
+  if (absl::Status valid = ValidateServerTls(*tls); !valid.ok()) return valid;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(tls->key_file, tls->certificate_file,
+                                                                           tls->client_ca_file, kLookIntervalSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!tls->client_ca_file.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,150 @@
+#include "lib/storage/serving/sru_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "absl/status/status.h"
+#include "lib/storage/serving/grpc_status.h"
+
+namespace sluice {
+
+// One ReadSru: a piece of the range is read when gRPC has taken the one before. Owns itself from construction to
+// OnDone. gRPC runs its methods one after the other, but for OnCancel.
+class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
+ public:
+  SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
+      : server_(server), request_(request), answer_(server.answers_), next_(request.offset()), left_(request.length()) {
+    if (const auto report = server.reports_.Take([&context] { return context.peer(); }); report.has_value()) {
+      context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
+    }
+    status_ = answer_.Take(std::min(left_, kSruMessageBytes));
+    // Where there are several pieces, the first is not sent before it is known that the last is there.
+    if (status_.ok() && left_ > kSruMessageBytes) {
+      status_ = server_.store_.CheckRange(request.worker(), request.file(), request.replica(), next_, left_);
+    }
+    if (status_.ok()) status_ = Read();
+    // Only for what is there: a worker that nobody has takes no memory for its draws.
+    const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request.worker()) : absl::ZeroDuration();
+    if (think_time > absl::ZeroDuration()) {
+      Think(think_time);
+    } else {
+      Send();
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      sent_bytes_ += response_.data().size();
+      status_ = Read();
+    } else {
+      status_ = absl::CancelledError("the client is gone");
+    }
+    Send();
+  }
+
+  // The timer belongs to the thread of the context. This call may be gone when the cancel runs there; the timer is not.
+  void OnCancel() override {
+    cancelled_ = true;
+    if (timer_) boost::asio::post(server_.context_, [timer = timer_] { timer->cancel(); });
+  }
+
+  void OnDone() override {
+    server_.metrics_.CountSruRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
+    server_.metrics_.AddSentBytes(sent_bytes_);
+    delete this;
+  }
+
+ private:
+  // The next piece. Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC
+  // has more threads.
+  absl::Status Read() {
+    const uint32_t bytes = std::min(left_, kSruMessageBytes);
+    const auto start = std::chrono::steady_clock::now();
+    // Of a file that is striped anew meanwhile, the pieces are of both; the reader's checksum of the SRU tells.
+    absl::Status status = server_.store_.Read(request_.worker(), request_.file(), request_.replica(), next_, bytes,
+                                              response_.mutable_data());
+    server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
+    next_ += bytes;
+    left_ -= bytes;
+    return status;
+  }
+
+  // What Read has brought. Nothing may touch the call after it, but for what gRPC calls.
+  void Send() {
+    if (!status_.ok()) return Finish(ToGrpc(status_));
+    if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    StartWrite(&response_);
+  }
+
+  void Think(absl::Duration time) {
+    timer_ = std::make_shared<boost::asio::steady_timer>(server_.context_);
+    timer_->expires_after(absl::ToChronoNanoseconds(time));
+    timer_->async_wait([this](const boost::system::error_code& error) {
+      if (error) status_ = absl::CancelledError("cancelled");
+      Send();
+    });
+  }
+
+  SruServer& server_;
+  const v1::ReadSruRequest request_;
+  AnswerMemory::Share answer_;
+  uint64_t next_;  // of the next piece, in the stripe
+  uint32_t left_;  // bytes that are not read
+  v1::ReadSruResponse response_;
+  absl::Status status_;
+  uint64_t sent_bytes_ = 0;
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<boost::asio::steady_timer> timer_;  // null: no think time
+};
+
+// One ReadManifest. Owns itself from construction to OnDone.
+class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
+ public:
+  ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
+      : server_(server), answer_(server.answers_) {
+    // Nothing is held for what is too long: the store refuses it.
+    if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length());
+    if (status_.ok()) status_ = Read(request, response);
+    Finish(ToGrpc(status_));
+  }
+
+  void OnCancel() override { cancelled_ = true; }
+
+  void OnDone() override {
+    server_.metrics_.CountManifestRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    delete this;
+  }
+
+ private:
+  absl::Status Read(const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response) {
+    const absl::StatusOr<uint64_t> total = server_.store_.ReadManifest(
+        request.worker(), request.file(), request.offset(), request.length(), response.mutable_data());
+    if (total.ok()) response.set_total_bytes(*total);
+    return total.status();
+  }
+
+  SruServer& server_;
+  AnswerMemory::Share answer_;
+  absl::Status status_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+grpc::ServerWriteReactor<v1::ReadSruResponse>* SruServer::ReadSru(grpc::CallbackServerContext* context,
+                                                                  const v1::ReadSruRequest* request) {
+  return new SruCall(*this, *context, *request);
+}
+
+grpc::ServerUnaryReactor* SruServer::ReadManifest(grpc::CallbackServerContext*, const v1::ReadManifestRequest* request,
+                                                  v1::ReadManifestResponse* response) {
+  return new ManifestCall(*this, *request, *response);
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/v1/sru_service.grpc.pb.h"
+
+#include "lib/storage/serving/answer_memory.h"
+#include "lib/storage/serving/think_time.h"
+#include "lib/storage/serving/worker_metrics.h"
+#include "lib/storage/stripe/stripe_store.h"
+#include "lib/tcp/tcp_report.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice {
+
+// The SruService over the stripes of one store. A slow client costs the piece of its SRU that it has not taken, and
+// what gRPC holds of the one before. There is one for each process, for all of its workers. Thread-safe. The store, the
+// metrics, the reports and the context must outlive the grpc::Server that it is registered with; the context must run
+// until then.
+class SruServer : public v1::SruService::CallbackService {
+ public:
+  struct Options {
+    // How long the first message of an SRU is held back, without a thread that waits. Above 0 only to test slow
+    // workers.
+    ThinkTime::Options think_time;
+    // Answers beyond this are refused with RESOURCE_EXHAUSTED.
+    uint64_t max_answer_bytes = 256 << 20;
+  };
+  SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,
+            const Options& options)
+      : store_(store),
+        metrics_(metrics),
+        reports_(reports),
+        context_(context),
+        options_(options),
+        think_time_(options.think_time),
+        answers_(options.max_answer_bytes) {}
+
+  grpc::ServerWriteReactor<v1::ReadSruResponse>* ReadSru(grpc::CallbackServerContext* context,
+                                                         const v1::ReadSruRequest* request) override;
+  grpc::ServerUnaryReactor* ReadManifest(grpc::CallbackServerContext* context, const v1::ReadManifestRequest* request,
+                                         v1::ReadManifestResponse* response) override;
+
+ private:
+  class SruCall;
+  class ManifestCall;
+
+  const StripeStore& store_;
+  WorkerMetrics& metrics_;
+  TcpReports& reports_;
+  boost::asio::io_context& context_;
+  const Options options_;
+  ThinkTime think_time_;
+  AnswerMemory answers_;
+};
+
+}  // namespace sluice

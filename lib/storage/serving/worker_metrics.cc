@@ -1,0 +1,40 @@
+#include "lib/storage/serving/worker_metrics.h"
+
+#include "lib/telemetry/metric_families.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::array<const char*, 6> kOutcomes = {"ok", "not_found", "out_of_range", "invalid", "cancelled", "error"};
+
+}  // namespace
+
+WorkerOutcome OutcomeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return WorkerOutcome::kOk;
+    case absl::StatusCode::kNotFound:
+      return WorkerOutcome::kNotFound;
+    case absl::StatusCode::kOutOfRange:
+      return WorkerOutcome::kOutOfRange;
+    case absl::StatusCode::kInvalidArgument:
+      return WorkerOutcome::kInvalid;
+    case absl::StatusCode::kCancelled:
+      return WorkerOutcome::kCancelled;
+    default:
+      return WorkerOutcome::kError;
+  }
+}
+
+WorkerMetrics::WorkerMetrics(prometheus::Registry& registry)
+    : sru_requests_(MakeCounters(registry, "sluice_worker_sru_requests_total", "SRU requests that were answered.",
+                                 "outcome", kOutcomes)),
+      manifest_requests_(MakeCounters(registry, "sluice_worker_manifest_requests_total",
+                                      "Manifest requests that were answered.", "outcome", kOutcomes)),
+      sent_bytes_(MakeCounter(registry, "sluice_worker_sent_bytes_total", "Payload bytes of the SRUs answered.")),
+      read_seconds_(MakeHistogram(registry, "sluice_worker_read_seconds", "Time to read a range of a stripe from disk.",
+                                  TransferTimeBuckets())) {
+  MakeBuildInfo(registry);
+}
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lib/storage/stripe/file_descriptor.h"
+#include "lib/storage/stripe/stripe_folder.h"
+
+namespace sluice {
+
+// The folders of a file that is being striped: DIR/worker-NNNN/.new-<file>, invisible to readers until Publish renames
+// them. Destroyed before Keep, it removes all that it made and takes back what it published. One a file of a run; the
+// run holds a lock on DIR, so one run at a time works there, and what a killed run has left is removed by the next run
+// for the same file. Not thread-safe.
+class StripeStaging {
+ public:
+  // Makes the worker folders of DIR where they are missing. AlreadyExists: the file is striped here and `replace` is
+  // false.
+  static absl::StatusOr<std::unique_ptr<StripeStaging>> Create(std::shared_ptr<StripeFolder> root,
+                                                               std::string_view file, uint32_t workers, bool replace);
+  StripeStaging(const StripeStaging&) = delete;
+  StripeStaging& operator=(const StripeStaging&) = delete;
+  ~StripeStaging();
+
+  // open(2) of a file in the staged folder of one worker.
+  absl::StatusOr<FileDescriptor> Open(uint32_t worker, const std::string& name, int flags) const;
+  std::string Describe(uint32_t worker, const std::string& name) const;  // its path, for errors
+
+  // Makes everything durable, then visible: atomically at each worker, one worker after the other, and removes the file
+  // from workers that it is no longer striped over. When one step fails, those before it are taken back.
+  absl::Status Publish();
+  // What was published stays, and what it replaced goes.
+  void Keep() { kept_ = true; }
+
+ private:
+  // A rename that has been done, and how to undo it.
+  struct Change {
+    enum class Kind { kAdded, kExchanged, kRemoved } kind;
+    uint32_t worker;
+  };
+
+  StripeStaging(std::shared_ptr<StripeFolder> root, std::string_view file, uint32_t workers);
+
+  absl::Status InspectWorkers(bool replace);
+  absl::Status MakeWorker(uint32_t worker);
+  absl::Status PublishWorker(uint32_t worker);
+  absl::Status RemoveWorker(uint32_t worker);
+  bool Undo(Change change) const;
+  absl::Status Sync() const;
+
+  bool Exists(const std::string& path) const;
+  std::string StagedPath(uint32_t worker) const;  // relative to DIR
+  std::string FinalPath(uint32_t worker) const;
+  std::string Absolute(const std::string& path) const;
+
+  const std::shared_ptr<StripeFolder> root_;
+  const std::string file_;
+  const uint32_t workers_;
+  bool kept_ = false;
+  std::vector<uint32_t> outdated_;  // workers beyond workers_ that have the file
+  std::vector<uint32_t> folders_made_;
+  std::vector<uint32_t> staged_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,168 @@
+#include "lib/storage/stripe/stripe_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "lib/storage/stripe/stripe_name.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kWorkerFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+
+// Opens one path component below `folder`. A symbolic link, or something of another type, is as good as nothing. The
+// path stays out of the errors: it is the operator's business, not the client's.
+absl::StatusOr<FileDescriptor> OpenComponent(int folder, const std::string& name, int flags, absl::string_view what) {
+  FileDescriptor opened(openat(folder, name.c_str(), flags | O_CLOEXEC));
+  if (opened.valid()) return opened;
+  if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("no ", what, " here"));
+  if (errno == ELOOP || errno == ENOTDIR)
+    return absl::NotFoundError(absl::StrCat("no ", what, " here: it is a link or of another type"));
+  return ErrnoStatus(errno, absl::StrCat("cannot open ", what));
+}
+
+absl::Status CheckLength(uint32_t length) {
+  if (length >= 1 && length <= kMaxReadBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("length is ", length, "; it must be 1 to ", kMaxReadBytes));
+}
+
+absl::Status ReadAt(int fd, uint64_t offset, uint32_t length, std::string* out) {
+  out->resize(length);
+  size_t done = 0;
+  while (done < length) {
+    const ssize_t got = pread(fd, out->data() + done, length - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read of a stripe");
+    if (got == 0) return absl::OutOfRangeError("the file became shorter while it was read");
+    done += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+// The names in a folder, sorted.
+absl::StatusOr<std::vector<std::string>> ListFolder(int folder) {
+  absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kWorkerFolderFlags);  // with a position of its own
+  if (!own.ok()) return own.status();
+  std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own->get()), &closedir);
+  if (entries == nullptr) return ErrnoStatus(errno, "cannot list a folder");
+  own->Release();  // closedir closes it
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(entries.get())) names.emplace_back(entry->d_name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<StripeStore> StripeStore::Open(const std::string& root) {
+  absl::StatusOr<FileDescriptor> folder = OpenAt(AT_FDCWD, root, O_RDONLY | O_DIRECTORY);
+  if (!folder.ok())
+    return absl::Status(folder.status().code(), absl::StrCat("data folder ", folder.status().message()));
+  return StripeStore(*std::move(folder));
+}
+
+StripeStore::StripeStore(FileDescriptor root) : root_(std::move(root)) {}
+
+absl::StatusOr<std::vector<uint32_t>> StripeStore::Workers() const {
+  const absl::StatusOr<std::vector<std::string>> names = ListFolder(root_.get());
+  if (!names.ok()) return names.status();
+  std::vector<uint32_t> workers;
+  for (const std::string& name : *names) {
+    if (const std::optional<uint32_t> worker = ParseWorkerFolderName(name)) workers.push_back(*worker);
+  }
+  std::sort(workers.begin(), workers.end());  // worker-10000 comes before worker-9999 by name
+  return workers;
+}
+
+absl::StatusOr<std::vector<std::string>> StripeStore::Files(uint32_t worker) const {
+  const absl::StatusOr<FileDescriptor> folder = OpenWorker(worker);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::vector<std::string>> names = ListFolder(folder->get());
+  if (names.ok()) std::erase_if(*names, [](const std::string& name) { return !ValidateFileName(name).ok(); });
+  return names;
+}
+
+std::string StripeStore::FolderName(uint32_t worker) const {
+  return WorkerFolderName(worker);
+}
+
+absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenRange(uint32_t worker, std::string_view file,
+                                                                uint32_t replica, uint64_t offset,
+                                                                uint32_t length) const {
+  absl::Status checked = CheckLength(length);
+  if (!checked.ok()) return checked;
+  absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
+  if (!stripe.ok()) return stripe.status();
+  if (offset > stripe->bytes || length > stripe->bytes - offset)  // in this order: the sum may overflow
+    return absl::OutOfRangeError(absl::StrCat("stripe ", replica, " of worker ", worker, " has ", stripe->bytes,
+                                              " bytes; wanted ", length, " from ", offset));
+  return stripe;
+}
+
+absl::Status StripeStore::Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                               uint32_t length, std::string* out) const {
+  const absl::StatusOr<RegularFile> stripe = OpenRange(worker, file, replica, offset, length);
+  if (!stripe.ok()) return stripe.status();
+  return ReadAt(stripe->fd.get(), offset, length, out);
+}
+
+absl::Status StripeStore::CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
+                                     uint32_t length) const {
+  return OpenRange(worker, file, replica, offset, length).status();
+}
+
+absl::StatusOr<uint64_t> StripeStore::StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const {
+  const absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
+  if (!stripe.ok()) return stripe.status();
+  return stripe->bytes;
+}
+
+absl::StatusOr<uint64_t> StripeStore::ReadManifest(uint32_t worker, std::string_view file, uint64_t offset,
+                                                   uint32_t length, std::string* out) const {
+  absl::Status checked = CheckLength(length);
+  if (!checked.ok()) return checked;
+  const absl::StatusOr<RegularFile> manifest = OpenFile(worker, file, std::string(kManifestFileName));
+  if (!manifest.ok()) return manifest.status();
+  if (offset > manifest->bytes)
+    return absl::OutOfRangeError(
+        absl::StrCat("the manifest has ", manifest->bytes, " bytes; wanted some from ", offset));
+  const auto there = static_cast<uint32_t>(std::min<uint64_t>(length, manifest->bytes - offset));
+  absl::Status read = ReadAt(manifest->fd.get(), offset, there, out);
+  if (!read.ok()) return read;
+  return manifest->bytes;
+}
+
+absl::StatusOr<FileDescriptor> StripeStore::OpenWorker(uint32_t worker) const {
+  return OpenComponent(root_.get(), WorkerFolderName(worker), kWorkerFolderFlags, absl::StrCat("worker ", worker));
+}
+
+absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenFile(uint32_t worker, std::string_view file,
+                                                               const std::string& part) const {
+  absl::Status valid = ValidateFileName(file);
+  if (!valid.ok()) return valid;
+  const absl::StatusOr<FileDescriptor> worker_folder = OpenWorker(worker);
+  if (!worker_folder.ok()) return worker_folder.status();
+  const std::string name(file);
+  const absl::StatusOr<FileDescriptor> folder =
+      OpenComponent(worker_folder->get(), name, kWorkerFolderFlags, absl::StrCat("file ", name, " at worker ", worker));
+  if (!folder.ok()) return folder.status();
+  const std::string what = absl::StrCat(part, " of file ", name, " at worker ", worker);
+  // O_NONBLOCK: a FIFO must not hold up the thread; it has no effect on a regular file.
+  absl::StatusOr<FileDescriptor> opened = OpenComponent(folder->get(), part, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, what);
+  if (!opened.ok()) return opened.status();
+  struct stat info;
+  if (fstat(opened->get(), &info) != 0) return ErrnoStatus(errno, what);
+  if (!S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat("no ", what, " here: it is not a regular file"));
+  return RegularFile{*std::move(opened), static_cast<uint64_t>(info.st_size)};
+}
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "lib/tcp/tcp_socket.h"
+
+struct mnl_socket;
+
+namespace sluice {
+
+// Asks the kernel for all TCP connections of this process in one go, through NETLINK_SOCK_DIAG (see sock_diag(7)). It
+// needs no privileges. There is one for each thread that asks. Not thread-safe.
+//
+// The kernel answers for the whole network namespace. A socket belongs to this process if one of its file descriptors
+// has the socket's inode. The descriptors are searched only when there is an inode that was not seen before.
+class SocketDiag {
+ public:
+  // Returns Unavailable if this kernel has no NETLINK_SOCK_DIAG, or a sandbox forbids it.
+  static absl::StatusOr<SocketDiag> Open();
+  SocketDiag(SocketDiag&&) noexcept;
+  SocketDiag& operator=(SocketDiag&&) noexcept;
+  ~SocketDiag();
+
+  // Returns the connected sockets, in no order; Unavailable if the kernel did not answer.
+  absl::StatusOr<std::vector<TcpSocket>> OwnConnections();
+
+ private:
+  struct Closer {
+    void operator()(mnl_socket* socket) const;
+  };
+  explicit SocketDiag(std::unique_ptr<mnl_socket, Closer> socket);
+
+  absl::Status Dump(uint8_t family, std::vector<TcpSocket>& sockets);
+  void KeepOwn(std::vector<TcpSocket>& sockets);
+
+  std::unique_ptr<mnl_socket, Closer> socket_;
+  std::vector<char> buffer_;
+  uint32_t sequence_ = 0;
+  absl::flat_hash_set<uint64_t> own_inodes_;
+  absl::flat_hash_set<uint64_t> foreign_inodes_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+#include "lib/tcp/tcp_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+namespace sluice {
+namespace {
+
+// A connection that is quiet is probed after 5 to 7 s, then every second. Linux ends it at the first probe that is due
+// when nothing came for the user timeout (with one set, TCP_KEEPCNT does not count; it is for other kernels, where it
+// makes 8 to 10 s). So it ends 9 s after the last packet that came, with 2 to 4 probes unanswered: one of them may be
+// lost. One with bytes that stay unacknowledged ends 9 s after they were sent. With the kernel's ticks and our wake-up
+// this is within 10 s.
+//
+// Linux counts a closed window as unacknowledged bytes, too. A worker has to take its requests, so that is right for
+// it. A client may be in a debugger, or read a download slowly, so its socket has no user timeout (LetStall): then
+// TCP_KEEPCNT counts for a quiet connection, and whoever writes bounds how long its bytes wait.
+//
+// Not the same quiet time for all: the connections of a thousand workers fall quiet together, with the last answer of a
+// block, and the answers to their probes would meet in the port's buffer.
+//
+// Rejected: HTTP/2 PING. A server of gRPC takes one in five minutes while no call is open, and ends the connection of a
+// client that sends more; nobody above TCP sees these probes.
+constexpr int kQuietSeconds = 5;
+constexpr int kQuietChoices = 3;  // 5, 6, 7
+constexpr int kProbeSeconds = 1;
+constexpr int kProbes = 3;
+constexpr int kUserTimeoutMilliseconds = 9000;
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+TcpEndpoint EndpointOf(const sockaddr_storage& storage) {
+  if (storage.ss_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, &storage, sizeof(v4));
+    return {boost::asio::ip::address_v4(ntohl(v4.sin_addr.s_addr)), ntohs(v4.sin_port)};
+  }
+  sockaddr_in6 v6;
+  std::memcpy(&v6, &storage, sizeof(v6));
+  boost::asio::ip::address_v6::bytes_type bytes;
+  std::memcpy(bytes.data(), &v6.sin6_addr, bytes.size());
+  const boost::asio::ip::address_v6 address(bytes, v6.sin6_scope_id);
+  if (address.is_v4_mapped()) return {make_address_v4(boost::asio::ip::v4_mapped, address), ntohs(v6.sin6_port)};
+  return {address, ntohs(v6.sin6_port)};
+}
+
+}  // namespace
+
+void SetUpTcp(int fd, double random, int receive_buffer_bytes) {
+  const int choice = std::clamp(static_cast<int>(random * kQuietChoices), 0, kQuietChoices - 1);
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kQuietSeconds + choice);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
+  if (receive_buffer_bytes > 0) Set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes);
+}
+
+void LetStall(int fd) {
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
+std::optional<TcpSocket> DescribeTcp(int fd) {
+  TcpSocket socket;
+  sockaddr_storage local{};
+  sockaddr_storage remote{};
+  socklen_t local_bytes = sizeof(local);
+  socklen_t remote_bytes = sizeof(remote);
+  struct stat status {};
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&remote), &remote_bytes) != 0 || fstat(fd, &status) != 0 ||
+      (local.ss_family != AF_INET && local.ss_family != AF_INET6)) {
+    return std::nullopt;
+  }
+  socket.inode = status.st_ino;
+  socket.local = EndpointOf(local);
+  socket.remote = EndpointOf(remote);
+  return socket;
+}
+
+bool ReadTcpInfo(int fd, TcpInfo& info) {
+  std::array<char, 512> data;  // struct tcp_info has some 250 bytes, and grows
+  socklen_t bytes = data.size();
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, data.data(), &bytes) != 0) return false;
+  info = ParseTcpInfo(data.data(), bytes);
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+#include "lib/tcp/tcp_info.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Not <netinet/tcp.h>, which Boost.Asio includes: its tcp_info ends where that of Linux 3 did.
+#include <linux/tcp.h>
+
+namespace sluice {
+namespace {
+
+constexpr uint32_t kNoMinRtt = ~0U;
+
+// tcpi_total_rto, 16 bits, since Linux 6.7; the headers of Debian 12 end before it.
+constexpr size_t kTotalRtoOffset = 240;
+
+}  // namespace
+
+TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
+  tcp_info known{};
+  std::memcpy(&known, data, std::min(bytes, sizeof(known)));
+  TcpInfo info{.retransmitted_packets = known.tcpi_total_retrans,
+               .duplicate_packets = known.tcpi_dsack_dups,
+               .unacknowledged_packets = known.tcpi_unacked,
+               .congestion_window_packets = known.tcpi_snd_cwnd,
+               .smoothed_rtt = absl::Microseconds(known.tcpi_rtt),
+               .since_data_sent = absl::Milliseconds(known.tcpi_last_data_sent),
+               .out_of_order_packets = known.tcpi_rcv_ooopack,
+               .received_bytes = known.tcpi_bytes_received,
+               .received_packets = known.tcpi_segs_in,
+               .since_data_received = absl::Milliseconds(known.tcpi_last_data_recv),
+               .packet_payload_bytes = known.tcpi_snd_mss,
+               .timestamps = (known.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0,
+               .path_mtu_bytes = known.tcpi_pmtu};
+  if (uint16_t rtos = 0; bytes >= kTotalRtoOffset + sizeof(rtos)) {
+    std::memcpy(&rtos, static_cast<const char*>(data) + kTotalRtoOffset, sizeof(rtos));
+    info.rtos = rtos;
+  }
+  if (known.tcpi_min_rtt != kNoMinRtt && known.tcpi_min_rtt != 0) {
+    info.min_rtt = absl::Microseconds(known.tcpi_min_rtt);
+  }
+  return info;
+}
+
+}  // namespace sluice

@@ -1,0 +1,240 @@
+#include "lib/tls/tls_filter.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lib/tls/openssl_error.h"
+#include "lib/tls/tls_errors.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
+// A BIO keeps the memory of the most that it ever held, and clears all of it each time; one that held more is replaced.
+constexpr size_t kKeptOutputBytes = 2048;
+
+absl::Status Name(SSL* ssl, const std::string& server_name) {
+  // A DNS name may end in a dot; certificates and SNI (RFC 6066) have none.
+  std::string name = server_name;
+  if (absl::EndsWith(name, ".")) name.pop_back();
+  X509_VERIFY_PARAM* const check = SSL_get0_param(ssl);
+  // Without a name OpenSSL would take any certificate.
+  const bool fits = !name.empty() && (X509_VERIFY_PARAM_set1_ip_asc(check, name.c_str()) == 1 ||
+                                      (X509_VERIFY_PARAM_set1_host(check, name.data(), name.size()) == 1 &&
+                                       SSL_set_tlsext_host_name(ssl, name.c_str()) == 1));
+  ERR_clear_error();
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("server_name \"", server_name,
+                                                 "\" is neither a DNS name nor an IP address; a certificate for it "
+                                                 "cannot be checked"));
+}
+
+// Names are compared with all their bytes: one with a 0 in it is another one.
+bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
+  if (name.type != GEN_DNS && name.type != GEN_URI) return false;
+  const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
+  const absl::string_view found(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                                static_cast<size_t>(ASN1_STRING_length(text)));
+  return name.type == GEN_DNS ? absl::EqualsIgnoreCase(found, wanted) : found == wanted;
+}
+
+bool HasOneOf(const X509* certificate, absl::Span<const std::string> names) {
+  const std::unique_ptr<GENERAL_NAMES, OpensslDeleter<GENERAL_NAMES_free>> own(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; own != nullptr && i < sk_GENERAL_NAME_num(own.get()); ++i) {
+    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(own.get(), i);
+    if (std::any_of(names.begin(), names.end(), [&](const auto& wanted) { return IsName(name, wanted); })) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TlsFilter::TlsFilter(SslPtr ssl, const std::string& peer) : ssl_(std::move(ssl)), peer_(peer) {
+  SSL_set_app_data(ssl_.get(), this);
+  SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Make(SSL_CTX& context, const std::string& peer) {
+  ERR_clear_error();
+  SslPtr ssl(SSL_new(&context));
+  if (ssl == nullptr) return absl::ResourceExhaustedError(absl::StrCat("TLS with ", peer, ": ", OpensslReason()));
+  return std::unique_ptr<TlsFilter>(new TlsFilter(std::move(ssl), peer));
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Create(SSL_CTX& context, const std::string& server_name,
+                                                             const std::string& peer) {
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = Make(context, peer);
+  if (!filter.ok()) return filter;
+  SSL* const ssl = (*filter)->ssl_.get();
+  if (absl::Status status = Name(ssl, server_name); !status.ok()) return status;
+  (*filter)->server_name_ = server_name;
+  SSL_set_verify(ssl, SSL_VERIFY_PEER, &TlsFilter::OnVerify);
+  SSL_set_cert_cb(ssl, &TlsFilter::OnCertificateRequest, filter->get());
+  SSL_set_connect_state(ssl);
+  std::string none;
+  if (absl::Status status = (*filter)->Receive("", none); !status.ok()) return status;
+  return filter;
+}
+
+absl::StatusOr<std::unique_ptr<TlsFilter>> TlsFilter::Accept(SSL_CTX& context, std::vector<std::string> client_names,
+                                                             const std::string& peer) {
+  absl::StatusOr<std::unique_ptr<TlsFilter>> filter = Make(context, peer);
+  if (!filter.ok()) return filter;
+  (*filter)->client_names_ = std::move(client_names);
+  SSL* const ssl = (*filter)->ssl_.get();
+  SSL_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &TlsFilter::OnVerify);
+  SSL_set_accept_state(ssl);
+  return filter;
+}
+
+int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
+  const auto* const ssl =
+      static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(check, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto& filter = *static_cast<TlsFilter*>(SSL_get_app_data(ssl));
+  if (ok != 1) {
+    filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
+    return 0;
+  }
+  // The certificates come with the other side's own as the last, at depth 0.
+  const X509* const certificate = X509_STORE_CTX_get_current_cert(check);
+  if (filter.client_names_.empty() || X509_STORE_CTX_get_error_depth(check) > 0 ||
+      HasOneOf(certificate, filter.client_names_)) {
+    return 1;
+  }
+  X509_STORE_CTX_set_error(check, X509_V_ERR_CERT_REJECTED);
+  filter.certificate_error_ = ClientNameError(certificate, filter.peer_);
+  return 0;
+}
+
+bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
+  const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+  return established_ && certificate != nullptr && HasOneOf(certificate, names);
+}
+
+// The context has the certificate already, if there is one.
+int TlsFilter::OnCertificateRequest(SSL* /*ssl*/, void* filter) {
+  static_cast<TlsFilter*>(filter)->asked_ = true;
+  return 1;
+}
+
+// OpenSSL reads from the bytes where they lie. It keeps a record that is not complete, and has then read all of them.
+absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plaintext) {
+  if (!error_.ok() || ended_) return error_;
+  // Every record of a handshake begins so (RFC 8446, section 5.1); OpenSSL's own error would be about a version.
+  if (!heard_ && !ciphertext.empty()) {
+    heard_ = true;
+    if (ciphertext[0] != SSL3_RT_HANDSHAKE && ciphertext[0] != SSL3_RT_ALERT) {
+      error_ = absl::UnavailableError(absl::StrCat(peer_, ": the other side does not speak TLS"));
+      return error_;
+    }
+  }
+  ERR_clear_error();
+  BIO* const input = BIO_new_mem_buf(ciphertext.data(), static_cast<int>(ciphertext.size()));
+  BIO_set_mem_eof_return(input, -1);  // more may come
+  SSL_set0_rbio(ssl_.get(), input);
+  error_ = Advance(plaintext);
+  SSL_set0_rbio(ssl_.get(), nullptr);
+  // SSL_MODE_RELEASE_BUFFERS leaves the 16 KB of the handshake.
+  SSL_free_buffers(ssl_.get());
+  return error_;
+}
+
+absl::Status TlsFilter::Advance(std::string& plaintext) {
+  if (!established_) {
+    if (absl::Status status = Handshake(); !status.ok() || !established_) return status;
+  }
+  std::array<char, kRecordBytes> record;
+  while (true) {
+    const int bytes = SSL_read(ssl_.get(), record.data(), static_cast<int>(record.size()));
+    if (bytes > 0) {
+      heard_plaintext_ = true;
+      plaintext.append(record.data(), static_cast<size_t>(bytes));
+      continue;
+    }
+    switch (SSL_get_error(ssl_.get(), bytes)) {
+      case SSL_ERROR_WANT_READ:
+        return absl::OkStatus();
+      case SSL_ERROR_ZERO_RETURN:
+        ended_ = true;
+        return absl::OkStatus();
+      default:
+        return Failure();
+    }
+  }
+}
+
+absl::Status TlsFilter::Handshake() {
+  const int done = SSL_do_handshake(ssl_.get());
+  if (done != 1) return SSL_get_error(ssl_.get(), done) == SSL_ERROR_WANT_READ ? absl::OkStatus() : Failure();
+  const unsigned char* protocol = nullptr;
+  unsigned int bytes = 0;
+  SSL_get0_alpn_selected(ssl_.get(), &protocol, &bytes);
+  if (absl::string_view(reinterpret_cast<const char*>(protocol), bytes) != "h2") {
+    return absl::UnavailableError(absl::StrCat(peer_, " does not offer HTTP/2 (ALPN \"h2\")"));
+  }
+  established_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status TlsFilter::Failure() {
+  if (certificate_error_.empty()) return absl::UnavailableError(TlsError(ssl_.get(), peer_));
+  ERR_clear_error();
+  return absl::UnavailableError(certificate_error_);
+}
+
+absl::Status TlsFilter::ReceiveEnd(absl::string_view broken) const {
+  if (!error_.ok() || ended_) return error_;
+  std::string text = absl::StrCat(peer_, " ended the connection");
+  if (asked_ && !heard_plaintext_) {
+    // gRPC's servers close it without an alert that would say so.
+    absl::StrAppend(&text, " after it asked for a certificate of this client; ", OwnCertificate(ssl_.get()));
+  } else if (!established_) {
+    absl::StrAppend(&text, " in the TLS handshake", heard_ ? "" : "; it may not speak TLS");
+  } else {
+    absl::StrAppend(&text, " without TLS close_notify");
+  }
+  if (!broken.empty()) absl::StrAppend(&text, ": ", broken);
+  return absl::UnavailableError(text);
+}
+
+absl::Status TlsFilter::Send(absl::string_view plaintext) {
+  if (!error_.ok() || plaintext.empty()) return error_;
+  ERR_clear_error();
+  size_t written = 0;
+  // The BIO takes everything.
+  if (SSL_write_ex(ssl_.get(), plaintext.data(), plaintext.size(), &written) != 1) error_ = Failure();
+  return error_;
+}
+
+void TlsFilter::SendEnd() {
+  if (!established_ || !error_.ok()) return;
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+}
+
+std::string TlsFilter::TakeCiphertext() {
+  BIO* const output = SSL_get_wbio(ssl_.get());
+  char* data = nullptr;
+  const auto bytes = static_cast<size_t>(BIO_get_mem_data(output, &data));
+  if (bytes == 0) return "";
+  std::string ciphertext(data, bytes);
+  if (bytes > kKeptOutputBytes) {
+    SSL_set0_wbio(ssl_.get(), BIO_new(BIO_s_mem()));
+  } else {
+    BIO_reset(output);
+  }
+  return ciphertext;
+}
+
+}  // namespace sluice

@@ -1,0 +1,133 @@
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "sluice/v1/config.pb.h"
+
+#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/logging.h"
+#include "lib/cli/program.h"
+#include "lib/cli/ready_file.h"
+#include "lib/cli/termination_signal.h"
+#include "lib/cli/units.h"
+#include "lib/net/io_thread.h"
+#include "lib/sharing/lease_server.h"
+#include "lib/telemetry/admin_server.h"
+#include "lib/telemetry/process_metrics.h"
+#include "link/link_daemon_config.h"
+
+namespace sluice {
+namespace {
+
+void LogEvent(const SharingEvent& event) {
+  const bool refused = event.kind == SharingEvent::Kind::kRefused;
+  const bool trouble = refused || event.kind == SharingEvent::Kind::kExpired;
+  Log(trouble ? LogLevel::kWarning : LogLevel::kInfo, "process",
+      {{"event", SharingEventName(event.kind)},
+       {"application", event.application},
+       {"weight", event.weight},
+       {"pid", event.pid},
+       {"uid", event.uid},
+       {"reason", event.reason}});
+}
+
+class LinkDaemon {
+ public:
+  google::protobuf::Message& config() { return config_; }
+
+  void AddFlags(CLI::App& app) {
+    AddTextFlag(app, "--socket", "Path of the Unix socket to serve on",
+                [this](const auto& value) { config_.set_socket(value); });
+    AddTextFlag(app, "--socket_mode", "Mode of the socket's file, octal. Default 0600",
+                [this](const auto& value) { config_.set_socket_mode(value); });
+    AddTextFlag(app, "--socket_group", "Group of the socket's file, a name or a number. Default: that of this process",
+                [this](const auto& value) { config_.set_socket_group(value); });
+    app.add_option_function<std::vector<uint32_t>>(
+           "--allowed_uids",
+           [this](const auto& uids) { config_.mutable_allowed_uids()->Assign(uids.begin(), uids.end()); },
+           "Users whose processes may join. Default: the user of this process")
+        ->delimiter(',');
+    AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
+                [this](const auto& value) { config_.set_budget(value); });
+    AddTextFlag(app, "--mode", "weighted, or fifo: serve one block of one process at a time. Default weighted",
+                [this](const auto& value) { config_.set_mode(value); });
+    AddTextFlag(app, "--lease_time", "A process that is silent for this long loses its lease. Default 250ms",
+                [this](const auto& value) { config_.set_lease_time(value); });
+    AddTextFlag(app, "--admin", "Address of /metrics, host:port. Default: none",
+                [this](const auto& value) { config_.set_admin(value); });
+    AddTextFlag(app, "--log_level", "Lowest level to log: debug, info, warning or error. Default info",
+                [this](const auto& value) { config_.set_log_level(value); });
+    app.add_option("--ready_file", ready_file_,
+                   "File to write the socket and the admin address to when the daemon serves, one per line");
+    AddLinkProfileFlags(app, *config_.mutable_link());
+  }
+
+  absl::Status Configure() {
+    if (absl::Status status = SetLogLevel(config_.log_level()); !status.ok()) return status;
+    absl::StatusOr<LinkDaemonOptions> options = ParseLinkDaemonConfig(config_);
+    if (!options.ok()) return options.status();
+    options_ = *std::move(options);
+    options_.server.on_event = LogEvent;
+    return absl::OkStatus();
+  }
+
+  absl::Status Run() {
+    IoThread io_thread;
+    TerminationSignal termination(io_thread.context());
+    prometheus::Registry registry;
+    const ProcessMetrics process_metrics;
+    const absl::StatusOr<std::unique_ptr<LeaseServer>> server =
+        LeaseServer::Start(io_thread.context(), options_.server, registry);
+    if (!server.ok()) return server.status();
+    std::vector<std::string> addresses{options_.server.socket};
+    std::unique_ptr<AdminServer> admin;
+    if (!options_.admin.empty()) {
+      auto started =
+          AdminServer::Start(io_thread.context(), {.listen = options_.admin,
+                                                   .name = "sluice-link",
+                                                   .collectables = {&registry, server->get(), &process_metrics}});
+      if (!started.ok()) return started.status();
+      admin = *std::move(started);
+      addresses.push_back(admin->address());
+    }
+    LogServing(admin ? admin->address() : "");
+    if (absl::Status ready = WriteReadyFile(ready_file_, addresses); !ready.ok()) return ready;
+    const int signal = termination.Wait();
+    Log(LogLevel::kInfo, "stopping", {{"signal", signal}});
+    return absl::OkStatus();
+  }
+
+ private:
+  void LogServing(const std::string& admin) const {
+    const LinkShares::Options& shares = options_.server.shares;
+    Log(LogLevel::kInfo, "serving",
+        {{"socket", options_.server.socket},
+         {"admin", admin},
+         {"mode", SharingModeName(shares.mode)},
+         {"budget_bytes", shares.budget_bytes},
+         {"capacity", FormatBitRate(options_.profile.capacity_bytes_per_second * 8)},
+         {"lease_time", absl::FromChrono(shares.lease_time)}});
+  }
+
+  v1::LinkDaemonConfig config_;
+  std::string ready_file_;
+  LinkDaemonOptions options_;
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::LinkDaemon daemon;
+  return sluice::RunProgram(argc, argv,
+                            {.name = "sluice-link",
+                             .description = "Divides the link of a host among the processes that read over it.",
+                             .add_flags = [&](CLI::App& app) { daemon.AddFlags(app); },
+                             .config = &daemon.config(),
+                             .configure = [&] { return daemon.Configure(); },
+                             .run = [&] { return daemon.Run(); }});
+}

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lib/tcp/tcp_info.h"
+#include "ns3/node.h"
+#include "ns3/tcp-socket-base.h"
+
+namespace sluice::testing {
+
+// How all hosts of a network speak TCP. The defaults are those of Linux.
+struct TcpOptions {
+  std::string variant = "Cubic";  // of ns-3: NewReno, LinuxReno, Cubic, Bbr, Dctcp, Vegas, ...
+  absl::Duration rto_min = absl::Milliseconds(200);
+  absl::Duration delayed_ack = absl::Milliseconds(40);
+  uint32_t acked_segments = 2;  // an ACK for so many; 1: no delayed ACKs
+  uint32_t initial_window_segments = 10;
+  uint32_t duplicate_acks = 3;  // that begin a fast retransmit
+  bool limited_transmit = true;
+  bool sack = true;
+  bool timestamps = true;
+  bool ecn = false;
+  uint32_t mtu_bytes = 1500;
+  uint32_t receive_buffer_bytes = 6u << 20;
+
+  uint32_t SegmentBytes() const { return mtu_bytes - 40 - (timestamps ? 12 : 0); }
+};
+
+// What happened to all TCP connections of a network.
+struct TcpCounts {
+  int64_t retransmission_timeouts = 0;  // with data to repeat, every one of a back-off too
+};
+
+// Makes these options the defaults of ns-3. Returns InvalidArgument where ns-3 has no such variant.
+absl::Status SetDefaults(const TcpOptions& options);
+
+// A TCP socket of ns-3 that counts what Linux counts. Sockets that a listening one accepts count, too.
+class HostSocket final : public ns3::TcpSocketBase {
+ public:
+  static ns3::TypeId GetTypeId();
+  // The counts must outlive it. `variant` as in TcpOptions.
+  static ns3::Ptr<HostSocket> Create(const ns3::Ptr<ns3::Node>& host, const std::string& variant, TcpCounts& counts);
+
+  // What Linux would say of it, as far as the product asks.
+  TcpInfo Info() const;
+
+  HostSocket() = default;
+  HostSocket(const HostSocket&) = default;
+
+ private:
+  ns3::Ptr<ns3::TcpSocketBase> Fork() override { return ns3::CopyObject<HostSocket>(this); }
+  void ReTxTimeout() override;
+  void ReceivedData(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) override;
+  uint32_t SendDataPacket(ns3::SequenceNumber32 sequence, uint32_t most_bytes, bool with_ack) override;
+
+  TcpCounts* counts_ = nullptr;
+  ns3::Time last_sent_;
+  ns3::Time last_received_;
+  uint64_t received_bytes_ = 0;
+  uint32_t out_of_order_packets_ = 0;
+};
+
+}  // namespace sluice::testing

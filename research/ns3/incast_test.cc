@@ -1,0 +1,213 @@
+#include "research/ns3/incast.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/percentile.h"
+
+// Small points of the simulation over ns-3: the product's own code, from a fan-out down to the bytes of HTTP/2.
+namespace sluice {
+namespace {
+
+using testing::Distribution;
+using testing::IncastOptions;
+using testing::IncastResult;
+using testing::RunIncast;
+
+// 32 workers, 32 KB each, through a port of 1 Gbit/s with 32 KB.
+IncastOptions SmallPort(Discipline discipline) {
+  IncastOptions options;
+  options.discipline = discipline;
+  options.workers = 32;
+  options.sizes = *Distribution::ParseSizes("fixed:32kb");
+  options.think = *Distribution::ParseTimes("0");
+  options.watch_wire = discipline == Discipline::kGrants || discipline == Discipline::kRolling;
+  return options;
+}
+
+IncastResult Play(const IncastOptions& options) {
+  const auto result = RunIncast(options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.value_or(IncastResult());
+}
+
+// No packet was dropped anywhere, no timer of TCP fired, and nothing came that the budget had no room for.
+void ExpectLossless(const IncastOptions& options, const IncastResult& result) {
+  EXPECT_EQ(result.fan_outs, options.fan_outs);
+  EXPECT_EQ(result.unfinished, 0u);
+  EXPECT_EQ(result.failed_calls, 0u);
+  EXPECT_EQ(result.bottleneck.dropped_packets, 0);
+  EXPECT_EQ(result.other_drops, 0);
+  EXPECT_EQ(result.retransmission_timeouts, 0);
+  EXPECT_THAT(result.breaches, ::testing::IsEmpty());
+}
+
+// The oracle of all others: without a schedule the same port loses what it has to lose.
+TEST(IncastTest, UnscheduledCollapses) {
+  const IncastResult result = Play(SmallPort(Discipline::kUnscheduled));
+  EXPECT_EQ(result.fan_outs, 10u);
+  EXPECT_GT(result.bottleneck.dropped_packets, 100);
+  EXPECT_GT(result.retransmission_timeouts, 10);
+  EXPECT_LT(result.goodput_bps, 0.2e9);
+}
+
+// The collapse is one of timeouts: it is as much shorter as these are.
+TEST(IncastTest, AShortRetransmissionTimeoutShortensTheCollapse) {
+  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  const double with_200_ms = Play(options).goodput_bps;
+  options.network.tcp.rto_min = absl::Milliseconds(1);
+  options.network.tcp.delayed_ack = absl::Microseconds(500);
+  EXPECT_GT(Play(options).goodput_bps, 5 * with_200_ms);
+}
+
+TEST(IncastTest, GrantsLoseNothingAndFillTheLink) {
+  const IncastOptions options = SmallPort(Discipline::kGrants);
+  const IncastResult result = Play(options);
+  ExpectLossless(options, result);
+  EXPECT_GT(result.link_busy_share, 0.97);
+}
+
+TEST(IncastTest, RollingLosesNothingAndFillsTheLinkWhereWorkersDoNotThink) {
+  IncastOptions options = SmallPort(Discipline::kRolling);
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.announced_share = 1;
+  const IncastResult result = Play(options);
+  ExpectLossless(options, result);
+  EXPECT_GT(result.link_busy_share, 0.9);
+}
+
+// Two fan-outs of 64 at a time are enough to ask for while all think for 2 ms.
+TEST(IncastTest, GrantsKeepTheLinkBusyWhileWorkersThinkAndRollingDoesNot) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.workers = 64;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.think = *Distribution::ParseTimes("fixed:2ms");
+  options.concurrency = 2;
+  options.announced_share = 1;
+  const IncastResult grants = Play(options);
+  ExpectLossless(options, grants);
+  EXPECT_GT(grants.link_busy_share, 0.9);
+  options.discipline = Discipline::kRolling;
+  const IncastResult rolling = Play(options);
+  ExpectLossless(options, rolling);
+  EXPECT_LT(rolling.link_busy_share, 0.3);
+}
+
+TEST(IncastTest, GrantsLoseNothingAtAHundredGigabit) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.network.bits_per_second = 100e9;
+  options.network.rtt = absl::Microseconds(20);
+  options.network.buffer_bytes = 512 * 1024;
+  options.concurrency = 4;
+  options.warm_up = 4;
+  const IncastResult result = Play(options);
+  ExpectLossless(options, result);
+  EXPECT_GT(result.link_busy_share, 0.97);
+}
+
+// 15 workers on all other hosts of a fat tree of arity 4; each port has 32 KB.
+TEST(IncastTest, GrantsLoseNothingInAFatTree) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.workers = 15;
+  options.network.fat_tree_arity = 4;
+  const IncastResult grants = Play(options);
+  ExpectLossless(options, grants);
+  EXPECT_GT(grants.link_busy_share, 0.9);
+  options.discipline = Discipline::kUnscheduled;
+  options.watch_wire = false;
+  EXPECT_GT(Play(options).retransmission_timeouts, 0);
+}
+
+TEST(IncastTest, DctcpMarksInsteadOfDropping) {
+  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  options.workers = 4;
+  options.sizes = *Distribution::ParseSizes("fixed:200kb");
+  options.network.buffer_bytes = 256 * 1024;
+  options.network.mark_above_bytes = 30'000;
+  options.network.tcp.variant = "Dctcp";
+  options.network.tcp.ecn = true;
+  const IncastResult result = Play(options);
+  EXPECT_EQ(result.bottleneck.dropped_packets, 0);
+  EXPECT_GT(result.bottleneck.marked_packets, 0);
+  EXPECT_LT(result.bottleneck.most_bytes, 200'000);
+}
+
+// Of 128 workers each small window is marked, again and again.
+TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
+  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  options.workers = 128;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.load = 0.5;
+  options.network.bits_per_second = 10e9;
+  options.network.buffer_bytes = 512 * 1024;
+  options.network.rtt = absl::Microseconds(50);
+  options.network.mark_above_bytes = 97 * 1024;
+  options.network.tcp.variant = "Dctcp";
+  options.network.tcp.ecn = true;
+  options.network.tcp.acked_segments = 1;
+  options.longest = absl::Seconds(10);
+  const IncastResult result = Play(options);
+  EXPECT_EQ(result.fan_outs, options.fan_outs);
+  EXPECT_EQ(result.unfinished, 0u);
+  EXPECT_GT(result.bottleneck.marked_packets, 1000);
+}
+
+// The budget leaves half of the buffer to messages of 10 KB that others send through the same port.
+TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.budget_bytes = 16 * 1024;
+  options.victim.emplace();
+  options.victim->mean_pause = std::chrono::milliseconds(2);
+  options.fan_outs = 5;
+  const IncastResult grants = Play(options);
+  ExpectLossless(options, grants);
+  ASSERT_GT(grants.victim_seconds.size(), 10u);
+  EXPECT_LT(Percentile(grants.victim_seconds, 1), 0.001);
+  options.discipline = Discipline::kUnscheduled;
+  options.budget_bytes = 0;
+  options.watch_wire = false;
+  EXPECT_GT(Percentile(Play(options).victim_seconds, 1), 0.1) << "a victim of the collapse waits for timeouts, too";
+}
+
+TEST(IncastTest, WritesOfLateHostsStayInTheirOrder) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.network.bits_per_second = 1e10;
+  options.network.buffer_bytes = 512 * 1024;
+  options.network.rtt = absl::Microseconds(50);
+  options.workers = 128;
+  options.jitter = std::chrono::milliseconds(1);
+  options.link_thread.timers_late = std::chrono::milliseconds(10);
+  options.announced_share = 0.769;
+  options.fan_outs = 2;
+  for (options.seed = 1; options.seed <= 3; ++options.seed) {
+    EXPECT_EQ(Play(options).failed_calls, 0u) << "seed " << options.seed;
+  }
+}
+
+TEST(IncastTest, ASeedReplaysExactly) {
+  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  options.sizes = *Distribution::ParseSizes("log:1kb-100kb");
+  options.think = *Distribution::ParseTimes("exp:1ms");
+  options.jitter = std::chrono::microseconds(100);
+  options.fan_outs = 3;
+  const IncastResult first = Play(options);
+  const IncastResult second = Play(options);
+  EXPECT_EQ(first.events, second.events);
+  EXPECT_EQ(first.fan_out_seconds, second.fan_out_seconds);
+  options.seed = 2;
+  EXPECT_NE(first.fan_out_seconds, Play(options).fan_out_seconds);
+}
+
+TEST(IncastTest, RefusesWhatMakesNoSense) {
+  IncastOptions options = SmallPort(Discipline::kGrants);
+  options.network.tcp.variant = "Quantum";
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("no variant \"Quantum\""));
+  options = SmallPort(Discipline::kGrants);
+  options.static_cap = 4;
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("static_cap"));
+  options = SmallPort(Discipline::kGrants);
+  options.network.fat_tree_arity = 4;
+  EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("an arity of 4 has 16 hosts, and 33"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ns3/ipv4-address.h"
+#include "ns3/node.h"
+#include "research/ns3/host_socket.h"
+#include "research/ns3/packet_switch.h"
+#include "research/ns3/port_queue.h"
+
+namespace sluice::testing {
+
+// A host of the network: an IP stack with one address.
+struct Host {
+  ns3::Ptr<ns3::Node> node;
+  ns3::Ipv4Address address;
+};
+
+// Hosts, switches and the links between them. The first link is the aggregator's, and the switch port that feeds it is
+// the bottleneck. A star has one switch; a fat tree of arity k (Al-Fares, Loukissas and Vahdat, 2008) has three layers
+// of switches with k ports each, and k³ / 4 hosts. One a simulation: times of ns-3 are in picoseconds from the first
+// on.
+class Network {
+ public:
+  struct Options {
+    double bits_per_second = 1e9;                  // of the aggregator's link, and of those between switches
+    double access_bits_per_second = 0;             // of the workers' links; 0: the same
+    absl::Duration rtt = absl::Microseconds(100);  // of an empty network, between the aggregator and the farthest host
+    int64_t buffer_bytes = 32 * 1024;              // of each port; one of the two
+    int64_t buffer_packets = 0;
+    double shared_alpha = 0;            // above 0: `buffer_bytes` is the memory that all ports of a switch share
+    int64_t mark_above_bytes = 0;       // ECN; 0: no marks
+    size_t hosts = 1;                   // beside the aggregator
+    size_t fat_tree_arity = 0;          // 0: a star
+    size_t aggregator_connections = 1;  // expected ones
+    TcpOptions tcp;
+  };
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const Options& options);
+
+  const Host& host(size_t host) const { return hosts_[host]; }
+  // The aggregator's IP stack for its next connection. A stack of ns-3 looks through all of its connections for each
+  // packet, so the aggregator has several, behind the one link.
+  const Host& NextAggregatorStack() { return aggregator_stacks_[next_stack_++ % aggregator_stacks_.size()]; }
+  ns3::Ptr<HostSocket> NewSocket(const Host& host);
+
+  PortQueue& bottleneck() { return *bottleneck_; }
+  // Packets dropped at all other ports of switches.
+  int64_t OtherDrops() const;
+  const TcpCounts& tcp_counts() const { return tcp_counts_; }
+  void ResetCounts();
+  const Options& options() const { return options_; }
+
+ private:
+  // The two ends of a link, and their queues.
+  struct Link {
+    PacketSwitch::Port ports[2];
+    ns3::Ptr<PortQueue> queues[2];
+  };
+
+  explicit Network(const Options& options);
+  void BuildStar();
+  void BuildFatTree();
+  PacketSwitch& NewSwitch();
+  Link Connect(const ns3::Ptr<ns3::Node>& from, const PortQueue::Options& from_queue, const ns3::Ptr<ns3::Node>& to,
+               const PortQueue::Options& to_queue, double bits_per_second, absl::Duration delay);
+  // Connects two switches, and returns the ports of both.
+  std::pair<PacketSwitch::Port, PacketSwitch::Port> Join(PacketSwitch& lower, PacketSwitch& upper);
+  PacketSwitch::Port AttachHost(PacketSwitch& access, const Host& host);
+  PacketSwitch::Port AttachAggregator(PacketSwitch& access);
+  Host NewHost(ns3::Ipv4Address address);
+  void GiveAddress(const Host& host);
+  PortQueue::Options SwitchQueue(const PacketSwitch& owner);
+
+  const Options options_;
+  absl::Duration link_delay_;
+  TcpCounts tcp_counts_;
+  std::vector<Host> hosts_;
+  std::vector<Host> aggregator_stacks_;
+  size_t next_stack_ = 0;
+  std::vector<std::unique_ptr<PacketSwitch>> switches_;
+  std::vector<std::unique_ptr<SharedBuffer>> shared_buffers_;  // of the switches; empty where ports have their own
+  std::unique_ptr<PacketSwitch> aggregator_;                   // between its link and its stacks
+  std::vector<ns3::Ptr<PortQueue>> switch_queues_;
+  ns3::Ptr<PortQueue> bottleneck_;
+};
+
+}  // namespace sluice::testing

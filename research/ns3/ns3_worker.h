@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ns3/inet-socket-address.h"
+#include "research/ns3/distribution.h"
+#include "research/ns3/network.h"
+#include "research/ns3/tcp_wire.h"
+#include "tests/simulation/faults.h"
+
+namespace sluice::testing {
+
+// A worker on a host of ns-3: a gRPC server on our own HTTP/2 session, which thinks and answers with as many bytes as
+// it is asked for. One for each address.
+class Ns3Worker {
+ public:
+  struct Options {
+    Distribution think;
+    std::chrono::nanoseconds jitter{0};  // of its host: each write is late by at most so much, uniformly
+  };
+  // All of these outlive it.
+  Ns3Worker(Network& network, const Host& host, uint16_t port, TcpWires& wires, Dice& dice, const Options& options);
+  ~Ns3Worker();
+  Ns3Worker(const Ns3Worker&) = delete;
+  Ns3Worker& operator=(const Ns3Worker&) = delete;
+
+  ns3::InetSocketAddress address() const { return address_; }
+
+ private:
+  class Connection;
+
+  void Accept(const ns3::Ptr<ns3::Socket>& socket, const ns3::Address& client);
+
+  TcpWires& wires_;
+  Dice& dice_;
+  const Options options_;
+  const ns3::InetSocketAddress address_;
+  ns3::Ptr<HostSocket> listener_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+};
+
+}  // namespace sluice::testing

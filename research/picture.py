@@ -1,0 +1,39 @@
+"""How the figures of the simulations look, and how they are written: SVGs that follow the colour scheme of their reader."""
+
+import io
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools/sluice_plan"))
+
+import plan_plot
+from plan_plot import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+
+COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
+MARKERS = "os^DvP"
+
+# The colour of text and axes. It stands for a variable of CSS, see save: nothing else in a figure may have it.
+INK = "#010203"
+GRID = "#888888"
+_STYLE = "<style>:root{--ink:#1a1a1a}@media (prefers-color-scheme:dark){:root{--ink:#e6e6e6}}</style>"
+
+
+def pyplot():
+    """matplotlib.pyplot with the look of plan_plot, but for the ground, which is that of the reader's page."""
+    plot = plan_plot.pyplot()
+    plot.rcParams.update({
+        "savefig.transparent": True, "text.color": INK, "legend.labelcolor": INK, "axes.edgecolor": INK, "axes.labelcolor": INK,
+        "axes.titlecolor": INK, "xtick.color": INK, "ytick.color": INK, "grid.color": GRID, "grid.alpha": 0.3,
+        "grid.linewidth": 0.8,
+    })
+    return plot
+
+
+def save(figure, path):
+    """Without a date, so that the same data make the same file."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    svg = text.getvalue().replace(INK, "var(--ink)")
+    begin = svg.index(">", svg.index("<svg")) + 1
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(svg[:begin] + _STYLE + svg[begin:])

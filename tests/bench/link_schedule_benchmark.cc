@@ -1,0 +1,114 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+#include "lib/scheduling/link_schedule.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kSruBytes = 10'240;
+
+ScheduleOptions OptionsOf(Discipline discipline) {
+  ScheduleOptions options;
+  options.discipline = discipline;
+  return options;
+}
+
+// A client that answers every request at once: the time that is left is the schedule's own.
+class InstantWorkers {
+ public:
+  InstantWorkers(benchmark::State& state, const ScheduleOptions& options) : state_(state), schedule_(options) {}
+
+  BlockId Submit(const std::vector<CallRequest>& calls, TimePoint deadline = TimePoint::max()) {
+    const absl::StatusOr<BlockId> block = schedule_.Submit(now_, calls, deadline, actions_);
+    if (!block.ok()) state_.SkipWithError(block.status().ToString().c_str());
+    return block.value_or(0);
+  }
+
+  // Until nothing is in flight and no slot is due.
+  void Drain() {
+    while (true) {
+      while (!actions_.empty()) AnswerAll();
+      if (schedule_.State().waiting_calls == 0) return;
+      now_ = schedule_.NextTimer();
+      schedule_.OnTimer(now_, actions_);
+    }
+  }
+
+  // The one call in flight arrives; what leaves then is the next.
+  void FinishOne() {
+    const CallId call = actions_.back().call;
+    actions_.clear();
+    schedule_.OnFinished(++now_, call, CallEnd::kArrived, actions_);
+    if (actions_.size() != 1) state_.SkipWithError("not one call in flight");
+  }
+
+  TimePoint now() const { return now_; }
+  LinkSchedule& schedule() { return schedule_; }
+
+ private:
+  void AnswerAll() {
+    answered_.swap(actions_);
+    for (const Action& action : answered_) Answer(action);
+    answered_.clear();
+  }
+
+  // As a client does: the prefix, the bytes that are granted, the end.
+  void Answer(const Action& action) {
+    if (action.kind == Action::Kind::kSend) schedule_.OnReady(++now_, action.call, kSruBytes, actions_);
+    if (action.bytes == 0) return;
+    schedule_.OnReceived(++now_, action.call, kSruBytes, actions_);
+    schedule_.OnFinished(now_, action.call, CallEnd::kArrived, actions_);
+  }
+
+  benchmark::State& state_;
+  LinkSchedule schedule_;
+  TimePoint now_;
+  std::vector<Action> actions_;
+  std::vector<Action> answered_;
+};
+
+// One block of N SRUs from submit to the last answer. What counts is the time of one item.
+void BM_Block(benchmark::State& state, Discipline discipline) {
+  InstantWorkers link(state, OptionsOf(discipline));
+  std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
+  for (size_t i = 0; i < calls.size(); ++i) calls[i].worker = static_cast<uint32_t>(i) + 1;
+  while (state.KeepRunning()) {
+    link.Submit(calls);
+    link.Drain();
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK_CAPTURE(BM_Block, unscheduled, Discipline::kUnscheduled)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, batches, Discipline::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, rolling, Discipline::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, grants, Discipline::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
+
+// Many clients with one call each: blocks of one call, each with a deadline of its own, wait all the time. An item is a
+// block submitted, another one finished.
+void BM_WaitingBlocks(benchmark::State& state) {
+  ScheduleOptions options;
+  options.discipline = Discipline::kRolling;
+  options.budget_bytes = 1;  // every call is alone
+  InstantWorkers link(state, options);
+  uint64_t random = 1;
+  const auto submit = [&] {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    link.Submit({{.response_bytes = kSruBytes}}, link.now() + std::chrono::hours(1 + (random >> 54)));
+  };
+  for (int64_t i = 0; i <= state.range(0); ++i) submit();
+  while (state.KeepRunning()) {
+    link.FinishOne();
+    submit();
+    benchmark::DoNotOptimize(link.schedule().NextTimer());
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_WaitingBlocks)->RangeMultiplier(10)->Range(10, 10'000);
+
+}  // namespace
+}  // namespace sluice
+
+BENCHMARK_MAIN();

@@ -1,0 +1,102 @@
+"""The clients of tests/system/docs/clients: how each is built and started. Their code has the snippets of docs/proxy.md."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
+_PATIENCE = 500  # seconds for a build
+_PROXY = "http://127.0.0.1:7400"
+
+
+class Missing(Exception):
+    """The machine lacks what a language needs; the text says what."""
+
+
+def _run(tool, *command, **options):
+    """A build, whose libraries come from the tool's default registry."""
+    if not shutil.which(tool):
+        raise Missing(f"there is no {tool}")
+    try:
+        made = subprocess.run([tool, *command], capture_output=True, text=True, timeout=_PATIENCE, check=False, **options)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{tool} did not end within {_PATIENCE} s") from None
+    return made.returncode, made.stdout + made.stderr
+
+
+def _fetch(tool, *command, **options):
+    code, output = _run(tool, *command, **options)
+    if code != 0:
+        raise Missing(f"{tool} cannot have the libraries, which needs a network once: {output.strip()[-300:]}")
+
+
+def _build(tool, *command, **options):
+    code, output = _run(tool, *command, **options)
+    if code != 0:
+        raise AssertionError(f"{tool} {' '.join(command)}: {output}")
+
+
+def _python(_folder):
+    for interpreter in (sys.executable, "/usr/bin/python3"):  # Debian's packages are for Debian's Python
+        if subprocess.run([interpreter, "-c", "import grpc"], capture_output=True, check=False).returncode == 0:
+            return [interpreter, CLIENTS / "python/client.py"]
+    raise Missing("Python has no grpcio; it is in Debian's package python3-grpcio")
+
+
+def _go(folder):
+    _fetch("go", "mod", "download", cwd=CLIENTS / "go")
+    _build("go", "build", "-o", str(folder / "client"), ".", cwd=CLIENTS / "go")
+    return [folder / "client"]
+
+
+def _node(folder):
+    for file in ("package.json", "client.js"):
+        shutil.copy(CLIENTS / "node" / file, folder)
+    if not shutil.which("node"):
+        raise Missing("there is no node")
+    if not (folder / "node_modules/@grpc/grpc-js").exists():
+        _fetch("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", cwd=folder)
+    return ["node", folder / "client.js"]
+
+
+def _java(folder):
+    if not shutil.which("javac"):
+        raise Missing("there is no javac")
+    maven = ["--batch-mode", "--no-transfer-progress", f"-Dsluice.build={folder}", f"--file={CLIENTS}/java/pom.xml"]
+    libraries = [*maven, "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"]
+    if _run("mvn", "--offline", *libraries)[0] != 0:
+        _fetch("mvn", *libraries)
+    source = CLIENTS / "java/src/main/java/sluice/Client.java"
+    _build("javac", "-d", str(folder / "classes"), "-cp", f"{folder}/lib/*", str(source))
+    return ["java", "-cp", f"{folder}/classes:{folder}/lib/*", "sluice.Client"]
+
+
+def _rust(folder):
+    shutil.copytree(CLIENTS / "rust", folder / "source", dirs_exist_ok=True)
+    manifest = f"--manifest-path={folder}/source/Cargo.toml"
+    _fetch("cargo", "fetch", manifest)
+    _build("cargo", "build", "--jobs=2", f"--target-dir={folder}/target", manifest)
+    return [folder / "target/debug/sluice-docs"]
+
+
+_BUILDS = {"python": _python, "go": _go, "node": _node, "java": _java, "rust": _rust}
+# What an unchanged program is started with. Rust's libraries look at none of it.
+ENVIRONMENT = {
+    "python": {"http_proxy": _PROXY},
+    "go": {"HTTPS_PROXY": _PROXY},
+    "node": {"http_proxy": _PROXY},
+    "java": {"JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=7400"},
+}
+
+
+def client(language, build):
+    """The command that starts the client, and then come the way and the workers. Missing: it cannot be built here."""
+    folder = pathlib.Path(build).resolve() / "docs-clients" / language
+    folder.mkdir(parents=True, exist_ok=True)
+    return [str(word) for word in _BUILDS[language](folder)]
+
+
+def source(language):
+    (file,) = [path for path in sorted((CLIENTS / language).rglob("*")) if path.suffix in (".py", ".go", ".js", ".java", ".rs")]
+    return file.read_text()

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""The table of sizes in docs/operations.md is what the model says: sizes_test.py SLUICE_PLAN"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+_OPERATIONS = pathlib.Path(__file__).resolve().parents[3] / "docs/operations.md"
+_PLAN = ""
+
+
+def rows():
+    found = []
+    for line in _OPERATIONS.read_text().splitlines():
+        if re.match(r"\| \d+[mg]bit \|", line):
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def plan(link, buffer, sru, workers):
+    command = [_PLAN, "--json", "--capacity", link, "--buffer", buffer, "--sru", sru, "--workers", str(workers)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+class SizesTest(unittest.TestCase):
+    def test_the_table_is_what_sluice_plan_says(self):
+        self.assertGreater(len(rows()), 3)
+        for link, buffer, sru, at_once, *goodputs in rows():
+            few, many = (plan(link, buffer, sru, workers) for workers in (32, 256))
+            self.assertEqual(int(at_once), few["n"])
+            told = [few["rolling_goodput_bps"], many["rolling_goodput_bps"], few["collapse_goodput_bps"],
+                    many["collapse_goodput_bps"]]
+            self.assertEqual([int(goodput) for goodput in goodputs], [round(bps / 1e6) for bps in told])
+
+
+if __name__ == "__main__":
+    _PLAN = sys.argv.pop(1)
+    unittest.main(verbosity=2)

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>  // Boost 1.74 misses it in C++20
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include "lib/net/io_thread.h"
+
+namespace sluice::testing {
+
+// A TCP relay on loopback that counts what either side sends. One for each server; it takes any number of connections.
+// The counts may be read from any thread.
+class CountingRelay {
+ public:
+  explicit CountingRelay(uint16_t server_port);
+  ~CountingRelay();
+
+  std::string address() const { return address_; }
+  int port() const { return acceptor_.local_endpoint().port(); }
+  int64_t client_bytes() const { return counts_->client_bytes; }  // that the client has sent so far
+  int64_t server_bytes() const { return counts_->server_bytes; }  // handed to the client's socket so far
+
+  struct Counts {
+    std::atomic<int64_t> client_bytes = 0;
+    std::atomic<int64_t> server_bytes = 0;
+  };
+
+ private:
+  void Accept();
+
+  // Shared with the connections, whose last handlers may run late.
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
+  const boost::asio::ip::tcp::endpoint server_;
+  IoThread io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  std::string address_;
+};
+
+}  // namespace sluice::testing

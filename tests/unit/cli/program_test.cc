@@ -1,0 +1,217 @@
+#include "lib/cli/program.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sluice/v1/config.pb.h"
+
+#include "lib/telemetry/build_info.h"
+#include "tests/unit/cli/temp_file.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Result {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() {
+    program_ = {.name = "sluice-test",
+                .description = "Tests.",
+                .add_flags = [this](CLI::App& app) { AddFlags(app); },
+                .config = &config_,
+                .configure = [this] { return configured_; },
+                .run =
+                    [this] {
+                      ++runs_;
+                      return ran_;
+                    }};
+  }
+
+  void AddFlags(CLI::App& app) {
+    app.add_option_function<std::string>("--drain_timeout",
+                                         [this](const auto& text) { config_.set_drain_timeout(text); });
+    app.add_option_function<bool>("--reflection", [this](bool on) { config_.set_reflection(on); });
+    AddListFlag(app, "--workers", "Workers", [this](const std::vector<std::string>& list) {
+      config_.clear_workers();
+      for (const std::string& worker : list) config_.add_workers(worker);
+    });
+    app.add_option("file", file_);
+  }
+
+  Result Run(std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "sluice-test");
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int exit_code = RunProgram(static_cast<int>(arguments.size()), arguments.data(), program_);
+    return {exit_code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
+  }
+
+  Program program_;
+  v1::AggregatorConfig config_;
+  std::string file_;
+  absl::Status configured_;
+  absl::Status ran_;
+  int runs_ = 0;
+};
+
+TEST_F(ProgramTest, HelpAndVersionExitWithZeroAndRunNothing) {
+  const Result help = Run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Tests."));
+  EXPECT_THAT(help.out, HasSubstr("--check_config"));
+  const Result version = Run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out, "sluice-test " + std::string(BuildVersion()) + "\n");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, RunsOnceAndExitsWithZero) {
+  const Result result = Run({});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_EQ(runs_, 1);
+}
+
+TEST_F(ProgramTest, UsageErrorsExitWithTwoAndNameTheArgument) {
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{"--bogus"}, {"--reflection", "bogus"}, {"file", "bogus"}, {"--bogus=1"}}) {
+    const Result result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, ::testing::StartsWith("sluice-test: "));
+    EXPECT_THAT(result.err, HasSubstr("bogus"));
+  }
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, AConfigurationErrorExitsWithTwo) {
+  configured_ = absl::NotFoundError("link.capacity: \"abc\" is not a rate");
+  const Result result = Run({});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err, "sluice-test: link.capacity: \"abc\" is not a rate\n");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, AFailureOfTheRunExitsWithOne) {
+  ran_ = absl::InvalidArgumentError("the port is in use");
+  const Result result = Run({});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "sluice-test: the port is in use\n");
+}
+
+TEST_F(ProgramTest, AnExceptionIsAFailure) {
+  program_.run = []() -> absl::Status { throw std::runtime_error("from a library"); };
+  const Result result = Run({});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "sluice-test: from a library\n");
+}
+
+TEST_F(ProgramTest, TakesOptionNamesWithDashesOrUnderscores) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--drain-timeout", "a-b_c"},
+                                                    {"--drain_timeout", "a-b_c"},
+                                                    {"--drain-timeout=a-b_c"},
+                                                    {"--drain_timeout=a-b_c"}}) {
+    config_.Clear();
+    EXPECT_EQ(Run(arguments).exit_code, 0);
+    EXPECT_EQ(config_.drain_timeout(), "a-b_c");
+  }
+}
+
+TEST_F(ProgramTest, LeavesWhatIsBehindTwoDashesAlone) {
+  EXPECT_EQ(Run({"--", "--my-file"}).exit_code, 0);
+  EXPECT_EQ(file_, "--my-file");
+}
+
+TEST_F(ProgramTest, FlagsWinOverTheConfigFileWhereverTheyStand) {
+  const std::string path =
+      WriteTempFile(R"({"reflection": true, "drain_timeout": "5s", "workers": ["a", "b"], "listen": "x:1"})");
+  const std::string config_flag = "--config=" + path;
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{config_flag.c_str(), "--reflection=false", "--drain-timeout", "", "--workers", "c,d",
+                                 "--workers", "e"},
+        {"--reflection=false", "--drain-timeout", "", "--workers", "c,d", "--workers", "e", config_flag.c_str()}}) {
+    config_.Clear();
+    const Result result = Run(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_FALSE(config_.reflection());
+    EXPECT_EQ(config_.drain_timeout(), "");
+    EXPECT_THAT(config_.workers(), ElementsAre("c", "d", "e"));
+    EXPECT_EQ(config_.listen(), "x:1");
+  }
+}
+
+TEST_F(ProgramTest, TellsWhereItsConfigFileIs) {
+  std::string config_file;
+  program_.config_file = &config_file;
+  EXPECT_EQ(Run({}).exit_code, 0);
+  EXPECT_EQ(config_file, "");
+  const std::string path = WriteTempFile("{}");
+  EXPECT_EQ(Run({"--config", path.c_str()}).exit_code, 0);
+  EXPECT_EQ(config_file, path);
+}
+
+TEST_F(ProgramTest, TheConfigIsReadAgainWithTheFlagsOverIt) {
+  const std::string path = WriteTempFile(R"({"drain_timeout": "5s", "listen": "x:1"})");
+  const std::vector<const char*> arguments = {"sluice-test", "--config", path.c_str(), "--drain-timeout", "7s"};
+  const auto read_again = [&] {
+    config_.Clear();
+    return ReadConfigAgain(
+        static_cast<int>(arguments.size()), arguments.data(), [this](CLI::App& app) { AddFlags(app); }, config_);
+  };
+  EXPECT_TRUE(read_again().ok());
+  EXPECT_EQ(config_.listen(), "x:1");
+  EXPECT_EQ(WriteTempFile(R"({"drain_timeout": "6s", "listen": "y:2"})"), path);
+  EXPECT_TRUE(read_again().ok());
+  EXPECT_EQ(config_.listen(), "y:2");
+  EXPECT_EQ(config_.drain_timeout(), "7s");
+  WriteTempFile(R"({"lisen": "y:2"})");
+  const absl::Status typo = read_again();
+  EXPECT_TRUE(absl::IsInvalidArgument(typo));
+  EXPECT_THAT(std::string(typo.message()), HasSubstr("lisen"));
+}
+
+TEST_F(ProgramTest, ATypoInTheConfigFileExitsWithTwoAndIsNamed) {
+  const std::string path = WriteTempFile(R"({"reflexion": true})");
+  const Result result = Run({"--config", path.c_str()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr(path));
+  EXPECT_THAT(result.err, HasSubstr("reflexion"));
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, CheckConfigChecksAndStartsNothing) {
+  const Result good = Run({"--check-config"});
+  EXPECT_EQ(good.exit_code, 0);
+  EXPECT_EQ(good.out, "config ok\n");
+  configured_ = absl::InvalidArgumentError("listen: \"x\" has no port");
+  const Result bad = Run({"--check-config"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.out, IsEmpty());
+  EXPECT_THAT(bad.err, HasSubstr("listen"));
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, AProgramWithoutAConfigHasNoConfigFlags) {
+  program_.config = nullptr;
+  EXPECT_EQ(Run({"--check-config"}).exit_code, 2);
+  EXPECT_EQ(Run({"--config", "x"}).exit_code, 2);
+  EXPECT_EQ(Run({"x"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace sluice

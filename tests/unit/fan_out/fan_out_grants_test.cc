@@ -1,0 +1,211 @@
+#include <atomic>
+#include <chrono>
+
+#include "sluice/fan_out.h"
+
+#include "tests/unit/fan_out/fan_out_fixture.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using ::testing::HasSubstr;
+using testing::Holds;
+using testing::NameOf;
+using testing::Says;
+using testing::Script;
+using testing::Seen;
+using testing::SendsHeadersAndHolds;
+using testing::Text;
+
+// What waits for a grant, and what does not.
+class FanOutGrantsTest : public testing::FanOutTest {};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
+
+TEST_P(FanOutGrantsTest, HeadersThatAreSentEarlyDoNotMakeAnAnswerReady) {
+  Start(2, FixedBudget());
+  server(0).SetPlay(SendsHeadersAndHolds("late"));
+  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, kLargeAnswer), Ignore(),
+                                     {.timeout = absl::Minutes(5), .hedge_after = absl::Milliseconds(100)});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.hedges_won, 1u) << "what is ready is not hedged";
+  EXPECT_EQ(Metric("sluice_ready_seconds"), 1) << "the hedge's answer";
+  EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 1 && counts.open == 0; }));
+}
+
+TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
+  Start(2, FixedBudget());
+  for (const bool early_headers : {false, true}) {
+    LetGo();
+    server(0).SetPlay([&](const Seen&) {
+      return Script{.messages = {},
+                    .status = {absl::StatusCode::kInternal, "as the test wants"},
+                    .hold_before = 0,
+                    .early_headers = early_headers};
+    });
+    const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+    ASSERT_TRUE(server(0).AwaitHolding(1));
+    EXPECT_EQ(link_->State().ungranted_calls, 1);
+    HoldBack();
+    server(0).Release();
+    ASSERT_TRUE(pending->Await());
+    EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kInternal));
+    EXPECT_TRUE(AwaitIdle());
+  }
+}
+
+// Nor do the trailers behind it.
+TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
+  Start(1, FixedBudget());
+  server(0).SetPlay([](const Seen&) { return Script{.messages = {""}, .hold_before = 0}; });
+  const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  HoldBack();
+  server(0).Release();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().answered, 1u);
+}
+
+TEST_P(FanOutGrantsTest, AStreamBetweenItsMessagesHoldsNothing) {
+  Start(1, FixedBudget());
+  server(0).SetPlay([](const Seen&) {
+    return Script{.messages = {testing::Wire("first"), testing::Wire("last")}, .hold_before = 1};
+  });
+  std::atomic<int> messages{0};
+  const auto merge = [&](size_t, Text&&) {
+    ++messages;
+    return absl::OkStatus();
+  };
+  const auto pending = CallAsync(Ask(1, {}, 2000), {.timeout = absl::Minutes(5)}, merge, kStream);
+  ASSERT_TRUE(server(0).AwaitHolding(1));
+  ASSERT_TRUE(testing::Eventually([&] { return messages == 1; }));
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  server(0).Release();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+}
+
+TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
+  Start(3, FixedBudget());
+  const std::string large(100'000, 'x');
+  for (size_t i = 0; i < 3; ++i) server(i).SetPlay(Holds(large));
+  const auto pending = CallAsync(Ask(3, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(server(i).AwaitHolding(1));
+  HoldBack();
+  for (size_t i = 0; i < 3; ++i) server(i).Release();
+  ASSERT_TRUE(AwaitReady(3));
+  EXPECT_FALSE(pending->ended());
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  LetGo();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().answered, 3u);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+// A response that is ready and waits for the link is no fault of its worker.
+class FanOutHeldResponseTest : public testing::FanOutTest {
+ protected:
+  // Starts a fan-out to server 0, with server 1 as its replica, and returns when the response is ready and waits.
+  std::unique_ptr<testing::Pending> AskAndHold(const FanOutOptions& options) {
+    server(0).SetPlay(Holds("0"));
+    auto pending = CallAsync(Ask(1, {1}, kLargeAnswer), options);
+    EXPECT_TRUE(server(0).AwaitHolding(1));
+    HoldBack();
+    server(0).Release();
+    EXPECT_TRUE(AwaitReady(1));
+    return pending;
+  }
+  // Returns when this time of the link has passed.
+  void Pass(absl::Duration time) {
+    const auto late = CallAsync(Ask(1), {.timeout = time});
+    EXPECT_TRUE(late->Await());
+    EXPECT_THAT(late->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  }
+  // Whether server 0 is asked before its replica.
+  bool IsGood() {
+    LetGo();
+    server(0).SetPlay(Says({"0"}));
+    const int requests = server(0).counts().requests;
+    const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore());
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return server(0).counts().requests == requests + 1;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutHeldResponseTest, ::testing::Values(Discipline::kGrants), NameOf);
+
+TEST_P(FanOutHeldResponseTest, AtTheDeadlineItsWorkerHasNotFailed) {
+  Start(2, FixedBudget());
+  const auto pending = AskAndHold({.timeout = absl::Seconds(1)});
+  ASSERT_TRUE(pending->Await());
+  EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(pending->result().status.message()),
+              HasSubstr("the response was ready and waited for the link's grant"));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "queue_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "rpc_deadline"), 0);
+  EXPECT_TRUE(IsGood());
+}
+
+TEST_P(FanOutHeldResponseTest, ItIsNotAskedForElsewhereAfterTheTimeOfAnAttempt) {
+  Start(2, FixedBudget());
+  // The request reaches the server, and the response gets ready, in the time of an attempt.
+  const auto pending = AskAndHold({.timeout = absl::Minutes(5), .attempt_timeout = absl::Seconds(1)});
+  Pass(absl::Milliseconds(1500));
+  EXPECT_FALSE(pending->ended());
+  LetGo();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
+  EXPECT_EQ(pending->result().retries, 0u);
+  EXPECT_EQ(server(1).counts().requests, 0);
+  EXPECT_TRUE(IsGood());
+}
+
+// All of it is granted, and it does not come: that is the worker's time again.
+TEST_P(FanOutHeldResponseTest, AGrantThatIsNotUsedIsAFailureOfItsWorker) {
+  Start(2, FixedBudget());
+  server(0).SetPlay(Holds("0"));
+  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, 10), Ignore(),
+                                     {.timeout = absl::Minutes(5), .attempt_timeout = absl::Milliseconds(100)});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.retries, 1u);
+  EXPECT_FALSE(IsGood());
+}
+
+class FanOutHungWorkerTest : public testing::FanOutTest {};
+
+INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         NameOf);
+
+// With k hung workers an answer waits at most k + 1 stall timeouts, and for what is ahead of it.
+TEST_P(FanOutHungWorkerTest, DoesNotHoldUpTheLargeAnswersOfTheOthers) {
+  constexpr auto kStall = std::chrono::seconds(1);
+  constexpr int kHung = 2;
+  Link::Options options = FixedBudget();
+  options.schedule.stall_timeout = absl::FromChrono(kStall);
+  Start(6, options);
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  for (size_t i = 0; i < 6; ++i) server(i).SetPlay(i < kHung ? Holds("never") : Says({std::string(200'000, 'x')}));
+  std::atomic<int> merged = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto pending = CallAsync(Ask(6, {}, 200'000), {.timeout = absl::Minutes(5)}, [&](size_t, const Text&) {
+    ++merged;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(testing::Eventually([&] { return merged == 4; }));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took, (kHung + 1) * kStall + std::chrono::seconds(2));
+  RecordProperty("milliseconds", static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  EXPECT_FALSE(pending->ended());
+  pending->call->Cancel();
+  ASSERT_TRUE(pending->Await());
+  EXPECT_EQ(pending->result().answered, 4u);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+}  // namespace
+}  // namespace sluice

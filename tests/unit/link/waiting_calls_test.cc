@@ -1,0 +1,119 @@
+// How many calls may wait for one worker.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/link/link_core.h"
+#include "tests/unit/link/link_core_fixture.h"
+#include "tests/unit/net/silent_listener.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using testing::CallRecord;
+using testing::HasCode;
+using ::testing::HasSubstr;
+using testing::SilentListener;
+using testing::TestHttp2Server;
+
+class WaitingCallsTest : public testing::LinkCoreTest {
+ protected:
+  void Start(int64_t queue_limit) {
+    ScheduleOptions options = Grants();
+    options.queue_limit = queue_limit;
+    StartLink(options);
+  }
+  std::vector<size_t> AskMany(const std::string& target, size_t calls) {
+    return Ask(std::vector<std::string>(calls, target));
+  }
+  void ExpectServes(size_t calls) {
+    Connect(server_.address());
+    for (const size_t tag : AskMany(server_.address(), calls)) ASSERT_TRUE(AwaitEnd(tag).status.ok());
+  }
+  // Those of the calls that were refused.
+  size_t Refused(const std::vector<size_t>& tags) {
+    return static_cast<size_t>(std::count_if(
+        tags.begin(), tags.end(), [this](size_t tag) { return absl::IsResourceExhausted(owner_.Get(tag).status); }));
+  }
+
+  TestHttp2Server server_{[](TestHttp2Server::Call& call) { call.Answer("!"); }};  // a worker that is well
+};
+
+TEST_F(WaitingCallsTest, OneWorkerThatDoesNotConnectLeavesRoomForTheCallsOfOthers) {
+  Start(1000);
+  SilentListener silent;
+  const std::vector<size_t> waiting = AskMany(silent.address(), 900);
+  EXPECT_EQ(State().parked_calls, 500);
+  EXPECT_EQ(Refused(waiting), 400u);
+  ExpectServes(300);
+}
+
+TEST_F(WaitingCallsTest, OneWorkerThatHangsLeavesRoomForTheCallsOfOthers) {
+  Start(1000);
+  TestHttp2Server hung([](TestHttp2Server::Call&) {}, {.max_concurrent_streams = 10});
+  Connect(hung.address());
+  const std::vector<size_t> waiting = AskMany(hung.address(), 900);
+  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.parked_calls == state.waiting_calls; }));
+  EXPECT_LE(State().parked_calls, 500);
+  EXPECT_GE(Refused(waiting), 390u);
+  ExpectServes(300);
+}
+
+TEST_F(WaitingCallsTest, ManyWorkersThatHangLeaveRoomForTheCallsOfOthers) {
+  Start(1000);
+  std::vector<std::unique_ptr<SilentListener>> rack;
+  for (int i = 0; i < 4; ++i) {
+    rack.push_back(std::make_unique<SilentListener>());
+    for (int block = 0; block < 5; ++block) AskMany(rack.back()->address(), 50);
+  }
+  EXPECT_EQ(State().parked_calls, 3 * 250 + 125);
+  ExpectServes(100);
+}
+
+TEST_F(WaitingCallsTest, TheErrorHasTheWorkerTheCallsAndTheBound) {
+  Start(200);
+  SilentListener silent;
+  EXPECT_EQ(Refused(AskMany(silent.address(), 100)), 0u);
+  const CallRecord one_more = AwaitEnd(AskOne(silent.address()));
+  EXPECT_THAT(one_more.status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(std::string(one_more.status.message()),
+              AllOf(HasSubstr(silent.address()), HasSubstr("100 calls wait for this worker"),
+                    HasSubstr("the bound is 99"), HasSubstr("queue_limit is 200")));
+}
+
+TEST_F(WaitingCallsTest, AFewCallsMayWaitForEachWorkerHoweverFullTheQueueIs) {
+  Start(200);
+  std::vector<std::unique_ptr<SilentListener>> workers;
+  std::vector<std::string> targets;
+  for (int i = 0; i < 4; ++i) {
+    workers.push_back(std::make_unique<SilentListener>());
+    targets.insert(targets.end(), 50, workers.back()->address());
+  }
+  EXPECT_EQ(Refused(Ask(targets)), 0u) << "as when all workers are connected for the first time";
+  EXPECT_EQ(State().parked_calls, 200);
+}
+
+TEST_F(WaitingCallsTest, CallsThatEndOrLeaveMakeRoom) {
+  Start(200);
+  SilentListener silent;
+  std::vector<size_t> waiting = AskMany(silent.address(), 100);
+  EXPECT_EQ(Refused(waiting), 0u);
+  for (const size_t tag : waiting) Cancel(tag);
+  EXPECT_EQ(Refused(AskMany(silent.address(), 100)), 0u);
+  for (int round = 0; round < 3; ++round) ExpectServes(90);
+}
+
+TEST_F(WaitingCallsTest, CallsThatAWorkerTakesMakeRoomForOthers) {
+  Start(200);
+  TestHttp2Server slow([](TestHttp2Server::Call& call) { call.Answer("!"); }, {.max_concurrent_streams = 1});
+  Connect(slow.address());
+  for (int round = 0; round < 3; ++round) {
+    for (const size_t tag : AskMany(slow.address(), 100)) ASSERT_TRUE(AwaitEnd(tag).status.ok());
+  }
+}
+
+}  // namespace
+}  // namespace sluice

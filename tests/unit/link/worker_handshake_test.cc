@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lib/link/link_core.h"
+#include "lib/link/link_metrics.h"
+#include "lib/link/worker.h"
+#include "prometheus/registry.h"
+#include "tests/unit/tls/test_certificates.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+
+// A world in virtual time, whose hosts answer when the test says so. One thread.
+class Hosts final : public Executor {
+ public:
+  class Socket final : public StreamSocket {
+   public:
+    Socket(Hosts& hosts, std::string address, StreamSocketEvents& events)
+        : events(events), address(std::move(address)), hosts_(hosts) {
+      hosts_.sockets_.push_back(this);
+    }
+    ~Socket() override { std::erase(hosts_.sockets_, this); }
+    void StartTls() override { tls_started = true; }
+    void Write(std::string) override {}
+    size_t unsent_bytes() const override { return 0; }
+    void SetReading(bool) override {}
+    std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
+
+    StreamSocketEvents& events;
+    const std::string address;
+    bool tls_started = false;
+
+   private:
+    Hosts& hosts_;
+  };
+
+  TimePoint Now() const override { return now_; }
+  void Post(std::function<void()> task) override { posted_.push_back(std::move(task)); }
+  void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
+  void SetTimer(TimePoint time, std::function<void()>) override { timer_ = time; }
+  double Random() override { return 0.5; }
+  std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override {
+    auto question = std::make_shared<OnResolved>(std::move(on_resolved));
+    Post([weak = std::weak_ptr<OnResolved>(question), target] {
+      if (const auto asked = weak.lock()) {
+        const OnResolved answer = *asked;  // it may drop the question
+        answer(std::vector<WorkerAddress>{{target}});
+      }
+    });
+    return question;
+  }
+  std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
+                                        StreamSocketEvents& events) override {
+    EXPECT_EQ(options.tls_later, options.tls != nullptr);
+    ++attempts_;
+    return std::make_unique<Socket>(*this, address.text, events);
+  }
+
+  // Does what is due, in turns, for this long.
+  void Run(std::chrono::nanoseconds time) {
+    const TimePoint end = now_ + time;
+    while (true) {
+      while (!posted_.empty()) {
+        const std::function<void()> task = std::move(posted_.front());
+        posted_.pop_front();
+        task();
+      }
+      end_of_turn_();
+      if (!posted_.empty()) continue;
+      if (timer_ > end) break;
+      now_ = std::max(now_, timer_);
+    }
+    now_ = end;
+  }
+  // The open sockets to one address.
+  Socket* Find(const std::string& address) {
+    const auto found =
+        std::find_if(sockets_.begin(), sockets_.end(), [&](Socket* socket) { return socket->address == address; });
+    return found == sockets_.end() ? nullptr : *found;
+  }
+  size_t open_sockets() const { return sockets_.size(); }
+  int attempts() const { return attempts_; }
+
+ private:
+  TimePoint now_{std::chrono::seconds(1)};
+  TimePoint timer_ = TimePoint::max();
+  std::deque<std::function<void()>> posted_;
+  std::function<void()> end_of_turn_ = [] {};
+  std::vector<Socket*> sockets_;
+  int attempts_ = 0;
+};
+
+// A link of 100 Mbit/s with a port of 32 KB. No host answers by itself.
+class WorkerHandshakeTest : public ::testing::Test {
+ protected:
+  WorkerHandshakeTest() {
+    ScheduleOptions options;
+    options.profile.capacity_bytes_per_second = 12.5e6;
+    options.profile.buffer_bytes = 32 << 10;
+    core_ = std::make_unique<LinkCore>(hosts_, options, metrics_);
+  }
+  ~WorkerHandshakeTest() override {
+    workers_.clear();
+    core_.reset();
+  }
+
+  std::shared_ptr<Worker> Connect(const std::string& address, bool tls) {
+    const auto context = tls ? *core_->FindTls(certificates_.ClientOptions()) : nullptr;
+    workers_.push_back(core_->FindWorker(address, context));
+    workers_.back()->Connect();
+    return workers_.back();
+  }
+  int64_t in_flight_bytes() const { return core_->schedule().State().in_flight_bytes; }
+  int64_t waiting_calls() const { return core_->schedule().State().waiting_calls; }
+
+  testing::TestCertificates certificates_;
+  Hosts hosts_;
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  AggregatorMetrics metrics_{*registry_};
+  std::unique_ptr<LinkCore> core_;
+  std::vector<std::shared_ptr<Worker>> workers_;
+};
+
+TEST_F(WorkerHandshakeTest, IsChargedForTlsOnceTcpIsConnected) {
+  Connect("10.0.0.1:7000", true);
+  hosts_.Run(1ms);
+  ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr);
+  EXPECT_LT(in_flight_bytes(), 300) << "a SYN-ACK";
+  hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
+  hosts_.Run(1ms);
+  EXPECT_TRUE(hosts_.Find("10.0.0.1:7000")->tls_started);
+  EXPECT_GT(in_flight_bytes(), 6000);
+}
+
+// Two hundred attempts that nobody answers hold a third of the budget for a stall timeout, and stop no handshake of
+// others.
+TEST_F(WorkerHandshakeTest, ConnectsWhileManyHostsAreDead) {
+  for (int i = 0; i < 200; ++i) Connect(absl::StrCat("10.0.1.", i, ":7000"), true);
+  hosts_.Run(1ms);
+  EXPECT_LE(in_flight_bytes(), (32 << 10) / 3);
+  EXPECT_GE(hosts_.attempts(), 40);
+  Connect("10.0.0.1:7000", true);
+  hosts_.Run(2000ms);
+  ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr) << "all have been tried once";
+  hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
+  hosts_.Run(10ms);
+  EXPECT_TRUE(hosts_.Find("10.0.0.1:7000")->tls_started);
+}
+
+// Hosts that failed before are tried after the others.
+TEST_F(WorkerHandshakeTest, IsConnectedBeforeHostsThatFailedAreTriedAgain) {
+  for (int i = 0; i < 1000; ++i) Connect(absl::StrCat("10.0.", i / 250, ".", i % 250, ":7000"), false);
+  hosts_.Run(30'000ms);
+  ASSERT_GT(hosts_.attempts(), 1000);
+  for (int i = 0; i < 10; ++i) {
+    const std::string address = absl::StrCat("10.1.0.", i, ":7000");
+    Connect(address, true);
+    hosts_.Run(350ms);
+    ASSERT_NE(hosts_.Find(address), nullptr);
+    hosts_.Find(address)->events.OnTcpConnected();
+    hosts_.Run(350ms);
+    ASSERT_TRUE(hosts_.Find(address)->tls_started);
+  }
+}
+
+TEST_F(WorkerHandshakeTest, TriesAgainIfTheHostEndsTheConnectionWhileTlsWaits) {
+  const auto first = Connect("10.0.0.1:7000", true);
+  const auto second = Connect("10.0.0.2:7000", true);
+  hosts_.Run(1ms);
+  hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
+  hosts_.Find("10.0.0.2:7000")->events.OnTcpConnected();
+  hosts_.Run(1ms);
+  EXPECT_FALSE(hosts_.Find("10.0.0.2:7000")->tls_started) << "it waits for the first";
+  hosts_.Find("10.0.0.2:7000")->events.OnDisconnected(absl::UnavailableError("gone"));
+  hosts_.Run(1ms);
+  EXPECT_EQ(hosts_.Find("10.0.0.2:7000"), nullptr);
+  EXPECT_EQ(waiting_calls(), 0);
+  EXPECT_FALSE(second->failure().ok());
+  hosts_.Run(500ms);
+  EXPECT_NE(hosts_.Find("10.0.0.2:7000"), nullptr);
+}
+
+TEST_F(WorkerHandshakeTest, GivesUpAnAttemptThatHangsInTls) {
+  const auto worker = Connect("10.0.0.1:7000", true);
+  hosts_.Run(1ms);
+  hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
+  hosts_.Run(4999ms);
+  EXPECT_TRUE(worker->failure().ok());
+  hosts_.Run(10ms);
+  EXPECT_FALSE(worker->failure().ok());
+  EXPECT_EQ(hosts_.open_sockets(), 0u);
+}
+
+TEST_F(WorkerHandshakeTest, LeavesNothingBehindWhenItIsDestroyedInAnyStage) {
+  Connect("10.0.0.1:7000", true);
+  workers_.clear();
+  hosts_.Run(1ms);
+  Connect("10.0.0.2:7000", true);
+  hosts_.Run(1ms);
+  workers_.clear();
+  hosts_.Run(1ms);
+  Connect("10.0.0.3:7000", true);
+  Connect("10.0.0.4:7000", true);
+  hosts_.Run(1ms);
+  hosts_.Find("10.0.0.3:7000")->events.OnTcpConnected();
+  hosts_.Find("10.0.0.4:7000")->events.OnTcpConnected();
+  hosts_.Run(1ms);
+  workers_.clear();
+  hosts_.Run(1000ms);
+  EXPECT_EQ(hosts_.open_sockets(), 0u);
+  EXPECT_EQ(waiting_calls(), 0);
+  EXPECT_EQ(in_flight_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace sluice

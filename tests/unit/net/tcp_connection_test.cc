@@ -1,0 +1,71 @@
+#include "lib/tcp/tcp_connection.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "lib/net/asio_executor.h"
+#include "tests/unit/net/far_end.h"
+#include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/test_listener.h"
+
+namespace sluice {
+namespace {
+
+using testing::EventLog;
+using testing::FarEnd;
+using testing::RunOn;
+using testing::SocketOption;
+using testing::TestListener;
+
+struct Connected final : StreamSocketEvents {
+  void OnConnected() override { log.Add("connected"); }
+  void OnBytes(absl::string_view) override {}
+  void OnDisconnected(absl::Status why) override { log.Add(why.ToString()); }
+
+  EventLog log;
+};
+
+// What a stream to `listener` has of its socket.
+class TcpConnectionTest : public ::testing::Test {
+ protected:
+  struct Options {
+    int user_timeout_ms = -1;
+    int keeps_alive = -1;
+  };
+  Options See(bool may_stall) {
+    Connected events;
+    std::unique_ptr<StreamSocket> socket;
+    EventLog looked;
+    Options seen;
+    TestListener listener("127.0.0.1:0", [&](int fd) {
+      EXPECT_EQ(events.log.Await(1), std::vector<std::string>{"connected"});
+      RunOn(executor_, [&] {
+        const int far = FarEnd(fd);
+        seen = {SocketOption(far, IPPROTO_TCP, TCP_USER_TIMEOUT), SocketOption(far, SOL_SOCKET, SO_KEEPALIVE)};
+      });
+      looked.Add("");
+    });
+    RunOn(executor_, [&] { socket = executor_.Connect(listener.address(), {.may_stall = may_stall}, events); });
+    EXPECT_EQ(looked.Await(1).size(), 1U);
+    RunOn(executor_, [&] { socket.reset(); });
+    return seen;
+  }
+
+  AsioExecutor executor_;
+};
+
+// Linux ends a connection whose peer keeps its window shut, though it is there, after the user timeout.
+TEST_F(TcpConnectionTest, OnlyAPeerThatMayStallKeepsItsWindowShutForLong) {
+  const Options bounded = See(/*may_stall=*/false);
+  EXPECT_GT(bounded.user_timeout_ms, 0);
+  EXPECT_LT(bounded.user_timeout_ms, 10'000);
+  EXPECT_EQ(bounded.keeps_alive, 1);
+  const Options patient = See(/*may_stall=*/true);
+  EXPECT_EQ(patient.user_timeout_ms, 0);
+  EXPECT_EQ(patient.keeps_alive, 1) << "one that is gone is noticed";
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,254 @@
+// What the schedule of the link makes of calls that a proxy carries.
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "tests/unit/link/held_budget.h"
+#include "tests/unit/proxy/proxy_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int64_t kBudget = 32 << 10;
+// Room for a length prefix and a spare byte, which each stream has beside its grants: see StreamWindow.
+constexpr int64_t kRoom = 6;
+
+class ProxiedScheduleTest : public ProxyTest {
+ protected:
+  int64_t Window(TestHttp2Server& worker, size_t call) {
+    int64_t bytes = 0;
+    worker.Run([&] { bytes = worker.calls()[call]->window_bytes(); });
+    return bytes;
+  }
+  bool AwaitState(const std::function<bool(const ScheduleState&)>& condition) {
+    return Eventually([&] { return condition(link_->State()); });
+  }
+};
+
+TEST_F(ProxiedScheduleTest, AnAnswerThatIsReadyWaitsForTheBudget) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(5000, 'x')); });
+  ExpectServes(worker.address());
+  HeldBudget held(*link_, kBudget - 3000);
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(2));
+  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.ungranted_calls == 1; }));
+  for (int i = 0; i < 20; ++i) client->Pump();
+  EXPECT_LE(call.data.size(), static_cast<size_t>(kRoom));
+  EXPECT_LE(Window(worker, 1), kRoom);
+  held.Release();
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data.size(), 5005U);
+}
+
+TEST_F(ProxiedScheduleTest, AResponseThatWaitsForTheBudgetUntilTheDeadlineIsNotLateAtItsWorker) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(5000, 'x')); });
+  ExpectServes(worker.address());
+  HeldBudget held(*link_, kBudget - 3000);
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "1S"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_THAT(call.Field("grpc-message"), ::testing::HasSubstr("ready and waited for the link's grant"));
+  EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "queue_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 0);
+}
+
+TEST_F(ProxiedScheduleTest, AResponseThatIsNotReadyAtTheDeadlineIsLateAtItsWorker) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "300m"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 0);
+  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 1);
+}
+
+TEST_F(ProxiedScheduleTest, ManyAnswersAtOnceStayWithinTheBudget) {
+  StartProxy(WithBudget(kBudget));
+  constexpr int kCalls = 40;
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(std::string(20'000, 'x')); });
+  std::vector<std::unique_ptr<Http2Peer>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(NewClient());
+    for (int j = 0; j < kCalls / 4; ++j) clients[i]->Open(Head(worker.address()), FrameMessage("?"));
+  }
+  int64_t most_bytes = 0;
+  EXPECT_TRUE(Eventually([&] {
+    size_t open = 0;
+    for (const auto& client : clients) {
+      client->Pump();
+      open += client->session().streams();
+    }
+    most_bytes = std::max(most_bytes, link_->State().in_flight_bytes);
+    int64_t windows = 0;
+    worker.Run([&] {
+      for (const auto& call : worker.calls()) {
+        if (!call->closed()) windows += std::max<int64_t>(call->window_bytes() - kRoom, 0);
+      }
+    });
+    EXPECT_LE(windows, kBudget);
+    return open == 0;
+  }));
+  EXPECT_LE(most_bytes, kBudget);
+  EXPECT_GT(most_bytes, 0);
+  for (const auto& client : clients) {
+    for (const auto* call : client->streams()) EXPECT_EQ(call->data.size(), 20'005U);
+  }
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(ProxiedScheduleTest, AStreamIsGrantedMessageByMessageAndHoldsNothingBetweenThem) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.request() == "stream") return call.SendHead();
+    call.Answer(std::string(20'000, 'y'));
+  });
+  const auto client = NewClient();
+  const auto& stream = client->Open(Head(worker.address()), FrameMessage("stream"));
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  size_t expected = 0;
+  for (int i = 0; i < 3; ++i) {
+    worker.Run([&] { worker.calls().front()->SendData(FrameMessage(std::string(10'000, 'x'))); });
+    expected += 10'005;
+    EXPECT_TRUE(Await({client.get()}, [&] { return stream.data.size() == expected; }));
+    // Quiet.
+    EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_bytes == 0; }));
+    EXPECT_LE(Window(worker, 0), kRoom);
+    ExpectServes(worker.address());
+  }
+  EXPECT_FALSE(stream.closed.has_value());
+}
+
+TEST_F(ProxiedScheduleTest, AStreamWhoseMessagesAreSmallHoldsNothingBetweenThem) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    call.SendHead();
+    call.SendData(FrameMessage("an event"));
+  });
+  const auto client = NewClient();
+  const auto& stream = client->Open(Head(worker.address(), {{"sluice-response-bytes", "5000"}}), FrameMessage("watch"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return stream.data.size() == 13; }));
+  EXPECT_EQ(link_->State().in_flight_bytes, 0);
+  EXPECT_FALSE(stream.closed.has_value());
+}
+
+TEST_F(ProxiedScheduleTest, AMethodOfOneMessageHasItsBytesEarlyOnceItIsKnown) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call& call) {
+    if (call.request() == "?") call.Answer("!");
+  });
+  const auto client = NewClient();
+  const auto open = [&] {
+    client->Open(Head(worker.address(), {{"sluice-response-bytes", "5000"}}), FrameMessage("wait"));
+    client->Pump();
+  };
+  open();
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  EXPECT_LE(Window(worker, 0), kRoom);
+  ExpectServes(worker.address());
+  open();
+  ASSERT_TRUE(worker.AwaitRequests(3));
+  EXPECT_GT(Window(worker, 2), kRoom);
+}
+
+TEST_F(ProxiedScheduleTest, TheDeadlineThatTheWorkerGetsIsWhatQueueingHasLeft) {
+  ScheduleOptions rolling = WithBudget(kBudget);
+  rolling.discipline = Discipline::kRolling;
+  StartProxy(rolling);
+  absl::Duration told;
+  TestHttp2Server worker([&](TestHttp2Server::Call& call) {
+    told = call.head().timeout;
+    call.Answer("!");
+  });
+  ExpectServes(worker.address());
+  EXPECT_EQ(told, absl::InfiniteDuration());
+  HeldBudget held(*link_, kBudget);
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "20S"}}), FrameMessage("?"));
+  EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls == 1; }));
+  const auto since = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Eventually([&] { return std::chrono::steady_clock::now() - since > std::chrono::milliseconds(30); }));
+  held.Release();
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "0");
+  EXPECT_LE(told, absl::Seconds(20) - absl::Milliseconds(30));
+  EXPECT_GT(told, absl::Seconds(1));
+}
+
+TEST_F(ProxiedScheduleTest, ACallWhoseDeadlinePassesInTheQueueIsNotSent) {
+  ScheduleOptions rolling = WithBudget(kBudget);
+  rolling.discipline = Discipline::kRolling;
+  StartProxy(rolling);
+  TestHttp2Server worker(Says("!"));
+  ExpectServes(worker.address());
+  const HeldBudget held(*link_, kBudget);
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address(), {{"grpc-timeout", "50m"}}), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "4");
+  EXPECT_EQ(worker.counts().requests, 1);
+}
+
+TEST_F(ProxiedScheduleTest, CallsOfOneFanOutAreOneBlock) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto first = NewClient();
+  const auto second = NewClient();
+  const HeaderList fan_out = {{"sluice-block", "query-1"}, {"sluice-weight", "3"}};
+  first->Open(Head(worker.address(), fan_out), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(1));
+  second->Open(Head(worker.address(), fan_out), FrameMessage("?"));
+  first->Open(Head(worker.address(), fan_out), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(3));
+  EXPECT_EQ(link_->State().blocks, 1);
+  first->Open(Head(worker.address(), fan_out), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(4));
+  EXPECT_EQ(link_->State().blocks, 2) << "the weight is used up";
+  first->Open(Head(worker.address()), FrameMessage("?"));
+  ASSERT_TRUE(worker.AwaitRequests(5));
+  EXPECT_EQ(link_->State().blocks, 3) << "a call alone";
+}
+
+TEST_F(ProxiedScheduleTest, EachCallOfAFanOutHasItsOwnDeadline) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  const auto open = [&](const std::string& timeout) -> const Http2Peer::Stream& {
+    return client->Open(
+        Head(worker.address(), {{"sluice-block", "q"}, {"sluice-weight", "2"}, {"grpc-timeout", timeout}}),
+        FrameMessage("?"));
+  };
+  const auto& first = open("1n");
+  const auto& second = open("1H");
+  ASSERT_TRUE(worker.AwaitRequests(2));
+  EXPECT_EQ(link_->State().blocks, 1);
+  // A client that hangs does not end it, and neither does this worker.
+  EXPECT_TRUE(Await({client.get()}, [&] { return first.closed.has_value(); }));
+  EXPECT_EQ(first.status(), "4");
+  EXPECT_FALSE(second.closed.has_value());
+}
+
+TEST_F(ProxiedScheduleTest, ACallOfAFanOutThatHasEndedStandsAlone) {
+  StartProxy(WithBudget(kBudget));
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  for (int i = 0; i < 3; ++i) {
+    const auto& call =
+        client->Open(Head(worker.address(), {{"sluice-block", "q"}, {"sluice-weight", "9"}}), FrameMessage("?"));
+    EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+    EXPECT_EQ(call.status(), "0");
+  }
+  EXPECT_TRUE(AwaitIdle());
+}
+
+}  // namespace
+}  // namespace sluice::testing

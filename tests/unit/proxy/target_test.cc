@@ -1,0 +1,229 @@
+#include "lib/proxy/target.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/net/test_listener.h"
+#include "tests/unit/proxy/proxy_core_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Stream = Http2Peer::Stream;
+
+using TargetTest = ProxyCoreTest;
+
+// --- Look-ups.
+
+TEST_F(TargetTest, ALookUpThatNobodyWaitsForEnds) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  const Stream& first = client->Open(Head("slow.test:1"), FrameMessage("?"));
+  const Stream& second = client->Open(Head("slow.test:1"), FrameMessage("?"));
+  client->Flush();
+  ASSERT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 1; })) << "one for both";
+  client->session().Reset(first.id, Http2Error::kCancel);
+  EXPECT_EQ(Call(*client, "127.0.0.1:1").substr(0, 2), "14") << "the reset is there";
+  EXPECT_EQ(OpenQuestions("slow.test:1"), 1U);
+  client->session().Reset(second.id, Http2Error::kCancel);
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 0; }));
+
+  const Stream& third = client->Open(Head("slow.test:1"), FrameMessage("?"));
+  client->Flush();
+  ASSERT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 1; })) << "another one";
+  SetName("slow.test:1", std::vector<std::string>{worker.address()});
+  EXPECT_TRUE(Await({client.get()}, [&] { return third.closed.has_value(); }));
+  EXPECT_EQ(third.status(), "0");
+}
+
+TEST_F(TargetTest, ALookUpEndsWithTheTunnelThatWaitsForIt) {
+  StartProxy();
+  {
+    TestSocket socket = ConnectTo(listener_->address());
+    socket.Send("CONNECT slow.test:1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 1; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return OpenQuestions("slow.test:1") == 0; }));
+}
+
+// --- Names with several addresses.
+
+TEST_F(TargetTest, CallsTakeTheAddressesOfANameInTurn) {
+  StartProxy();
+  TestHttp2Server a(Says("!"));
+  TestHttp2Server b(Says("!"));
+  SetName("both.test:1", std::vector<std::string>{a.address(), b.address()});
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, "both.test:1"), "OK");
+  for (TestHttp2Server* server : {&a, &b}) {
+    EXPECT_TRUE(server->Await([](const auto& counts) { return counts.connections == 1; })) << "before its turn";
+  }
+  ASSERT_TRUE(Eventually([&] { return Connected(a.address(), "both.test") && Connected(b.address(), "both.test"); }));
+  const int before = a.counts().requests;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Call(*client, "both.test:1"), "OK");
+  EXPECT_EQ(a.counts().requests - before, 5);
+  EXPECT_EQ(a.counts().requests + b.counts().requests, 11);
+}
+
+TEST_F(TargetTest, ACallWhoseAddressRefusesGoesToAnother) {
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.request()); });
+  std::vector<std::string> addresses = {worker.address()};
+  for (int i = 0; i < 3; ++i) addresses.push_back(AddressOfNobody().text);
+  SetName("part.test:1", addresses);
+  const auto client = NewClient();
+  std::vector<const Stream*> calls;
+  for (int i = 0; i < 8; ++i) {
+    calls.push_back(&client->Open(Head("part.test:1", {{"sluice-block", "b"}, {"sluice-weight", "8"}}),
+                                  FrameMessage(absl::StrCat("question ", i))));
+  }
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(calls[i]->status(), "0") << calls[i]->Field("grpc-message");
+    EXPECT_EQ(calls[i]->data, FrameMessage(absl::StrCat("question ", i)));
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(Call(*client, "part.test:1"), "OK") << "they are left out from then on";
+}
+
+TEST_F(TargetTest, ANameOfWhichNoAddressAnswersIsUnavailable) {
+  StartProxy();
+  const std::vector<std::string> nobody = {AddressOfNobody().text, AddressOfNobody().text};
+  SetName("gone.test:1", nobody);
+  const auto client = NewClient();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(Call(*client, "gone.test:1"),
+                AllOf(StartsWith("14 "), AnyOf(HasSubstr(nobody[0]), HasSubstr(nobody[1]))));
+  }
+}
+
+TEST_F(TargetTest, AWorkerThatLosesItsConnectionIsLeftOut) {
+  StartProxy();
+  TestHttp2Server a(Says("!"));
+  auto b = std::make_unique<TestHttp2Server>(Says("!"));
+  SetName("both.test:1", std::vector<std::string>{a.address(), b->address()});
+  const auto client = NewClient();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Call(*client, "both.test:1"), "OK");
+  const std::string lost = b->address();
+  b.reset();
+  ASSERT_TRUE(Eventually([&] { return !Connected(lost, "both.test"); }));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Call(*client, "both.test:1"), "OK");
+}
+
+TEST_F(TargetTest, OneFamilyIsCalledWhileItCanBeReached) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  TestHttp2Server other(Says("!"));
+  SetName("dual.test:1", std::vector<std::string>{worker.address(), "[::1]:1"});
+  const auto client = NewClient();
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(Call(*client, "dual.test:1"), "OK");
+  EXPECT_THAT(ConnectedTo(), ::testing::Each(worker.address()));
+  SetName("localhost.test:1", std::vector<std::string>{"[::1]:1", worker.address(), other.address()});
+  EXPECT_EQ(Call(*client, "localhost.test:1"), "OK") << "as one that listens on IPv4 alone";
+  ASSERT_TRUE(Eventually(
+      [&] { return Connected(worker.address(), "localhost.test") && Connected(other.address(), "localhost.test"); }));
+  const int before = other.counts().requests;
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(Call(*client, "localhost.test:1"), "OK");
+  EXPECT_EQ(other.counts().requests - before, 3) << "they take turns, too";
+}
+
+TEST_F(TargetTest, AnAddressThatMayNotBeCalledSaysNothingAboutTheFamily) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  SetName("dual.test:1", std::vector<std::string>{"[fd00::1]:1", "8.8.8.8:1", worker.address()});
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, "dual.test:1"), "OK");
+  EXPECT_THAT(ConnectedTo(), ::testing::Each(worker.address()));
+}
+
+TEST_F(TargetTest, ANameThatIsCalledIsLookedUpAgain) {
+  StartProxy();
+  TestHttp2Server before(Says("!"));
+  TestHttp2Server after(Says("!"));
+  SetName("moves.test:1", std::vector<std::string>{before.address()});
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, "moves.test:1"), "OK");
+  SetName("moves.test:1", absl::UnavailableError("no name server"));
+  const auto later = [&] { executor_.Await([&] { names_.PutForward(std::chrono::seconds(5)); }); };
+  for (int i = 0; i < 3; ++i, later()) EXPECT_EQ(Call(*client, "moves.test:1"), "OK") << "its workers are still there";
+  SetName("moves.test:1", std::vector<std::string>{after.address()});
+  EXPECT_TRUE(Eventually([&] {
+    later();
+    EXPECT_EQ(Call(*client, "moves.test:1"), "OK");
+    return after.counts().requests == 1;
+  }));
+}
+
+// A connection would be made, and again and again, for what the client itself says to its worker by TLS.
+TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  TestSocket socket = ConnectTo(listener_->address());
+  socket.Send(absl::StrCat("CONNECT ", worker.address(), " HTTP/1.1\r\nHost: a\r\n\r\n"));
+  EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ConnectedTo(), ::testing::IsEmpty());
+}
+
+// A client could otherwise make the proxy try a thousand dead addresses for ten minutes.
+TEST_F(TargetTest, AnAddressThatCannotBeReachedIsTriedNoLongerThanItIsCalled) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  const std::string nobody = AddressOfNobody().text;
+  EXPECT_EQ(Call(*client, nobody).substr(0, 2), "14");
+  const auto attempts = [&] {
+    const std::vector<std::string> connected = ConnectedTo();
+    return std::count(connected.begin(), connected.end(), nobody);
+  };
+  const auto later = [&] { executor_.Await([&] { names_.PutForward(std::chrono::seconds(6)); }); };
+  EXPECT_TRUE(Eventually([&] {
+    const auto before = attempts();
+    for (int i = 0; i < 5; ++i) later();
+    return attempts() == before;
+  }));
+  EXPECT_EQ(std::ranges::count(ConnectedTo(), worker.address()), 1) << "a worker that was reached stays connected";
+  EXPECT_EQ(Call(*client, nobody).substr(0, 2), "14");
+}
+
+// --- Room for targets.
+
+TEST_F(TargetTest, NamesThatLeadNowhereMakeRoomForOthers) {
+  StartProxy({.max_targets = 3});
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = absl::StrCat("junk-", i, ".test:1");
+    SetName(name, absl::NotFoundError("no such name"));
+    EXPECT_EQ(Call(*client, name).substr(0, 2), "14");
+  }
+  EXPECT_EQ(Call(*client, AddressOfNobody().text).substr(0, 2), "14");
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+}
+
+TEST_F(TargetTest, TargetsInUseMakeNoRoom) {
+  StartProxy({.max_targets = 2});
+  TestHttp2Server worker(Says("!"));
+  const auto client = NewClient();
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  const Stream& waiting = client->Open(Head("slow.test:1"), FrameMessage("?"));
+  EXPECT_THAT(Call(*client, "127.0.0.1:1"), HasSubstr("there are 2 targets in use, and max_targets is 2"));
+  EXPECT_FALSE(waiting.closed.has_value());
+  EXPECT_EQ(Call(*client, worker.address()), "OK");
+  SetName("slow.test:1", absl::NotFoundError("no such name"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return waiting.closed.has_value(); }));
+  executor_.Await([&] { names_.PutForward(std::chrono::seconds(1)); });
+  EXPECT_EQ(Call(*client, "127.0.0.1:1").substr(0, 2), "14") << "there is room again";
+  EXPECT_EQ(worker.counts().connections, 1) << "that of a worker stays";
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,253 @@
+#include "lib/proxy/tunnel.h"
+
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+#include "absl/strings/numbers.h"
+#include "tests/notification.h"
+#include "tests/unit/http2/raw_frames.h"
+#include "tests/unit/net/far_end.h"
+#include "tests/unit/net/link_thread.h"
+#include "tests/unit/net/send_window.h"
+#include "tests/unit/net/test_listener.h"
+#include "tests/unit/proxy/proxy_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Connect(const std::string& target) {
+  return absl::StrCat("CONNECT ", target, " HTTP/1.1\r\nHost: ", target, "\r\n\r\n");
+}
+
+void Echo(int fd) {
+  while (true) {
+    const std::string bytes = ReceiveAtLeast(fd, 1);
+    if (bytes.empty()) return;
+    SendAll(fd, bytes);
+  }
+}
+
+class TunnelTest : public ProxyTest {
+ protected:
+  // What the proxy says to a client that says this and no more.
+  std::string Answer(const std::string& request) const {
+    TestSocket socket = ConnectTo(address());
+    socket.Send(request);
+    return socket.ReceiveAll();
+  }
+  // A tunnel that is open.
+  TestSocket Dial(const std::string& target) const {
+    TestSocket socket = ConnectTo(address());
+    socket.Send(Connect(target));
+    EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    return socket;
+  }
+};
+
+TEST_F(TunnelTest, CallsPassThroughATunnelToTheirWorker) {
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call& call) { call.Answer(call.head().authority); });
+  Http2Peer client(Dial(worker.address()));
+  const auto& call = client.Open(Head("the.name.of.its.own"), FrameMessage("?"));
+  EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.data, FrameMessage("the.name.of.its.own")) << "the tunnel says where it goes";
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "connect"), 1);
+}
+
+TEST_F(TunnelTest, AClientNeedNotWaitForItsTunnel) {
+  StartProxy();
+  TestHttp2Server worker(Says("!"));  // which comes in one piece
+  for (const size_t piece : {size_t{1}, size_t{50}, size_t{10000}}) {
+    TestSocket socket = ConnectTo(address());
+    const std::string bytes =
+        absl::StrCat(Connect(worker.address()), raw::kPreface, raw::Settings(), raw::Headers(1, Head("w")),
+                     raw::Data(1, FrameMessage("?"), /*end_stream=*/true));
+    for (size_t at = 0; at < bytes.size(); at += piece) socket.Send(bytes.substr(at, piece));
+    EXPECT_THAT(socket.ReceiveUntil(FrameMessage("!")), HasSubstr(FrameMessage("!"))) << piece;
+  }
+}
+
+TEST_F(TunnelTest, ATargetThatMayNotBeReachedIsForbidden) {
+  StartProxy();
+  for (const char* target : {"169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80", "0.0.0.0:80",
+                             "168.63.129.16:80", "[fd00:ec2::254%1]:80"}) {
+    EXPECT_THAT(Answer(Connect(target)), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << target;
+  }
+  EXPECT_THAT(Answer(Connect(address())), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << "itself";
+  EXPECT_THAT(Answer(Connect("unix:/run/docker.sock")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(Answer(Connect("no-port")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(Answer(Connect("no.such.name.invalid:80")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 10);
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TunnelTest, LoopbackThatIsNoWorkerIsForbiddenToPassedTunnels) {
+  options_.workers = {"10.0.0.0/8"};
+  StartProxy();
+  TestListener listener("127.0.0.1:0", Echo);
+  EXPECT_THAT(Answer(Connect(listener.address().text)), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
+  const std::string port = listener.address().text.substr(listener.address().text.rfind(':'));
+  EXPECT_THAT(Answer(Connect("localhost" + port)), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << "by a name";
+}
+
+TEST_F(TunnelTest, WithoutPassedTunnelsOnlyWorkersAreReached) {
+  options_.proxy.pass_tunnels = false;
+  StartProxy();
+  EXPECT_THAT(Answer(Connect("8.8.8.8:53")), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
+}
+
+TEST_F(TunnelTest, OtherRequestsGetAnAnswer) {
+  StartProxy();
+  EXPECT_THAT(Answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), StartsWith("HTTP/1.1 501 Not Implemented\r\n"));
+  EXPECT_EQ(Answer(std::string("\x16\x03\x01\x02\x00\x01", 6)), "") << "TLS";
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
+  StartProxy();
+  TestListener listener("127.0.0.1:0", Echo);
+  for (const std::string& bytes : {std::string("\x16\x03\x01 hello", 9), std::string("GET / HTTP/1.1\r\n\r\n"),
+                                   Connect("next.proxy:1") + "more"}) {
+    TestSocket socket = Dial(listener.address().text);
+    socket.Send(bytes);
+    EXPECT_EQ(socket.ReceiveUntil(bytes), bytes);
+    socket.Send("again");
+    EXPECT_EQ(socket.ReceiveUntil("again"), "again");
+  }
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "worker_tunnel"), 3);
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
+  options_.proxy.pass_worker_tunnels = false;
+  StartProxy();
+  TestListener listener("127.0.0.1:0", Echo);
+  TestSocket socket = Dial(listener.address().text);
+  socket.Send("\x16\x03\x01");
+  EXPECT_EQ(socket.ReceiveAll(), "");
+}
+
+// The end of the one may be in the same turn of the link as that of the other.
+TEST_F(TunnelTest, TheProxyMayEndAtTheMomentAtWhichATunnelDoes) {
+  for (int i = 0; i < 20; ++i) {
+    StartProxy();
+    auto listener = std::make_unique<TestListener>("127.0.0.1:0", Echo);
+    TestSocket socket = Dial(listener->address().text);
+    socket.Send("\x16\x03\x01");
+    ReceiveAtLeast(socket.fd(), 3);
+    listener.reset();
+    proxy_.reset();
+  }
+}
+
+// A worker that sends without end, to a client that reads nothing.
+TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
+  // What a socket of TCP holds grows without end; that of a Unix socket does not.
+  options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-test-", getpid()), .route = ""}};
+  options_.proxy.worker_tunnel_receive_bytes = 16 << 10;
+  StartProxy();
+  EventLog windows;
+  EventLog took;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    windows.Add(absl::StrCat(SendWindow(fd)));
+    ReceiveAtLeast(fd, 1);
+    took.Add(absl::StrCat(SendUntilFull(fd, 256 << 20)));
+  });
+  const auto number = [](const EventLog& log, size_t which) {
+    int bytes = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(log.Await(which + 1).at(which), &bytes));
+    return bytes;
+  };
+  {
+    TestSocket socket = Dial(listener.address().text);
+    socket.Send("\x16");
+    EXPECT_LE(number(windows, 0), 32 << 10);
+    EXPECT_GT(number(took, 0), 16 << 10);
+    EXPECT_LT(number(took, 0), 2 << 20) << "with what the proxy and the client's socket hold";
+  }
+  ProxyServer::Options changed = options_;
+  changed.proxy.worker_tunnel_receive_bytes = 0;
+  ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
+  TestSocket socket = Dial(listener.address().text);
+  socket.Send("\x16");
+  EXPECT_GT(number(windows, 1), 32 << 10) << "the kernel's choice, for tunnels that begin from now on";
+}
+
+// Linux would end a connection after the user timeout whose other end is there and reads nothing.
+TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
+  StartProxy();
+  // Of the proxy's end, on the thread that may close it.
+  const auto option = [this](int fd, int level, int name) {
+    int value = -1;
+    link_->Await([&](LinkCore&) { value = SocketOption(FarEnd(fd), level, name); });
+    return value;
+  };
+  EventLog timeouts;
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    ReceiveAtLeast(fd, 1);  // so the tunnel is open
+    timeouts.Add(absl::StrCat(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)));
+  });
+  TestSocket socket = Dial(listener.address().text);
+  EXPECT_EQ(option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_EQ(option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE), 1);
+  socket.Send("\x16");
+  EXPECT_THAT(timeouts.Await(1), ::testing::ElementsAre("0"));
+}
+
+TEST_F(TunnelTest, ManyBytesPassBothWays) {
+  StartProxy();
+  TestListener listener("127.0.0.1:0", Echo);
+  // The look-up takes long enough for more than the tunnel takes before its worker is there.
+  TestSocket socket = Dial("localhost" + listener.address().text.substr(listener.address().text.rfind(':')));
+  std::string bytes(8 << 20, '\x16');
+  for (size_t i = 1; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);
+  std::thread writer([&] { socket.Send(bytes); });
+  std::string echoed;
+  while (echoed.size() < bytes.size()) {
+    const std::string part = ReceiveAtLeast(socket.fd(), 1);
+    if (part.empty()) break;
+    echoed += part;
+  }
+  writer.join();
+  EXPECT_TRUE(echoed == bytes) << echoed.size();
+}
+
+TEST_F(TunnelTest, WhatTheWorkerSaidLastStillComes) {
+  StartProxy();
+  const std::string last(2 << 20, 'z');
+  TestListener listener("127.0.0.1:0", [&](int fd) {
+    ReceiveAtLeast(fd, 1);
+    SendAll(fd, last);
+  });
+  TestSocket socket = Dial(listener.address().text);
+  socket.Send("\x16");
+  EXPECT_TRUE(socket.ReceiveAll() == last);
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TunnelTest, AWorkerThatIsNotThereEndsItsTunnel) {
+  StartProxy();
+  TestSocket socket = Dial(AddressOfNobody().text);
+  socket.Send("\x16\x03\x01");
+  EXPECT_EQ(socket.ReceiveAll(), "");
+}
+
+TEST_F(TunnelTest, AClientThatSaysNothingIsNotWaitedForLong) {
+  options_.proxy.opening_timeout = std::chrono::milliseconds(50);
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  EXPECT_EQ(Answer(""), "");
+  EXPECT_EQ(Answer("CONNECT a"), "");
+  EXPECT_EQ(Answer("PRI * HTTP/2"), "");
+  EXPECT_THAT(Answer(Connect(worker.address())), StartsWith("HTTP/1.1 200 ")) << "and then nothing";
+  ExpectServes(worker.address());
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+}  // namespace
+}  // namespace sluice::testing

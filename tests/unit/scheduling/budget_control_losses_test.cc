@@ -1,0 +1,168 @@
+#include "gtest/gtest.h"
+#include "lib/scheduling/budget_control.h"
+#include "tests/unit/scheduling/simulated_link.h"
+
+// Whose losses the budget follows.
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using testing::kKiB;
+using testing::Known;
+using testing::SimulatedLink;
+
+TEST(DecideTest, AFewPacketsThatWereOvertakenAreNoLoss) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.overtaken_of_thousand = 9;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+}
+
+TEST(DecideTest, ManyPacketsOutOfOrderAreALoss) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.overtaken_of_thousand = 30;
+  link.Run(600ms);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+}
+
+// A bad cable, or a process that stands still again and again.
+TEST(DecideTest, LossesOfOneWorkerAmongManyAreItsOwn) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.bad_workers = 1;
+  for (int look = 0; look < 10; ++look) EXPECT_EQ(link.Step(), BudgetDecision::kHold);
+  link.Run(600s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+}
+
+TEST(DecideTest, LossesOfTwoWorkersAtATimeAreOfTheLink) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.bad_workers = 2;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+}
+
+// It is all that there is to go by.
+TEST(DecideTest, LossesOfTheOnlyWorkerAreOfTheLink) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.workers = link.bad_workers = 1;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+}
+
+// Two that overflow a port lose both, within half a second or soon after. If only one of two loses, a smaller budget
+// would cost the other, which has lost nothing; the share of the one that loses shrinks in the schedule, since it is
+// late.
+TEST(DecideTest, LossesOfOneOfTwoWorkersAreItsOwn) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.workers = 2;
+  link.bad_workers = 1;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+  link.bad_workers = 2;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+}
+
+TEST(DecideTest, AFewLossesAmongVeryManyResponsesAreRandom) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  BudgetObservation seen{.answers = 10'000, .active_workers = 1000};
+  const auto step = [&](int64_t lossy_workers) {
+    seen.now = now += 100ms;
+    seen.lossy_workers = lossy_workers;
+    const BudgetStep made = Decide(bounds, state, seen);
+    state = made.state;
+    return made.decision;
+  };
+  for (int look = 0; look < 10; ++look) EXPECT_EQ(step(0), BudgetDecision::kHold);
+  for (int look = 0; look < 100; ++look) EXPECT_EQ(step(5), BudgetDecision::kHold);
+  EXPECT_EQ(step(100), BudgetDecision::kBackOff);
+}
+
+// As a look at 64 workers at 100 Mbit/s sees it, whose port has lost half of its buffer.
+TEST(DecideTest, ALongTimeWithoutLossesHidesNoOverflow) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  for (int look = 0; look < 36'000; ++look) {
+    state = Decide(bounds, state, {.now = now += 100ms, .answers = 100, .active_workers = 64}).state;
+  }
+  const BudgetObservation seen{.now = now += 100ms,
+                               .answers = 22,
+                               .active_workers = 44,
+                               .out_of_order_losses = 12,
+                               .worst_out_of_order_losses = 1};
+  EXPECT_EQ(Decide(bounds, state, seen).decision, BudgetDecision::kBackOff);
+}
+
+// Large responses: each look sees a loss, of one worker after the other.
+TEST(DecideTest, AnOverflowIsFoundInAFewResponses) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  int looks = 0;
+  for (; state.budget_bytes == bounds.start_bytes && looks < 100; ++looks) {
+    const BudgetObservation seen{.now = now += 100ms,
+                                 .answers = 1,
+                                 .active_workers = 64,
+                                 .out_of_order_losses = 1,
+                                 .worst_out_of_order_losses = 1};
+    state = Decide(bounds, state, seen).state;
+  }
+  EXPECT_EQ(looks, 7);
+}
+
+// Twenty responses a look, of which three in a thousand are overtaken: after each change the first looks are few.
+TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  std::mt19937 random(1);
+  std::binomial_distribution<int64_t> overtaken(20, 0.003);
+  for (int change = 0; change < 100; ++change) {
+    BudgetState state = StartBudget(bounds, now);
+    for (int look = 0; look < 10'000; ++look) {
+      now += 100ms;
+      const BudgetObservation seen{
+          .now = now, .answers = 20, .active_workers = 64, .out_of_order_losses = overtaken(random)};
+      const BudgetStep step = Decide(bounds, state, seen);
+      ASSERT_EQ(step.decision, BudgetDecision::kHold) << "change " << change << ", look " << look;
+      state = step.state;
+    }
+  }
+}
+
+// Three of a hundred responses of the link, but all of one path. That path hides no losses of the others.
+TEST(DecideTest, PacketsOutOfOrderOfOneWorkerAmongManyAreItsOwn) {
+  const BudgetBounds bounds = Known(64 * kKiB);
+  std::chrono::steady_clock::time_point now{};
+  BudgetState state = StartBudget(bounds, now);
+  int64_t worst = 0;
+  const auto step = [&](int64_t active_workers, int64_t losses_of_others) {
+    const BudgetObservation seen{.now = now += 100ms,
+                                 .answers = 100,
+                                 .active_workers = active_workers,
+                                 .out_of_order_losses = 3 + losses_of_others,
+                                 .worst_out_of_order_losses = 3 + (state.counted_since < now - 100ms ? worst : 0)};
+    worst = seen.worst_out_of_order_losses;
+    const BudgetStep made = Decide(bounds, state, seen);
+    state = made.state;
+    return made.decision;
+  };
+  for (int look = 0; look < 600; ++look) ASSERT_EQ(step(64, 0), BudgetDecision::kHold) << "look " << look;
+  const BudgetState before = state;
+  EXPECT_EQ(step(64, 10), BudgetDecision::kBackOff);
+  state = before;
+  worst = 0;
+  int looks = 0;
+  while (looks < 20 && step(1, 0) == BudgetDecision::kHold) ++looks;
+  EXPECT_EQ(looks, 4) << "the only worker decides alone";
+}
+
+}  // namespace
+}  // namespace sluice

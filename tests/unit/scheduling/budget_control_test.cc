@@ -1,0 +1,215 @@
+#include "lib/scheduling/budget_control.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/random_seed.h"
+#include "tests/unit/scheduling/simulated_link.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+using testing::kCapacity;
+using testing::kKiB;
+using testing::Known;
+using testing::SimulatedLink;
+using testing::Unknown;
+
+TEST(BudgetBoundsTest, RefusesWhatIsOutOfOrderAndNamesIt) {
+  EXPECT_TRUE(Unknown().Validate().ok());
+  BudgetBounds bounds = Unknown();
+  bounds.floor_bytes = 0;
+  EXPECT_THAT(std::string(bounds.Validate().message()), HasSubstr("floor_bytes: 0 is below 1"));
+  bounds = Unknown();
+  bounds.limit_bytes = 100;
+  EXPECT_THAT(std::string(bounds.Validate().message()), HasSubstr("limit_bytes: 100 is below floor_bytes: 12288"));
+  bounds = Unknown();
+  bounds.start_bytes = 1;
+  EXPECT_THAT(std::string(bounds.Validate().message()), HasSubstr("start_bytes: 1 is outside of 12288 to 4194304"));
+  bounds = Unknown();
+  bounds.reference_bytes = 1 << 30;
+  EXPECT_THAT(std::string(bounds.Validate().message()), HasSubstr("reference_bytes"));
+  bounds = Unknown();
+  bounds.capacity_bytes_per_second = std::nan("");
+  EXPECT_THAT(std::string(bounds.Validate().message()), HasSubstr("capacity_bytes_per_second"));
+}
+
+TEST(DecideTest, AKnownBufferThatHoldsIsLeftAlone) {
+  SimulatedLink link(Known(32 * kKiB));
+  link.Run(600s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kHold)], 6000);
+}
+
+TEST(DecideTest, AnUnknownBudgetGrowsUntilTheLinkIsBusy) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  link.Run(2s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  link.Run(600s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  EXPECT_EQ(link.TakeLossySteps(), 0);
+}
+
+TEST(DecideTest, WhatDoesNotMakeTheLinkBusierIsGivenBack) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  link.most_share = 0.5;
+  link.Run(3s);
+  EXPECT_EQ(link.budget(), 16 * kKiB);
+  EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kGrow)], 1);
+  EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kGiveBack)], 1);
+}
+
+TEST(DecideTest, AMeasurementThatABusyHostSpoilsDecidesNothing) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  while (link.Step() != BudgetDecision::kGrow) {
+  }
+  link.noise = 0.5;
+  link.Run(1s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  link.noise = 0;
+  link.Run(10s);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  EXPECT_EQ(link.decisions[static_cast<int>(BudgetDecision::kGiveBack)], 0);
+}
+
+TEST(DecideTest, ATrialThatLosesGoesBackAtOnceAndIsRemembered) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 20 * kKiB;
+  link.Run(3s);
+  EXPECT_EQ(link.budget(), 16 * kKiB);
+  EXPECT_EQ(link.state().ceiling_bytes, 32 * kKiB);
+  EXPECT_LE(link.TakeLossySteps(), 2);
+}
+
+TEST(DecideTest, LossesWithoutATrialHalveTheBudget) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.Run(1s);
+  link.buffer_bytes = 32 * kKiB;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+  EXPECT_EQ(link.budget(), 32 * kKiB);
+  EXPECT_EQ(link.state().ceiling_bytes, 64 * kKiB);
+}
+
+// What was lost before the last decision shows for a while after it.
+TEST(DecideTest, EchoesOfALossAreNotAnsweredTwice) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 8 * kKiB;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(link.Step(), BudgetDecision::kHold) << i;
+  EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
+  EXPECT_EQ(link.budget(), 16 * kKiB);
+}
+
+TEST(DecideTest, GrowsAgainWhenTheBufferIsGivenBack) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 64 * kKiB;
+  link.Run(1s);
+  link.buffer_bytes = 32 * kKiB;
+  link.Run(60s);
+  EXPECT_LE(link.budget(), 32 * kKiB);
+  EXPECT_LE(link.TakeLossySteps(), 5);
+  link.buffer_bytes = 64 * kKiB;
+  link.Run(120s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+  EXPECT_EQ(link.state().ceiling_bytes, 0);
+  EXPECT_EQ(link.TakeLossySteps(), 0);
+}
+
+// The price of looking whether the buffer is back: two looks lossy for each probe, and fewer and fewer probes.
+TEST(DecideTest, ProbesRarelyAndEverMoreRarely) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 40 * kKiB;
+  link.Run(60s);
+  link.TakeLossySteps();
+  link.Run(3600s);
+  const int64_t first_hour = link.TakeLossySteps();
+  EXPECT_LE(first_hour, 40);
+  link.Run(3600s);
+  EXPECT_LE(link.TakeLossySteps(), std::max<int64_t>(first_hour, 12));
+  EXPECT_LE(link.budget(), 40 * kKiB);
+  EXPECT_GE(link.budget(), 28 * kKiB);
+}
+
+TEST(DecideTest, AShortBacklogNowAndThenCountsByItsTime) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  link.backlogged = 0.05;
+  link.Run(60s);
+  EXPECT_GE(link.budget(), 32 * kKiB);
+  SimulatedLink lossy(Known(64 * kKiB));
+  lossy.buffer_bytes = 64 * kKiB;
+  lossy.backlogged = 0.05;
+  lossy.bad_workers = 2;
+  lossy.Run(10s);
+  EXPECT_EQ(lossy.budget(), 12 * kKiB);
+  lossy.bad_workers = 0;
+  lossy.Run(3600s);
+  EXPECT_EQ(lossy.budget(), 64 * kKiB) << "recovers";
+}
+
+TEST(DecideTest, NothingIsConcludedWhileNobodyWaits) {
+  SimulatedLink link(Unknown());
+  link.buffer_bytes = 1024 * kKiB;
+  link.backlogged = 0;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 16 * kKiB);
+}
+
+TEST(DecideTest, StaysAtTheFloorHoweverMuchIsLost) {
+  SimulatedLink link(Known(64 * kKiB));
+  link.buffer_bytes = 0;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 12 * kKiB);
+}
+
+TEST(DecideTest, AFixedBudgetIsNeverChanged) {
+  BudgetBounds bounds = Known(64 * kKiB);
+  bounds.floor_bytes = bounds.limit_bytes;
+  SimulatedLink link(bounds);
+  link.buffer_bytes = 1;
+  link.Run(60s);
+  EXPECT_EQ(link.budget(), 64 * kKiB);
+}
+
+// Whatever the buffer, the noise and the load: no storm of losses, and no budget that is much smaller than it could be.
+TEST(DecideTest, FindsItsPlaceAtRandomLinks) {
+  const RandomSeed seed = TakeRandomSeed();
+  ASSERT_FALSE(HasFailure());
+  std::mt19937 random(seed.value);
+  for (int i = 0; i < 200; ++i) {
+    SimulatedLink link(Unknown());
+    link.Seed(random());
+    link.buffer_bytes = std::uniform_int_distribution<int64_t>(16 * kKiB, 256 * kKiB)(random);
+    link.pipe_bytes = std::uniform_int_distribution<int64_t>(kKiB / 2, 32 * kKiB)(random);
+    link.noise = std::uniform_real_distribution<double>(0, 0.2)(random);
+    SCOPED_TRACE(::testing::Message() << "SLUICE_SEED=" << seed.value << ", link " << i << ": buffer "
+                                      << link.buffer_bytes << ", pipe " << link.pipe_bytes << ", noise " << link.noise);
+    link.Run(30s);
+    link.TakeLossySteps();
+    link.Run(600s);
+    EXPECT_LE(link.TakeLossySteps(), 24);
+    // A probe of a larger budget may be on trial at the end.
+    const int64_t tried_from = link.state().before_growth_bytes;
+    EXPECT_LE(tried_from > 0 ? tried_from : link.budget(), link.buffer_bytes);
+    const double possible = std::min(link.Share(link.buffer_bytes), 0.95);
+    if (link.noise < 0.02) {
+      EXPECT_GE(link.Share(link.budget()), 0.85 * possible);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice

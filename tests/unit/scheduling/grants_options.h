@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "lib/scheduling/link_schedule.h"
+
+namespace sluice {
+
+// A byte takes a microsecond and frames have no overhead, so a response of whole packets costs what it carries. Headers
+// cost 192 bytes; before the first answer is ready, 17 requests may be out.
+inline ScheduleOptions GrantsOptions() {
+  ScheduleOptions options;
+  options.discipline = Discipline::kGrants;
+  options.profile.capacity_bytes_per_second = 1e6;
+  options.profile.buffer_bytes = 10'000;
+  options.profile.propagation_rtt = absl::Milliseconds(1);
+  options.profile.packet_payload_bytes = 1000;
+  options.profile.frame_bytes = 1000;
+  options.stall_timeout = absl::Milliseconds(300);
+  return options;
+}
+
+}  // namespace sluice

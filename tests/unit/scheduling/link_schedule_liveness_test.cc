@@ -1,0 +1,304 @@
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "lib/scheduling/link_schedule.h"
+#include "tests/random_seed.h"
+#include "tests/unit/scheduling/grants_options.h"
+
+// What hung workers can do to the others: nothing that lasts. Those answer never, or never send what was granted to
+// them.
+namespace sluice {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono_literals::operator""ms;
+
+constexpr nanoseconds kRound = 11ms;  // R + B/C
+constexpr nanoseconds kStallTime = 300ms + kRound;
+
+// Workers of one link at which time passes in steps of a millisecond, in which 1000 bytes come. One thread.
+class Workers {
+ public:
+  enum class Kind {
+    kWell,        // ready when it is asked and after `thinks`; sends what it is granted
+    kNeverReady,  // hung before it has an answer
+    kNeverSends,  // hung with an answer that is ready
+  };
+  struct Worker {
+    Kind kind = Kind::kWell;
+    int64_t answer_bytes = 1000;
+    int64_t expected_bytes = 1000;
+    nanoseconds thinks = 1ms;
+    uint32_t id = 0;            // calls to one worker have the same; 0: its share has no bound
+    int64_t step_bytes = 1000;  // at most, in steps that are multiples of `every_steps`
+    int64_t every_steps = 1;
+  };
+
+  explicit Workers(Discipline discipline) {
+    ScheduleOptions options = GrantsOptions();
+    options.discipline = discipline;
+    schedule_.emplace(options);
+  }
+
+  // Each in a block of its own.
+  void Ask(const Worker& worker) {
+    states_.push_back({.worker = worker});
+    const CallRequest call{.response_bytes = worker.expected_bytes, .tag = states_.size() - 1, .worker = worker.id};
+    std::vector<Action> actions;
+    ASSERT_TRUE(schedule_->Submit(now_, {&call, 1}, TimePoint::max(), actions).ok());
+    Follow(actions);
+  }
+
+  // Handshakes with hosts that are away.
+  void ConnectToDeadHosts(int count, int64_t bytes) {
+    for (; count > 0; --count) {
+      Event([&](std::vector<Action>& actions) {
+        const CallRequest handshake{.response_bytes = bytes, .tag = kHandshake};
+        ASSERT_TRUE(schedule_->SubmitAhead(now_, handshake, TimePoint::max(), actions).ok());
+      });
+    }
+  }
+
+  void Step() {
+    now_ += 1ms;
+    Event([&](std::vector<Action>& actions) { schedule_->OnTimer(now_, actions); });
+    int64_t link_bytes = 1000;
+    // The link takes them in turns.
+    ++first_;
+    ++steps_;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      State& state = states_[(first_ + i) % states_.size()];
+      if (state.asked && !state.ready && now_ >= state.ready_at) BecomeReady(state);
+      if (state.ready && !state.ended) link_bytes -= Send(state, link_bytes);
+    }
+  }
+
+  TimePoint now() const { return now_; }
+  bool Ended(size_t worker) const { return states_[worker].ended; }
+  bool WellOnesEnded() const {
+    return std::all_of(states_.begin(), states_.end(),
+                       [](const State& state) { return state.worker.kind != Kind::kWell || state.ended; });
+  }
+  // From ready to the last byte.
+  nanoseconds LongestWait() const { return longest_wait_; }
+  int64_t stalls() const { return stalls_; }
+  ScheduleState state() const { return schedule_->State(); }
+
+ private:
+  static constexpr uint64_t kHandshake = ~uint64_t{0};
+
+  struct State {
+    Worker worker;
+    CallId call;
+    bool asked = false;
+    bool ready = false;
+    bool ended = false;
+    int64_t granted_bytes = 0;
+    int64_t received_bytes = 0;
+    TimePoint ready_at = TimePoint::max();
+  };
+
+  template <typename F>
+  void Event(const F& event) {
+    std::vector<Action> actions;
+    event(actions);
+    Follow(actions);
+  }
+
+  void Follow(const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      if (action.tag == kHandshake) continue;
+      State& state = states_[action.tag];
+      state.call = action.call;
+      if (action.kind == Action::Kind::kStall) ++stalls_;
+      state.granted_bytes += action.bytes;
+      if (action.kind != Action::Kind::kSend) continue;
+      state.asked = true;
+      if (state.worker.kind != Kind::kNeverReady) state.ready_at = now_ + state.worker.thinks;
+    }
+  }
+
+  void BecomeReady(State& state) {
+    state.ready = true;
+    const CallId call = state.call;
+    const int64_t bytes = state.worker.answer_bytes;
+    Event([&](std::vector<Action>& actions) { schedule_->OnReady(now_, call, bytes, actions); });
+  }
+
+  int64_t Send(State& state, int64_t link_bytes) {
+    if (state.worker.kind != Kind::kWell) return 0;
+    const int64_t open_bytes = std::min(state.granted_bytes, state.worker.answer_bytes) - state.received_bytes;
+    const bool sends = steps_ % state.worker.every_steps == 0;
+    const int64_t bytes = sends ? std::min({open_bytes, link_bytes, state.worker.step_bytes}) : 0;
+    if (bytes == 0 && open_bytes > 0) return 0;
+    state.received_bytes += bytes;
+    const CallId call = state.call;
+    Event([&](std::vector<Action>& actions) { schedule_->OnReceived(now_, call, bytes, actions); });
+    if (state.received_bytes < state.worker.answer_bytes) return bytes;
+    state.ended = true;
+    longest_wait_ = std::max(longest_wait_, now_ - state.ready_at);
+    Event([&](std::vector<Action>& actions) { schedule_->OnFinished(now_, call, CallEnd::kArrived, actions); });
+    return bytes;
+  }
+
+  std::optional<LinkSchedule> schedule_;
+  TimePoint now_;
+  nanoseconds longest_wait_{0};
+  int64_t stalls_ = 0;
+  size_t first_ = 0;
+  int64_t steps_ = 0;
+  std::vector<State> states_;
+};
+
+using Kind = Workers::Kind;
+
+// A hung worker holds early bytes for good; small answers come and go, other workers think. A large answer that is
+// ready has to fit beside all of it.
+TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
+  Workers workers(Discipline::kGrants);
+  workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
+  ASSERT_EQ(workers.state().in_flight_bytes, 3300) << "it left with its grant";
+  workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000});
+  for (int step = 0; step < 400 && !workers.Ended(1); ++step) {
+    workers.Ask({.answer_bytes = 300, .expected_bytes = 300});
+    if (step % 10 == 0) workers.Ask({.expected_bytes = 3000, .thinks = 250ms});
+    workers.Step();
+  }
+  EXPECT_TRUE(workers.Ended(1));
+  EXPECT_EQ(workers.stalls(), 0);
+}
+
+// Dead hosts hold a third of the budget, and a hung early call another one. A part of an answer, and the headers beside
+// it, need more than the last third.
+TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
+  Workers workers(Discipline::kGrants);
+  workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
+  ASSERT_EQ(workers.state().in_flight_bytes, 3300) << "it left with its grant";
+  workers.ConnectToDeadHosts(300, 200);
+  workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000});
+  for (int step = 0; step < 400; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(1));
+}
+
+// Dead hosts hold a third of the budget, and slow workers count as another one. A slow worker sends on, so nothing
+// stalls; its bytes come too slowly to wait for them.
+TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
+  Workers workers(Discipline::kGrants);
+  for (uint32_t id = 1; id <= 8; ++id) {
+    workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000, .id = id, .step_bytes = 20, .every_steps = 20});
+  }
+  for (int step = 0; step < 1000; ++step) workers.Step();
+  workers.ConnectToDeadHosts(2000, 200);
+  for (int step = 0; step < 10; ++step) workers.Step();
+  workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000, .id = 9});
+  for (int step = 0; step < 1000; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(8));
+}
+
+// A request brings more than the two thirds that dead hosts leave.
+TEST(LivenessTest, DeadHostsDoNotHoldUpALargeRequestInRolling) {
+  Workers workers(Discipline::kRolling);
+  workers.ConnectToDeadHosts(300, 200);
+  workers.Ask({.answer_bytes = 9000, .expected_bytes = 9000});
+  for (int step = 0; step < 400; ++step) workers.Step();
+  EXPECT_GT(workers.state().waiting_calls, 0) << "some of the hosts wait for their turn";
+  EXPECT_TRUE(workers.Ended(0));
+}
+
+TEST(LivenessTest, RollingGetsPastHungWorkers) {
+  Workers workers(Discipline::kRolling);
+  for (int i = 0; i < 3; ++i) workers.Ask({.kind = Kind::kNeverReady, .expected_bytes = 9000});
+  workers.Ask({});
+  for (int step = 0; step < 3 * (kStallTime / 1ms) + 20; ++step) workers.Step();
+  EXPECT_TRUE(workers.Ended(3));
+  EXPECT_EQ(workers.stalls(), 3);
+}
+
+TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
+  Workers workers(Discipline::kGrants);
+  for (int i = 0; i < 1000; ++i) workers.Ask({.kind = Kind::kNeverReady, .expected_bytes = 3300});
+  const TimePoint asked = workers.now();
+  while (workers.state().ungranted_calls + workers.state().in_flight_calls < 1000) workers.Step();
+  EXPECT_LT(workers.now() - asked, 60 * kStallTime);
+  const size_t first = 1000;
+  for (int i = 0; i < 300; ++i) workers.Ask({.answer_bytes = 1500, .expected_bytes = 1500});
+  const TimePoint began = workers.now();
+  int64_t most_in_flight = 0;
+  while (!workers.Ended(first + 299) && workers.now() < began + 20'000ms) {
+    workers.Step();
+    most_in_flight = std::max(most_in_flight, workers.state().in_flight_calls);
+  }
+  EXPECT_TRUE(workers.WellOnesEnded());
+  EXPECT_GT(most_in_flight, 2) << "answers go side by side";
+  // 450 ms on the link.
+  EXPECT_LT(workers.now() - began, 1000ms);
+}
+
+TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
+  Workers workers(Discipline::kGrants);
+  workers.Ask({.answer_bytes = 1'000'000, .expected_bytes = 1'000'000});
+  for (int step = 0; step < 100; ++step) workers.Step();
+  for (size_t i = 1; i <= 20; ++i) {
+    workers.Ask({.answer_bytes = 500, .expected_bytes = 500});
+    const TimePoint asked = workers.now();
+    while (!workers.Ended(i)) {
+      workers.Step();
+      ASSERT_LT(workers.now() - asked, 5 * kRound);
+    }
+  }
+  EXPECT_FALSE(workers.Ended(0));
+}
+
+class HungWorkersTest : public ::testing::TestWithParam<Discipline> {};
+
+// However many hang, a ready answer waits at most k + 1 stall timeouts and the time that what is ahead of it takes.
+TEST_P(HungWorkersTest, DelayAReadyAnswerByAStallTimeoutEachAtMost) {
+  uint64_t seed = TakeRandomSeed().value;
+  for (int round = 0; round < 60; ++round, ++seed) {
+    SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto between = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    Workers workers(GetParam());
+    const int64_t hung = between(0, 8);
+    std::vector<Workers::Worker> asked;
+    int64_t well_bytes = 0;
+    for (int64_t i = between(1, 40); i > 0; --i) {
+      const int64_t bytes = between(1, between(0, 1) == 0 ? 1000 : 15'000);
+      asked.push_back({.answer_bytes = bytes, .expected_bytes = between(1, 12'000), .thinks = between(1, 40) * 1ms});
+      well_bytes += bytes;
+    }
+    for (int64_t i = 0; i < hung; ++i) {
+      const Kind kind = between(0, 1) == 0 ? Kind::kNeverReady : Kind::kNeverSends;
+      asked.push_back({.kind = kind, .answer_bytes = between(1, 50'000), .expected_bytes = between(1, 12'000)});
+    }
+    std::shuffle(asked.begin(), asked.end(), random);
+    // A call that hangs is no reason to leave others of its worker without their turns.
+    const int64_t ids = between(0, 10);
+    for (Workers::Worker& worker : asked) {
+      worker.id = static_cast<uint32_t>(between(0, ids));
+      workers.Ask(worker);
+      for (int64_t steps = between(0, 3); steps > 0; --steps) workers.Step();
+    }
+    // What is ahead: a millisecond for 1000 bytes, and a round of three steps for each part and each answer.
+    const nanoseconds ahead = (well_bytes / 1000 + 3 * (well_bytes / 2000 + std::ssize(asked))) * 1ms;
+    const TimePoint limit = workers.now() + (hung + 1) * kStallTime + ahead + 41ms * std::ssize(asked);
+    while (!workers.WellOnesEnded() && workers.now() < limit) workers.Step();
+    ASSERT_TRUE(workers.WellOnesEnded());
+    ASSERT_LE(workers.LongestWait(), (hung + 1) * kStallTime + ahead);
+    ASSERT_LE(workers.stalls(), hung) << "a worker that sends does not stall";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, HungWorkersTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,150 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/scheduling/grants_options.h"
+#include "tests/unit/scheduling/schedule_driver.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A third of the budget of 10,000 bytes is three packets; a frame header takes nine bytes of them.
+constexpr int64_t kPart = 2991;
+
+TEST(PartsTest, AnswerThatCostsMoreThanAThirdOfTheBudgetComesInFullPackets) {
+  for (const int64_t size : {3333, 3334}) {
+    ScheduleDriver link(GrantsOptions());
+    EXPECT_EQ(link.schedule().FitsOnePart(size), size == 3333);
+    link.Submit(At(0ms), {9000});
+    EXPECT_EQ(link.Ready(At(20ms), 0, size).front(), size == 3333 ? "grant 0 3333" : "grant 0 2991");
+  }
+}
+
+TEST(PartsTest, TlsRecordsLeaveLess) {
+  ScheduleOptions options = GrantsOptions();
+  options.record_overhead_bytes = 31;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {9000});
+  EXPECT_EQ(link.Ready(At(20ms), 0, 9000).front(), "grant 0 2969");
+}
+
+TEST(PartsTest, RefusesANegativeOverhead) {
+  ScheduleOptions options = GrantsOptions();
+  options.record_overhead_bytes = -1;
+  EXPECT_EQ(options.Validate(), absl::InvalidArgumentError("record_overhead_bytes: -1 is below 0"));
+}
+
+TEST(PartsTest, ALargeAnswerAloneKeepsTheLinkBusy) {
+  ScheduleOptions options = GrantsOptions();
+  options.profile.buffer_bytes = 30'000;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {200'000});
+  int64_t to_come = 200'000;
+  link.Ready(At(20ms), 0, to_come);
+  for (TimePoint now = At(20ms); to_come > 0; now += 1ms) {
+    const int64_t outstanding = link.state().in_flight_bytes;
+    ASSERT_GE(outstanding, std::min<int64_t>(to_come, 9991)) << to_come;
+    ASSERT_LE(outstanding, 30'000) << to_come;
+    const int64_t bytes = std::min<int64_t>(outstanding, 1000);
+    to_come -= bytes;
+    link.Receive(now, 0, bytes);
+  }
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+}
+
+TEST(PartsTest, SmallAnswersDoNotWaitForALargeOneToFinish) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {2'000'000, 500});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 2'000'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
+  EXPECT_THAT(link.Ready(At(21ms), 1, 3300), IsEmpty());  // the link is full
+  EXPECT_THAT(link.Receive(At(24ms), 0, 3300), ElementsAre("grant 1 3300"));
+}
+
+// In the words of the contract: between its turns, one budget of new answers overtakes a rest.
+TEST(PartsTest, RestGetsItsTurnAfterOneBudgetOfOthers) {
+  ScheduleDriver link(GrantsOptions());
+  std::vector<int64_t> sizes(21, 1000);
+  sizes[0] = 50'000;
+  for (const int64_t size : sizes) link.Submit(At(0ms), {size});
+  ASSERT_EQ(link.state().waiting_calls, 4);
+  link.Ready(At(20ms), 0, 50'000);
+  std::vector<std::string> granted;
+  const auto take = [&](const ScheduleDriver::Words& words) {
+    for (const std::string& word : words) {
+      if (word.starts_with("grant")) granted.push_back(word);
+    }
+  };
+  for (uint64_t tag = 1; tag <= 16; ++tag) take(link.Ready(At(20ms), tag, 1000));
+  ASSERT_FALSE(granted.empty());
+  for (size_t i = 0; i < granted.size(); ++i) take(link.Receive(At(21ms), std::stoull(granted[i].substr(6)), 1000));
+  EXPECT_EQ(granted.size(), 10u) << "10 answers of 1000 bytes are one budget";
+  take(link.Receive(At(22ms), 0, kPart));
+  EXPECT_EQ(granted[10], "grant 0 2991");
+}
+
+TEST(PartsTest, RestsTakeTurns) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {50'000, 50'000});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 50'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
+  EXPECT_THAT(link.Ready(At(20ms), 1, 50'000), IsEmpty());
+  EXPECT_THAT(link.Receive(At(23ms), 0, kPart), ElementsAre("grant 1 2991"));
+  EXPECT_THAT(link.Receive(At(26ms), 0, kPart), ElementsAre("grant 0 2991"));
+  EXPECT_THAT(link.Receive(At(29ms), 1, kPart), ElementsAre("grant 1 2991"));
+}
+
+TEST(PartsTest, TheLastPartIsTheRest) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000});
+  EXPECT_THAT(link.Ready(At(20ms), 0, kPart + 3000), ElementsAre("grant 0 2991", "grant 0 3000"));
+}
+
+TEST(HeldTest, AnswerThatWasHeldForThreeSecondsGoesFirst) {
+  for (const std::chrono::nanoseconds later : {3s - std::chrono::nanoseconds(1), std::chrono::nanoseconds(3s)}) {
+    ScheduleOptions options = GrantsOptions();
+    options.stall_timeout = absl::Seconds(60);
+    ScheduleDriver link(options);
+    link.Submit(At(0ms), {3300, 3300, 3000});
+    link.Submit(At(0ms), {3000});
+    link.Ready(At(20ms), 0, 3300);
+    link.Ready(At(20ms), 1, 3300);
+    EXPECT_THAT(link.Ready(At(20ms), 3, 3000), IsEmpty());
+    EXPECT_THAT(link.Ready(At(21ms), 2, 3000), IsEmpty());
+    const bool held = later == 3s;
+    EXPECT_EQ(link.Receive(At(20ms) + later, 0, 3300).front(), held ? "grant 3 3000" : "grant 2 3000");
+  }
+}
+
+TEST(StreamTest, HoldsARoomForHeadersBetweenItsMessages) {
+  ScheduleDriver link(GrantsOptions());
+  link.Submit(At(0ms), {9000});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 1005), ElementsAre("grant 0 1005"));  // and the next prefix
+  EXPECT_EQ(link.schedule().Demand(At(20ms)).in_flight_bytes, 1005);
+  link.Receive(At(21ms), 0, 1005);
+  EXPECT_EQ(link.state().in_flight_bytes, 0);
+  EXPECT_EQ(link.schedule().Demand(At(21ms)).in_flight_bytes, 192);
+  EXPECT_EQ(link.next_timer(), TimePoint::max()) << "nothing is outstanding that could stall";
+  EXPECT_THAT(link.Ready(At(900ms), 0, 2000), ElementsAre("grant 0 2000"));
+  link.Receive(At(901ms), 0, 2000);
+  link.Finish(At(902ms), 0);
+  EXPECT_EQ(link.schedule().Demand(At(902ms)).in_flight_bytes, 0);
+}
+
+TEST(StreamTest, QuietStreamsDoNotCountInTheWindow) {
+  ScheduleOptions options = GrantsOptions();
+  options.budget_bytes = 1728;  // three requests
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {1000, 1000, 1000, 1000});
+  ASSERT_EQ(link.state().waiting_calls, 1);
+  EXPECT_THAT(link.Ready(At(20ms), 0, 100), ElementsAre("grant 0 100", "send 3"));
+  link.Receive(At(21ms), 0, 100);
+  EXPECT_THAT(link.Ready(At(21ms), 1, 100), Contains("grant 1 100"));
+  link.Receive(At(22ms), 1, 100);
+  EXPECT_THAT(link.Submit(At(22ms), {1000}), ElementsAre("send 4"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,393 @@
+#include "tests/unit/scheduling/schedule_oracle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+namespace {
+
+int64_t BufferOf(const LinkProfile& profile) {
+  return profile.buffer_bytes > 0 ? profile.buffer_bytes : profile.buffer_packets * profile.frame_bytes;
+}
+
+}  // namespace
+
+ScheduleOracle::ScheduleOracle(const ScheduleOptions& options, std::chrono::nanoseconds byte_time,
+                               std::function<WorkerLoad(uint32_t)> load)
+    : options_(options),
+      byte_time_(byte_time),
+      jitter_(absl::ToChronoNanoseconds(options.profile.timer_jitter)),
+      buffer_(BufferOf(options.profile)),
+      budget_(options.budget_bytes.value_or(buffer_)),
+      load_(std::move(load)) {}
+
+void ScheduleOracle::Begin(TimePoint now) {
+  now_ = std::max(now_, now);
+  draining_.erase(draining_.begin(), draining_.upper_bound(now_));
+  for (uint64_t tag = 0; tag < calls_.size(); ++tag) {
+    Call& call = calls_[tag];
+    if (call.stalls_at > now_) continue;
+    call.stalls_at = TimePoint::max();
+    call.stalled = true;
+    StopWaiting(tag);
+    expected_.emplace(Action::Kind::kStall, tag);
+  }
+  ExpectExpiries();
+}
+
+void ScheduleOracle::ExpectExpiries() {
+  for (const auto& [id, block] : blocks_) {
+    if (block.deadline <= now_) ExpectAbortsAndEnds(id, false, Action::Kind::kExpire);
+  }
+}
+
+void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids,
+                               TimePoint deadline, bool ahead) {
+  Expect(blocks_.empty() || blocks_.rbegin()->first < id, "a block id went back");
+  Block& block = blocks_[id];
+  block.deadline = deadline;
+  block.ahead = ahead;
+  block.retry = ahead && calls.front().retry;
+  int64_t batches = 1;
+  if (batched() && !ahead) {
+    int64_t largest = 1;
+    for (const CallRequest& call : calls) largest = std::max(largest, call.response_bytes);
+    const int64_t burst = Packets(largest) * options_.profile.frame_bytes;
+    const int64_t batch_workers = std::max<int64_t>(1, budget_ / burst);
+    const auto count = static_cast<int64_t>(calls.size());
+    while (batches * batch_workers < count) ++batches;
+    block.slot = SlotOf(largest);
+  }
+  block.queued_batches = batches;
+  const uint64_t first_tag = calls_.size();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    calls_.push_back({.block = id,
+                      .id = ids[i],
+                      .worker = ahead ? 0 : calls[i].worker,
+                      .expected = std::max<int64_t>(calls[i].response_bytes, 1),
+                      .may_idle = calls[i].may_idle,
+                      .batch = static_cast<int64_t>(i) % batches,
+                      .phase = calls[i].parked ? Call::kParked : Call::kWaiting});
+    block.parked += calls[i].parked ? 1 : 0;
+  }
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls_[first_tag + i].batch == batch && !calls[i].parked) block.waiting.push_back(first_tag + i);
+    }
+  }
+}
+
+void ScheduleOracle::Added(BlockId block_id, CallId id, const CallRequest& call) {
+  Block& block = blocks_.at(block_id);
+  if (batched()) block.slot = std::max(block.slot, SlotOf(call.response_bytes));
+  block.waiting.push_back(calls_.size());
+  calls_.push_back({.block = block_id,
+                    .id = id,
+                    .worker = call.worker,
+                    .expected = std::max<int64_t>(call.response_bytes, 1),
+                    .may_idle = call.may_idle,
+                    .batch = block.queued_batches++});
+}
+
+void ScheduleOracle::Unparked(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (call.phase != Call::kParked) return;
+  Block& block = blocks_.at(call.block);
+  call.phase = Call::kWaiting;
+  call.batch = block.queued_batches++;
+  block.waiting.push_back(tag);
+  --block.parked;
+}
+
+void ScheduleOracle::Unsent(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
+  Block& block = blocks_.at(call.block);
+  StopWaiting(tag);
+  const bool aborted = call.aborted;
+  call = {.block = call.block,
+          .id = call.id,
+          .worker = call.worker,
+          .expected = call.expected,
+          .may_idle = call.may_idle,
+          .batch = call.batch,
+          .phase = aborted ? Call::kInFlight : Call::kParked,
+          .aborted = aborted};
+  NoteOwing();
+  if (aborted) return;
+  --block.out;
+  ++block.parked;
+  GoneFrom(block);
+  ExpectExpiries();
+}
+
+void ScheduleOracle::Hear(uint32_t worker) {
+  const auto owed_since = owed_since_.find(worker);
+  if (owed_since == owed_since_.end()) return;
+  const auto pause = std::chrono::milliseconds(190) + absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
+  if (now_ - std::exchange(owed_since->second, now_) >= pause) ++pauses_[worker];
+}
+
+void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes, int64_t withheld_bytes) {
+  Call& call = calls_.at(tag);
+  if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
+  any_ready_ = true;
+  if (!std::exchange(call.ready, true)) Hear(call.worker);
+  ObserveHeaders(call);
+  call.remaining = remaining_bytes;
+  if (!limited()) call.outstanding = remaining_bytes + withheld_bytes;
+  if (call.phase == Call::kSent) call.phase = Call::kReady;
+  if (call.phase == Call::kReady && (Rest(call) == 0 || call.unwanted)) call.phase = Call::kInFlight;
+  Wait(tag, false);
+}
+
+void ScheduleOracle::Unwanted(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (call.phase < Call::kSent || call.phase == Call::kEnded || call.aborted) return;
+  call.unwanted = true;
+  if (call.phase == Call::kReady) call.phase = Call::kInFlight;
+  StopWaiting(tag);
+  Wait(tag, true);
+}
+
+void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
+  Call& call = calls_.at(tag);
+  if (call.phase < Call::kSent || call.phase == Call::kEnded) return;
+  Hear(call.worker);
+  call.outstanding -= bytes;
+  call.early = std::max<int64_t>(call.early - bytes, 0);
+  call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
+  if (call.outstanding <= 0) call.stalled = false;
+  Charge(call, true);
+  Wait(tag, true);
+}
+
+void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
+  Call& call = calls_.at(tag);
+  Block& block = blocks_.at(call.block);
+  ObserveHeaders(call);
+  const bool header_may_come = call.phase == Call::kSent && !call.straggles;
+  const int64_t on_the_way = ChargeOf(call) + (header_may_come ? HeaderCost() : 0);
+  StopWaiting(tag);
+  --block.out;
+  call.phase = Call::kEnded;
+  ++ended_[call.worker];
+  NoteOwing();
+  call.stalls_at = TimePoint::max();
+  if (end == CallEnd::kAborted && limited() && on_the_way > 0) draining_.emplace(now_ + DrainTime(), on_the_way);
+  GoneFrom(block);
+}
+
+// Its turn ends, in batches, when none of its calls waits or is out.
+void ScheduleOracle::GoneFrom(Block& block) {
+  if (!block.waiting.empty() || block.out > 0) return;
+  block.has_turn = false;
+  block.last_batch = -1;
+  block.earliest_slot = block.latest_slot = TimePoint::min();
+}
+
+void ScheduleOracle::GiveTurn() {
+  const std::optional<Waiting> first = FirstWaiting();
+  const auto has_turn = [](const auto& entry) { return entry.second.has_turn; };
+  if (!batched() || !first.has_value() || RoomIsMade() || std::any_of(blocks_.begin(), blocks_.end(), has_turn)) return;
+  blocks_.at(first->block).has_turn = true;
+}
+
+void ScheduleOracle::Cancelled(BlockId id) {
+  blocks_.at(id).cancelled = true;
+  ExpectAbortsAndEnds(id, true, Action::Kind::kDrop);
+}
+
+void ScheduleOracle::CallCancelled(uint64_t tag) {
+  const Call& call = calls_.at(tag);
+  if (call.phase <= Call::kWaiting) {
+    ExpectEnd(tag, Action::Kind::kDrop);
+  } else if (call.phase != Call::kEnded) {
+    ExpectAbort(tag);
+  }
+}
+
+void ScheduleOracle::ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end) {
+  for (uint64_t tag = 0; tag < calls_.size(); ++tag) {
+    const Call& call = calls_[tag];
+    if (call.block != id || call.phase == Call::kEnded) continue;
+    if (call.phase <= Call::kWaiting) {
+      ExpectEnd(tag, end);
+    } else if (granted_too || call.phase != Call::kInFlight) {
+      ExpectAbort(tag);
+    }
+  }
+}
+
+void ScheduleOracle::ExpectAbort(uint64_t tag) {
+  Call& call = calls_.at(tag);
+  if (std::exchange(call.aborted, true)) return;
+  expected_.emplace(Action::Kind::kAbort, tag);
+  call.stalls_at = TimePoint::max();
+  StopWaiting(tag);
+  if (call.phase == Call::kSent && !call.straggles && limited()) draining_.emplace(now_ + DrainTime(), HeaderCost());
+  call.phase = Call::kInFlight;
+  NoteOwing();
+}
+
+void ScheduleOracle::ExpectEnd(uint64_t tag, Action::Kind kind) {
+  Call& call = calls_.at(tag);
+  Block& block = blocks_.at(call.block);
+  if (call.phase == Call::kWaiting) {
+    Remove(block.waiting, tag);
+  } else {
+    --block.parked;
+  }
+  call.phase = Call::kEnded;
+  expected_.emplace(kind, tag);
+  GoneFrom(block);
+}
+
+void ScheduleOracle::Remove(std::deque<uint64_t>& tags, uint64_t tag) {
+  Expect(std::erase(tags, tag) == 1, "a call is not where it has to be");
+}
+
+void ScheduleOracle::BudgetSet(int64_t bytes) {
+  budget_ = bytes;
+}
+
+void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
+  window_ = state.grant_window;
+  NoteShares();
+  bool marked = false;
+  for (const Action& action : actions) {
+    const bool admitted = action.kind == Action::Kind::kSend || action.kind == Action::Kind::kGrant;
+    if (admitted && !std::exchange(marked, true)) MarkStragglers(state);
+    if (action.kind == Action::Kind::kSend) {
+      Send(action);
+    } else if (action.kind == Action::Kind::kGrant) {
+      Grant(action);
+    } else {
+      Expect(expected_.erase({action.kind, action.tag}) == 1,
+             absl::StrCat("action ", static_cast<int>(action.kind), " of call ", action.tag, " without a reason"));
+    }
+    Expect(calls_.at(action.tag).id == action.call, "an action names another call");
+    NoteLateWorkers();
+  }
+  if (!marked) MarkStragglers(state);
+  GiveTurn();
+  Expect(expected_.empty(), "an end, an abort or a stall is missing");
+}
+
+void ScheduleOracle::Send(const Action& action) {
+  const uint64_t tag = action.tag;
+  Call& call = calls_.at(tag);
+  Block& block = blocks_.at(call.block);
+  const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting();
+  if (block.ahead || !share_fell_) {
+    Expect(first.has_value() && first->block == call.block, "a block was overtaken");
+    Expect(first.has_value() && first->tag == tag, "calls of a block left out of order");
+  }
+  Expect(block.ahead || !RoomIsMade(), "a handshake was overtaken");
+  Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
+  Expect(MayLeaveWith(call, block.ahead, action.bytes),
+         absl::StrCat("call ", tag, " left with ", action.bytes, " bytes that did not fit"));
+  Expect(share_fell_ || Open(call), "a request left to a full worker");
+  GiveTurn();
+  if (batched() && !block.ahead) CheckBatch(call, block);
+  Remove(block.waiting, tag);
+  call.sent_at = now_;
+  ++block.out;
+  if (granting() && action.bytes == 0) {
+    call.phase = Call::kSent;
+    return;
+  }
+  call.phase = Call::kInFlight;
+  call.outstanding = std::min(action.bytes, call.expected);
+  if (granting() && !block.ahead) call.early = call.outstanding;
+  overtook_ += CostOf(action.bytes);
+  Charge(call, false);
+}
+
+void ScheduleOracle::Grant(const Action& action) {
+  Call& call = calls_.at(action.tag);
+  Expect(!RoomIsMade(), "a handshake was overtaken");
+  if (call.phase == Call::kSent) return GrantEarly(action);
+  if (!overtook_unknown_) {
+    Expect(NextTurn() == action.tag, absl::StrCat("call ", action.tag, " was granted out of turn"));
+  }
+  Expect(share_fell_ || action.bytes == PartOf(Rest(call), call),
+         absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
+  Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers");
+  const auto is_it = [&](const Turn& turn) { return turn.tag == action.tag; };
+  const auto turn = std::find_if(turns_.begin(), turns_.end(), is_it);
+  const int64_t cost = CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding);
+  const bool rest = turn != turns_.end() && turn->rest;
+  if (!call.unwanted) overtook_ = rest ? 0 : overtook_ + cost;
+  if (rest) overtook_unknown_ = share_fell_;
+  StopWaiting(action.tag);
+  call.phase = Call::kInFlight;
+  call.outstanding += action.bytes;
+  Charge(call, false);
+  Wait(action.tag, true);
+}
+
+// Before it is ready: as with a request, for the oldest that is out and does not straggle.
+void ScheduleOracle::GrantEarly(const Action& action) {
+  Call& call = calls_.at(action.tag);
+  const auto older = [&](const Call& other) {
+    return other.phase == Call::kSent && !other.straggles && other.sent_at < call.sent_at && !other.late_worker &&
+           !other.may_idle && !other.unwanted;
+  };
+  Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
+             MayGoEarly(call, action.bytes),
+         absl::StrCat("call ", action.tag, " was granted ", action.bytes, " bytes before it was ready"));
+  call.phase = Call::kInFlight;
+  call.outstanding = call.early = std::min(action.bytes, call.expected);
+  overtook_ += CostOf(action.bytes);
+  Charge(call, false);
+}
+
+// In the queue is what has a rest, and has not stalled.
+void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
+  const Call& call = calls_.at(tag);
+  if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
+  if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
+  turns_.push_back({.tag = tag, .rest = as_rest && !call.unwanted, .since = now_});
+}
+
+void ScheduleOracle::StopWaiting(uint64_t tag) {
+  std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
+}
+
+// It moves its charge while all that may be in flight drains once. Early bytes have no timer.
+void ScheduleOracle::Charge(Call& call, bool progress) {
+  const int64_t charge = ChargeOf(call);
+  if (call.aborted || !limited() || charge <= CostOf(std::min(call.early, call.outstanding))) {
+    call.stalls_at = TimePoint::max();
+  } else if (progress || call.stalls_at == TimePoint::max()) {
+    const auto rtt = absl::ToChronoNanoseconds(options_.profile.propagation_rtt);
+    const auto round = rtt + std::max(budget_, charge) * byte_time_;
+    call.stalls_at = now_ + absl::ToChronoNanoseconds(options_.stall_timeout) + round;
+  }
+}
+
+void ScheduleOracle::CheckBatch(const Call& call, Block& block) {
+  Expect(block.has_turn, "two blocks were on the link");
+  const bool opens_slot = call.batch != block.last_batch;
+  Expect(!opens_slot || now_ >= block.earliest_slot, "two batches met");
+  // Lateness within the jitter does not move the slots; more does. When the first of them began is not known here, only
+  // that it was not later than now.
+  block.earliest_slot = now_ - jitter_ + block.slot;
+  if (opens_slot) block.latest_slot = (block.last_batch < 0 ? now_ : block.latest_slot) + block.slot;
+  block.latest_slot = std::max(block.latest_slot, block.earliest_slot);
+  block.last_batch = call.batch;
+}
+
+void ScheduleOracle::Fail(const std::string& what) {
+  if (failure_.empty()) failure_ = absl::StrCat(what, ", at ", now_.time_since_epoch().count(), " ns");
+}
+
+void ScheduleOracle::Expect(bool holds, const std::string& what) {
+  if (!holds) Fail(what);
+}
+
+}  // namespace sluice

@@ -1,0 +1,230 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/plan.h"
+
+#include "lib/scheduling/link_schedule.h"
+
+namespace sluice {
+
+// A second bookkeeping of what a LinkSchedule may do, written from its contract alone: plain loops, arithmetic of its
+// own for costs, parts, turns, batches, slots and stalls. What the window of grants is, how many straggle, and the
+// shares of workers, it takes from the schedule and checks for bounds. An event is Begin, then what happened, then
+// Apply, then End. One a schedule.
+class ScheduleOracle {
+ public:
+  struct Call {
+    BlockId block = 0;
+    CallId id;
+    uint32_t worker = 0;
+    int64_t expected = 0;  // bytes
+    bool may_idle = false;
+    int64_t batch = 0;
+    enum { kParked, kWaiting, kSent, kReady, kInFlight, kEnded } phase = kWaiting;
+    bool aborted = false;
+    bool straggles = false;
+    bool unwanted = false;
+    bool ready = false;        // its first prefix is here
+    bool late_worker = false;  // while it was sent, its worker was slow, full or silent
+    bool stalled = false;      // all that is outstanding and not early is charged no more
+    int64_t outstanding = 0;
+    int64_t early = 0;
+    int64_t remaining = 0;
+    int64_t header_bytes = 0;  // on the wire, before it was ready
+    TimePoint sent_at;
+    TimePoint stalls_at = TimePoint::max();
+  };
+  struct Block {
+    TimePoint deadline;
+    bool ahead = false;
+    bool retry = false;
+    bool has_turn = false;         // batches
+    std::deque<uint64_t> waiting;  // tags, in the order in which they have to leave
+    int64_t parked = 0;
+    int64_t out = 0;  // sent and not ended
+    bool cancelled = false;
+    int64_t last_batch = -1;  // of the calls sent
+    int64_t queued_batches = 0;
+    std::chrono::nanoseconds slot{0};
+    TimePoint earliest_slot = TimePoint::min();  // two batches would meet before it
+    TimePoint latest_slot = TimePoint::min();    // the next batch is due by then
+  };
+
+  // `load` tells the share of a worker after the last event.
+  ScheduleOracle(const ScheduleOptions& options, std::chrono::nanoseconds byte_time,
+                 std::function<WorkerLoad(uint32_t)> load);
+
+  void Begin(TimePoint now);
+  // Tags count on.
+  void Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids, TimePoint deadline,
+                 bool ahead);
+  void Added(BlockId block, CallId id, const CallRequest& call);
+  void Unparked(uint64_t tag);
+  void Unsent(uint64_t tag);
+  void HeadersCame(uint64_t tag, int64_t wire_bytes);
+  void Readied(uint64_t tag, int64_t remaining_bytes, int64_t withheld_bytes);
+  void Unwanted(uint64_t tag);
+  void Received(uint64_t tag, int64_t bytes);
+  void Finished(uint64_t tag, CallEnd end);
+  void Cancelled(BlockId id);
+  void CallCancelled(uint64_t tag);
+  void BudgetSet(int64_t bytes);
+  void Apply(const std::vector<Action>& actions, const ScheduleState& state);
+  void End(const ScheduleState& state, TimePoint next_timer);
+
+  // The first thing that went wrong; empty when nothing did.
+  const std::string& failure() const { return failure_; }
+  void Fail(const std::string& what);
+
+  TimePoint now() const { return now_; }
+  const std::map<BlockId, Block>& blocks() const { return blocks_; }
+  const Call& call(uint64_t tag) const { return calls_.at(tag); }
+  uint64_t next_tag() const { return calls_.size(); }
+  int64_t AllHeaderBytes() const;  // of all that is out and may send a header, even where there is no room for so many
+  int64_t HeaderCost() const;      // of one response
+  int64_t InFlightBytes() const;
+  int64_t UncountedBytes() const;  // of these, what slow workers have beyond a third of the budget
+  bool AnyStalled() const;
+  int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of so many takes of the buffer
+
+ private:
+  // An answer that waits for a grant, in the order in which they began to wait.
+  struct Turn {
+    uint64_t tag;
+    bool rest;
+    TimePoint since;
+  };
+
+  // What has to happen without an admission.
+  void ExpectAbort(uint64_t tag);
+  void ExpectEnd(uint64_t tag, Action::Kind kind);
+  void ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end);
+  void ExpectExpiries();
+
+  void Send(const Action& action);
+  void Grant(const Action& action);
+  void GrantEarly(const Action& action);
+  void Charge(Call& call, bool progress);
+  void ObserveHeaders(Call& call);
+  void Wait(uint64_t tag, bool as_rest);
+  void StopWaiting(uint64_t tag);
+  void GoneFrom(Block& block);
+  void GiveTurn();
+  void NoteLateWorkers();
+  void Remove(std::deque<uint64_t>& tags, uint64_t tag);
+  void Expect(bool holds, const std::string& what);
+  void CheckBatch(const Call& call, Block& block);
+  void CheckIdle();
+  void CheckWaiting();
+  void CheckState(const ScheduleState& state);
+  void CheckWindow(const ScheduleState& state);
+  void CheckTimer(TimePoint next_timer);
+  void MarkStragglers(const ScheduleState& state);
+  const Block* WaitsForSlot() const;
+  bool granting() const { return options_.discipline == Discipline::kGrants; }
+  bool limited() const { return options_.discipline != Discipline::kUnscheduled; }
+  bool batched() const { return options_.discipline == Discipline::kBatches; }
+  int64_t CallsIn(int phase) const;
+
+  // Admission.
+  struct Waiting {
+    BlockId block = 0;
+    uint64_t tag = 0;
+  };
+  std::optional<Waiting> FirstAhead() const;    // of the handshakes
+  std::optional<Waiting> FirstWaiting() const;  // of the others, without those of full workers
+  bool HandshakeHasShare(const Call& call) const;
+  bool HandshakeFits(const Call& call) const;
+  bool RoomIsMade() const;  // for a handshake: nothing else is admitted
+  std::optional<uint64_t> NextTurn() const;
+  bool RestIsDue() const;
+  bool MayOvertake() const;
+  bool MayGrant(const Call& call, int64_t bytes) const;
+  bool MayGoEarly(const Call& call, int64_t bytes) const;
+  bool MustGoEarly(const Call& call) const;
+  bool MayAsk() const;
+  bool MustAsk() const;
+  bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
+  bool MustLeave(const Call& call) const;
+
+  // The workers.
+  bool Bounded(const Call& call) const {
+    return call.worker != 0 && !blocks_.at(call.block).ahead &&
+           (granting() || options_.discipline == Discipline::kRolling);
+  }
+  bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
+  bool Open(const Call& call) const;
+  int64_t WorkerCharge(uint32_t worker) const;
+  int64_t WorkerOwes(uint32_t worker) const;
+  static bool Owes(const Call& call) {
+    return call.phase == Call::kInFlight && call.ready && !call.aborted &&
+           std::min(call.outstanding, call.remaining) > 0;
+  }
+  int64_t OwingCalls(uint32_t worker) const;
+  void Hear(uint32_t worker);
+  void NoteOwing();  // of the workers that owed, some may not any more
+  void NoteShares();
+  void CheckShares();
+  void CheckLoads();
+
+  // Units of the budget.
+  bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }
+  bool Alone() const { return InFlightBytes() == EarlyBytes() + HandshakeBytes() + SlowBytes(); }
+  int64_t ChargeOf(const Call& call) const;
+  int64_t StillToCome(const Call& call) const;
+  int64_t EarlyBytes() const;
+  int64_t HandshakeBytes() const;
+  int64_t SlowBytes() const;
+  int64_t UsualHeaderCost() const;
+  int64_t YoungHeaderBytes() const;
+  int64_t SilentCalls() const;
+  int64_t HeaderBytes(int64_t more_calls = 0, int64_t more_early = 0) const;
+  int64_t CostOf(int64_t payload_bytes) const { return payload_bytes <= 0 ? 0 : BufferBytes(payload_bytes); }
+  bool Silent(const Call& call) const;
+  static int64_t Rest(const Call& call);
+  int64_t PartOf(int64_t payload_bytes) const { return PartWithin(payload_bytes, budget_ / 3); }
+  int64_t PartOf(int64_t payload_bytes, const Call& call) const;
+  int64_t PartWithin(int64_t payload_bytes, int64_t cost) const;
+  int64_t Packets(int64_t payload_bytes) const;
+  std::chrono::nanoseconds SlotOf(int64_t payload_bytes) const;
+  std::chrono::nanoseconds DrainTime() const;
+
+  const ScheduleOptions options_;
+  const std::chrono::nanoseconds byte_time_;
+  const std::chrono::nanoseconds jitter_;
+  const int64_t buffer_;
+  int64_t budget_;
+  TimePoint now_ = TimePoint::min();
+  std::vector<Call> calls_;
+  std::map<BlockId, Block> blocks_;
+  std::vector<Turn> turns_;
+  int64_t overtook_ = 0;  // since the last turn of a rest
+  const std::function<WorkerLoad(uint32_t)> load_;
+  std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
+  std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes
+  std::map<uint32_t, int64_t> pauses_;        // by worker
+  std::map<uint32_t, int64_t> ended_;         // calls that were sent, by worker
+  // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
+  // not known how much has overtaken it.
+  bool share_fell_ = false;
+  bool overtook_unknown_ = false;
+  std::multimap<TimePoint, int64_t> draining_;
+  std::set<std::pair<Action::Kind, uint64_t>> expected_;
+  int64_t window_ = 0;
+  double mean_header_bytes_ = 0;
+  bool any_ready_ = false;
+  std::string failure_;
+};
+
+}  // namespace sluice

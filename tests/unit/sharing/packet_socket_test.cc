@@ -1,0 +1,135 @@
+#include "lib/sharing/packet_socket.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "sluice/v1/link_sharing.pb.h"
+
+#include "tests/unit/sharing/sharing_process.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+mode_t ModeOf(const std::string& path) {
+  struct stat found {};
+  EXPECT_EQ(stat(path.c_str(), &found), 0);
+  return found.st_mode & 0777;
+}
+
+// As of a process that was killed.
+void LeaveSocketFile(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  close(fd);
+}
+
+TEST(ListeningSocketTest, AFileThatWasLeftIsTakenOverAndOneInUseIsNot) {
+  const std::string path = SocketPath();
+  LeaveSocketFile(path);
+  EXPECT_FALSE(ConnectPacketSocket(path).ok());
+  const auto first = ListeningSocket::Open(path, 0600, std::nullopt);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = ListeningSocket::Open(path, 0600, std::nullopt);
+  EXPECT_EQ(second.status(), absl::FailedPreconditionError("another process serves on " + path));
+  const absl::StatusOr<int> connected = ConnectPacketSocket(path);
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  close(*connected);
+}
+
+TEST(ListeningSocketTest, TheFileHasItsModeWhateverTheUmaskAndGoesWithTheSocket) {
+  const std::string path = SocketPath();
+  const mode_t umask_before = umask(077);
+  {
+    const auto socket = ListeningSocket::Open(path, 0660, getgid());
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    EXPECT_EQ(ModeOf(path), 0660u);
+  }
+  umask(umask_before);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_TRUE(ListeningSocket::Open(path, 0600, std::nullopt).ok());
+}
+
+TEST(ListeningSocketTest, WhatIsNotASocketIsLeftAlone) {
+  const std::string path = SocketPath();
+  std::ofstream(path) << "precious";
+  EXPECT_EQ(ListeningSocket::Open(path, 0600, std::nullopt).status(),
+            absl::FailedPreconditionError(path + " is there and is not a socket"));
+  std::string text;
+  std::ifstream(path) >> text;
+  EXPECT_EQ(text, "precious");
+  unlink(path.c_str());
+}
+
+TEST(ListeningSocketTest, AFolderThatIsNotThereIsNamed) {
+  const absl::Status status = ListeningSocket::Open("/nowhere/link.sock", 0600, std::nullopt).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/link.sock.lock"));
+}
+
+TEST(CheckSocketPathTest, NamesTheFieldAndTheBound) {
+  EXPECT_EQ(CheckSocketPath("socket", "/run/link.sock"), absl::OkStatus());
+  EXPECT_EQ(CheckSocketPath("socket", ""), absl::InvalidArgumentError("socket is empty; give a path"));
+  EXPECT_THAT(std::string(CheckSocketPath("socket", std::string(108, 'x')).message()),
+              HasSubstr("has 108 bytes; the path of a Unix socket has at most 107"));
+}
+
+TEST(PacketTest, KeepsItsBoundariesAndTellsOfTheEnd) {
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+  v1::ToLinkDaemon message;
+  EXPECT_EQ(ReceivePacket(fds[1], message).value(), false);
+  for (const char* application : {"a", "b"}) {
+    message.mutable_hello()->set_application(application);
+    EXPECT_EQ(SendPacket(fds[0], message), absl::OkStatus());
+  }
+  for (const char* application : {"a", "b"}) {
+    ASSERT_EQ(ReceivePacket(fds[1], message).value(), true);
+    EXPECT_EQ(message.hello().application(), application);
+  }
+  close(fds[0]);
+  EXPECT_EQ(ReceivePacket(fds[1], message).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(SendPacket(fds[1], message).code(), absl::StatusCode::kUnavailable);
+  close(fds[1]);
+}
+
+TEST(PacketTest, APeerThatDoesNotReadCostsNothingButTheMessage) {
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+  v1::ToLinkDaemon message;
+  message.mutable_hello()->set_application("a");
+  absl::Status sent;
+  for (int i = 0; i < 100'000 && sent.ok(); ++i) sent = SendPacket(fds[0], message);
+  EXPECT_EQ(sent.code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(ReceivePacket(fds[1], message).value(), true);
+  close(fds[0]);
+  close(fds[1]);
+}
+
+TEST(PeerOfTest, IsWhoConnected) {
+  const std::string path = SocketPath();
+  const auto listening = ListeningSocket::Open(path, 0600, std::nullopt);
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  EXPECT_EQ(AcceptPacketSocket(listening->fd()).status().code(), absl::StatusCode::kNotFound);
+  const int client = ConnectPacketSocket(path).value();
+  const int server = AcceptPacketSocket(listening->fd()).value();
+  const auto peer = PeerOf(server);
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  EXPECT_EQ(peer->pid, getpid());
+  EXPECT_EQ(peer->uid, geteuid());
+  close(client);
+  close(server);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sluice/v1/link_sharing.pb.h"
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "lib/sharing/packet_socket.h"
+#include "tests/unit/sharing/sharing_process.h"
+#include "tests/wait_until.h"
+
+namespace sluice {
+
+// A process as a test of the protocol needs it.
+class RawProcess {
+ public:
+  explicit RawProcess(const std::string& socket) : fd_(ConnectPacketSocket(socket).value()) {}
+  ~RawProcess() { close(fd_); }
+
+  void Hello(const std::string& application, double weight) {
+    v1::ToLinkDaemon message;
+    message.mutable_hello()->set_application(application);
+    message.mutable_hello()->set_weight(weight);
+    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
+  }
+  void Report(int64_t demand_bytes) {
+    v1::ToLinkDaemon message;
+    message.mutable_report()->set_sent_ns(1);
+    message.mutable_report()->set_demand_bytes(demand_bytes);
+    message.mutable_report()->set_need_bytes(1000);
+    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
+  }
+  bool Send(const v1::ToLinkDaemon& message) { return SendPacket(fd_, message).ok(); }
+  void Bytes(const std::string& bytes) { EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), 0), std::ssize(bytes)); }
+
+  // The next message, or why there is none.
+  absl::StatusOr<v1::FromLinkDaemon> Receive() {
+    v1::FromLinkDaemon message;
+    timeval patience{.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(fd_, &readable);
+    if (select(fd_ + 1, &readable, nullptr, nullptr, &patience) != 1)
+      return absl::DeadlineExceededError("nothing came");
+    const absl::StatusOr<bool> received = ReceivePacket(fd_, message);
+    if (!received.ok()) return received.status();
+    return message;
+  }
+  std::string Refusal() {
+    while (true) {
+      const auto message = Receive();
+      if (!message.ok()) return "no refusal: " + message.status().ToString();
+      if (message->has_refusal()) return message->refusal().reason();
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+// A daemon as a test of what a process says needs it: it takes one, and does what the test says.
+class RawDaemon {
+ public:
+  explicit RawDaemon(const std::string& socket) : listening_(*ListeningSocket::Open(socket, 0600, std::nullopt)) {}
+  ~RawDaemon() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  // The next report that `wanted` says yes to, or none.
+  std::optional<v1::LinkReport> AwaitReport(const std::function<bool(const v1::LinkReport&)>& wanted) {
+    v1::ToLinkDaemon message;
+    const auto said = [&] {
+      if (fd_ < 0) fd_ = AcceptPacketSocket(listening_.fd()).value_or(-1);
+      while (fd_ >= 0 && ReceivePacket(fd_, message).value_or(false)) {
+        if (message.has_report() && wanted(message.report())) return true;
+      }
+      return false;
+    };
+    return WaitUntil(said, kPatience) ? std::optional(message.report()) : std::nullopt;
+  }
+  void Lease(const v1::LinkLease& lease) {
+    v1::FromLinkDaemon message;
+    *message.mutable_lease() = lease;
+    EXPECT_EQ(SendPacket(fd_, message), absl::OkStatus());
+  }
+
+ private:
+  const ListeningSocket listening_;
+  int fd_ = -1;
+};
+
+}  // namespace sluice

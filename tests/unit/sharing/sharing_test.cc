@@ -1,0 +1,219 @@
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lib/telemetry/process_metrics.h"
+#include "tests/unit/sharing/raw_process.h"
+#include "tests/unit/sharing/sharing_fixture.h"
+#include "tests/unit/telemetry/metric_catalogue.h"
+
+// LeaseServer and LeaseClient over a real socket.
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(SharingTest, OneAloneHasTheWholeLink) {
+  Serve();
+  SharingProcess process(socket_, "search");
+  process.Want(kLots);
+  ASSERT_TRUE(process.AwaitBytes(kBudget));
+  EXPECT_TRUE(process.lease().may_exceed);
+  EXPECT_EQ(process.lease().link_bytes, kBudget);
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kOk));
+  EXPECT_TRUE(process.leased());
+  EXPECT_TRUE(AwaitEvents({"joined search"}));
+}
+
+TEST_F(SharingTest, SharesFollowWeightsAndDemand) {
+  Serve();
+  SharingProcess heavy(socket_, "heavy", 3);
+  SharingProcess light(socket_, "light", 1);
+  heavy.Want(kLots);
+  light.Want(kLots);
+  EXPECT_TRUE(heavy.AwaitBytes(24'000));
+  EXPECT_TRUE(light.AwaitBytes(8000));
+  EXPECT_FALSE(light.lease().may_exceed);
+  EXPECT_EQ(light.lease().plan_bytes, kBudget);
+  light.Want(0);
+  EXPECT_TRUE(heavy.AwaitBytes(kBudget));
+  light.Want(kLots);
+  EXPECT_TRUE(light.AwaitBytes(8000));
+}
+
+TEST_F(SharingTest, WhatIsInFlightIsNotGivenToOthers) {
+  Serve();
+  SharingProcess first(socket_, "first");
+  first.Want(kLots);
+  ASSERT_TRUE(first.AwaitBytes(kBudget));
+  first.SetInFlight(30'000);
+  SharingProcess second(socket_, "second");
+  second.Want(kLots, 8000);
+  ASSERT_TRUE(first.AwaitBytes(16'000));
+  ASSERT_TRUE(second.AwaitState(absl::StatusCode::kOk));
+  EXPECT_EQ(second.lease().bytes, 0);
+  first.SetInFlight(16'000);
+  EXPECT_TRUE(second.AwaitBytes(16'000));
+}
+
+TEST_F(SharingTest, LeasesAreProlonged) {
+  Serve();
+  SharingProcess process(socket_, "search");
+  ASSERT_TRUE(process.AwaitBytes(kBudget));
+  const TimePoint first = process.lease().until;
+  EXPECT_TRUE(process.Await([first](const BudgetLease& lease) { return lease.until > first + 500ms; }));
+  EXPECT_EQ(Metric("sluice_sharing_expirations_total", "search"), 0);
+}
+
+TEST_F(SharingTest, AProcessThatIsGoneLeavesItsLeaseToTheOthers) {
+  Serve();
+  SharingProcess stays(socket_, "stays");
+  stays.Want(kLots);
+  ASSERT_TRUE(stays.AwaitBytes(kBudget));
+  {
+    SharingProcess goes(socket_, "goes");
+    goes.Want(kLots);
+    ASSERT_TRUE(goes.AwaitBytes(16'000));
+  }
+  EXPECT_TRUE(stays.AwaitBytes(kBudget));
+  EXPECT_TRUE(AwaitEvents({"joined stays", "joined goes", "left goes"}));
+}
+
+TEST_F(SharingTest, WithoutADaemonAProcessHasItsStartShareAndFindsALaterOne) {
+  SharingProcess process(socket_, "search");
+  process.Want(kLots);
+  ASSERT_TRUE(process.AwaitBytes(4000));
+  EXPECT_TRUE(process.lease().may_exceed);
+  EXPECT_EQ(process.lease().plan_bytes, 8000);
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kUnavailable));
+  EXPECT_FALSE(process.leased());
+  Serve();
+  EXPECT_TRUE(process.AwaitBytes(kBudget));
+}
+
+TEST_F(SharingTest, WhenTheDaemonIsGoneEverybodyHasHisSafeShareAndComesBackToTheNext) {
+  LeaseServer::Options options = Options();
+  options.shares.start_grace = 300ms;
+  Serve(options);
+  SharingProcess heavy(socket_, "heavy", 3);
+  SharingProcess light(socket_, "light", 1);
+  heavy.Want(kLots);
+  ASSERT_TRUE(heavy.AwaitBytes(kBudget));
+  ASSERT_TRUE(light.AwaitState(absl::StatusCode::kOk));
+  server_.reset();
+  EXPECT_TRUE(heavy.AwaitBytes(24'000));
+  EXPECT_TRUE(light.AwaitBytes(8000));
+  EXPECT_TRUE(light.AwaitState(absl::StatusCode::kUnavailable));
+  Serve(options);
+  EXPECT_TRUE(heavy.AwaitBytes(kBudget));
+  EXPECT_TRUE(light.AwaitState(absl::StatusCode::kOk));
+}
+
+TEST_F(SharingTest, AUserThatIsNotAllowedIsRefused) {
+  LeaseServer::Options options = Options();
+  options.allowed_uids = {getuid() + 1};
+  Serve(options);
+  SharingProcess process(socket_, "stranger");
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(std::string(process.state().message()), HasSubstr("uid " + std::to_string(getuid())));
+  EXPECT_TRUE(process.AwaitBytes(4000));
+  EXPECT_TRUE(AwaitEvents({"refused "}));
+  EXPECT_EQ(Metric("sluice_sharing_refusals_total", "uid"), 1);
+  options.allowed_uids = {getuid() + 1, getuid()};
+  Serve(options);
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kOk));
+}
+
+TEST_F(SharingTest, AProcessThatHangsLosesItsLeaseWhenItEnds) {
+  Serve();
+  RawProcess hangs(socket_);
+  hangs.Hello("hangs", 1);
+  hangs.Report(kLots);
+  const auto lease = hangs.Receive();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lease->lease().bytes(), kBudget);
+  SharingProcess waits(socket_, "waits");
+  waits.Want(kLots);
+  EXPECT_TRUE(waits.AwaitBytes(kBudget));
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_expirations_total", "hangs", 1));
+  EXPECT_EQ(Metric("sluice_sharing_lease_bytes", "hangs"), 0);
+  hangs.Report(kLots);
+  EXPECT_TRUE(waits.AwaitBytes(16'000));
+  EXPECT_TRUE(AwaitEvents({"joined hangs", "joined waits", "expired hangs", "returned hangs"}));
+}
+
+TEST_F(SharingTest, WhatIsNotOurProtocolIsRefused) {
+  Serve();
+  RawProcess garbage(socket_);
+  garbage.Bytes(std::string(100, '\xff'));
+  EXPECT_THAT(garbage.Refusal(), HasSubstr("is not sluice.v1.ToLinkDaemon"));
+  RawProcess too_long(socket_);
+  too_long.Bytes(std::string(5000, 'x'));
+  EXPECT_THAT(too_long.Refusal(), HasSubstr("5000 bytes"));
+  RawProcess silent(socket_);
+  silent.Report(1);
+  EXPECT_THAT(silent.Refusal(), HasSubstr("a hello has to come first"));
+  RawProcess twice(socket_);
+  twice.Hello("twice", 1);
+  twice.Hello("twice", 1);
+  EXPECT_THAT(twice.Refusal(), HasSubstr("a hello has to come first"));
+  RawProcess unnamed(socket_);
+  unnamed.Hello("a b", 1);
+  EXPECT_THAT(unnamed.Refusal(), HasSubstr("application: \"a b\" is not"));
+  RawProcess weightless(socket_);
+  weightless.Hello("a", 0);
+  EXPECT_THAT(weightless.Refusal(), HasSubstr("weight: 0 is outside of"));
+  EXPECT_EQ(Metric("sluice_sharing_refusals_total", "protocol"), 6);
+}
+
+TEST_F(SharingTest, ADaemonThatTakesConnectionsAndHangsLeavesTheStartShare) {
+  const auto listening = ListeningSocket::Open(socket_, 0600, std::nullopt);
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  SharingProcess process(socket_, "search");
+  process.Want(kLots);
+  EXPECT_TRUE(process.AwaitBytes(4000));
+  EXPECT_TRUE(process.AwaitState(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(SharingTest, MetricsAreByApplication) {
+  Serve();
+  SharingProcess first(socket_, "search");
+  SharingProcess second(socket_, "search");
+  SharingProcess other(socket_, "feeds");
+  first.SetInFlight(5000);
+  first.Want(40'000);
+  second.Want(2000);
+  ASSERT_TRUE(first.Await([](const BudgetLease& lease) { return lease.bytes > 20'000; }));
+  first.SetInFlight(1000);
+  first.Want(0);
+  ASSERT_TRUE(second.AwaitState(absl::StatusCode::kOk));
+  ASSERT_TRUE(other.AwaitState(absl::StatusCode::kOk));
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_received_bytes_total", "search", 4000));
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_in_flight_bytes", "search", 1000));
+  EXPECT_TRUE(AwaitMetric("sluice_sharing_demand_bytes", "search", 2000));
+  EXPECT_EQ(Metric("sluice_sharing_processes", "search"), 2);
+  EXPECT_EQ(Metric("sluice_sharing_processes", "feeds"), 1);
+  EXPECT_EQ(Metric("sluice_sharing_budget_bytes"), kBudget);
+  EXPECT_LE(Metric("sluice_sharing_lease_bytes", "search") + Metric("sluice_sharing_lease_bytes", "feeds"), kBudget);
+  EXPECT_GT(Metric("sluice_sharing_lease_changes_total", "search"), 0);
+}
+
+TEST_F(SharingTest, ShowsTheMetricsThatAreDocumented) {
+  Serve();
+  SharingProcess process(socket_, "search");
+  ASSERT_TRUE(process.AwaitState(absl::StatusCode::kOk));
+  std::ifstream file(SLUICE_METRICS_DOC);
+  auto catalogues = ParseCatalogue({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  MetricCatalogue documented = catalogues.at("Shared link");
+  documented.merge(catalogues.at("Both"));
+  const ProcessMetrics process_metrics;
+  EXPECT_EQ(CatalogueOf(Scrape({&registry_, server_.get(), &process_metrics}), {"version", "compiler", "application"}),
+            documented);
+}
+
+}  // namespace
+}  // namespace sluice

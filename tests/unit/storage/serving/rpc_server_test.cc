@@ -1,0 +1,192 @@
+#include "lib/storage/serving/rpc_server.h"
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include "sluice/v1/probe_service.grpc.pb.h"
+#include "sluice/v1/sru_service.grpc.pb.h"
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/eventually.h"
+#include "tests/has_code.h"
+#include "tests/unit/net/silent_listener.h"
+#include "tests/unit/storage/stripe/striped_folder.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasCode;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using testing::SilentListener;
+
+// A call enters, and stays until it is let go or cancelled.
+class HeldService final : public v1::SruService::Service {
+ public:
+  grpc::Status ReadManifest(grpc::ServerContext* context, const v1::ReadManifestRequest*,
+                            v1::ReadManifestResponse*) override {
+    entered.Notify();
+    while (!let_go.WaitForNotificationWithTimeout(absl::Milliseconds(1))) {
+      if (context->IsCancelled()) {
+        cancelled.Notify();
+        return grpc::Status::CANCELLED;
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  absl::Notification entered;
+  absl::Notification let_go;
+  absl::Notification cancelled;
+};
+
+class RpcServerTest : public ::testing::Test {
+ protected:
+  static RpcServer::Options OnLoopback() { return {.listen = {"127.0.0.1:0"}}; }
+
+  grpc::Status Call(const std::string& address) {
+    const auto stub = v1::SruService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(testing::kPatience));
+    v1::ReadManifestResponse response;
+    return stub->ReadManifest(&context, {}, &response);
+  }
+
+  HeldService service_;
+};
+
+TEST_F(RpcServerTest, TakesAFreePortForPortZero) {
+  service_.let_go.Notify();
+  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", "localhost:0"}}, {&service_});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_EQ((*server)->addresses().size(), 2u);
+  EXPECT_THAT((*server)->addresses()[0], MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  EXPECT_THAT((*server)->addresses()[1], MatchesRegex("localhost:[1-9][0-9]*"));
+  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+}
+
+TEST_F(RpcServerTest, ServesSeveralServices) {
+  class EmptyProbes final : public v1::ProbeService::Service {
+    grpc::Status Probe(grpc::ServerContext*, const v1::ProbeRequest*, v1::ProbeResponse*) override {
+      return grpc::Status::OK;
+    }
+  };
+  service_.let_go.Notify();
+  EmptyProbes probes;
+  const auto server = RpcServer::Start(OnLoopback(), {&service_, &probes});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Call((*server)->addresses()[0]).ok());
+  const auto stub =
+      v1::ProbeService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ProbeResponse response;
+  EXPECT_TRUE(stub->Probe(&context, {}, &response).ok());
+}
+
+TEST_F(RpcServerTest, ServesOnUnixSocketsAndNamesThemAsGiven) {
+  service_.let_go.Notify();
+  testing::TemporaryFolder folder;
+  for (const std::string& address :
+       {"unix:" + (folder.path() / "socket").string(), std::string("unix-abstract:s-test")}) {
+    const auto server = RpcServer::Start({.listen = {address}}, {&service_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    EXPECT_EQ((*server)->addresses()[0], address);
+  }
+}
+
+TEST_F(RpcServerTest, ABusyPortIsUnavailableAndNamesTheAddress) {
+  SilentListener taken;
+  const auto server = RpcServer::Start({.listen = {"127.0.0.1:0", taken.address()}}, {&service_});
+  EXPECT_THAT(server.status(), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(server.status().message()), HasSubstr(taken.address()));
+}
+
+TEST_F(RpcServerTest, TwoServersDoNotShareAPort) {
+  const auto first = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(first.ok());
+  HeldService other;
+  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, {&other});
+  EXPECT_THAT(second.status(), HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(RpcServerTest, AnAddressOfAnotherMachineIsUnavailable) {
+  EXPECT_THAT(RpcServer::Start({.listen = {"192.0.2.1:7000"}}, {&service_}).status(),
+              HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(RpcServerTest, DrainWaitsForACallUnderWay) {
+  const auto server = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(server.ok());
+  grpc::Status status;
+  std::thread client([&] { status = Call((*server)->addresses()[0]); });
+  ASSERT_TRUE(service_.entered.WaitForNotificationWithTimeout(testing::kPatience));
+  absl::Notification drained;
+  std::thread drain([&] {
+    (*server)->Drain();
+    drained.Notify();
+  });
+  EXPECT_FALSE(drained.WaitForNotificationWithTimeout(absl::Milliseconds(200)));
+  service_.let_go.Notify();
+  EXPECT_TRUE(drained.WaitForNotificationWithTimeout(testing::kPatience));
+  drain.join();
+  client.join();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(RpcServerTest, DrainCancelsWhatIsLeftWhenItsTimeIsOver) {
+  RpcServer::Options options = OnLoopback();
+  options.drain_timeout = absl::Milliseconds(100);
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  grpc::Status status;
+  std::thread client([&] { status = Call((*server)->addresses()[0]); });
+  ASSERT_TRUE(service_.entered.WaitForNotificationWithTimeout(testing::kPatience));
+  (*server)->Drain();
+  EXPECT_TRUE(service_.cancelled.HasBeenNotified());
+  client.join();
+  EXPECT_FALSE(status.ok());
+}
+
+TEST_F(RpcServerTest, ADrainTimeWithoutEndIsNoDrainTimeAtAllForAnIdleServer) {
+  RpcServer::Options options = OnLoopback();
+  options.drain_timeout = absl::InfiniteDuration();
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  (*server)->Drain();
+  (*server)->Drain();
+}
+
+TEST_F(RpcServerTest, ThePortIsFreeAfterTheDrain) {
+  const auto first = RpcServer::Start(OnLoopback(), {&service_});
+  ASSERT_TRUE(first.ok());
+  (*first)->Drain();
+  const auto second = RpcServer::Start({.listen = {(*first)->addresses()[0]}}, {&service_});
+  EXPECT_TRUE(second.ok()) << second.status();
+}
+
+TEST_F(RpcServerTest, RefusesARequestLargerThanItsBound) {
+  service_.let_go.Notify();
+  RpcServer::Options options = OnLoopback();
+  options.max_request_bytes = 100;
+  const auto server = RpcServer::Start(options, {&service_});
+  ASSERT_TRUE(server.ok());
+  const auto stub =
+      v1::SruService::NewStub(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ReadManifestRequest request;
+  request.set_file(std::string(1000, 'x'));
+  v1::ReadManifestResponse response;
+  EXPECT_EQ(stub->ReadManifest(&context, request, &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+}  // namespace
+}  // namespace sluice

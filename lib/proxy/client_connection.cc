@@ -81,6 +81,8 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
 void ClientConnection::Receive(absl::string_view bytes) {
   const absl::Status received = session_->Receive(bytes);
   if (phase_ == Phase::kOver) return;
+  read_is_due_ = false;
+  if (backlog_) socket_->SetReading(false);
   FlushLater();
   if (received.ok()) return EndIfDone();
   Flush();  // a GOAWAY that says why
@@ -165,10 +167,10 @@ void ClientConnection::Flush() {
   const bool may_have_more = output.size() >= proxy_.session_options().max_output_bytes;
   if (!output.empty()) Write(std::move(output));
   WatchSocket();
-  // The client gets no more, and is not read from: whoever does not read answers must not ask for more of them.
+  // The client gets no more, and is not read from: a client that does not read responses must not ask for more of them.
   if (socket_->congested()) {
     backlog_ = true;
-    socket_->SetReading(false);
+    if (!read_is_due_) socket_->SetReading(false);
   } else if (may_have_more) {
     FlushLater();
   }
@@ -214,7 +216,12 @@ void ClientConnection::OnDrained() {
   if (phase_ == Phase::kTunnel) return tunnel_->SetReading(true);
   if (phase_ != Phase::kHttp2) return;
   WatchSocket();
-  if (std::exchange(backlog_, false)) socket_->SetReading(true);
+  if (std::exchange(backlog_, false)) {
+    // Read the client once before its responses fill the socket again, which they do at the end of this turn. Otherwise
+    // a client whose responses never run out could not send a request, or cancel one.
+    read_is_due_ = true;
+    socket_->SetReading(true);
+  }
   FlushLater();
   EndIfDone();
 }

@@ -151,7 +151,8 @@ class ClientConnection final : public IdleHook,
   bool flush_queued_ = false;
   UnsentWatch unsent_;                                   // of what was written to the client
   HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
-  bool backlog_ = false;  // more is unsent than may be; nothing is added until it has left
+  bool backlog_ = false;      // more is unsent than may be; nothing is added until it has left
+  bool read_is_due_ = false;  // a backlog has left, and the client has not been read since
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

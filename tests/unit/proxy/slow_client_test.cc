@@ -19,11 +19,12 @@ constexpr int kCalls = 8;
 // Clients that ask for much and take nothing.
 class SlowClientTest : public ProxyTest {
  protected:
+  SlowClientTest() { options_.proxy.max_held_bytes_per_call = 64 << 10; }
+
   void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1),
-             const LinkSchedule::Options& schedule = Ample()) {
+             const ScheduleOptions& schedule = Ample()) {
     // What a socket of TCP holds grows without end; that of a Unix socket does not.
     options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-slow-", getpid()), .route = ""}};
-    options_.proxy.max_held_bytes_per_call = 64 << 10;
     options_.proxy.client_stall_timeout = stall_timeout;
     StartProxy(schedule);
   }
@@ -83,6 +84,30 @@ TEST_F(SlowClientTest, ASocketThatIsNotReadHoldsLittleOfEachAnswerAndNobodyElse)
   EXPECT_LE(SentBytes(), kBound);
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   for (const auto* call : calls) EXPECT_EQ(call->data.size(), kAnswerBytes);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+// Responses of 16 MB fill the socket again as soon as it has room.
+TEST_F(SlowClientTest, AClientThatReadsCanAskWhileItsResponsesFillTheSocket) {
+  options_.proxy.max_held_bytes_per_call = 128 << 10;
+  Start();
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
+  const auto calls = Ask(*client, 1 << 30);
+  const auto received = [&] {
+    return std::accumulate(calls.begin(), calls.end(), size_t{0},
+                           [](size_t sum, const auto* call) { return sum + call->data.size(); });
+  };
+  EXPECT_TRUE(Await({client.get()}, [&] { return received() > (1 << 20); }));
+  for (int i = 0; i < 4; ++i) {
+    const size_t before = received();
+    const Http2Peer::Stream& small = client->Open(Head(worker_.address()), FrameMessage("?"));
+    EXPECT_TRUE(Await({client.get()}, [&] { return small.closed.has_value(); }));
+    EXPECT_EQ(small.status(), "0");
+    // What the kernel holds, the backlog, and what is held of the other calls and on its way to them.
+    EXPECT_LE(received() - before, 3u << 20);
+  }
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   EXPECT_TRUE(AwaitIdle());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct HeaderField {
 
   friend bool operator==(const HeaderField&, const HeaderField&) = default;
 };
+// What each field counts in a header list beyond its name and value (RFC 9113, section 6.5.2).
+constexpr size_t kHeaderFieldOverhead = 32;
+
 using HeaderList = std::vector<HeaderField>;
 
 }  // namespace sluice

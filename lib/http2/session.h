@@ -6,13 +6,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/headers.h"
+#include "lib/http2/idle_reset_filter.h"
+
+struct nghttp2_session;
 
 namespace sluice {
+
+struct Http2Stream;
 
 // HTTP/2's error codes (RFC 9113, section 7) that this code names.
 enum class Http2Error : uint32_t {
@@ -80,6 +87,9 @@ class SessionEvents {
 //
 // The owner does the flow control of streams: a stream begins with Options::stream_window_bytes, and the other side
 // sends no more DATA than that until Grant. The window of the connection is wide, and refilled before it is used up.
+//
+// nghttp2 must not be asked for output from one of its callbacks. So the session queues what StreamEvents and
+// SessionEvents do to it, and serialises that once the outermost call has left nghttp2.
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
@@ -125,12 +135,12 @@ class Http2Session {
   size_t open_slots() const;
   // True if no stream may be opened any more: a GOAWAY came or was sent, the connection failed, or out_of_streams().
   // Once streams() is 0 as well, the connection is of no more use, and Receive may ignore bytes.
-  bool going_away() const;
+  bool going_away() const { return going_away_ || !error_.ok() || lost_ || out_of_streams(); }
   // Client side: true if all stream numbers are used, so the next request needs a new connection. Also going_away().
-  bool out_of_streams() const;
+  bool out_of_streams() const { return unused_ids() == 0; }
   // The error of the other side's last GOAWAY.
-  std::optional<Http2Error> goaway_error() const;
-  size_t streams() const;  // number of streams that have not closed
+  std::optional<Http2Error> goaway_error() const { return goaway_error_; }
+  size_t streams() const { return streams_.size(); }  // number of streams that have not closed
   // Client side: sends a request with `body`, and with END_STREAM if `end_stream`. The same write adds `granted_bytes`
   // to the stream's first window. `events` gets the events of the stream until its OnClosed. Returns ResourceExhausted
   // if there is no slot, InvalidArgument if the headers are larger than the server allows, or larger than 64 KB.
@@ -165,9 +175,54 @@ class Http2Session {
   void Lose();
 
  private:
-  class Impl;
-  explicit Http2Session(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  Http2Session(const Options& options, SessionEvents& events);
+  absl::Status Start();
+
+  struct Callbacks;  // nghttp2's; their user data is the session
+
+  size_t unused_ids() const;
+  Http2Stream* Find(int32_t id);
+  bool HasLeft(const Http2Stream& stream) const;
+  StreamEnd EndOf(const Http2Stream& stream, uint32_t error_code) const;
+  void Close(int32_t id, StreamEnd end);
+  void Fail(absl::Status error);
+
+  absl::Status CheckSentHeaders(size_t bytes) const;
+  size_t SendableBytes(int32_t id) const;
+  void SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream);
+  void SubmitData(int32_t id);
+  bool output_is_full() const { return serialised_to_->size() >= options_.max_output_bytes; }
+  void Serialise(std::string& out);
+  void SerialiseFrames();
+  void StartOpened();
+  void SubmitGrants();
+  void TellWritable();
+
+  const Options options_;
+  SessionEvents& events_;
+  nghttp2_session* nghttp2_ = nullptr;
+  absl::flat_hash_map<int32_t, std::unique_ptr<Http2Stream>> streams_;  // the open streams, by number
+
+  // The header block that is coming in. Blocks of two streams never interleave (RFC 9113, section 4.3).
+  HeaderList headers_;
+  size_t header_list_bytes_ = 0;
+
+  IdleResetFilter idle_resets_;
+
+  std::string output_;                    // serialised by Receive, and not fetched by Output yet
+  uint64_t outputs_ = 0;                  // calls of Output
+  std::string* serialised_to_ = nullptr;  // not null while Serialise runs
+  bool in_nghttp2_ = false;               // a function of nghttp2 that calls back is on the stack
+  std::vector<int32_t> opened_;           // streams from Open whose HEADERS are not serialised yet
+  std::vector<int32_t> granted_;          // streams with grant_bytes
+  std::vector<int32_t> writable_;         // streams whose kept bytes have left
+
+  uint32_t max_streams_ = 0;  // the other side's MAX_CONCURRENT_STREAMS
+  bool going_away_ = false;
+  std::optional<Http2Error> goaway_error_;
+  bool lost_ = false;
+  absl::Status error_;       // of the connection; after an error nothing more is received
+  std::string goaway_text_;  // why nghttp2 sent a GOAWAY
 };
 
 }  // namespace sluice

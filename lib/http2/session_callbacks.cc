@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "lib/http2/http2_stream.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +28,7 @@ bool IsInterim(const HeaderList& headers) {
 
 }  // namespace
 
-void Http2Session::Impl::Callbacks::Register(nghttp2_session_callbacks* callbacks) {
+void Http2Session::Callbacks::Register(nghttp2_session_callbacks* callbacks) {
   nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, OnBeginHeaders);
   nghttp2_session_callbacks_set_on_header_callback(callbacks, OnHeader);
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, OnDataChunk);
@@ -38,13 +39,13 @@ void Http2Session::Impl::Callbacks::Register(nghttp2_session_callbacks* callback
   nghttp2_session_callbacks_set_send_data_callback(callbacks, SendDataFrame);
 }
 
-Http2Stream* Http2Session::Impl::Callbacks::StreamOf(const Impl& session, int32_t id) {
+Http2Stream* Http2Session::Callbacks::StreamOf(const Http2Session& session, int32_t id) {
   if (session.lost_) return nullptr;  // nghttp2 has pointers still, and there are no streams
   return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session.nghttp2_, id));
 }
 
-int Http2Session::Impl::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   session.headers_.clear();
   session.headers_.reserve(kUsualFields);
   session.header_list_bytes_ = 0;
@@ -67,10 +68,10 @@ int Http2Session::Impl::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp
   return 0;
 }
 
-int Http2Session::Impl::Callbacks::OnHeader(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name,
-                                            size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t flags,
-                                            void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::OnHeader(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name,
+                                      size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t flags,
+                                      void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
   if (stream == nullptr || stream->was_reset) return Done(session);
   session.header_list_bytes_ += name_bytes + value_bytes + kHeaderFieldOverhead;
@@ -85,7 +86,7 @@ int Http2Session::Impl::Callbacks::OnHeader(nghttp2_session*, const nghttp2_fram
   return 0;
 }
 
-int Http2Session::Impl::Callbacks::OnHeaderBlock(Impl& session, const nghttp2_frame& frame) {
+int Http2Session::Callbacks::OnHeaderBlock(Http2Session& session, const nghttp2_frame& frame) {
   Http2Stream* stream = StreamOf(session, frame.hd.stream_id);
   if (stream == nullptr || stream->was_reset) return 0;
   stream->received_any = true;
@@ -96,9 +97,9 @@ int Http2Session::Impl::Callbacks::OnHeaderBlock(Impl& session, const nghttp2_fr
   return Done(session);
 }
 
-int Http2Session::Impl::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_t id, const uint8_t* data, size_t bytes,
-                                               void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_t id, const uint8_t* data, size_t bytes,
+                                         void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   // The window of the connection is not what holds anybody back. nghttp2 sends an update for each half of it.
   nghttp2_session_consume_connection(session.nghttp2_, bytes);
   Http2Stream* stream = StreamOf(session, id);
@@ -107,8 +108,8 @@ int Http2Session::Impl::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_
   return Done(session);
 }
 
-int Http2Session::Impl::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
       return OnHeaderBlock(session, *frame);
@@ -146,8 +147,8 @@ int Http2Session::Impl::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame
   return Done(session);
 }
 
-int Http2Session::Impl::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, uint32_t error_code, void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, uint32_t error_code, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   if (const Http2Stream* stream = StreamOf(session, id); stream != nullptr) {
     session.Close(id, session.EndOf(*stream, error_code));
   }
@@ -156,16 +157,16 @@ int Http2Session::Impl::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, u
 
 // nghttp2 takes padding for consumed, and gives it back to the window of its stream by itself. Whoever grants would
 // then not know what the other side may send; so of the updates of a stream only those leave that are grants.
-int Http2Session::Impl::Callbacks::BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+int Http2Session::Callbacks::BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   if (frame->hd.type != NGHTTP2_WINDOW_UPDATE || frame->hd.stream_id == 0) return 0;
-  Http2Stream* stream = StreamOf(*static_cast<Impl*>(user_data), frame->hd.stream_id);
+  Http2Stream* stream = StreamOf(*static_cast<Http2Session*>(user_data), frame->hd.stream_id);
   if (stream == nullptr || !std::exchange(stream->grant_is_next, false)) return NGHTTP2_ERR_CANCEL;
   return 0;
 }
 
-int Http2Session::Impl::Callbacks::OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+int Http2Session::Callbacks::OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   if (frame->hd.type == NGHTTP2_HEADERS) {
-    Http2Stream* stream = StreamOf(*static_cast<Impl*>(user_data), frame->hd.stream_id);
+    Http2Stream* stream = StreamOf(*static_cast<Http2Session*>(user_data), frame->hd.stream_id);
     if (stream == nullptr || stream->unsent_header_bytes == 0) return 0;  // of requests nothing was counted
     for (const nghttp2_nv& field : absl::MakeConstSpan(frame->headers.nva, frame->headers.nvlen)) {
       stream->unsent_header_bytes -= field.namelen + field.valuelen + kHeaderFieldOverhead;
@@ -173,16 +174,16 @@ int Http2Session::Impl::Callbacks::OnFrameSend(nghttp2_session*, const nghttp2_f
   }
   if (frame->hd.type == NGHTTP2_GOAWAY) {
     const nghttp2_goaway& goaway = frame->goaway;
-    static_cast<Impl*>(user_data)->goaway_text_ =
+    static_cast<Http2Session*>(user_data)->goaway_text_ =
         absl::StrCat(nghttp2_http2_strerror(goaway.error_code), goaway.opaque_data_len > 0 ? ": " : "",
                      View(goaway.opaque_data, goaway.opaque_data_len));
   }
   return 0;
 }
 
-ssize_t Http2Session::Impl::Callbacks::ReadData(nghttp2_session*, int32_t id, uint8_t*, size_t bytes, uint32_t* flags,
-                                                nghttp2_data_source*, void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+ssize_t Http2Session::Callbacks::ReadData(nghttp2_session*, int32_t id, uint8_t*, size_t bytes, uint32_t* flags,
+                                          nghttp2_data_source*, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   Http2Stream* stream = StreamOf(session, id);
   if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
@@ -198,9 +199,9 @@ ssize_t Http2Session::Impl::Callbacks::ReadData(nghttp2_session*, int32_t id, ui
   return static_cast<ssize_t>(stream->unsent.size());
 }
 
-int Http2Session::Impl::Callbacks::SendDataFrame(nghttp2_session*, nghttp2_frame* frame, const uint8_t* frame_header,
-                                                 size_t bytes, nghttp2_data_source*, void* user_data) {
-  Impl& session = *static_cast<Impl*>(user_data);
+int Http2Session::Callbacks::SendDataFrame(nghttp2_session*, nghttp2_frame* frame, const uint8_t* frame_header,
+                                           size_t bytes, nghttp2_data_source*, void* user_data) {
+  Http2Session& session = *static_cast<Http2Session*>(user_data);
   const int32_t id = frame->hd.stream_id;
   Http2Stream* stream = StreamOf(session, id);
   if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;

@@ -2,19 +2,19 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "lib/http2/session_impl.h"
+#include "lib/http2/session.h"
 
 namespace sluice {
 
 // The functions that nghttp2 calls while it parses and serialises. After a call of StreamEvents or SessionEvents they
 // touch nothing of a stream, since that call may have called Lose.
-struct Http2Session::Impl::Callbacks {
+struct Http2Session::Callbacks {
   static void Register(nghttp2_session_callbacks* callbacks);
 
   // If an event has called Lose, nghttp2 gives up the rest of the input.
-  static int Done(const Impl& session) { return session.lost_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0; }
+  static int Done(const Http2Session& session) { return session.lost_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0; }
   // Returns null if nobody gets the events of the stream.
-  static Http2Stream* StreamOf(const Impl& session, int32_t id);
+  static Http2Stream* StreamOf(const Http2Session& session, int32_t id);
 
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data);
   static int OnHeader(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name, size_t name_bytes,
@@ -31,7 +31,7 @@ struct Http2Session::Impl::Callbacks {
                            nghttp2_data_source* source, void* user_data);
 
  private:
-  static int OnHeaderBlock(Impl& session, const nghttp2_frame& frame);
+  static int OnHeaderBlock(Http2Session& session, const nghttp2_frame& frame);
 };
 
 }  // namespace sluice

@@ -1,11 +1,12 @@
-// What Http2Session::Impl does to send.
+// How Http2Session sends.
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/http2/http2_stream.h"
+#include "lib/http2/session.h"
 #include "lib/http2/session_callbacks.h"
-#include "lib/http2/session_impl.h"
 
 namespace sluice {
 namespace {
@@ -36,7 +37,7 @@ uint8_t EndFlag(bool end_stream) {
 
 }  // namespace
 
-absl::Status Http2Session::Impl::CheckSentHeaders(size_t bytes) const {
+absl::Status Http2Session::CheckSentHeaders(size_t bytes) const {
   const size_t theirs = nghttp2_session_get_remote_settings(nghttp2_, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
   const size_t bound = std::min<size_t>(theirs, kMaxSentHeaderListBytes);
   if (bytes <= bound) return absl::OkStatus();
@@ -45,8 +46,8 @@ absl::Status Http2Session::Impl::CheckSentHeaders(size_t bytes) const {
                                                  bound == theirs ? "other side" : "session", " takes at most ", bound));
 }
 
-absl::StatusOr<int32_t> Http2Session::Impl::Open(const HeaderList& headers, std::string body, bool end_stream,
-                                                 uint32_t granted_bytes, StreamEvents& events) {
+absl::StatusOr<int32_t> Http2Session::Open(const HeaderList& headers, std::string body, bool end_stream,
+                                           uint32_t granted_bytes, StreamEvents& events) {
   if (open_slots() == 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no stream can be opened: ", streams_.size(),
                                                      " are open, the other side allows ", max_streams_,
@@ -67,7 +68,7 @@ absl::StatusOr<int32_t> Http2Session::Impl::Open(const HeaderList& headers, std:
   return id;
 }
 
-void Http2Session::Impl::SendHeaders(int32_t id, const HeaderList& headers, bool end_stream) {
+void Http2Session::SendHeaders(int32_t id, const HeaderList& headers, bool end_stream) {
   Http2Stream* stream = Find(id);
   if (stream == nullptr || stream->was_reset || stream->sends_end) return;
   const size_t bytes = HeaderListBytes(headers);
@@ -85,14 +86,14 @@ void Http2Session::Impl::SendHeaders(int32_t id, const HeaderList& headers, bool
   }
 }
 
-void Http2Session::Impl::SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream) {
+void Http2Session::SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream) {
   const std::vector<nghttp2_nv> fields = NameValues(headers);
   nghttp2_submit_headers(nghttp2_, EndFlag(end_stream), id, nullptr, fields.data(), fields.size(), nullptr);
 }
 
 // What the windows of the other side let out of this stream now. Another stream may take of the connection's first;
 // then more is kept than was said, and the next SendData says it.
-size_t Http2Session::Impl::SendableBytes(int32_t id) const {
+size_t Http2Session::SendableBytes(int32_t id) const {
   int64_t window = nghttp2_session_get_stream_remote_window_size(nghttp2_, id);
   if (window < 0) {  // not opened yet
     window = nghttp2_session_get_remote_settings(nghttp2_, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
@@ -101,7 +102,7 @@ size_t Http2Session::Impl::SendableBytes(int32_t id) const {
   return static_cast<size_t>(std::max<int64_t>(window, 0));
 }
 
-absl::StatusOr<size_t> Http2Session::Impl::SendData(int32_t id, std::string bytes, bool end_stream) {
+absl::StatusOr<size_t> Http2Session::SendData(int32_t id, std::string bytes, bool end_stream) {
   Http2Stream* stream = Find(id);
   if (stream == nullptr || stream->was_reset) return 0;
   if (stream->sends_end) {
@@ -125,14 +126,14 @@ absl::StatusOr<size_t> Http2Session::Impl::SendData(int32_t id, std::string byte
   return kept;
 }
 
-void Http2Session::Impl::SubmitData(int32_t id) {
+void Http2Session::SubmitData(int32_t id) {
   nghttp2_data_provider provider = {};
   provider.read_callback = Callbacks::ReadData;
   // END_STREAM stands for "with the last frame"; ReadData takes it back where that is not the end.
   nghttp2_submit_data(nghttp2_, NGHTTP2_FLAG_END_STREAM, id, &provider);
 }
 
-void Http2Session::Impl::Output(std::string& out) {
+void Http2Session::Output(std::string& out) {
   if (in_nghttp2_ || lost_ || serialised_to_ != nullptr) return;
   if (out.empty() && out.capacity() < output_.size()) {
     out.swap(output_);
@@ -144,14 +145,14 @@ void Http2Session::Impl::Output(std::string& out) {
   ++outputs_;
 }
 
-bool Http2Session::Impl::wants_write() const {
+bool Http2Session::wants_write() const {
   return !lost_ && (!output_.empty() || nghttp2_session_want_write(nghttp2_) ||
                     (error_.ok() && (!opened_.empty() || !granted_.empty())));
 }
 
 // The order matters. HEADERS first: nghttp2 forgets a window update of a stream that it has not opened, without a word.
 // Then DATA, then grants, when nothing but grants is in nghttp2's queue: BeforeFrameSend tells them apart by that.
-void Http2Session::Impl::Serialise(std::string& out) {
+void Http2Session::Serialise(std::string& out) {
   serialised_to_ = &out;
   for (;;) {
     SerialiseFrames();
@@ -169,7 +170,7 @@ void Http2Session::Impl::Serialise(std::string& out) {
   serialised_to_ = nullptr;
 }
 
-void Http2Session::Impl::SerialiseFrames() {
+void Http2Session::SerialiseFrames() {
   in_nghttp2_ = true;
   for (;;) {
     const uint8_t* bytes = nullptr;
@@ -183,7 +184,7 @@ void Http2Session::Impl::SerialiseFrames() {
   in_nghttp2_ = false;
 }
 
-void Http2Session::Impl::StartOpened() {
+void Http2Session::StartOpened() {
   for (const int32_t id : std::exchange(opened_, {})) {
     Http2Stream* stream = Find(id);
     if (stream == nullptr) continue;
@@ -206,7 +207,7 @@ void Http2Session::Impl::StartOpened() {
   if (out_of_streams()) events_.OnSlots();  // once: no other stream is opened
 }
 
-void Http2Session::Impl::SubmitGrants() {
+void Http2Session::SubmitGrants() {
   for (const int32_t id : std::exchange(granted_, {})) {
     Http2Stream* stream = Find(id);
     // Whoever has ended its side needs no window, and need not be woken to hear of one.
@@ -221,7 +222,7 @@ void Http2Session::Impl::SubmitGrants() {
   }
 }
 
-void Http2Session::Impl::TellWritable() {
+void Http2Session::TellWritable() {
   for (const int32_t id : std::exchange(writable_, {})) {
     Http2Stream* stream = Find(id);
     if (stream == nullptr || stream->was_reset) continue;

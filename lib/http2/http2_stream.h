@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/http2/headers.h"
+#include "lib/http2/session.h"
+#include "lib/http2/unsent_data.h"
+
+namespace sluice {
+
+// The state of one stream that nghttp2 does not keep. nghttp2 has a pointer to it as the stream's user data, so that no
+// callback looks anything up.
+struct Http2Stream {
+  explicit Http2Stream(StreamEvents& stream_events) : events(stream_events) {}
+
+  StreamEvents& events;
+
+  bool opened = false;        // nghttp2 knows the stream: its HEADERS were serialised, or came
+  uint64_t output_after = 0;  // how many times Output had been called when its HEADERS were serialised
+  UnsentData unsent;
+  HeaderList trailers;             // they wait for the end of `unsent`
+  bool sends_trailers = false;     // there are trailers to send
+  size_t unsent_header_bytes = 0;  // of SendHeaders, here or in nghttp2
+  bool sends_end = false;          // the last of `unsent`, or of the trailers, carries END_STREAM
+  bool sends_data = false;         // a DATA frame is submitted, or will be once the stream is opened
+  bool was_kept = false;           // SendData told its caller that bytes are kept
+
+  uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
+  bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
+  bool received_any = false;    // a header block of the response came: the server has looked at the request
+  bool received_end = false;    // END_STREAM
+  bool received_reset = false;  // RST_STREAM
+  bool was_reset = false;       // Reset was called: only OnClosed follows
+
+  uint32_t exceeded_header_list_bytes = 0;  // as in StreamEnd
+};
+
+}  // namespace sluice

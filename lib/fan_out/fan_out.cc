@@ -24,14 +24,15 @@ std::shared_ptr<const Metadata> Share(Metadata metadata) {
   return metadata.empty() ? nullptr : std::make_shared<const Metadata>(std::move(metadata));
 }
 
-// The requests as they are on the wire. On the thread of whoever asks: it takes time to compress them.
+// Frames the requests as they are sent. Runs on the caller's thread, because compression takes time.
 void Frame(std::vector<AskOfWorker>& asks, bool compress) {
   for (AskOfWorker& ask : asks) {
     if (ask.has_value()) ask->request = compress ? FrameCompressed(ask->request) : FrameMessage(ask->request);
   }
 }
 
-// Of the asks that were not skipped, and are framed; the replicas in the order of what is known of them.
+// Makes the asks of the workers that were not skipped. The requests are framed already. The replicas are in the order
+// of their history.
 std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
   std::vector<FanOutRun::Ask> made;
   made.reserve(asks.size());
@@ -63,16 +64,16 @@ FanOutLogic::Options LimitsOf(FanOutCore& core, const FanOutOptions& options, bo
   return limits;
 }
 
-// Without a schedule responses come as they like.
+// Null for an unscheduled link: its responses cannot be held back.
 std::shared_ptr<CallbackMemory::Account> MemoryFor(LinkCore& link) {
   if (link.schedule().options().discipline == Discipline::kUnscheduled) return nullptr;
   return std::make_shared<CallbackMemory::Account>(link.callback_memory());
 }
 
-// What the handle of a fan-out and the link's thread share; but for stop_merging for the link's thread only.
+// State that the handle of a fan-out shares with the link's thread. Only stop_merging may be used on other threads.
 struct Started {
   std::weak_ptr<FanOutRun> run;
-  bool cancelled = false;  // before it began
+  bool cancelled = false;  // before the run began
   const std::shared_ptr<std::atomic<bool>> stop_merging = std::make_shared<std::atomic<bool>>(false);
 
   void Cancel() {
@@ -180,10 +181,10 @@ absl::Status FanOut::UpdateWorkers(const std::vector<std::string>& workers) {
   return absl::OkStatus();
 }
 
-// Posted under the lock, so that the last one to come is the one that stays.
+// Posts under the lock, so that the last update is also applied last.
 void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  // What was found of it would be forgotten.
+  // The list has not changed. Starting again would discard the addresses that were found.
   if (list_ != nullptr && *list_ == list) return;
   list_ = std::make_unique<WorkerList>(list);
   look_ups_ = absl::OkStatus();
@@ -196,7 +197,7 @@ void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
     });
     return;
   }
-  // The workers before stay until it is known what the names stand for.
+  // The previous workers stay until the names have been looked up.
   link_->Post([this, update, list = std::move(list), on_looked_up = std::move(on_looked_up)](LinkCore& core) {
     WorkerDiscovery::Options options{.list = list, .on_workers = {}, .on_state = {}};
     options.on_workers = [this, update, on_looked_up](std::vector<std::string> workers) mutable {
@@ -211,7 +212,7 @@ void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
   });
 }
 
-// On the link's thread. A later update may be under way, and counts.
+// Runs on the link's thread. If a later update has been made, this result is dropped.
 void FanOut::OnFound(uint64_t update, std::vector<std::string> workers) {
   if (workers.empty()) return;
   const auto addresses = std::make_shared<const std::vector<std::string>>(std::move(workers));

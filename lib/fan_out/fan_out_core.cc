@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// One Connect. It looks at all workers when it begins, when it ends, and when each worker has been connected once,
-// since some may be lost again by then. To look in each millisecond was rejected: 65,536 workers take all of the
-// thread.
+// One Connect. It checks all workers when it begins, when it ends, and after each worker has been connected once,
+// because connections may be lost again by then. Rejected: to check every millisecond; with 65,536 workers that takes
+// the whole thread.
 struct FanOutCore::Connecting {
   struct Waiter final : ConnectedWaiter {
     void OnConnected() override { core->OnConnected(connecting); }
@@ -139,7 +139,7 @@ void FanOutCore::Release() {
   TellIfIdle();
 }
 
-// At the end of the turn: the last run may still be in what it calls.
+// Wait for the end of the turn: the last run may still be on the call stack.
 void FanOutCore::TellIfIdle() {
   if (!closing() || !runs_.empty() || held_ > 0) return;
   link_.AtEndOfTurn([this] {

@@ -21,41 +21,43 @@ namespace sluice {
 
 class FanOutRun;
 
-// The workers of a FanOut or BlockReader at one moment. An immutable value, used on the link's thread only, since it
+// The workers of a FanOut or BlockReader at one moment. An immutable value, used on the link's thread only, because it
 // holds workers.
 struct WorkerSet {
   std::shared_ptr<const std::vector<std::string>> addresses;
   std::vector<std::shared_ptr<Worker>> workers;  // in the same order
 };
 
-// What all fan-outs of one FanOut or BlockReader share: the workers and their history, the tokens for retries and
-// hedges, and the runs that are under way. There is one for each FanOut or BlockReader, used on the link's thread only.
+// The state that all fan-outs of one FanOut or BlockReader share: the workers and their history, the tokens for retries
+// and hedges, and the runs that have not ended. There is one for each FanOut or BlockReader. Used on the link's thread
+// only.
 class FanOutCore {
  public:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;
 
-  // The link and the callbacks must outlive it.
+  // The link and the callbacks must outlive the core.
   FanOutCore(LinkCore& link, Callbacks& callbacks, std::shared_ptr<TlsContext> tls);
   ~FanOutCore();  // must be idle
   FanOutCore(const FanOutCore&) = delete;
   FanOutCore& operator=(const FanOutCore&) = delete;
 
-  // Replaces the workers. Workers that stay keep their connections and their history. Runs under way go on with the
-  // workers that they began with. After a Connect it connects to those that are new.
+  // Replaces the workers. Workers that stay keep their connections and their history. Runs that have begun continue
+  // with their original workers. After a Connect, SetWorkers connects to the new workers.
   void SetWorkers(const Addresses& addresses);
   // Returns the set of workers with these addresses, which may be older than the current one.
   std::shared_ptr<const WorkerSet> SetOf(const Addresses& addresses);
-  // Connects to all workers. Calls back once, when all are connected, or after the timeout with those that are not.
+  // Connects to all workers. Calls `on_done` once, when all workers are connected or after the timeout, with the
+  // workers that are not connected.
   void Connect(absl::Duration timeout, std::function<void(std::vector<size_t> unconnected)> on_done);
 
-  // Ends the runs under way, and those that start later, with `why`. Calls back when the last one has ended.
+  // Ends all current and later runs with `why`. Calls `on_idle` when the last run has ended.
   void Close(absl::Status why, std::function<void()> on_idle);
   bool closing() const { return on_idle_.has_value(); }
   const absl::Status& why_closing() const { return why_closing_; }
 
   void Enter(std::shared_ptr<FanOutRun> run);
   void Leave(FanOutRun& run);
-  // Callbacks of a run that has ended are still under way, so the core is not idle yet.
+  // Keeps the core from being idle while callbacks of an ended run are still running.
   void Hold() { ++held_; }
   void Release();
 

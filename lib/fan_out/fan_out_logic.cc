@@ -123,7 +123,7 @@ void FanOutLogic::OnTimer(TimePoint now, Actions& actions) {
   if (now >= options_.deadline) {
     Expire(now, actions);
   } else {
-    // Timeouts first: an attempt that is given up gets a successor, which is better than a rival.
+    // Handle timeouts first: an attempt that times out gets a successor, which is better than a rival.
     while (!decided_ && !timeouts_.empty() && timeouts_.begin()->first <= now) {
       const size_t attempt = timeouts_.extract(timeouts_.begin()).value().second;
       if (!attempts_[attempt].MayTimeOut()) continue;
@@ -157,7 +157,8 @@ bool FanOutLogic::Whole(size_t attempt) const {
   return state.live && state.ended && state.failure.ok();
 }
 
-// A message of it may have been accepted, and nobody knows yet. If it was, nothing else may be accepted for the ask.
+// Whether the ask may already have been claimed by a message without a verdict. If that message was accepted, no other
+// response may be accepted for the ask.
 bool FanOutLogic::VerdictDecides(size_t attempt) {
   const AskState& ask = AskOf(attempt);
   return !options_.replaceable && ask.accepting == attempt && !ask.claimed && attempts_[attempt].unsettled > 0;
@@ -186,14 +187,14 @@ bool FanOutLogic::TakeRetry(TimePoint now, size_t ask) {
   return false;
 }
 
-// A hedge goes only to a worker that was not asked yet: one that is slow does not answer sooner when it is asked twice.
+// A hedge goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
 bool FanOutLogic::HasUnaskedWorker(const AskState& ask) const {
   const size_t workers = ask.workers.size();
   return ask.made < (options_.max_attempts > 0 ? std::min(workers, options_.max_attempts) : workers);
 }
 
-// What is counted is sent in the same event. Counted first and sent later, it could keep its ask from being retried,
-// and then not be let in any more.
+// A hedge is counted and sent in the same event. If it were counted first and sent later, it could prevent a retry of
+// its ask, and then not be sent.
 void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
   const AskState& ask = AskOf(attempt);
   if (!attempts_[attempt].live || ask.ready > 0 || !HasUnaskedWorker(ask)) return;
@@ -206,7 +207,7 @@ void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
 
 void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
   AttemptState& state = attempts_[attempt];
-  // The worker and the schedule end it at the deadline, too, and may come before this timer.
+  // The worker and the schedule also end the attempt at the deadline, and their event may come before this timer.
   const bool at_deadline = absl::IsDeadlineExceeded(status) && now >= options_.deadline;
   const bool link_is_late = at_deadline && state.time.LinkIsLate(now);
   const Status why = link_is_late ? LateStatus(now, state) : status;
@@ -227,7 +228,7 @@ void FanOutLogic::Refuse(TimePoint now, size_t attempt, const Status& verdict, A
   if (!decided_) Replace(now, attempt, verdict, /*retry=*/true, actions);
 }
 
-// By a rival that is open; else by the next worker; else the ask has failed.
+// Waits for an open rival if one exists. Otherwise sends a retry to the next worker, or fails the ask.
 void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
   const size_t ask = attempts_[attempt].made.ask;
   const bool final = std::exchange(asks_[ask].claimed, false) && !options_.replaceable;
@@ -254,7 +255,7 @@ void FanOutLogic::CancelAttempt(size_t attempt, Actions& actions) {
   if (!state.ended && !std::exchange(state.cancelled, true)) actions.push_back({Kind::kCancel, attempt});
 }
 
-// The attempt does not count any more, or it was all that the ask needed.
+// Ends an attempt that does not count, or that has answered its ask.
 void FanOutLogic::Conclude(size_t attempt, AttemptOutcome outcome, Actions& actions) {
   AttemptState& state = attempts_[attempt];
   assert(state.live);
@@ -292,7 +293,7 @@ void FanOutLogic::DecideIfSettled(Actions& actions) {
   }
 }
 
-// Ends what is under way. An answer that is all here and under kAccept may have been accepted, so its verdict counts.
+// Ends the open attempts. A whole response under kAccept may already have been accepted, so its verdict still counts.
 void FanOutLogic::Decide(const Status& status, Actions& actions) {
   decided_ = true;
   result_.status = status;
@@ -307,7 +308,7 @@ void FanOutLogic::Decide(const Status& status, Actions& actions) {
   }
 }
 
-// Each event ends here.
+// Ends the handling of each event.
 void FanOutLogic::AfterEvent(Actions& actions) {
   DecideIfSettled(actions);
   LetInWaiting(actions);

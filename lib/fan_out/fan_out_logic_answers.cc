@@ -1,4 +1,4 @@
-// Whose answer counts: one attempt of each ask at a time, and no more of them than the quorum.
+// Whose response counts: at most one attempt of each ask at a time, and no more asks than the quorum.
 
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace sluice {
 
 using Kind = FanOutLogic::Action::Kind;
 
-// Accepts what the oldest attempt that has something to accept has brought.
+// Accepts the messages of the oldest attempt that has messages to accept.
 void FanOutLogic::LetIn(size_t ask, Actions& actions) {
   AskState& state = asks_[ask];
   if (decided_ || state.outcome != AskOutcome::kPending || state.accepting.has_value()) return;
@@ -35,7 +35,7 @@ bool FanOutLogic::AwaitsVerdicts() const {
   return in + result_.failures.size() >= asks_.size() || in >= options_.success_quorum.value_or(asks_.size());
 }
 
-// By answers that count, or that will unless they are refused.
+// Counts the responses that were accepted, and the responses that wait for their verdict.
 bool FanOutLogic::QuorumIsTaken() const {
   return !options_.server_streaming && options_.success_quorum.has_value() &&
          result_.answered + asks_accepting_ >= *options_.success_quorum;
@@ -75,7 +75,7 @@ void FanOutLogic::Answer(size_t attempt, Actions& actions) {
   if (attempts_[attempt].made.hedge) ++result_.hedges_won;
 }
 
-// Lets a rival or a successor in after an attempt whose messages were under kAccept, and are not any more.
+// After an attempt has failed, and its last message has its verdict, lets in a rival or a successor.
 void FanOutLogic::Release(size_t attempt, Actions& actions) {
   AskState& ask = AskOf(attempt);
   if (attempts_[attempt].live || attempts_[attempt].unsettled > 0 || ask.accepting != attempt) return;

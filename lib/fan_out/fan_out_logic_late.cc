@@ -1,4 +1,4 @@
-// What is late, and whether the worker or the link is to blame.
+// Which attempts are late, and whether the worker or the link is to blame.
 
 #include "absl/algorithm/container.h"
 #include "lib/fan_out/fan_out_logic.h"
@@ -15,7 +15,7 @@ void FanOutLogic::OnHeld(TimePoint now, size_t attempt, HeldFor held_for) {
   }
 }
 
-// The time does not change while it is the worker's.
+// The result stays the same while the worker's time runs.
 TimePoint FanOutLogic::TimeoutOf(TimePoint now, size_t attempt) const {
   return SaturatingAdd(now - attempts_[attempt].time.OfWorker(now),
                        absl::ToChronoNanoseconds(options_.attempt_timeout));
@@ -27,7 +27,7 @@ absl::Status FanOutLogic::LateStatus(TimePoint now, const AttemptState& state) {
                                                  : "the response was not ready before the deadline");
 }
 
-// All that have not answered fail together: whoever reads the failures sees every worker that was late.
+// All pending asks fail together: the list of failures then contains every late worker.
 void FanOutLogic::Expire(TimePoint now, Actions& actions) {
   expired_ = true;
   for (size_t ask = 0; ask < asks_.size(); ++ask) {
@@ -35,7 +35,7 @@ void FanOutLogic::Expire(TimePoint now, Actions& actions) {
   }
 }
 
-// An answer that is all here still counts if it is accepted: it was in time, and may have been accepted already.
+// A whole response still counts if it is accepted: it arrived in time, and may have been accepted already.
 void FanOutLogic::ExpireAsk(TimePoint now, size_t ask, Actions& actions) {
   AskState& state = asks_[ask];
   const bool whole = absl::c_any_of(state.live, [&](size_t attempt) { return Whole(attempt); });

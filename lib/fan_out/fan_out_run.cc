@@ -49,7 +49,7 @@ FanOutRun::FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink)
 
 FanOutRun::~FanOutRun() = default;
 
-// The first requests go to the schedule as one block.
+// Submits the first requests to the schedule as one block.
 void FanOutRun::Begin() {
   core_.Enter(shared_from_this());
   applying_ = true;
@@ -85,7 +85,7 @@ void FanOutRun::Drive(Event event) {
   ArmTimer();
 }
 
-// What is told may bring new ones.
+// OnAskFailed may cause further failures.
 void FanOutRun::TellFailures() {
   while (sink_ != nullptr && failures_told_ < logic_.result().failures.size()) {
     sink_->OnAskFailed(FanOutLogic::Failure(logic_.result().failures[failures_told_++]));
@@ -156,8 +156,8 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
   }
 }
 
-// A retry or a hedge has its block's place in the queue. A block ends with its last call, so where that one was never
-// sent a retry makes a block of its own.
+// A retry or a hedge takes its block's place in the queue. A block ends with its last call, so a retry of a last call
+// that was never sent gets a block of its own.
 void FanOutRun::SubmitOne(size_t attempt) {
   ScheduledStream* call = &Launch(attempt);
   absl::Status submitted = absl::NotFoundError("no block");
@@ -173,7 +173,7 @@ void FanOutRun::SubmitOne(size_t attempt) {
   OnEnded(attempt, {.status = submitted});
 }
 
-// A request that its worker never looked at is sent again, and is the same attempt.
+// A request that its worker did not process is sent again as the same attempt.
 void FanOutRun::OnSent(size_t attempt) {
   if (std::exchange(attempts_[attempt].sent, true)) return;
   sink_->OnSent(attempt);
@@ -191,7 +191,7 @@ void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   });
 }
 
-// There is nothing to do about it but to wait for another time.
+// A held response needs no action, only a different timer.
 void FanOutRun::OnHeld(size_t attempt, HeldFor held_for) {
   logic_.OnHeld(core_.link().now(), attempt, held_for);
   if (!applying_) ArmTimer();
@@ -226,7 +226,7 @@ void FanOutRun::Drop(size_t attempt, size_t messages) {
   }
 }
 
-// Counts a message as long as the application, or a verdict of it, is what it waits for.
+// Counts a message while it waits for the application or for its verdict.
 void FanOutRun::Hold(AttemptState& state, const WireMessage& message) {
   state.holds = true;
   if (spec_.memory != nullptr) spec_.memory->Hold(HeldBytes(SizeOf(message)));
@@ -268,8 +268,8 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   });
 }
 
-// What an attempt has come to is known when it has ended and its last message is settled; of one that nobody needed any
-// more, when something else has decided that.
+// The outcome of an attempt is final after it has ended and its last message is settled. An attempt that was not needed
+// may get its outcome later, when the fan-out is decided.
 void FanOutRun::CountEnded(size_t attempt) {
   AttemptState& state = attempts_[attempt];
   const FanOutLogic::Attempt& made = logic_.attempt(attempt);
@@ -304,7 +304,7 @@ void FanOutRun::Cancel(const absl::Status& why) {
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.Cancel(now, why, actions); });
 }
 
-// What the deadline ends was late, whoever noticed it first.
+// After the deadline the reason is the deadline, even if a different event comes first.
 absl::Status FanOutRun::WhyCancelled() const {
   if (core_.link().now() < spec_.limits.deadline) return absl::CancelledError("not needed any more");
   return absl::DeadlineExceededError("the deadline passed");
@@ -344,11 +344,11 @@ void FanOutRun::ArmTimer() {
 
 void FanOutRun::End() {
   core_.link().timers().Clear(timer_);
-  // Those that had ended before it was decided that nobody needs them.
+  // Count the attempts that had ended before the decision made them unnecessary.
   for (size_t attempt = 0; attempt < attempts_.size(); ++attempt) CountEnded(attempt);
   const auto self = shared_from_this();
   core_.Leave(*this);
-  // The sink may hold the run, and what the sink calls may hold the sink.
+  // The sink may hold the run, and the sink's callbacks may hold the sink.
   const std::shared_ptr<Sink> sink = std::move(sink_);
   const FanOutLogic::Result& result = logic_.result();
   AggregatorMetrics& metrics = core_.link().metrics();

@@ -15,34 +15,35 @@
 
 namespace sluice {
 
-// Carries out what FanOutLogic decides for one fan-out: it makes the calls over the link, and tells the logic what has
-// become of them. Fan-outs, block reads and manifests use it. It lives until it has ended, whoever holds it. Used on
-// the link's thread only.
+// Carries out the decisions of FanOutLogic for one fan-out: it makes the calls over the link, and reports their events
+// to the logic. Fan-outs, block reads and manifests use it. There is one for each fan-out. The core keeps it alive
+// until it has ended. Used on the link's thread only.
 class FanOutRun final : private CallOwner, public std::enable_shared_from_this<FanOutRun> {
  public:
   // One request, and the workers that can answer it, in the order in which they are tried.
   struct Ask {
     std::shared_ptr<const std::string> request;  // framed
-    std::vector<size_t> workers;                 // in the WorkerSet
-    size_t primary = 0;                          // the worker whose ask it is, first among them or not
-    std::optional<int64_t> response_bytes;       // of its messages; default: from the history of the method
+    std::vector<size_t> workers;                 // indices in the WorkerSet
+    size_t primary = 0;                          // the worker that the ask belongs to; it need not be tried first
+    std::optional<int64_t> response_bytes;       // of all its messages; default: from the history of the method
     std::shared_ptr<const Metadata> metadata;    // may be null
   };
 
-  // Receives the answers of the workers. Called on the link's thread.
+  // Receives the responses of the workers. Called on the link's thread.
   class Sink {
    public:
     virtual ~Sink() = default;
 
     virtual void OnSent(size_t /*attempt*/) {}
-    // Takes messages of an attempt, in order, as they came: the sink decompresses them. It calls FanOutRun::Accepted
-    // once for each, within this call or later, in their order. A message counts if the verdict is OK.
+    // Takes messages of an attempt, in order, and still compressed: the sink decompresses them. For each message, the
+    // sink calls FanOutRun::Accepted once, within this call or later, in the same order. A message counts if the
+    // verdict is OK.
     virtual void Accept(size_t attempt, std::vector<WireMessage> messages) = 0;
-    // The attempt has ended OK, and its messages were accepted. A status other than OK refuses the attempt after all.
+    // The attempt has ended OK. A status other than OK refuses its response.
     virtual absl::Status Complete(size_t /*attempt*/) { return absl::OkStatus(); }
     // Returns the request of an attempt that is made now. Null means the request of its ask.
     virtual std::shared_ptr<const std::string> RequestOf(size_t /*attempt*/) { return nullptr; }
-    // The ask has failed for good.
+    // The ask has failed permanently.
     virtual void OnAskFailed(const FanOutLogic::Failure& /*failure*/) {}
     // The run has ended. No call follows.
     virtual void OnEnd(FanOutRun& run) = 0;
@@ -54,14 +55,15 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     bool may_idle = false;  // streams may stay open between messages
     std::shared_ptr<const WorkerSet> workers;
     std::vector<Ask> asks;
-    std::shared_ptr<const Metadata> metadata;  // of every request; may be null
-    bool gzip_requests = false;                // they were framed by FrameCompressed
-    int64_t max_message_bytes = 64 << 20;      // as it comes
-    // Holds the messages that the sink has not settled. Null: their bytes are not bounded.
+    std::shared_ptr<const Metadata> metadata;  // sent with every request; may be null
+    bool gzip_requests = false;                // the requests were framed by FrameCompressed
+    int64_t max_message_bytes = 64 << 20;      // on the wire, before decompression
+    // Counts the bytes of messages that the sink has not settled. Null: the bytes are not bounded.
     std::shared_ptr<CallbackMemory::Account> memory;
     FanOutLogic::Options limits;
-    std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after
-    bool keep_metadata = false;                  // keeps the metadata of answers in `end`
+    std::optional<double>
+        hedge_after_quantile;    // quantile of the method's times until ready; replaces limits.hedge_after
+    bool keep_metadata = false;  // keeps the metadata of responses in `end`
   };
 
   // The core must outlive the run. The run holds `sink` until OnEnd.
@@ -85,11 +87,11 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
   const WorkerSet& workers() const { return *spec_.workers; }
   const FanOutLogic::Result& result() const { return logic_.result(); }  // valid at the end
-  bool refused() const { return refused_; }                              // the queue of the link had no room
+  bool refused() const { return refused_; }                              // the queue of the link was full
   int64_t accepted_bytes() const { return accepted_bytes_; }
   TimePoint started() const { return started_; }
   const RpcEnd& end(size_t attempt) const { return attempts_[attempt].end; }
-  bool cancelled(size_t attempt) const { return attempts_[attempt].cancelled; }  // by this side
+  bool cancelled(size_t attempt) const { return attempts_[attempt].cancelled; }  // by this process
   // "worker 3 (10.0.0.3:7000): no such file"
   absl::Status Describe(const FanOutLogic::Failure& failure) const;
   std::string StatusDetailsOf(const FanOutLogic::Failure& failure) const;
@@ -98,11 +100,11 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   struct AttemptState {
     WireCall* call = nullptr;            // null after its end
     std::deque<WireMessage> messages;    // neither accepted nor dropped
-    std::deque<int64_t> accepted_bytes;  // sizes, as they came, of messages that wait for their verdict
-    int64_t bytes = 0;                   // accepted, as they came
+    std::deque<int64_t> accepted_bytes;  // wire sizes of messages that wait for their verdict
+    int64_t bytes = 0;                   // accepted bytes, on the wire
     bool holds = false;                  // its messages count in Spec::memory
     bool sent = false;
-    bool cancelled = false;  // by this side
+    bool cancelled = false;  // by this process
     bool corrupt = false;    // the sink refused it at its end
     bool counted = false;
     RpcEnd end;
@@ -145,8 +147,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   size_t position_ = 0;
   std::optional<BlockId> block_;
   TimerQueue::Id timer_;
-  size_t failures_told_ = 0;   // failures that the sink was told of
-  size_t hedges_refused_ = 0;  // refused hedges that were counted
+  size_t failures_told_ = 0;   // failures that were reported to the sink
+  size_t hedges_refused_ = 0;  // refused hedges that are in the metrics
   bool refused_ = false;
   int64_t accepted_bytes_ = 0;
 };

@@ -15,8 +15,8 @@ namespace sluice {
 absl::Status ValidateHedging(const std::optional<absl::Duration>& hedge_after,
                              const std::optional<double>& hedge_after_quantile, double hedge_ratio);
 
-// Returns InvalidArgument that names the field, the value and the bound. `asks` is by worker, and empty for those that
-// are skipped.
+// Returns InvalidArgument that names the option, the value and the bound. `asks` has one entry for each worker, which
+// is empty if the worker is skipped.
 absl::Status ValidateFanOut(const std::string& method, const std::vector<std::optional<Ask<std::string>>>& asks,
                             const FanOutOptions& options);
 

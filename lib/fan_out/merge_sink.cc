@@ -11,7 +11,7 @@ namespace {
 BlockOutcome OutcomeOf(const FanOutResult& result, const FanOutRun& run) {
   if (run.refused()) return BlockOutcome::kRefused;
   if (absl::IsDeadlineExceeded(result.status)) return BlockOutcome::kDeadline;
-  // A failure that was one too many may be a worker's own CANCELLED.
+  // The decisive failure may be a CANCELLED that a worker sent.
   if (absl::IsCancelled(result.status) && !run.result().decisive.has_value()) return BlockOutcome::kCancelled;
   if (!result.status.ok()) return BlockOutcome::kFailed;
   return result.answered == result.asked ? BlockOutcome::kComplete : BlockOutcome::kPartial;
@@ -43,7 +43,7 @@ void MergeSink::HandOver() {
       this,
       [self = shared_from_this(), items] {
         self->MergeAll(*items);
-        // The run does not end before it has these verdicts, nor does the core.
+        // The run does not end before it has these verdicts, and the core does not end before the run.
         self->core_.link().executor().Post([self, items] { self->Settle(*items); });
       },
       when);
@@ -65,7 +65,7 @@ void MergeSink::MergeAll(std::vector<Item>& items) {
   }
 }
 
-// The memory of a message that was decompressed is free again before the next one is.
+// Frees the memory of a decompressed message before the next message is decompressed.
 absl::Status MergeSink::MergeOne(Item& item) {
   WireMessage message = std::move(item.message);
   const bool was_gzip = message.gzip;
@@ -97,7 +97,7 @@ void MergeSink::OnEnd(FanOutRun& run) {
   metrics.ObserveBlock(absl::FromChrono(core_.link().now() - run.started()), result.Coverage());
   core_.Hold();
   core_.callbacks().Run(this, [self = shared_from_this(), result = std::move(result)]() mutable {
-    // What they hold may hold the handle of this fan-out.
+    // Release the callbacks: they may hold the handle of this fan-out.
     self->merge_ = nullptr;
     std::exchange(self->done_, nullptr)(std::move(result));
     self->core_.link().executor().Post([self] { self->core_.Release(); });

@@ -16,19 +16,19 @@
 
 namespace sluice {
 
-// Hands the responses of a fan-out to the application's merge and done, where its callbacks run, and the verdicts back
-// to the run. A response is decompressed there, just before its merge, so that one of them at a time is. All answers of
-// a turn, or of several, go over together. There is one for each fan-out. It is used on the link's thread, except for
-// the members that belong to the callbacks.
+// Passes the responses of a fan-out to the application's merge and done, where its callbacks run, and passes the
+// verdicts back to the run. It decompresses a response there, just before its merge, so that only one decompressed
+// response exists at a time. All responses of one or several turns are passed together. There is one for each fan-out.
+// Used on the link's thread, except for the members that belong to the callbacks.
 class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_this<MergeSink> {
  public:
-  // Leaves the memory of `response` to the next ones unless it takes it.
+  // The memory of `response` is used for the next responses unless the function takes it.
   using Merge = std::function<absl::Status(size_t worker, std::string& response)>;
 
   struct Options {
     int64_t max_message_bytes = 64 << 20;  // decompressed
     bool keep_response_metadata = false;
-    // Any thread sets it to end the merging at once, without a hop to the link's thread and back.
+    // Any thread may set it to stop merging at once, before the link's thread has cancelled the fan-out.
     std::shared_ptr<const std::atomic<bool>> stop_merging;
   };
   MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, Options options);
@@ -57,7 +57,7 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
   FanOutCore& core_;
   const Options options_;
   std::weak_ptr<FanOutRun> run_;
-  std::vector<Item> collected_;  // in this turn
+  std::vector<Item> collected_;  // the items of this turn
 
   // Used where callbacks run.
   Merge merge_;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Seconds(1);
 constexpr absl::Duration kLongestPause = absl::Seconds(30);
-// A new time counts for an eighth, as in TCP's smoothed round trip (RFC 6298): one slow answer moves little, a dozen
-// do.
+// A new time counts for an eighth, as in TCP's smoothed round-trip time (RFC 6298): one slow response changes the mean
+// little, a dozen change it.
 constexpr int kMeanOf = 8;
 
 }  // namespace
@@ -31,8 +31,8 @@ void WorkerHistory::OnAnswered(TimePoint /*now*/, size_t worker) {
   workers_[worker].on_trial = false;
 }
 
-// Attempts that were under way together fail together; they are one failure. So what fails during the pause, and is not
-// the trial, does not make it longer.
+// Attempts that overlap in time fail together, and count as one failure. Therefore a failure during the pause does not
+// make the pause longer, unless it is the trial's.
 void WorkerHistory::OnFailed(TimePoint now, size_t worker) {
   Worker& state = workers_[worker];
   if (Bad(now, worker) && !state.on_trial) return;
@@ -68,7 +68,7 @@ std::vector<size_t> WorkerHistory::Order(TimePoint now, std::vector<size_t> work
     if ((a == primary) != (b == primary)) return a == primary;
     return workers_[a].time_to_ready.value_or(mean) < workers_[b].time_to_ready.value_or(mean);
   });
-  // Whether or not the trial tells anything, there is one in each pause: it may be cancelled.
+  // Allow one trial per pause, even if this trial is cancelled and shows nothing.
   if (Worker& first = workers_[workers.front()]; first.pause > absl::ZeroDuration() && now >= first.bad_until) {
     first.bad_until = now + absl::ToChronoNanoseconds(first.pause);
     first.on_trial = true;

@@ -10,30 +10,30 @@
 
 namespace sluice {
 
-// What past attempts say about each worker: how long it takes to be ready, and whether it is bad. A worker is bad if it
-// has failed since it answered last. The history orders the workers of an ask accordingly. There is one for each FanOut
-// or BlockReader. Not thread-safe.
+// Statistics of past attempts for each worker: its time until a response is ready, and whether the worker is bad. A
+// worker is bad if it has failed since its last response. The history orders the workers of an ask accordingly. There
+// is one for each FanOut or BlockReader. Not thread-safe.
 //
-// A bad worker comes last until a pause is over. Then one attempt may try it: the first Order that puts it first treats
-// it as good. The pause is 1 s after the first failure, and doubles up to 30 s with each trial that fails.
+// A bad worker is tried last until a pause is over. Then one attempt may try it: the first Order that puts it first
+// treats it as good. The pause is 1 s after the first failure, and doubles up to 30 s with each trial that fails.
 class WorkerHistory {
  public:
-  // Must be called for a worker before the others. Its history is empty unless it had the same generation before:
-  // numbers of workers that are gone are used again. See WorkerTable.
+  // Must be called for a worker before the other functions. Clears its history if its generation has changed, because
+  // numbers of removed workers are used again. See WorkerTable.
   void Use(size_t worker, uint64_t generation);
 
-  // `time_to_ready` is the time from the request until the answer was ready.
+  // `time_to_ready` is the time from the request until the response was ready.
   void OnReady(TimePoint now, size_t worker, absl::Duration time_to_ready);
   void OnAnswered(TimePoint now, size_t worker);
-  // Do not call it for answers that were not needed any more.
+  // Do not call it for responses that were not needed.
   void OnFailed(TimePoint now, size_t worker);
 
   bool Bad(TimePoint now, size_t worker) const;
-  std::optional<absl::Duration> TimeToReady(size_t worker) const;  // moving mean; empty before the first
+  std::optional<absl::Duration> TimeToReady(size_t worker) const;  // moving mean; empty before the first response
 
-  // Returns the workers in the order in which they are tried. The first one stays first unless it is bad. The others
-  // follow by their time to ready; an unknown one counts as the mean of the known ones. Bad ones come last, those whose
-  // pause ends first before the others. Equals keep their order.
+  // Returns the workers in the order in which they are tried. The first worker stays first unless it is bad. The others
+  // follow by their time to ready; an unknown time counts as the mean of the known times. Bad workers come last,
+  // ordered by the end of their pause. Equals keep their order.
   std::vector<size_t> Order(TimePoint now, std::vector<size_t> workers);
 
  private:

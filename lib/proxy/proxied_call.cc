@@ -16,10 +16,10 @@
 namespace sluice {
 namespace {
 
-// A request that its worker never looks at is sent again by the proxy if it is no larger, else by the client.
+// The proxy resends a request of up to this size if its worker did not process it. The client must resend a larger one.
 constexpr size_t kMaxReplayBytes = 64u << 10;
-// Of a message that comes packet by packet, the client gets no less at a time: each write wakes it, and it can do
-// nothing with a part.
+// When a message arrives packet by packet, forward at least this much at a time: each write wakes the client, and it
+// cannot use a part of a message.
 constexpr int64_t kLeastPartBytes = 16 << 10;
 
 size_t SizeOf(const HeaderList& headers) {
@@ -38,8 +38,8 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
-// The code of a client's reset, where it speaks of the call. The others are about the client's own connection, and
-// would accuse the worker of what it has not done.
+// The code that resets the worker's stream. Forward the code of a client's reset only if it is about the call: the
+// other codes are about the client's own connection, and would blame the worker.
 Http2Error ResetErrorOf(StreamEnd end) {
   const bool of_the_call = end.error == Http2Error::kInternalError || end.error == Http2Error::kEnhanceYourCalm;
   return end.kind == StreamEnd::Kind::kReset && of_the_call ? end.error : Http2Error::kCancel;
@@ -72,7 +72,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (end_stream) proxy_.link().FlushEarly();
 }
 
-// What a client says that is no call of gRPC.
+// Ends a request that is not a gRPC call.
 void ProxiedCall::Refuse(const absl::Status& why) {
   client_->SendHeaders(*this, ToRefusal(why), /*end_stream=*/true);
   CountAnswer();
@@ -81,7 +81,7 @@ void ProxiedCall::Refuse(const absl::Status& why) {
 
 void ProxiedCall::Route() {
   const std::string name = client_->TargetOf(head_);
-  // Whoever dialled a worker by CONNECT may call it by another name, as by a route of its own.
+  // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
   authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(client_->policy(), name);
   if (!target.ok()) return Fail(target.status());
@@ -106,7 +106,7 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
       .many_messages = true,
       .may_idle = proxy_.MayIdle(head_.path),
       .deadline = deadline_};
-  // The first events come within Submit.
+  // Submit may already call the stream's event handlers.
   const auto make = [&] {
     auto stream = std::make_unique<WorkerStream>(proxy_.link(), options, shared_from_this());
     worker_ = stream.get();
@@ -134,7 +134,7 @@ void ProxiedCall::OnResponseHeld(HeldFor held_for) {
   time_.OnHeld(proxy_.link().now(), held_for);
 }
 
-// There may be more that the worker does not take yet.
+// Send the rest of the request when the worker's window opens.
 void ProxiedCall::OnRequestTaken() {
   if (worker_ != nullptr && worker_->open() && !request_ended_) SendRequest("", /*end_stream=*/false);
 }
@@ -142,9 +142,9 @@ void ProxiedCall::OnRequestTaken() {
 void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
   ungranted_bytes_ += window_bytes;
   request_ended_ = request_ended_ || end_stream;
-  if (answered_) return;  // nobody needs it
+  if (answered_) return;  // the response is over
   if (replayable_) request_.append(bytes.data(), bytes.size());
-  // Until it begins, or begins again, no more is granted than has come.
+  // Until the request is sent, or sent again, do not grant the client more than its first window.
   if (worker_ != nullptr && worker_->open()) {
     if (request_.size() > kMaxReplayBytes) ForgetRequest();
     SendRequest(bytes, end_stream);
@@ -154,7 +154,7 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   if (end_stream) proxy_.link().FlushEarly();
 }
 
-// The client is granted more once what it has sent has left: so no more of a request is here than its window.
+// Grant the client more only after its bytes have left: this bounds the held part of a request by the client's window.
 void ProxiedCall::SendRequest(absl::string_view bytes, bool end_stream) {
   const absl::StatusOr<size_t> kept = worker_->SendData(std::string(bytes), end_stream);
   if (!kept.ok()) return Fail(kept.status());
@@ -167,7 +167,7 @@ void ProxiedCall::GrantRequest() {
   if (client_ != nullptr && !request_ended_) client_->Grant(*this, static_cast<uint32_t>(bytes));
 }
 
-// From then on it cannot be sent again.
+// Afterwards the request cannot be sent again.
 void ProxiedCall::ForgetRequest() {
   replayable_ = false;
   std::string().swap(request_);
@@ -175,14 +175,14 @@ void ProxiedCall::ForgetRequest() {
   CountRequest();
 }
 
-// What the worker does not take is part of what the client is not granted again. Of a request that is complete nobody
-// says when it has left, so that it counts until its answer begins, or until ReleaseRequest looks.
+// Bytes that the worker has not read count, because they are not granted to the client again. No event reports when a
+// complete request has left. It counts until its response begins, or until ReleaseRequest checks it.
 void ProxiedCall::CountRequest() {
   const size_t bytes = answered_ ? 0 : std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end);
   proxy_.CountHeldRequest(held_request_, static_cast<int64_t>(bytes));
 }
 
-// Gives up what is kept only in case the worker never looks at the request. A call whose worker has not taken it ends.
+// Drops the bytes that are kept only to send the request again. Ends the call if its worker has not read the request.
 void ProxiedCall::ReleaseRequest() {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   if (worker_ != nullptr && worker_->open()) {
@@ -223,13 +223,13 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   return true;
 }
 
-// Where much is held already, each call still gets its share at a time, so that those whose clients read go on.
+// When the held bytes reach the bound, each call still gets its share at a time: calls whose clients read continue.
 int64_t ProxiedCall::RoomBytes() const {
   const HeldBytes& held = proxy_.held_answers();
   return held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
 }
 
-// What waits takes no more than half of the room, so that the rest is asked for, and comes.
+// Let at most half of the room wait: the rest is then requested from the worker, and the waiting bytes leave with it.
 bool ProxiedCall::MayWaitForMore(size_t bytes) const {
   if (worker_ == nullptr || worker_->pending_message_bytes() == 0) return false;
   return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kLeastPartBytes, RoomBytes() / 2);
@@ -273,7 +273,7 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
   if (!why.ok()) {
     Fail(why);
   } else if (end.kind == StreamEnd::Kind::kReset || end.kind == StreamEnd::Kind::kUnhandled) {
-    // The client knows what follows from the code, such as to send the call again.
+    // The client can act on the code: for example, it may send the call again.
     EndAnswer(absl::StatusCode::kUnavailable);
     client_->Reset(*this, end.error);
   } else {
@@ -288,12 +288,13 @@ void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
   Fail(why);
 }
 
-// No worker has looked at a call that is replayable: it has waited for one that cannot be reached.
+// Starts the call at a different worker: its worker could not be reached. A replayable request was not processed by any
+// worker.
 bool ProxiedCall::StartElsewhere() {
   if (client_ == nullptr || answered_ || !replayable_ || ++unreached_ >= target_->workers()) return false;
   const absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok() || !choice->worker->failure().ok()) return false;
-  head_.block.clear();  // its fan-out has counted it
+  head_.block.clear();  // the block of its fan-out has counted this call already
   StartAt(*choice);
   return true;
 }
@@ -309,7 +310,7 @@ void ProxiedCall::Fail(const absl::Status& reason) {
   if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
 }
 
-// The answer may be complete, and not taken.
+// The response may be complete, and unread.
 void ProxiedCall::FailStuck(const absl::Status& why) {
   if (client_ == nullptr) return;
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
@@ -320,7 +321,7 @@ void ProxiedCall::FailStuck(const absl::Status& why) {
   CountAnswer();
 }
 
-// A client that has more to say is told to keep it to itself (RFC 9113, section 8.1).
+// If the client has more of its request to send, tell it to stop (RFC 9113, section 8.1).
 void ProxiedCall::EndAnswer(absl::StatusCode code) {
   code_ = code;
   link_is_late_ = time_.LinkIsLate(proxy_.link().now());

@@ -21,16 +21,18 @@ class ClientConnection;
 class ProxyCore;
 class WorkerStream;
 
-// Why calls end whose clients do not read, where answers of more than `max_held_bytes` are held.
+// The status of calls that end because their clients do not read, while more than `max_held_bytes` of responses are
+// held.
 absl::Status StuckClients(int64_t max_held_bytes);
 
-// One call of a client, from its first header to its end on both sides. The request passes as it comes. The answer
-// comes by the schedule of the link, message by message, and only while the client takes it. Held by the client's
-// connection while its stream is open, and by its WorkerStream. Used on the link's thread only.
+// One call of a client, from its first header until it has ended on both sides. The proxy forwards the request as it
+// arrives. The schedule of the link determines when the response arrives, message by message, and only while the client
+// reads. The client's connection holds the call while its stream is open; its WorkerStream holds it, too. Used on the
+// link's thread only.
 class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
  public:
-  // The client calls OnClosed before it goes. From then on the call does nothing, whatever the worker still says; the
-  // core may be gone.
+  // The client calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
+  // and the core may have been destroyed.
   ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
 
   // The client's side.
@@ -38,7 +40,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) override;
   void OnWritable() override { OnClientTook(); }
   void OnClosed(StreamEnd end) override;
-  // The client has taken bytes, or there is more room for those that it does not take.
+  // The client has read bytes, or the bound for its unread bytes has been raised.
   void OnClientTook();
 
   // The worker's side.
@@ -54,12 +56,12 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool Conclude(StreamEnd end, const absl::Status& why);
   void OnWorkerEnded(const absl::Status& why);
 
-  // Ends the call with a status that the client gets.
+  // Ends the call with a status that the client receives.
   void Fail(const absl::Status& reason);
-  // The same for a client that does not read: the stream is reset, too.
+  // As Fail, for a client that does not read; also resets the stream.
   void FailStuck(const absl::Status& why);
   int32_t stream() const { return stream_; }
-  // Since when the client takes nothing though there is something for it. TimePoint::max(): it does.
+  // Since when the client has read nothing although bytes wait for it. TimePoint::max(): no bytes wait, or it reads.
   TimePoint stuck_since() const { return stuck_since_; }
   TimePoint deadline() const { return deadline_; }
   TimePoint began() const { return began_; }
@@ -85,36 +87,36 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void EndAnswer(absl::StatusCode code);
 
   ProxyCore& proxy_;
-  ClientConnection* client_;  // null: its stream is gone
+  ClientConnection* client_;  // null: its stream is closed
   const int32_t stream_;
   const std::shared_ptr<const void> living_;  // see ProxyCore::OnCallBegan
   const TimePoint began_;
-  bool has_head_ = false;  // all of its headers have come
+  bool has_head_ = false;  // all headers have arrived
   ForwardedHead head_;
   TimePoint deadline_ = TimePoint::max();
   std::shared_ptr<Target> target_;
-  std::string pattern_;  // of the policy
+  std::string pattern_;  // the pattern of the policy that matches the worker
   std::string authority_;
   bool tls_ = false;
   WorkerStream* worker_ = nullptr;  // null: not routed yet, or ended
 
-  // DATA of the request that was not sent, or that is kept in case the worker never looks at it.
+  // DATA of the request that has not been sent, or that is kept to be sent again if the worker ignores the request.
   std::string request_;
   bool request_ended_ = false;
-  bool replayable_ = true;      // request_ has all of it
-  size_t ungranted_bytes_ = 0;  // of the client's window, that it has used
+  bool replayable_ = true;      // request_ still holds the whole request
+  size_t ungranted_bytes_ = 0;  // of the client's window, which the client has used
   HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
-  size_t unreached_ = 0;  // workers that it waited for, and that could not be reached
+  size_t unreached_ = 0;  // workers that the call waited for and that could not be reached
   AttemptTime time_;      // at its worker
   bool headers_sent_ = false;
-  bool answered_ = false;  // the client has been told how the call ended
+  bool answered_ = false;  // the client has received the end of the call
   std::optional<absl::StatusCode> code_;
   bool link_is_late_ = false;   // if the code is DEADLINE_EXCEEDED
-  bool method_exists_ = false;  // the worker has said a status other than UNIMPLEMENTED
+  bool method_exists_ = false;  // the worker has sent a status other than UNIMPLEMENTED
   int64_t response_bytes_ = 0;
   HeldBytes::Holder held_answer_{[this] { ReleaseAnswer(); }};
-  int64_t asked_bytes_ = 0;  // of the answer, as the core has counted them
+  int64_t asked_bytes_ = 0;  // of the response, as counted in the core
   TimePoint stuck_since_ = TimePoint::max();
 };
 

@@ -12,20 +12,20 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// Between the word to clients that they should go elsewhere and the end of new calls: what they sent before is here.
+// Time between asking clients to go elsewhere and refusing new calls: calls that were already sent arrive within it.
 constexpr milliseconds kGoAwayDelay{500};
 constexpr minutes kTargetIdleTime{10};
 constexpr seconds kUnreachedIdleTime{10};
 constexpr seconds kSweepTargetsEvery{5};
 constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
-// A client that reads has taken something in that time. What waits for the rest of its message has left by then, too:
-// LookAround sees to that.
+// A client that reads has read something within this time. LookAround has also flushed bytes that wait for the rest of
+// their message by then.
 constexpr seconds kStuckAfter{2};
 static_assert(kStuckAfter > kLookEvery);
 constexpr size_t kMaxMethods = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
-// Resets that a client may send; hedged fan-outs of an application over one connection send many.
+// Resets that a client may send: hedged fan-outs of an application send many over one connection.
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
 
@@ -42,8 +42,8 @@ SruOutcome OutcomeOf(absl::StatusCode code, bool link_is_late) {
   }
 }
 
-// It is random, so that each process has another one. The executor draws it, so that a simulation repeats itself to the
-// byte.
+// The name is random, so that each process has its own. The executor draws it, so that simulations are reproducible to
+// the byte.
 std::string NewPseudonym(Executor& executor) {
   constexpr double kNumbers = uint64_t{1} << 48;
   return absl::StrCat("sluice-", absl::Hex(static_cast<uint64_t>(executor.Random() * kNumbers), absl::kZeroPad12));
@@ -82,7 +82,7 @@ void ProxyCore::Accept(const ClientOrigin& origin, const AcceptedSocket& accept)
   metrics_.SetConnections(connections_.size());
 }
 
-// Whoever opens connections and does nothing with them cannot shut others out.
+// Idle connections must not keep other clients out.
 void ProxyCore::MakeRoom() {
   while (connections_.size() >= options_.max_connections && !idle_.empty()) {  // several, if the bound was lowered
     metrics_.CountIdleEnd();
@@ -151,7 +151,7 @@ Http2Session::Options ProxyCore::session_options() const {
   return {.side = Http2Session::Side::kServer,
           .max_header_list_bytes = options_.max_header_bytes,
           .max_concurrent_streams = options_.max_streams,
-          // WantedBytes bounds what is asked for.
+          // WantedBytes bounds the requested bytes.
           .max_unsent_bytes_per_stream = 1u << 30,
           .max_output_bytes = StreamSocket::kMaxBacklogBytes,
           .resets_per_second = kResetsPerSecond,
@@ -174,8 +174,8 @@ absl::StatusOr<std::shared_ptr<Target>> ProxyCore::FindTarget(std::shared_ptr<co
   return target;
 }
 
-// A worker without calls would otherwise stay connected, or be tried, for ever. One that cannot be reached takes room
-// on the link with each attempt, so it goes first.
+// Without a sweep, a worker without calls would stay connected, or be tried, forever. An unreachable worker is dropped
+// sooner, because each attempt to connect takes room on the link.
 void ProxyCore::SweepTargets() {
   swept_targets_ = link_.now();
   absl::erase_if(targets_, [&](const auto& entry) {
@@ -186,8 +186,8 @@ void ProxyCore::SweepTargets() {
   });
 }
 
-// One client's names that lead nowhere would keep out the targets of all others. A look that finds none of them costs
-// too much for each call.
+// Unreachable names from one client must not use up the target table. After a search that finds none, wait: a search
+// for each call costs too much.
 void ProxyCore::MakeRoomForTarget() {
   if (link_.now() < make_room_at_) return;
   const auto evicted = absl::erase_if(
@@ -202,7 +202,7 @@ ScheduledStream& ProxyCore::Take(const MakeStream& make) {
   return call;
 }
 
-// A retry or a straggler of a fan-out whose other calls have ended makes a block of its own.
+// A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.
 absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline) {
   const auto known = head.block.empty() ? blocks_by_name_.end() : blocks_by_name_.find(head.block);
   if (known != blocks_by_name_.end()) {
@@ -217,7 +217,8 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
   }
   BlockId id = 0;
   ScheduledStream* const calls[] = {&Take(make)};
-  // A block has one deadline, and its calls may have others. Clients cancel what is late, or LookAround does.
+  // The deadline of a block applies to all of its calls, and they may differ. Clients cancel late calls, or LookAround
+  // does.
   const bool goes_on = head.calls > 1 && !head.block.empty();
   absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
   if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {
@@ -256,8 +257,8 @@ void ProxyCore::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
   metrics_.SetHeldBytes(held_answers_.bytes());
 }
 
-// What is granted before it is ready was not asked for, nor is what comes over an unscheduled link. So there may be
-// more than the bound before kStuckAfter has passed.
+// Responses that are granted before they are ready, or that arrive over an unscheduled link, were not requested.
+// Therefore the total may exceed the bound before kStuckAfter has passed.
 void ProxyCore::LimitHeldAnswers() {
   if (!held_answers_.full()) return;
   held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
@@ -270,7 +271,7 @@ void ProxyCore::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
   metrics_.SetHeldRequestBytes(held_requests_.bytes());
 }
 
-// Workers get no such time: what clients send within it would have no bound.
+// Do not wait for kStuckAfter here: the bytes that clients send within that time have no bound.
 void ProxyCore::LimitHeldRequests() {
   held_requests_.ReleaseAbove(held_requests_.max_bytes());
 }
@@ -285,11 +286,11 @@ void ProxyCore::OnCallEnded(const EndedCall& call) {
   metrics_.CountCall(call.pattern, call.code);
   if (call.pattern.empty()) return;
   metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
-  // The rules that watch a link go by its requests.
+  // Alert rules for a link use its request counters.
   const SruOutcome outcome = OutcomeOf(call.code, call.link_is_late);
   link_.metrics().CountSruRequest(outcome);
   if (outcome == SruOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
-  // The stream has counted a request that was not sent.
+  // The stream has already counted a request that was not sent.
   if (outcome == SruOutcome::kExpired && call.sent) link_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
 }
 

@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Divides the time of one attempt between its worker and this side, the link and the owner of the call. The worker's
-// time runs from the request until the response is ready, and while granted bytes come. It stands still while the ready
+// Divides the time of one attempt between its worker and this side (the link and the owner of the call). The worker's
+// time runs from the request until the response is ready, and while granted bytes arrive. It stops while the ready
 // response waits for a grant, or for room at its owner. There is one for each attempt. Not thread-safe. Times must
 // never decrease.
 class AttemptTime {
@@ -31,11 +31,12 @@ class AttemptTime {
   std::chrono::nanoseconds OfLink(TimePoint now) const { return ForGrant(now) + ForRoom(now); }  // after OnSent
   std::chrono::nanoseconds OfWorker(TimePoint now) const { return now - *sent_ - OfLink(now); }
 
-  // Whether this side is to blame if the time is over now: the request was not sent, the response waits for a grant or
-  // for room, or it waited for longer than the worker took. The last rule is for large responses that take turns: at
-  // any time a few of them have just been granted a part.
+  // Whether this side is to blame if the time is over now. It is if the request was not sent, if the response waits for
+  // a grant or for room, or if the response has waited for longer than the worker took. The last rule is for large
+  // responses that take turns: at any time a few of them have just been granted a part.
   bool LinkIsLate(TimePoint now) const { return !sent() || held() || OfLink(now) > OfWorker(now); }
-  // DeadlineExceeded, with how long the response waited, and for what. `room`: what HeldFor::kRoom waits for.
+  // DeadlineExceeded, with how long the response waited, and for which resource. `room` names the resource that
+  // HeldFor::kRoom waits for.
   absl::Status WhyLinkIsLate(TimePoint now, absl::string_view room) const;
 
  private:

@@ -1,4 +1,4 @@
-// What ClientConnection does with CONNECT, and with tunnels that are only passed on.
+// The parts of ClientConnection for CONNECT, and for tunnels that only forward bytes.
 
 #include <algorithm>
 #include <utility>
@@ -19,7 +19,7 @@ std::string RefusalOf(const absl::Status& why) {
 
 }  // namespace
 
-// The client hears whether there is such a worker before it says more.
+// Replies after the look-up of the worker: the reply reports whether it exists, before the client sends more.
 void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
   early_ = opening_.TakeRest();
@@ -32,7 +32,7 @@ void ClientConnection::OnConnectRequest() {
 }
 
 void ClientConnection::OnTargetKnown() {
-  if (phase_ != Phase::kConnecting) return;  // the client has gone in the same turn
+  if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
   AnswerConnect(target_->Check());
 }
 
@@ -48,7 +48,7 @@ void ClientConnection::AnswerConnect(const absl::Status& worker) {
   if (!early.empty()) Open(early);
 }
 
-// What a local client has to say to others is none of our business, but it comes through the same port; it is counted.
+// Traffic of a local client to other hosts is not restricted. It is counted, because it uses the same port.
 void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
   proxy_.link().timers().Clear(opening_timer_);
   if (kind == TunnelKind::kWorker && !proxy_.options().pass_worker_tunnels) {
@@ -78,7 +78,7 @@ void ClientConnection::StartTunnel(const std::string& bytes, TunnelKind kind) {
 }
 
 void ClientConnection::OnTunnelBytes(absl::string_view bytes) {
-  if (phase_ != Phase::kTunnel) return;  // nobody is there to read them
+  if (phase_ != Phase::kTunnel) return;  // the client has disconnected
   Write(std::string(bytes));
   if (socket_->congested()) tunnel_->SetReading(false);
 }
@@ -89,22 +89,22 @@ void ClientConnection::OnTunnelBacklog(bool backlog) {
 }
 
 void ClientConnection::OnTunnelOver(TunnelKind kind, const absl::Status& why, bool opened) {
-  if (phase_ == Phase::kOver) return;  // in the turn that ended it; the proxy may be gone
+  if (phase_ == Phase::kOver) return;  // in the turn that ended the connection; the proxy may have been destroyed
   if (phase_ == Phase::kLeaving) return End();
   if (!opened && kind == TunnelKind::kOther) return RefuseHttp1(RefusalOf(why));
-  phase_ = Phase::kRefused;  // what the other side has said still leaves
+  phase_ = Phase::kRefused;  // first send the bytes that the other side has sent
   if (socket_->unsent_bytes() == 0) End();
 }
 
-// The far side is read meanwhile: with bytes that nobody has read, the kernel would reset the connection at its end,
-// and drop what it has not sent.
+// Keep reading the far side: if unread bytes remain when a socket closes, the kernel resets the connection and drops
+// the bytes that it has not sent.
 void ClientConnection::LeaveTunnel() {
   phase_ = Phase::kLeaving;
   tunnel_->SetReading(true);
   if (tunnel_->unsent_bytes() == 0) End();
 }
 
-// What waits for the one end stops the other, so either may hold the tunnel for ever.
+// Bytes that wait for one end stop the reading of the other end. Therefore either end may hold the tunnel forever.
 void ClientConnection::LookAtTunnel(TimePoint now) {
   TimePoint unsent_since = tunnel_->UnsentSince(now);
   if (phase_ == Phase::kTunnel) {

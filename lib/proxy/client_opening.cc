@@ -18,7 +18,7 @@ namespace http = boost::beast::http;
 
 constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// The first byte of a method of HTTP/1.1; TLS begins with 22.
+// Whether this can be a method of HTTP/1.1; TLS begins with byte 22.
 bool BeginsHttp1(absl::string_view bytes) {
   return bytes.front() >= 'A' && bytes.front() <= 'Z';
 }
@@ -42,7 +42,7 @@ ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
 void ClientOpening::ReadHttp1() {
   http::request_parser<http::empty_body> parser;
   parser.header_limit(kMaxHeadBytes);
-  parser.skip(true);  // whatever a head says of a body: what follows CONNECT is the tunnel
+  parser.skip(true);  // ignore the headers of a body: the tunnel follows the head of CONNECT
   boost::system::error_code error;
   const size_t taken = parser.put(boost::asio::buffer(bytes_), error);
   if (error == http::error::need_more) return;

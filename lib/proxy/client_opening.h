@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-// Reads how a client begins a connection, or a tunnel: bytes in, a decision out. There is one for each beginning. Not
-// thread-safe.
+// Reads the first bytes of a connection or of a tunnel, and decides what the client speaks. There is one for each
+// connection and tunnel. Not thread-safe.
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
-//   CONNECT      The client asks for a tunnel (RFC 9110, section 9.3.6), as gRPC's clients do with a proxy.
-//   other        The client speaks something else. Its owner refuses that, or passes it on within a tunnel.
+//   CONNECT      The client requests a tunnel (RFC 9110, section 9.3.6), as gRPC clients do with a proxy.
+//   other        A different protocol. The owner refuses it, or forwards it within a tunnel.
 class ClientOpening {
  public:
   enum class Kind { kUnknown, kHttp2, kConnect, kOther };
@@ -20,17 +20,18 @@ class ClientOpening {
   // Upper bound of the head of a CONNECT request.
   static constexpr size_t kMaxHeadBytes = 16u << 10;
 
-  // Takes bytes, cut anywhere. Call it until the kind is known.
+  // Takes the next bytes, split anywhere. Call it until the kind is known.
   Kind Read(absl::string_view bytes);
 
   Kind kind() const { return kind_; }
   // kConnect: "host:port" of the request.
   const std::string& target() const { return target_; }
-  // kOther: the answer that refuses it, whole. Empty if the bytes are not HTTP.
+  // kOther: the complete response that refuses the request. Empty if the bytes are not HTTP.
   const std::string& refusal() const { return refusal_; }
-  // What came and belongs to what follows: for kHttp2 and kOther all bytes, for kConnect those behind its head.
+  // The bytes that belong to the protocol that follows: for kHttp2 and kOther all bytes, for kConnect the bytes after
+  // its head.
   std::string TakeRest();
-  // All that came, in place of TakeRest: for whoever passes it on.
+  // All received bytes. An owner that forwards them calls it instead of TakeRest.
   std::string TakeAll();
 
  private:
@@ -39,12 +40,12 @@ class ClientOpening {
 
   Kind kind_ = Kind::kUnknown;
   std::string bytes_;
-  size_t head_bytes_ = 0;  // of a CONNECT, at the beginning of bytes_
+  size_t head_bytes_ = 0;  // size of the head of a CONNECT request, at the beginning of bytes_
   std::string target_;
   std::string refusal_;
 };
 
-// The whole answer of HTTP/1.1 that refuses a request, with `why` as its body. The connection ends with it.
+// The complete HTTP/1.1 response that refuses a request, with `why` as its body. It ends the connection.
 std::string Http1Refusal(int status, absl::string_view why);
 
 }  // namespace sluice

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// Which of two groups would count is not for the reader of a config to guess. A client whose certificate has names of
-// two groups is in the first of them.
+// Rejects a user or name in two groups: a reader of the config could not tell which group applies. A client whose
+// certificate has names of two groups belongs to the first of them.
 absl::Status CheckGroup(const ClientPolicies::Group& group, absl::string_view field, std::set<std::string>& seen) {
   if (group.users.empty() && group.names.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, " names no clients; give uids or names"));
@@ -28,7 +28,7 @@ absl::Status CheckGroup(const ClientPolicies::Group& group, absl::string_view fi
   }
   for (const std::string& name : group.names) {
     if (absl::Status valid = ValidateClientName(absl::StrCat(field, ".names"), name); !valid.ok()) return valid;
-    // No name is the same as a user: it is kept apart by what no number begins with.
+    // The prefix keeps names apart from uids.
     if (seen.insert(absl::StrCat("=", absl::AsciiStrToLower(name))).second) continue;
     return absl::InvalidArgumentError(absl::StrCat(field, ".names: \"", name, "\" is given twice"));
   }
@@ -48,7 +48,7 @@ absl::StatusOr<ClientPolicies> ClientPolicies::Create(absl::Span<const std::stri
     const std::string field = absl::StrCat("clients[", i, "]");
     if (absl::Status valid = CheckGroup(groups[i], field, seen); !valid.ok()) return valid;
     absl::StatusOr<TargetPolicy> policy = TargetPolicy::Create(groups[i].workers);
-    // It names its own field, "workers: ...".
+    // The message begins with the field, "workers: ...".
     if (!policy.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ".", policy.status().message()));
     policies.groups_.push_back({groups[i], *std::move(policy)});
   }

@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// Says for each client which workers it may call. There is one for each proxy at a time. Immutable once it is in use.
+// Decides for each client which workers it may call. A proxy uses one at a time. Immutable once it is in use.
 class ClientPolicies {
  public:
-  // Clients who may call these workers, and not those of all others.
+  // Clients that may call these workers instead of the workers of all other clients.
   struct Group {
     std::vector<uint32_t> users;       // on Unix sockets
     std::vector<std::string> names;    // of certificates, as ListenerTls::client_names
@@ -24,17 +24,17 @@ class ClientPolicies {
     friend bool operator==(const Group&, const Group&) = default;
   };
 
-  // `workers` are for the clients who are in no group; empty stands for "private". Returns InvalidArgument that names
-  // the field, as the config of sluice-proxy has it: for a wrong pattern or name, a group without clients or without
-  // workers, and a user or name that is in two groups.
+  // `workers` applies to clients that are in no group; empty means "private". Returns InvalidArgument that names the
+  // field of sluice-proxy's config: for a wrong pattern or name, a group without clients or without workers, and a user
+  // or name that is in two groups.
   static absl::StatusOr<ClientPolicies> Create(absl::Span<const std::string> workers, absl::Span<const Group> groups);
 
-  // As TargetPolicy::SetOwnAddresses, for all of them.
+  // As TargetPolicy::SetOwnAddresses, for all groups.
   void SetOwnAddresses(absl::Span<const std::string> addresses);
 
   // Whether the client's certificate has one of these names.
   using HasOneOf = absl::FunctionRef<bool(absl::Span<const std::string> names)>;
-  // The policy of the first group that the client is in, else that of all others.
+  // Returns the policy of the first group that contains the client, or the policy of all other clients.
   const TargetPolicy& Find(std::optional<uint32_t> user, HasOneOf has_one_of) const;
 
  private:

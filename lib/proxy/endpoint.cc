@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// The application itself says whom to call, so all that can be a worker may be called.
+// The application itself chooses the workers, so every possible worker is permitted.
 std::vector<std::string> AnyWorker() {
   return {"0.0.0.0/0", "::/0", "127.0.0.0/8", "::1", "unix:*", "unix-abstract:*"};
 }

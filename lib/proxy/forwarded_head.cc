@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t kMaxBlockBytes = 64;
 
-// Fields that say something of one hop alone (RFC 9110, section 7.6.1), and those that the new head has anew. Of "te"
-// gRPC needs "trailers", on every hop.
+// Headers of one hop (RFC 9110, section 7.6.1), and headers that ToHeaders sets again. gRPC requires "te: trailers" on
+// every hop.
 constexpr std::array<absl::string_view, 11> kHopFields = {
     ":authority",          ":method",          ":path", ":scheme", "connection", "grpc-timeout", "host", "keep-alive",
     "proxy-authorization", "proxy-connection", "te"};
@@ -77,7 +77,7 @@ absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
 }
 
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
-  constexpr size_t kMostOfOneHop = 7;  // those before end_to_end
+  constexpr size_t kMostOfOneHop = 7;  // headers before end_to_end
   HeaderList fields;
   fields.reserve(kMostOfOneHop + head.end_to_end.size());
   fields.push_back({":method", "POST"});

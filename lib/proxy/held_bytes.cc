@@ -33,7 +33,7 @@ void HeldBytes::ReleaseAbove(int64_t bytes) {
 
 void HeldBytes::ReleaseFirst() {
   Holder& holder = holders_.front();
-  holders_.pop_front();  // so that each is asked once, whatever it makes of that
+  holders_.pop_front();  // release each holder once, even if it keeps its bytes
   holder.release_();
 }
 

@@ -14,7 +14,7 @@ constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;
 
-// A label has to be UTF-8, or the scrape fails; the path of a call may be anything.
+// A label must be UTF-8, or the scrape fails; the path of a call may contain any bytes.
 bool IsMethodName(const std::string& method) {
   return method.size() <= kMaxMethodBytes &&
          std::all_of(method.begin(), method.end(), [](char c) { return absl::ascii_isgraph(c); });

@@ -17,30 +17,30 @@
 
 namespace sluice {
 
-// What a connection of a client turns out to be.
+// How a connection of a client was classified.
 enum class ProxyConnection {
   kHttp2,         // HTTP/2 with prior knowledge
   kConnect,       // HTTP/2 within a tunnel of CONNECT
-  kWorkerTunnel,  // something else for a worker, passed on: TLS
-  kOtherTunnel,   // something for a host that is no worker, passed on
+  kWorkerTunnel,  // something other than HTTP/2 for a worker, such as TLS; forwarded
+  kOtherTunnel,   // anything for a host that is not a worker; forwarded
   kRefused,
-  kHandshakeFailed,  // of TLS: the client has no certificate, another one, no TLS at all, or no time
+  kHandshakeFailed,  // TLS: the client showed no certificate or a wrong one, did not use TLS, or took too long
 };
 
-// The metrics of a proxy beside those of its link. There is one for each proxy. Used on the link's thread only; the
-// registry may be read on others.
+// The metrics of a proxy, in addition to the metrics of its link. There is one for each proxy. Used on the link's
+// thread only; other threads may read the registry.
 class ProxyMetrics {
  public:
-  // Methods that have a series of their own. The others share one, "other".
+  // Maximum number of methods with their own series. The others share one series, "other".
   static constexpr size_t kMaxMethods = 100;
 
   explicit ProxyMetrics(prometheus::Registry& registry);  // must outlive the metrics
 
   void CountConnection(ProxyConnection kind) { connections_total_[static_cast<size_t>(kind)]->Increment(); }
-  // `workers` is the pattern that let the call's target in; empty: it never had one.
+  // `workers` is the pattern that permitted the call's target; empty: the call never had a target.
   void CountCall(const std::string& workers, absl::StatusCode code);
-  // `exists`: a worker has answered as if there were such a method. Clients choose the names, so only those get a
-  // series that their workers know.
+  // `exists`: a worker has responded as if it had such a method. Clients choose the names, so only methods that exist
+  // at a worker get a series.
   void ObserveCall(const std::string& method, bool exists, absl::Duration took);
   void CountStuckCall() { stuck_calls_->Increment(); }
   void CountIdleEnd() { idle_ends_->Increment(); }

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// Of a tunnel to a worker: a few packets, and what fits SO_RCVBUF.
+// Bounds of a tunnel's window to a worker: a few packets, and the maximum of SO_RCVBUF.
 constexpr int64_t kLeastWindowBytes = 4096;
 constexpr int64_t kMostWindowBytes = int64_t{1} << 30;
 
@@ -32,7 +32,7 @@ absl::Status CheckLimits(const ProxyOptions& options) {
   absl::Status status = CheckBounds<size_t>("limits.connections", options.max_connections, 1, 1 << 20);
   status.Update(CheckBounds<size_t>("limits.calls", options.max_calls, 1, 1 << 24));
   status.Update(CheckBounds<uint32_t>("limits.streams", options.max_streams, 1, 1 << 20));
-  // A worker would never get more.
+  // No worker would receive more.
   status.Update(
       CheckBounds<uint32_t>("limits.headers", options.max_header_bytes, 1024, Http2Session::kMaxSentHeaderListBytes));
   status.Update(CheckBounds<int64_t>("limits.held", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
@@ -85,7 +85,7 @@ absl::Status CheckListenerTls(const ProxyServer::Options& options) {
                                                  "\" without listener_tls; give its certificate, key and client_ca"));
 }
 
-// Clients who could never connect are a mistake.
+// Reject clients that could never connect: they are a mistake in the config.
 absl::Status CheckClients(const ProxyServer::Options& options) {
   for (size_t i = 0; i < options.clients.size(); ++i) {
     const ClientPolicies::Group& group = options.clients[i];
@@ -106,7 +106,7 @@ absl::Status CheckClients(const ProxyServer::Options& options) {
   return absl::OkStatus();
 }
 
-// What a proxy that serves cannot change.
+// Rejects changes that a running proxy cannot apply.
 absl::Status CheckSame(const ProxyServer::Options& before, const ProxyServer::Options& after) {
   std::vector<absl::string_view> changed;
   if (after.listeners != before.listeners) changed.push_back("listen or routes");
@@ -189,7 +189,7 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
   return status;
 }
 
-// Whom a listener with TLS lets in is found in the handshake.
+// A listener with TLS checks its clients during the handshake.
 AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
   return [this, listener](const AcceptedConnection& connection) {
     if (!listener.tls && !MayConnect(connection)) {
@@ -204,7 +204,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
 }
 
 void ProxyServer::LookAtListenerTls() {
-  (void)listener_tls_->Current();  // as the connection will: it looks at the files
+  (void)listener_tls_->Current();  // The connection will do the same: it checks the files for changes.
   absl::Status status = listener_tls_->reload_status();
   if (status == listener_tls_status_) return;
   listener_tls_status_ = std::move(status);

@@ -30,7 +30,7 @@ void Target::Wait(TargetWaiter& waiter) {
   if (look_up_ == nullptr) LookUp();
 }
 
-// Look-ups take turns: one that nobody waits for any more would keep others from theirs.
+// Look-ups take turns: a look-up that no call needs would delay the others.
 void Target::Leave(TargetWaiter& waiter) {
   if (!waiter.is_linked()) return;
   waiter.unlink();
@@ -43,7 +43,7 @@ absl::Status Target::Check() {
   return choices_.empty() ? failure_ : absl::OkStatus();
 }
 
-// Without a connection of its own no worker would get its turn while others have theirs.
+// Connect all of them: a worker without a connection would never get its turn while others are connected.
 void Target::Dial(size_t choices) {
   for (; dialled_ < choices; ++dialled_) choices_[dialled_].worker->Connect();
 }
@@ -71,7 +71,7 @@ bool Target::connected() const {
   return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.worker->connected(); });
 }
 
-// Literals go the same way: the executor has their address at once.
+// Literals are looked up, too: the executor returns their address at once.
 void Target::LookUp() {
   looked_ = core_.now();
   look_up_ = core_.executor().Resolve(name_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
@@ -86,14 +86,16 @@ void Target::LookUp() {
   });
 }
 
-// A look-up that fails changes nothing: a wrong answer of the name server is more likely than the end of all workers.
+// A failed look-up does not change the workers: a wrong response of the name server is more likely than the end of all
+// workers.
 void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
   if (!addresses.ok() || addresses->empty()) {
     const absl::string_view why = addresses.ok() ? "the name has no address" : addresses.status().message();
     failure_ = absl::UnavailableError(absl::StrCat(name_, ": ", why));
     return;
   }
-  // What may not be called says nothing about which family can be reached.
+  // Remove addresses that may not be called before the choice of a family: they do not show which family can be
+  // reached.
   std::erase_if(*addresses, [this](const WorkerAddress& address) {
     const absl::Status checked = policy_->CheckAddress(name_, address.text).status();
     if (!checked.ok()) failure_ = checked;

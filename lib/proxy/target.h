@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Waits for the first look-up of a target. It leaves the target before it goes.
+// Waits for the first look-up of a target. The waiter must leave the target before it is destroyed.
 class TargetWaiter
     : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
@@ -24,32 +24,33 @@ class TargetWaiter
   virtual void OnTargetKnown() = 0;
 };
 
-// One name or address that clients call, and the workers behind it: one for each address of the name. Calls take those
-// of one family in turn, and those of the other where none of these can be reached. The name is looked up again every
-// 5 s while it is called. There is one for each target of a proxy. Used on the link's thread only.
+// One name or address that clients call, and its workers: one for each address of the name. Calls take the workers of
+// one address family in turn. If none of these can be reached, calls take the workers of the other family. The name is
+// looked up again every 5 s while clients call it. There is one for each target of a proxy. Used on the link's thread
+// only.
 class Target {
  public:
-  // A worker for one call, and the pattern of the policy that lets it be called.
+  // A worker for one call, and the pattern of the policy that permits the call.
   struct Choice {
     std::shared_ptr<Worker> worker;
     std::string pattern;
   };
 
-  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The core must outlive it.
+  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The core must outlive the target.
   Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name);
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
   const std::string& name() const { return name_; }
-  // False before the first look-up has ended; then Wait. That look-up is under way while somebody waits.
+  // False until the first look-up has ended; if false, call Wait. The look-up runs only while a waiter waits.
   bool known() const { return known_; }
   void Wait(TargetWaiter& waiter);
-  void Leave(TargetWaiter& waiter);  // does nothing if it does not wait
-  // Whether it has workers: Unavailable if the name cannot be looked up, PermissionDenied if none of its addresses may
-  // be called.
+  void Leave(TargetWaiter& waiter);  // does nothing if the waiter does not wait
+  // Whether it has workers. Returns Unavailable if the name cannot be looked up, and PermissionDenied if no address of
+  // it may be called.
   absl::Status Check();
-  // Chooses the worker of the next call: one that is connected, else one that may soon be, else one whose last attempt
-  // to connect has failed, since all have. Errors as Check.
+  // Chooses the worker of the next call. Prefers a connected worker, then a worker that is still connecting. If all
+  // connections have failed, returns one of the failed workers. Errors as Check.
   absl::StatusOr<Choice> Pick();
   size_t workers() const { return choices_.size(); }
   TimePoint last_use() const { return last_use_; }
@@ -69,8 +70,8 @@ class Target {
   bool known_ = false;
   absl::Status failure_;  // why there is no choice
   std::vector<Choice> choices_;
-  size_t of_family_ = 0;  // that many in front are those that calls take in turn
-  size_t dialled_ = 0;    // that many in front were told to connect
+  size_t of_family_ = 0;  // number of choices at the front that calls take in turn
+  size_t dialled_ = 0;    // number of choices at the front whose connection was started
   size_t next_ = 0;
   TimePoint last_use_;
   TimePoint looked_;

@@ -27,7 +27,7 @@ constexpr char kPrivate[] = "private";
 constexpr std::array<const char*, 4> kPrivateV4 = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"};
 constexpr char kPrivateV6[] = "fc00::/7";
 
-// Where clouds answer questions about a machine, though not on a link-local address.
+// Metadata services of clouds that are not on a link-local address.
 constexpr std::array<const char*, 8> kMetadataAddresses = {
     "100.100.100.200",                        // Alibaba
     "168.63.129.16",                          // Azure
@@ -37,8 +37,8 @@ constexpr std::array<const char*, 8> kMetadataAddresses = {
     "fd00:42::42",                            // Scaleway
 };
 
-// An IPv4 address that is written as an IPv6 one leads to the same place. So does an IPv6 address with any zone, unless
-// it is link-local: the kernel looks at the zone of no other.
+// An IPv4-mapped IPv6 address leads to the same host as its IPv4 address. Except for link-local addresses, the kernel
+// ignores the zone of an IPv6 address.
 std::optional<ip::address> ParseIp(const std::string& text) {
   boost::system::error_code error;
   const ip::address address = ip::make_address(text, error);
@@ -77,12 +77,12 @@ bool IsName(absl::string_view text) {
   });
 }
 
-// A path that climbs out of the folder that a pattern lets in.
+// Whether the path leaves the folder that a pattern permits.
 bool Climbs(absl::string_view path) {
   return absl::StrContains(path, "/../") || absl::EndsWith(path, "/..");
 }
 
-// Names have no case, paths have one.
+// Names are case-insensitive, paths are case-sensitive.
 bool MatchesGlob(const std::string& pattern, const std::string& text, bool is_socket) {
   return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE | (is_socket ? 0 : FNM_CASEFOLD)) == 0;
 }
@@ -97,9 +97,9 @@ absl::Status DenyNever(absl::string_view target) {
 
 }  // namespace
 
-// What a target is, as far as it says so itself.
+// The parts of a target, before any look-up.
 struct TargetPolicy::Target {
-  std::string name;  // without port; for a Unix socket all of it
+  std::string name;  // without port; the whole address of a Unix socket
   int port = 0;
   std::optional<ip::address> address;  // if the name is a literal
   bool is_socket = false;
@@ -194,7 +194,7 @@ bool TargetPolicy::Matches(const Pattern& pattern, const Target& target) {
   }
   if (!target.address.has_value()) return false;
   const ip::address& address = *target.address;
-  // All of 127.0.0.0/8 is loopback, and one address of IPv6.
+  // The loopback addresses are 127.0.0.0/8, and one address of IPv6.
   const auto loopback_only = [&](const auto& network) {
     return network.address().is_loopback() && network.prefix_length() >= (address.is_v4() ? 8 : 128);
   };
@@ -230,7 +230,7 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
   for (const Pattern& pattern : patterns_) {
     const bool by_name = !pattern.name.empty() && Matches(pattern, *named) &&
                          (!loopback || absl::AsciiStrToLower(pattern.name) == "localhost");
-    // A pattern of names says nothing about how an address is written.
+    // A name pattern does not match the text of an address.
     const bool by_address = pattern.name.empty() && Matches(pattern, *found);
     if (by_name || by_address) return absl::string_view(pattern.text);
   }
@@ -238,7 +238,7 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
                                 : "is not among the workers that this proxy may call");
 }
 
-// One place has several notations.
+// The same address has several notations.
 std::string TargetPolicy::Canonical(absl::string_view address) {
   const absl::StatusOr<Target> parsed = ParseTarget(address);
   if (!parsed.ok() || !parsed->address.has_value()) return std::string(address);
@@ -250,7 +250,7 @@ void TargetPolicy::SetOwnAddresses(absl::Span<const std::string> addresses) {
   for (const std::string& address : addresses) own_addresses_.push_back(Canonical(address));
 }
 
-// All of 127.0.0.0/8 leads to a listener on all addresses.
+// A listener on all addresses is also reached through all of 127.0.0.0/8.
 absl::Status TargetPolicy::CheckNotOwn(absl::string_view address) const {
   const auto is_own = [this](const std::string& place) {
     return std::find(own_addresses_.begin(), own_addresses_.end(), place) != own_addresses_.end();

@@ -14,42 +14,42 @@
 
 namespace sluice {
 
-// Says which workers a proxy may call for its clients. Names are judged as they are written, and each address of a name
-// as well, since whoever controls a name also controls where it leads. There is one for each proxy. Immutable once it
-// is in use.
+// Decides which workers a proxy may call for its clients. It checks names as they are written, and also each address of
+// a name, because the owner of a name also controls its addresses. There is one for each group of clients of a proxy,
+// and one for all other clients. Immutable once it is in use.
 //
-// A pattern is one of these; without a port it stands for every port:
+// A pattern is one of these; without a port it matches every port:
 //   10.0.0.0/8, 10.0.0.7:7000, fd00::/8, [fd00::7]:7000   addresses, by network or alone
-//   *.workers.svc:7000, shard-*, localhost                names; "*" stands for any characters
+//   *.workers.svc:7000, shard-*, localhost                names; "*" matches any characters
 //   private                                               the private networks of RFC 1918, 4193 and 6598
 //   unix:/run/workers/*                                    Unix sockets, whose paths have no ".."
 //
-// Some addresses are never workers, whatever name leads to them: link-local ones, where clouds keep the metadata of
-// machines, multicast and unspecified ones, and the proxy's own, since a name that leads back there does so without
-// end. Loopback addresses are workers only by a pattern that has nothing but loopback in it.
+// Some addresses are never workers, whatever name leads to them: link-local addresses, where clouds serve the metadata
+// of machines; multicast and unspecified addresses; and the proxy's own addresses, because a call to them would loop
+// forever. Loopback addresses are workers only by a pattern that contains only loopback addresses.
 class TargetPolicy {
  public:
-  // Returns InvalidArgument that names the pattern. An empty list stands for "private".
+  // Returns InvalidArgument that names the pattern. An empty list means "private".
   static absl::StatusOr<TargetPolicy> Create(absl::Span<const std::string> patterns);
 
-  // The proxy's own addresses, "IP:port" or "unix:PATH". Before it is in use.
+  // Sets the proxy's own addresses, "IP:port" or "unix:PATH". Call it before the policy is in use.
   void SetOwnAddresses(absl::Span<const std::string> addresses);
 
-  // Judges "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, and each of its addresses
-  // has still to be judged. Returns PermissionDenied, or InvalidArgument if it is no target at all.
+  // Checks "host:port" or "unix:PATH" before any look-up. OK means that it may be a worker, if its addresses pass
+  // CheckAddress. Returns PermissionDenied, or InvalidArgument if it is not a valid target.
   absl::Status CheckTarget(absl::string_view target) const;
-  // Judges one address "IP:port" or "unix:PATH" of a target that passed CheckTarget. Returns the pattern, as it was
-  // given, that lets it in.
+  // Checks one address "IP:port" or "unix:PATH" of a target that passed CheckTarget. Returns the pattern that permits
+  // it, as it was configured.
   absl::StatusOr<absl::string_view> CheckAddress(absl::string_view target, absl::string_view address) const;
 
-  // Judges an address "IP:port" that a tunnel is only passed on to: PermissionDenied for the addresses that are never
-  // workers, and for loopback.
+  // Checks an address "IP:port" that a tunnel only forwards bytes to. Returns PermissionDenied for the addresses that
+  // are never workers, and for loopback.
   absl::Status CheckPassed(absl::string_view address) const;
 
  private:
   struct Pattern {
     std::string text;
-    std::string name;  // a name or path with "*"; empty: the networks count
+    std::string name;  // a name or path with "*"; empty: the networks apply
     int port = 0;      // 0: any
     std::vector<boost::asio::ip::network_v4> v4;
     std::vector<boost::asio::ip::network_v6> v6;

@@ -41,7 +41,7 @@ void Tunnel::OnConnected() {
   owner_.on_open();
   if (early_.empty()) return;
   socket_->Write(std::exchange(early_, {}));
-  // Where the kernel takes all of it at once, no OnDrained follows.
+  // If the kernel takes all bytes at once, no OnDrained follows.
   if (socket_->unsent_bytes() == 0) owner_.on_backlog(false);
 }
 

@@ -13,32 +13,32 @@
 
 namespace sluice {
 
-// The far side of a tunnel whose bytes are only passed on. Its end is the end of both directions. There is one for each
-// such tunnel. Used on the link's thread only.
+// The far side of a tunnel that only forwards bytes. When it ends, both directions end. There is one for each such
+// tunnel. Used on the link's thread only.
 class Tunnel final : private StreamSocketEvents {
  public:
-  // What the near side gets. None of it is called from within the constructor or SetReading; none after on_over.
+  // Callbacks to the near side. The constructor and SetReading do not call them. None is called after on_over.
   struct Owner {
     std::function<void()> on_open;
     std::function<void(absl::string_view bytes)> on_bytes;
-    // More than StreamSocket::kMaxBacklogBytes wait for the far side; and none does any more, if any did.
+    // True: more than StreamSocket::kMaxBacklogBytes wait for the far side. False: no bytes wait now.
     std::function<void(bool backlog)> on_backlog;
     std::function<void(const absl::Status& why, bool opened)> on_over;
   };
   using Check = std::function<absl::Status(const WorkerAddress&)>;
 
-  // Connects to the first address of `target` that passes `check` and answers. `receive_buffer_bytes` is as in
-  // Executor::ConnectOptions. `executor` must outlive the tunnel.
+  // Connects to the first address of `target` that passes `check` and accepts the connection. `receive_buffer_bytes` is
+  // as in Executor::ConnectOptions. `executor` must outlive the tunnel.
   Tunnel(Executor& executor, const std::string& target, int receive_buffer_bytes, Check check, Owner owner);
   ~Tunnel() override;
   Tunnel(const Tunnel&) = delete;
   Tunnel& operator=(const Tunnel&) = delete;
 
-  void Write(std::string bytes);  // what comes before on_open is kept
+  void Write(std::string bytes);  // keeps bytes that are written before on_open
   void SetReading(bool reading);
-  // What the far side has not taken.
+  // Bytes that the far side has not read.
   size_t unsent_bytes() const { return open_ ? socket_->unsent_bytes() : early_.size(); }
-  // Since when it takes nothing of that, as of `now`.
+  // Since when the far side has read none of them, as of `now`.
   TimePoint UnsentSince(TimePoint now);
 
  private:

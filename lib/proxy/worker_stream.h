@@ -14,8 +14,8 @@ namespace sluice {
 
 class ProxiedCall;
 
-// The worker's side of a proxied call: all that comes goes to the call as it is. The call lives at least as long. Used
-// on the link's thread only.
+// The worker's side of a proxied call. It passes all events of the worker on to the call, and holds the call. There is
+// one for each attempt of a call. Used on the link's thread only.
 class WorkerStream final : public ScheduledStream {
  public:
   WorkerStream(LinkCore& core, Options options, std::shared_ptr<ProxiedCall> call)

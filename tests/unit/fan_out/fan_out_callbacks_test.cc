@@ -15,7 +15,7 @@ using testing::Pending;
 using testing::Text;
 using testing::Way;
 
-// Where callbacks run, and whom they may delay.
+// Where callbacks run, and what they may delay.
 class FanOutCallbacksTest : public testing::FanOutTest {
  protected:
   std::thread::id LinkThread() {
@@ -76,7 +76,7 @@ TEST_P(FanOutCallbacksTest, MayStartAndCancelFanOuts) {
 
 class FanOutSlowCallbackTest : public FanOutCallbacksTest {
  protected:
-  // A fan-out whose merge does not return before the test lets it.
+  // Starts a fan-out whose merge does not return before the test permits it.
   std::unique_ptr<Pending> BlockCallbacks() {
     auto slow = CallAsync(Ask(1), {.timeout = absl::Minutes(5)}, [this](size_t, const Text&) {
       merging_.Notify();
@@ -110,7 +110,7 @@ TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheAnswersOfAnotherFanOut) {
   EXPECT_TRUE(other->result().status.ok()) << other->result().status;
 }
 
-// It would hold up every grant of the link.
+// Decompression on the link's thread would delay every grant of the link.
 TEST_P(FanOutSlowCallbackTest, ResponsesAreDecompressedAmongTheCallbacks) {
   Start(2);
   const auto slow = BlockCallbacks();

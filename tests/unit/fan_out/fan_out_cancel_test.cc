@@ -20,13 +20,13 @@ using testing::Seen;
 using testing::Text;
 using testing::Wire;
 
-// Far more than the 10 ms of the design: the machine may be busy.
+// Far more than the 10 ms of the design, because the machine may be busy.
 constexpr auto kSoon = std::chrono::seconds(5);
 
-// One call, the budget being full or not, that a cancellation or its deadline meets in one of its states.
+// One call that is cancelled, or reaches its deadline, in one of its states. The budget may be full.
 class FanOutCancelTest : public testing::FanOutTest {
  protected:
-  // Asks the last server alone.
+  // Asks only the last server.
   FanOut::Map<Text> AskLast() {
     return [last = servers_.size() - 1](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker != last) return std::nullopt;
@@ -34,8 +34,8 @@ class FanOutCancelTest : public testing::FanOutTest {
     };
   }
 
-  // Cancels what `start` has brought into its state, and lets another one run into its deadline there. How long both
-  // take is among the test's properties.
+  // Cancels one call in the state that `start` has brought it into, and lets a second call reach its deadline in that
+  // state. Records how long both take in the test's properties.
   void ExpectPromptEnds(const std::function<std::unique_ptr<Pending>(absl::Duration timeout)>& start) {
     const auto cancelled = start(absl::Minutes(5));
     ASSERT_FALSE(HasFatalFailure());
@@ -76,7 +76,7 @@ TEST_P(FanOutCancelTest, WhatWaitsEndsAtOnceAndIsNotSent) {
   });
   LetGo();
   EXPECT_TRUE(AwaitIdle());
-  // Had one of them left, it would be seen before this one.
+  // If one of the cancelled requests had left, the server would have received it before this request.
   EXPECT_TRUE(fan_out_->Call(kUnary, AskLast(), Ignore()).status.ok());
   EXPECT_EQ(server(1).counts().requests, 1);
 }
@@ -97,7 +97,7 @@ TEST_P(FanOutCancelTest, WhatWasSentEndsAtOnceAndAtItsServer) {
 
 class FanOutCancelGrantsTest : public FanOutCancelTest {
  protected:
-  // A call to server 0, of which nothing was granted when its large answer was ready.
+  // Starts a call to server 0 whose large response is ready, while none of it is granted.
   std::unique_ptr<Pending> StartAndHoldBack(absl::Duration timeout, const Method<Text, Text>& method) {
     LetGo();
     server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
@@ -243,7 +243,7 @@ TEST_P(FanOutCancelTest, ACallFromDone) {
   EXPECT_EQ(second.result().answered, 2u);
 }
 
-// A caller may keep the handle in what `done` holds.
+// A caller may keep the handle in the captures of `done`.
 TEST_P(FanOutCancelTest, WhatDoneHoldsIsFreedWithTheEnd) {
   Start(1);
   const auto held = std::make_shared<std::shared_ptr<FanOutCall>>();
@@ -263,7 +263,7 @@ TEST_P(FanOutCancelTest, TheDestructorCancelsWhatIsUnderWayAndWaitsForIt) {
     server(i).SetPlay(Holds("late"));
   }
   std::atomic<int> merged = 0;
-  // Cancelled, not failed, though as many may fail.
+  // Cancelled, not failed, although all of them may fail.
   const auto pending = CallAsync(Ask(3), {.fail_limit = 3}, [&](size_t, const Text&) {
     ++merged;
     return absl::OkStatus();
@@ -281,7 +281,7 @@ TEST_P(FanOutCancelTest, TheDestructorCancelsWhatIsUnderWayAndWaitsForIt) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// A worker takes only so many resets; the answers of the others may still come when nobody is there any more.
+// A worker accepts a limited number of resets. The other responses may still arrive after the caller has gone.
 TEST_P(FanOutCancelTest, TheLinkMayEndWhileAnswersThatNobodyNeedsAreOut) {
   constexpr int kCalls = 150;
   Link::Options options = FixedBudget();
@@ -300,7 +300,7 @@ TEST_P(FanOutCancelTest, TheLinkMayEndWhileAnswersThatNobodyNeedsAreOut) {
   EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.open == 0; }));
 }
 
-// Whoever cancels may still be in the link when the last call ends, which lets the destructor go on.
+// The thread that cancels may still be in the link when the last call ends, which lets the destructor continue.
 TEST_P(FanOutCancelTest, CancelRacesWithTheDestructorsOfTheFanOutAndItsLink) {
   StartServers(4);
   for (size_t i = 0; i < 4; ++i) server(i).SetPlay(Holds("late"));

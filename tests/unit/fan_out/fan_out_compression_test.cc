@@ -17,7 +17,7 @@ using testing::Text;
 using testing::TextOf;
 using testing::Wire;
 
-// Requests that servers decompress, and responses that they compress. tests/interop has gRPC's own.
+// Requests that servers decompress, and responses that servers compress. tests/interop tests gRPC's own servers.
 class FanOutCompressionTest : public testing::FanOutTest {
  protected:
   static FanOut::Map<Text> AskEach(std::vector<std::string> values) {
@@ -26,7 +26,7 @@ class FanOutCompressionTest : public testing::FanOutTest {
       return TextOf(values[worker]);
     };
   }
-  // Messages with these bytes that say that they are compressed.
+  // Sends messages with these bytes, and sets their compressed flag.
   static ScriptedServer::Play Sends(const std::vector<std::string>& messages) {
     return [messages](const Seen&) {
       return Script{.messages = messages, .compressed = true, .headers = {{"grpc-encoding", "gzip"}}};
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutCompressionTest, ::testing::Values(Discipline
                          NameOf);
 
 TEST_P(FanOutCompressionTest, RequestsArriveAsTheyWere) {
-  // One that gets smaller, one that does not, and none at all.
+  // A request that gets smaller, a request that does not, and an empty request.
   const std::vector<std::string> values = {std::string(1 << 20, 'x'), "x", ""};
   Start(values.size());
   for (const auto& method : {kUnary, kStream}) {

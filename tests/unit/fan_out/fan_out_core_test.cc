@@ -29,8 +29,8 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Virtual time, and workers that accept connections only when the test says so. A worker speaks just enough HTTP/2 to
-// be connected, and never responds. There is one for each test. Not thread-safe.
+// Virtual time, and workers that accept connections only when the test permits it. A worker implements just enough
+// HTTP/2 to be connected, and never responds. There is one for each test. Not thread-safe.
 class QuietWorld final : public Executor {
  public:
   void Turn(const std::function<void()>& task) {
@@ -73,7 +73,7 @@ class QuietWorld final : public Executor {
     Post([target, weak = std::weak_ptr<OnResolved>(asked)] {
       const auto question = weak.lock();
       if (question == nullptr) return;
-      const OnResolved answer = *question;  // the owner may drop it within
+      const OnResolved answer = *question;  // the owner may drop it during the call
       answer(std::vector<WorkerAddress>{{target}});
     });
     return asked;
@@ -102,7 +102,7 @@ class QuietWorld final : public Executor {
 
 class FanOutCoreTest : public ::testing::Test {
  protected:
-  static constexpr size_t kWorkers = 1024;  // so that not too many calls wait for each of them
+  static constexpr size_t kWorkers = 1024;  // many workers, so that few calls wait for each of them
 
   static std::string AddressOf(size_t worker) { return absl::StrCat("worker-", worker, ":7000"); }
   void SetWorkers(size_t count) {
@@ -115,7 +115,7 @@ class FanOutCoreTest : public ::testing::Test {
     world_.Turn([this] { fan_out_.Close(absl::CancelledError("the test is over"), [] {}); });
   }
 
-  // Sets `unconnected_` when Connect calls back.
+  // Connects, and sets `unconnected_` when Connect calls back.
   void Connect(absl::Duration timeout) {
     world_.Turn([&] {
       fan_out_.Connect(timeout, [this](std::vector<size_t> unconnected) {
@@ -126,7 +126,7 @@ class FanOutCoreTest : public ::testing::Test {
     world_.RunFor(milliseconds(10));  // names are looked up, and the handshakes begin
   }
 
-  // Asks the workers in turn, from `first` on.
+  // Asks the workers in turn, starting with `first`.
   void Ask(size_t first, size_t asks, absl::Duration timeout, FanOut::Done done) {
     const std::shared_ptr<const WorkerSet> workers = fan_out_.SetOf(addresses_);
     FanOutRun::Spec spec{.path = "/test.Answers/Get", .workers = workers};
@@ -165,7 +165,7 @@ TEST_F(FanOutCoreTest, ConnectEndsInTheTurnInWhichTheLastWorkerConnects) {
   EXPECT_THAT(*unconnected_, IsEmpty());
 }
 
-// A look at ten thousand workers in each millisecond would take the link's thread.
+// A check of ten thousand workers every millisecond would use up the link's thread.
 TEST_F(FanOutCoreTest, ConnectTakesNoTurnsWhileItWaits) {
   SetWorkers(3);
   Connect(absl::Seconds(4));
@@ -243,7 +243,7 @@ TEST_F(FanOutCoreTest, FanOutsThatFailAtOneDeadlineAllEnd) {
   EXPECT_TRUE(idle);
 }
 
-// The other half of the queue is for other workers.
+// The other half of the queue is reserved for other workers.
 TEST_F(FanOutCoreTest, AsksThatFindNoRoomAtTheirWorkerFailAndTheOthersWait) {
   constexpr size_t kAsks = 65'536;
   SetWorkers(1);

@@ -13,10 +13,10 @@ using testing::NameOf;
 using testing::Says;
 using testing::Text;
 
-// What metrics say of answers and fan-outs that have ended.
+// The metrics of responses and fan-outs that have ended.
 class FanOutCountsTest : public testing::FanOutTest {
  protected:
-  // Every request has one outcome, by the time that `done` is called.
+  // Every request has one outcome when `done` is called.
   void ExpectRequests(double ok, double cancelled) {
     EXPECT_EQ(Metric("sluice_sru_requests_total", "ok"), ok);
     EXPECT_EQ(Metric("sluice_sru_requests_total", "cancelled"), cancelled);
@@ -43,7 +43,7 @@ TEST_P(FanOutCountsTest, AnswersAfterTheQuorumAreCancelledAndNotCorrupt) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Their first messages are under way to `merge` when one stream is enough.
+// The first messages of the other streams are on their way to `merge` when one stream completes the quorum.
 TEST_P(FanOutCountsTest, StreamsAfterTheQuorumAreCancelledAndNotCorrupt) {
   Start(4);
   for (size_t i = 0; i < 4; ++i) server(i).SetPlay(Says({"a", "b"}));
@@ -128,7 +128,7 @@ TEST_P(FanOutCountsTest, AFullQueueIsRefusedAndNotFailed) {
   EXPECT_EQ(Metric("sluice_blocks_total", "complete"), 1);
 }
 
-// A worker that has no room is a failure of that worker.
+// A worker that reports RESOURCE_EXHAUSTED has failed; the link's queue has not refused the request.
 TEST_P(FanOutCountsTest, AWorkerThatIsExhaustedIsFailedAndNotRefused) {
   Start(1);
   server(0).SetPlay(testing::Fails(absl::StatusCode::kResourceExhausted));

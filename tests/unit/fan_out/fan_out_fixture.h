@@ -33,7 +33,7 @@ inline std::string Wire(std::string value) {
   return TextOf(std::move(value)).SerializeAsString();
 }
 
-// Messages, and the ends of calls, as scripts.
+// Scripts of messages and of the ends of calls.
 inline ScriptedServer::Play Says(std::vector<std::string> values) {
   for (std::string& value : values) value = Wire(std::move(value));
   return [values](const Seen&) { return Script{.messages = values}; };
@@ -45,12 +45,12 @@ inline ScriptedServer::Play Fails(absl::StatusCode code, std::vector<std::string
 inline ScriptedServer::Play Holds(const std::string& value) {
   return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0}; };
 }
-// Its headers come at once; the message does not come before Release.
+// The headers are sent at once; the message is not sent before Release.
 inline ScriptedServer::Play SendsHeadersAndHolds(const std::string& value) {
   return [value](const Seen&) { return Script{.messages = {Wire(value)}, .hold_before = 0, .early_headers = true}; };
 }
 
-// A fan-out under way, and how it ended. A test that gives up may forget it before that.
+// A fan-out, and how it ended. A test that gives up may destroy it before the end.
 class Pending {
  public:
   FanOut::Done Done() {
@@ -79,10 +79,10 @@ inline void ExpectConsistent(const FanOutResult& result) {
   EXPECT_GE(result.response_bytes, 0);
 }
 
-// How the link of a test works.
+// The configuration of a test's link.
 struct Way {
   Way(Discipline by, bool inline_too = false,
-      int link_threads = 1)  // NOLINT(google-explicit-constructor): most ways are a discipline
+      int link_threads = 1)  // NOLINT(google-explicit-constructor): most parameters are only a policy
       : discipline(by), inline_callbacks(inline_too), threads(link_threads) {}
 
   Discipline discipline;
@@ -98,13 +98,13 @@ inline std::string NameOf(const ::testing::TestParamInfo<Way>& info) {
          (info.param.threads > 1 ? "_threads" : "");
 }
 
-// A FanOut to servers in this process; the link works as the parameter says.
+// A FanOut to servers in this process, over a link with the configuration of the parameter.
 class FanOutTest : public ::testing::TestWithParam<Way> {
  protected:
   static inline const Method<Text, Text> kUnary{"/test.Answers/Get"};
   static inline const Method<Text, Text> kStream{"/test.Answers/List", /*server_streaming=*/true};
 
-  // Server i says "i".
+  // Server i responds with "i".
   void StartServers(size_t count) {
     for (size_t i = 0; i < count; ++i) servers_.push_back(std::make_unique<ScriptedServer>(Says({std::to_string(i)})));
   }
@@ -127,8 +127,8 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
     MakeFanOut(std::move(link), std::move(options));
   }
 
-  // Asks the first `asked` workers; each has the replicas. With grants nobody knows how large their answers are, unless
-  // the test says it, so that they are held back; elsewhere all fit the budget.
+  // Asks the first `asked` workers; each has the replicas. With grants the sizes of the responses are unknown, unless
+  // the test sets them, so that the responses are held back. With other policies all responses fit the budget.
   FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}, std::optional<int64_t> bytes = {}) {
     if (!bytes.has_value() && GetParam().discipline != Discipline::kGrants) bytes = 10;
     return [=](size_t worker) -> std::optional<sluice::Ask<Text>> {
@@ -136,9 +136,9 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
       return sluice::Ask<Text>(TextOf("what?"), bytes, replicas);
     };
   }
-  // A link whose budget stays, unless the test takes it away. It is so fast that no answer counts as ready at once: all
-  // but those that are small, and whose size is known, wait for a grant. It looks at nothing from time to time, so what
-  // is left for a later turn of its thread stays there.
+  // Options of a link whose budget is fixed, unless the test takes it away. The link is so fast that no response counts
+  // as ready at once: only small responses of known size are sent without waiting for a grant. Connections are not
+  // watched, so work that is left for a later turn of the link's thread stays there.
   static constexpr int64_t kBudget = 32 << 10;
   static constexpr int64_t kLargeAnswer = 20'000;
   static Link::Options FixedBudget() {
@@ -148,7 +148,8 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
     return {.schedule = {.profile = profile, .budget_bytes = kBudget, .stall_timeout = absl::Hours(1)},
             .watch_connections = false};
   }
-  // Takes the budget away: no request leaves and no answer is granted, until LetGo. What was granted before may come.
+  // Takes the budget away: until LetGo, no request leaves and no response is granted. Bytes that were granted before
+  // may still arrive.
   void HoldBack() { SetLease(0); }
   void LetGo() { SetLease(kBudget); }
   void SetLease(int64_t bytes) {
@@ -156,7 +157,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
       EXPECT_TRUE(core.SetLease({.bytes = bytes, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
     });
   }
-  // The answers that were ready, held back or not.
+  // Waits until this number of responses has become ready, held back or not.
   bool AwaitReady(double answers) {
     return Eventually([&] { return Metric("sluice_ready_seconds") == answers; });
   }
@@ -171,7 +172,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
     return pending;
   }
 
-  // Nothing waits, and nothing is in flight.
+  // Waits until no call waits and nothing is in flight.
   bool AwaitIdle() {
     return Eventually([this] {
       const ScheduleState state = link_->State();

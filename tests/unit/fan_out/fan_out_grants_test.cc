@@ -18,7 +18,7 @@ using testing::Seen;
 using testing::SendsHeadersAndHolds;
 using testing::Text;
 
-// What waits for a grant, and what does not.
+// Which responses wait for a grant.
 class FanOutGrantsTest : public testing::FanOutTest {};
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
@@ -55,7 +55,7 @@ TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
   }
 }
 
-// Nor do the trailers behind it.
+// Its trailers do not wait, either.
 TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
   Start(1, FixedBudget());
   server(0).SetPlay([](const Seen&) { return Script{.messages = {""}, .hold_before = 0}; });
@@ -105,10 +105,10 @@ TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// A response that is ready and waits for the link is no fault of its worker.
+// The worker is not to blame for a ready response that waits for the link.
 class FanOutHeldResponseTest : public testing::FanOutTest {
  protected:
-  // Starts a fan-out to server 0, with server 1 as its replica, and returns when the response is ready and waits.
+  // Starts a fan-out to server 0, with server 1 as its replica, and returns when the response is ready and held.
   std::unique_ptr<testing::Pending> AskAndHold(const FanOutOptions& options) {
     server(0).SetPlay(Holds("0"));
     auto pending = CallAsync(Ask(1, {1}, kLargeAnswer), options);
@@ -118,7 +118,7 @@ class FanOutHeldResponseTest : public testing::FanOutTest {
     EXPECT_TRUE(AwaitReady(1));
     return pending;
   }
-  // Returns when this time of the link has passed.
+  // Returns after this time has passed on the link.
   void Pass(absl::Duration time) {
     const auto late = CallAsync(Ask(1), {.timeout = time});
     EXPECT_TRUE(late->Await());
@@ -153,7 +153,7 @@ TEST_P(FanOutHeldResponseTest, AtTheDeadlineItsWorkerHasNotFailed) {
 
 TEST_P(FanOutHeldResponseTest, ItIsNotAskedForElsewhereAfterTheTimeOfAnAttempt) {
   Start(2, FixedBudget());
-  // The request reaches the server, and the response gets ready, in the time of an attempt.
+  // The request reaches the server, and the response becomes ready, within attempt_timeout.
   const auto pending = AskAndHold({.timeout = absl::Minutes(5), .attempt_timeout = absl::Seconds(1)});
   Pass(absl::Milliseconds(1500));
   EXPECT_FALSE(pending->ended());
@@ -165,7 +165,7 @@ TEST_P(FanOutHeldResponseTest, ItIsNotAskedForElsewhereAfterTheTimeOfAnAttempt) 
   EXPECT_TRUE(IsGood());
 }
 
-// All of it is granted, and it does not come: that is the worker's time again.
+// All of the response is granted, and it does not arrive: the time counts for the worker again.
 TEST_P(FanOutHeldResponseTest, AGrantThatIsNotUsedIsAFailureOfItsWorker) {
   Start(2, FixedBudget());
   server(0).SetPlay(Holds("0"));
@@ -181,7 +181,7 @@ class FanOutHungWorkerTest : public testing::FanOutTest {};
 INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
                          NameOf);
 
-// With k hung workers an answer waits at most k + 1 stall timeouts, and for what is ahead of it.
+// With k hung workers, a response waits for at most k + 1 stall timeouts, and for the responses ahead of it.
 TEST_P(FanOutHungWorkerTest, DoesNotHoldUpTheLargeAnswersOfTheOthers) {
   constexpr auto kStall = std::chrono::seconds(1);
   constexpr int kHung = 2;

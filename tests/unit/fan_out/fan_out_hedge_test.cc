@@ -85,7 +85,7 @@ TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
   EXPECT_EQ(pending->result().hedges_won, 0u);
 }
 
-// Its rival is cancelled only when its answer counts.
+// Its rival is cancelled only when its response counts.
 TEST_P(FanOutHedgeTest, AnAnswerThatIsRefusedLeavesItsRivalToAnswer) {
   Start(2);
   server(0).SetPlay(Holds("late"));
@@ -118,7 +118,7 @@ TEST_P(FanOutHedgeTest, TheRatioIsACap) {
   for (size_t i = 0; i < 10; ++i) server(i).SetPlay(Holds("late"));
   const FanOutOptions options = {.hedge_after = absl::Milliseconds(20), .hedge_ratio = 0.01};
   const auto pending = CallAsync(Ask(10, {10}), options);
-  // Eight to begin with, and ten hundredths.
+  // Eight tokens at the start, and ten hundredths: 8 hedges.
   ASSERT_TRUE(testing::Eventually([&] { return Metric("sluice_hedges_total", "refused") == 2; }));
   for (size_t i = 0; i < 10; ++i) server(i).Release();
   ASSERT_TRUE(pending->Await());
@@ -132,7 +132,7 @@ TEST_P(FanOutHedgeTest, ARatioOfZeroHedgesNothing) {
   server(0).SetPlay(Holds("late"));
   const auto none = CallAsync(Ask(1, {2}), {.hedge_after = absl::Milliseconds(1), .hedge_ratio = 0});
   ASSERT_TRUE(server(0).AwaitHolding(1));
-  // Sent later, and hedged: the time of the first one is over.
+  // Sent later, and hedged: by then the hedge time of the first call is over.
   server(1).SetPlay(Holds("late"));
   const auto some = CallAsync(
       [](size_t worker) -> std::optional<sluice::Ask<Text>> {
@@ -175,7 +175,7 @@ TEST_P(FanOutHedgeTest, AHandleOutlivesTheLinkWithATimerThatWasSet) {
 class FanOutHedgeGrantsTest : public FanOutHedgeTest {};
 INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
 
-// An answer that only waits for its grant does not come sooner from somewhere else.
+// A replica cannot speed up a response that only waits for its grant.
 TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
   Start(3, FixedBudget());
   ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty()) << "nothing but the hedge waits later";
@@ -187,7 +187,8 @@ TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
   HoldBack();
   server(0).Release();
   ASSERT_TRUE(AwaitReady(1));
-  // The second was sent after the first, so the first one's time is over when the hedge of the second waits.
+  // The second request was sent after the first. When the hedge of the second waits, the hedge time of the first is
+  // over.
   ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.waiting_calls > 0; }));
   EXPECT_EQ(link_->State().waiting_calls, 1);
   LetGo();

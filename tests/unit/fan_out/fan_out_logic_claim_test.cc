@@ -21,7 +21,7 @@ using Outcome = FanOutLogic::AttemptOutcome;
 const absl::Status kBad = absl::DataLossError("bad");
 const absl::Status kDown = absl::UnavailableError("down");
 
-// One ask of workers 7, 8 and 9: attempt 0 is its first, and attempt 1 a hedge.
+// One ask of workers 7, 8 and 9: attempt 0 is its first attempt, and attempt 1 a hedge.
 FanOutLogicDriver Rivals(FanOutLogic::Options options) {
   options.hedge_after = absl::Milliseconds(10);
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(options, {{7, 8, 9}});
@@ -190,7 +190,7 @@ TEST(FanOutLogicClaimTest, AStreamThatFailsBeforeTheFirstVerdictWaitsForIt) {
   EXPECT_EQ(refused.outcome(0), Outcome::kRefused);
 }
 
-// The rival's messages would come on top of one that was accepted.
+// The rival's messages would be added to an accepted message.
 TEST(FanOutLogicClaimTest, ARivalDoesNotMixWithAStreamThatFailedDuringTheVerdict) {
   FanOutLogicDriver driver = Rivals(Streams());
   driver.OnMessage(0);

@@ -1,4 +1,4 @@
-// How a fan-out ends before it is complete: at its deadline, or cancelled.
+// Fan-outs that end before they are complete: at their deadline, or by cancellation.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/fan_out/fan_out_logic.h"
@@ -21,7 +21,7 @@ using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kBad = absl::DataLossError("bad");
 
-// 100 ms from the start.
+// Sets a deadline of 100 ms from the start.
 FanOutLogicDriver WithDeadline(FanOutLogic::Options options, FanOutLogicDriver::Workers workers) {
   options.deadline = FanOutLogicDriver({}, {}).now + milliseconds(100);
   return FanOutLogicDriver::Sent(options, std::move(workers));
@@ -84,7 +84,7 @@ TEST(FanOutLogicDeadlineTest, AResponseThatWaitsForTheLinkIsAFailureOfItsAskAndN
               HasSubstr("the response was ready and waited for the link's grant for 40ms"));
 }
 
-// Large responses take turns, and a few of them have just been granted a part.
+// Large responses take turns, so a few of them have always just been granted a part.
 TEST(FanOutLogicDeadlineTest, AResponseThatWaitedForLongerThanItsWorkerTookIsNotTheWorkersFailure) {
   FanOutLogicDriver driver = WithDeadline({.fail_limit = 2}, {{7}, {8}});
   driver.now += milliseconds(20);
@@ -104,7 +104,7 @@ TEST(FanOutLogicDeadlineTest, AResponseThatWaitedForLongerThanItsWorkerTookIsNot
   EXPECT_THAT(std::string(driver.result().failures[1].status.message()), HasSubstr("not all of it came in time"));
 }
 
-// The worker has the same deadline, and the schedule looks at it as well.
+// The worker has the same deadline, and the schedule checks the deadline, too.
 TEST(FanOutLogicDeadlineTest, WhoeverNoticesTheDeadlineFirstTheBlameIsTheSame) {
   const absl::Status late = absl::DeadlineExceededError("says the worker");
   FanOutLogicDriver driver({.deadline = FanOutLogicDriver({}, {}).now + milliseconds(100), .fail_limit = 3},

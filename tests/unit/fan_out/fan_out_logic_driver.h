@@ -35,7 +35,7 @@ inline FanOutLogic::Action End() {
   return {FanOutLogic::Action::Kind::kEnd};
 }
 
-// Feeds one FanOutLogic with events, at a time that the test sets. Each event returns its own actions.
+// Feeds one FanOutLogic with events at a time that the test sets. Each event returns its own actions.
 class FanOutLogicDriver {
  public:
   using Actions = FanOutLogic::Actions;
@@ -44,7 +44,7 @@ class FanOutLogicDriver {
   explicit FanOutLogicDriver(FanOutLogic::Options options, Workers workers)
       : logic(std::move(options), std::move(workers)) {}
 
-  // With its first attempts sent: attempt i is the first of ask i.
+  // Returns a driver whose first attempts are sent: attempt i is the first attempt of ask i.
   static FanOutLogicDriver Sent(FanOutLogic::Options options, Workers workers) {
     FanOutLogicDriver driver(std::move(options), std::move(workers));
     driver.Start();
@@ -83,7 +83,7 @@ class FanOutLogicDriver {
     return OnTimer();
   }
 
-  // A message, and the end. What the end brings.
+  // A message and the end. Returns the actions of the end.
   Actions Answers(size_t attempt) {
     OnMessage(attempt);
     return OnEnded(attempt);

@@ -107,7 +107,7 @@ void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event
   }
 }
 
-// The time in which a response waits for a grant is not its worker's.
+// The worker's time does not include the time in which its response waits for a grant.
 void FanOutLogicOracle::CheckLate(const FanOutLogic& logic, const Event& event, Attempt& attempt) const {
   if (event.kind != EventKind::kTimer) return;
   if (event.now >= options_.deadline) {
@@ -172,7 +172,7 @@ void FanOutLogicOracle::CheckAccept(const FanOutLogic::Action& action) {
   attempt.unsettled += action.messages;
 }
 
-// A failure that leaves no rival is retried exactly where the options allow that.
+// A failure that leaves no rival is retried if and only if the options allow it.
 void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
                                    const FanOutLogic::Actions& actions) const {
   const bool ended_badly = event.kind == EventKind::kEnded && !event.status.ok();
@@ -185,7 +185,7 @@ void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
       EXPECT_TRUE(may_retry && logic.attempt(action.attempt).ask == attempt.ask);
     }
   }
-  // Whether it had to be retried is told by the failure of its ask, which needs a reason.
+  // If the attempt was not retried, its ask has failed; check the reason.
   if (logic.result().failures.size() == failures_before_) return;
   EXPECT_EQ(logic.result().failures.back().ask, attempt.ask);
   const std::vector<size_t> all = Of(attempt.ask);
@@ -196,7 +196,7 @@ void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
   for (size_t rival : all) EXPECT_FALSE(rival != event.attempt && attempts_[rival].Live()) << "a rival is open";
 }
 
-// Each hedge that is due is sent, or refused for want of a token.
+// Each hedge that is due is sent, or refused because no token is left.
 void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) {
   const size_t refused = logic.result().hedges_refused - hedges_refused_before_;
   if (event.kind != EventKind::kTimer || !options_.hedge_after.has_value() || logic.decided()) {
@@ -214,7 +214,7 @@ void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event
     ++sent;
     --made[logic.attempt(action.attempt).ask];
   }
-  // A hedge that was refused leaves its worker to the next one, so the order is that of the logic.
+  // A refused hedge leaves its worker to the next hedge, so check them in the order of the logic.
   size_t due = 0;
   size_t tokens = sent;
   for (; next_sent_ < sent_.size(); ++next_sent_) {
@@ -222,7 +222,7 @@ void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event
     if (*attempt.sent + absl::ToChronoNanoseconds(*options_.hedge_after) > event.now) break;
     size_t most = workers_[attempt.ask].size();
     if (options_.max_attempts > 0) most = std::min(most, options_.max_attempts);
-    // One that has failed counts as ready while nobody knows whether its message was accepted.
+    // A failed attempt counts as ready while the verdict on its message is unknown.
     const bool ready = absl::c_any_of(attempts_, [&](const Attempt& rival) {
       const bool under_verdict = !options_.replaceable && !rival.refused && rival.unsettled > 0;
       return rival.ask == attempt.ask && rival.ready && (rival.Live() || under_verdict);
@@ -239,7 +239,8 @@ void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event
   }
 }
 
-// Nothing is forgotten: who is waited for can still come, and what can be let in is.
+// Every pending ask can still make progress: attempts that it waits for can still end, and a response that can be
+// accepted is accepted.
 void FanOutLogicOracle::CheckUnderWay(const FanOutLogic& logic) const {
   for (const Attempt& attempt : attempts_) {
     EXPECT_GE(attempt.brought, attempt.kept + attempt.dropped + attempt.unsettled);

@@ -10,8 +10,8 @@
 
 namespace sluice::testing {
 
-// Watches the events and the actions of one FanOutLogic from outside, keeps its own ledger of attempts and messages,
-// and expects what docs/fan_out.md promises. It scans everything after each event, which the logic must not do. One for
+// Observes the events and the actions of one FanOutLogic, keeps its own ledger of attempts and messages, and expects
+// the rules of docs/fan_out.md. It scans everything after each event, which the logic must not do. There is one for
 // each logic. Not thread-safe.
 class FanOutLogicOracle {
  public:
@@ -20,31 +20,31 @@ class FanOutLogicOracle {
     EventKind kind;
     TimePoint now;
     size_t attempt = 0;
-    absl::Status status;  // verdict, end, or why it is cancelled
+    absl::Status status;  // the verdict, the end, or the reason of a cancellation
   };
   struct Attempt {
     size_t ask = 0;
     std::optional<TimePoint> sent;
     bool ready = false;
     std::optional<TimePoint> held_since;
-    std::chrono::nanoseconds held{0};  // before
+    std::chrono::nanoseconds held{0};  // before held_since
     std::optional<absl::Status> ended;
     bool cancelled = false;
     bool refused = false;
-    std::optional<FanOutLogic::AttemptOutcome> outcome;  // what the logic says; the ledger must agree
+    std::optional<FanOutLogic::AttemptOutcome> outcome;  // as the logic reports it; the ledger must agree
     size_t brought = 0;
     size_t kept = 0;
     size_t unsettled = 0;
     size_t accepted = 0;  // with a verdict of OK, before any refusal
     size_t dropped = 0;
-    // May still answer, as seen from outside.
+    // May still answer its ask, according to the ledger.
     bool Live() const {
       return !cancelled && !refused && (!ended.has_value() || ended->ok()) &&
              outcome != FanOutLogic::AttemptOutcome::kNotNeeded;
     }
-    bool expired = false;  // cancelled at the deadline, by no fault of its worker
+    bool expired = false;  // cancelled at the deadline, and the link is to blame
     bool Whole() const { return Live() && ended.has_value(); }
-    // One that brought nothing answers when it is let in, which only the logic can tell.
+    // An attempt without messages answers when it is let in, and only the logic can report that.
     bool Answered() const {
       return Whole() && accepted == brought && (brought > 0 || outcome == FanOutLogic::AttemptOutcome::kAnswered);
     }
@@ -60,7 +60,7 @@ class FanOutLogicOracle {
         retry_tokens_(retry_tokens),
         hedge_tokens_(hedge_tokens) {}
 
-  // After the logic has taken the event, with what came of it.
+  // Checks the actions of an event that the logic has handled.
   void Check(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);
   void CheckResult(const FanOutLogic& logic) const;
 
@@ -78,11 +78,11 @@ class FanOutLogicOracle {
   void CheckUnderWay(const FanOutLogic& logic) const;
   void CheckDecided(const FanOutLogic& logic) const;
 
-  std::vector<size_t> Of(size_t ask) const;  // its attempts
+  std::vector<size_t> Of(size_t ask) const;  // the attempts of the ask
   bool Answered(size_t ask) const;
   bool Failed(const FanOutLogic& logic, size_t ask) const;
   size_t Answered() const;
-  size_t Accepting() const;  // asks that have not answered with messages under kAccept
+  size_t Accepting() const;  // asks that have messages under kAccept and have not answered
 
   const FanOutLogic::Options options_;
   const std::vector<std::vector<size_t>> workers_;
@@ -91,10 +91,10 @@ class FanOutLogicOracle {
   std::vector<Attempt> attempts_;
   bool started_ = false;
   bool cancelled_ = false;
-  bool decided_before_ = false;  // this event
+  bool decided_before_ = false;  // before this event
   size_t failures_before_ = 0;
   size_t hedges_refused_before_ = 0;
-  std::vector<size_t> sent_;  // in this order, and their hedges are due
+  std::vector<size_t> sent_;  // in this order, which is also the order of their hedges
   size_t next_sent_ = 0;
   bool ended_ = false;
   size_t retries_ = 0;

@@ -16,8 +16,7 @@ using testing::FanOutLogicOracle;
 using EventKind = FanOutLogicOracle::EventKind;
 using std::chrono::milliseconds;
 
-// One fan-out with options, workers and events by a seed: everything that a runtime may report, in any order in which
-// it may.
+// One fan-out with options, workers and events from a seed: all events that a runtime may report, in any valid order.
 class RandomFanOut {
  public:
   explicit RandomFanOut(uint64_t seed)
@@ -36,7 +35,7 @@ class RandomFanOut {
   void Run() {
     if (OneIn(40)) Do({.kind = EventKind::kCancel, .status = absl::CancelledError("before the start")});
     Do({.kind = EventKind::kStart});
-    // Each attempt ends sooner or later, so a run of this length means that the logic does not.
+    // Each attempt ends at some time, so a run of this length means that the logic does not end.
     for (int step = 0; !oracle_.ended() && step < 10'000; ++step) {
       Step();
       if (::testing::Test::HasFailure()) return;
@@ -162,7 +161,7 @@ class RandomFanOut {
   AttemptBudget hedges_;
   const int64_t retry_tokens_;
   const int64_t hedge_tokens_;
-  const size_t verdicts_one_in_;  // how slow whoever asked is
+  const size_t verdicts_one_in_;  // how slow the application is
   const std::vector<std::vector<size_t>> workers_;
   const FanOutLogic::Options options_;
   FanOutLogic logic_;
@@ -186,7 +185,7 @@ TEST(FanOutLogicRandomTest, WhateverHappensTheOracleAgrees) {
     partial += fan_out.result().status.ok() && !fan_out.result().failures.empty();
   }
   if (seed.replays) return;
-  // Else the events are not what they are meant to be.
+  // Otherwise the generator has stopped producing these events.
   EXPECT_GT(retries, 500u);
   EXPECT_GT(hedges_won, 50u);
   EXPECT_GT(partial, 50u);

@@ -195,7 +195,7 @@ TEST(FanOutLogicRetryTest, WhenTimeoutsDecideNothingElseIsTried) {
   EXPECT_EQ(driver.result().hedges + driver.result().retries, 0u);
 }
 
-// It is no fault of the worker that its response waits here.
+// The worker is not to blame while its response waits for the link.
 TEST(FanOutLogicRetryTest, TheTimeOfAnAttemptStandsStillWhileItsResponseWaitsForTheLink) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.attempt_timeout = absl::Milliseconds(50)}, {{7, 8}});
   driver.now += milliseconds(30);

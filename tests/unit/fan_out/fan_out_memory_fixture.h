@@ -14,7 +14,7 @@ constexpr size_t kMessageBytes = 10'000;
 // Fan-outs whose responses the test may leave unmerged.
 class FanOutMemoryTest : public VirtualFanOutTest {
  protected:
-  // Runs for so long, and returns the most bytes that have waited.
+  // Runs for `time`, and returns the maximum number of waiting bytes.
   int64_t MostWaiting(TimePoint::duration time = std::chrono::seconds(10)) {
     int64_t most_bytes = 0;
     const TimePoint end = executor_.Now() + time;
@@ -24,7 +24,8 @@ class FanOutMemoryTest : public VirtualFanOutTest {
     }
     return most_bytes;
   }
-  // Asks the first workers while no callback runs, and checks that what waits fills the memory and no more.
+  // Asks the first workers while callbacks are stopped, and checks that waiting messages fill the memory and do not
+  // exceed it.
   Asked& AskUnmerged(size_t workers, const AskOptions& options) {
     callbacks_.Stop();
     Asked& asked = AskFirst(workers, options);
@@ -37,7 +38,7 @@ class FanOutMemoryTest : public VirtualFanOutTest {
     ASSERT_TRUE(AwaitEnd(asked));
     EXPECT_TRUE(asked.result->status.ok()) << asked.result->status;
   }
-  // The callbacks run, and all messages come.
+  // Starts the callbacks again, and expects all messages.
   void GoOnAndExpect(size_t messages, const Asked& asked) {
     callbacks_.GoOn();
     ExpectOk(asked);

@@ -1,4 +1,5 @@
-// Applications that are slower than their link: what waits for their callbacks is bounded, and all comes in the end.
+// Applications that are slower than their link: the bytes that wait for callbacks are bounded, and all messages arrive
+// in the end.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ std::string MessageOf(size_t number) {
   return std::string(kMessageBytes, static_cast<char>('a' + number % 26));
 }
 
-// A stream that is ten times the bound.
+// A stream of ten times the bound.
 void Stream(VirtualWorker::Call& call) {
   call.SendHead();
   for (size_t i = 0; i < kMessages; ++i) call.SendData(FrameMessage(MessageOf(i)));
@@ -47,7 +48,7 @@ TEST_F(FanOutMemoryTest, AStreamThatIsNotMergedStopsAtTheBound) {
   for (size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(asked.merged[0][i] == MessageOf(i)) << i;
 }
 
-// The worker sends empty messages without a grant, since they fit the room for a length prefix.
+// The worker sends empty messages without a grant, because they fit the room for a length prefix.
 class FanOutEmptyMessagesTest : public FanOutMemoryTest {
  protected:
   static constexpr size_t kEmpty = 2000;
@@ -77,7 +78,7 @@ TEST_F(FanOutEmptyMessagesTest, AWorkerIsNotLateWhileItsStreamWaitsForTheMerge) 
   GoOnAndExpect(kEmpty, asked);
 }
 
-// No wake-up is lost, however often callbacks stop.
+// No wake-up is lost, even if callbacks stop often.
 TEST_F(FanOutMemoryTest, AStreamGoesOnWithItsMerge) {
   Start(3, Stream);
   Asked& asked = AskFirst(3, {.server_streaming = true, .merge = [this](size_t, std::string&) {
@@ -99,7 +100,7 @@ TEST_F(FanOutMemoryTest, UnaryResponsesStopAtTheBound) {
 
 class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamInterface<Discipline> {
  protected:
-  // Where workers are quick, requests leave with their grants, and so responses come unasked.
+  // Fast workers: requests leave with their grants, so responses arrive unrequested.
   void StartUnasked() {
     ScheduleOptions options;
     options.discipline = GetParam();
@@ -144,7 +145,8 @@ TEST_P(FanOutUnaskedTest, TheDeadlineEndsCallsThatWaitToBeSent) {
   EXPECT_EQ(next.messages, kCalls);
 }
 
-// Its share of the memory holds the messages that arrive during a slow merge, and its share of the thread merges them.
+// The share of a fan-out in the memory holds the messages that arrive during a slow merge. Its share of the thread
+// merges them.
 TEST_F(FanOutMemoryTest, AFanOutKeepsItsRateBesideOneWhoseMergeIsSlow) {
   static constexpr size_t kPaced = 1000;
   static constexpr milliseconds kPace(1);

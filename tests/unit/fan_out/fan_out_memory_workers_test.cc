@@ -1,4 +1,4 @@
-// Workers that hang, or are slow, in the middle of their messages: the others get the memory that these claimed.
+// Workers that hang or are slow in the middle of their messages: other workers get the memory that these claimed.
 #include <chrono>
 #include <string>
 
@@ -14,7 +14,7 @@ using testing::VirtualWorker;
 
 class FanOutMemoryWorkersTest : public testing::FanOutMemoryTest {
  protected:
-  // The first `hung` workers send so many bytes, at most their whole message, and never an end.
+  // The first `hung` workers send `sent_bytes`, at most their whole message, and never end the call.
   static Handler HangAfter(size_t sent_bytes, size_t hung) {
     return [sent_bytes, hung](VirtualWorker::Call& call) {
       const std::string message(kMessageBytes, 'x');
@@ -39,7 +39,7 @@ class FanOutMemoryWorkersTest : public testing::FanOutMemoryTest {
   }
 };
 
-// The application is not at fault for claims of workers that hang.
+// The application is not to blame for claims of workers that hang.
 TEST_F(FanOutMemoryWorkersTest, WorkersThatHangInTheirMessagesDoNotStopTheOthers) {
   constexpr size_t kHung = 20;
   Start(100, HangAfter(kMessageBytes / 2, kHung));
@@ -51,8 +51,8 @@ TEST_F(FanOutMemoryWorkersTest, WorkersThatHangInTheirMessagesDoNotStopTheOthers
 
 TEST_F(FanOutMemoryWorkersTest, SlowWorkersDoNotStopTheOthers) {
   constexpr size_t kSlow = 20;
-  ScheduleOptions options = Grants();
-  options.budget_bytes = 512 << 10;  // for all of them
+  LinkSchedule::Options options = Grants();
+  options.budget_bytes = 512 << 10;  // for all 100 workers
   const auto handler = [this](VirtualWorker::Call& call) {
     if (std::stoul(call.request()) >= kSlow) return call.Answer(std::string(kMessageBytes, 'x'));
     Trickle(call, kMessageBytes, kMessageBytes / 100);
@@ -78,7 +78,7 @@ TEST_F(FanOutMemoryWorkersTest, ASlowWorkerInALargeMessageDoesNotStopOtherFanOut
   ExpectOk(slow);
 }
 
-// Workers that hang use the budget up, and the others wait for the link. Their claims must not grow old.
+// Hung workers use up the budget, and the other workers wait for the link. Their claims must not age.
 TEST_F(FanOutMemoryWorkersTest, ResponsesThatWaitForTheLinkStopAtTheBound) {
   constexpr size_t kHung = 10;
   ScheduleOptions options = Grants();
@@ -93,7 +93,7 @@ TEST_F(FanOutMemoryWorkersTest, ResponsesThatWaitForTheLinkStopAtTheBound) {
   ExpectOk(asked);
 }
 
-// The messages have arrived, and their status does not.
+// The messages have arrived, but the status does not arrive.
 TEST_F(FanOutMemoryWorkersTest, WorkersThatHangBehindTheirMessagesDoNotStopTheOthers) {
   constexpr size_t kHung = 20;
   Start(100, HangAfter(std::string::npos, kHung));

@@ -17,7 +17,7 @@ using testing::Seen;
 using testing::Text;
 using testing::Wire;
 
-// What goes along with requests, answers and failures.
+// Metadata of requests, responses and failures.
 class FanOutMetadataTest : public testing::FanOutTest {
  protected:
   static FanOut::Map<Text> AskWithShard(size_t asked, std::vector<size_t> replicas = {}) {

@@ -34,7 +34,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// Any fault, any option, many fan-outs at once, cancelled at any time. SLUICE_TEST_SEED replays one.
+// Random faults and options, many concurrent fan-outs, and cancellation at any time. SLUICE_TEST_SEED replays a run.
 class FanOutRandomTest : public testing::FanOutTest {
  protected:
   FanOutRandomTest() {
@@ -42,7 +42,7 @@ class FanOutRandomTest : public testing::FanOutTest {
     if (given == nullptr || !absl::SimpleAtoi(given, &seed_)) seed_ = std::random_device()();
   }
 
-  // What a server does with its nth call.
+  // The script of a call.
   static Script Draw(uint32_t seed) {
     Random random(seed);
     Script script;
@@ -83,7 +83,7 @@ class FanOutRandomTest : public testing::FanOutTest {
   static FanOut::Map<Text> DrawMap(Random& random) {
     std::vector<std::optional<sluice::Ask<Text>>> asks(kServers);
     for (size_t i = 0; i < kServers; ++i) {
-      if (i > 2 && random.OneIn(3)) continue;  // three are always asked, for the quorum
+      if (i > 2 && random.OneIn(3)) continue;  // the first three are always asked, for the quorum
       std::vector<size_t> replicas;
       for (size_t other = 0; other < kServers; ++other) {
         if (other != i && random.OneIn(4)) replicas.push_back(other);
@@ -95,7 +95,7 @@ class FanOutRandomTest : public testing::FanOutTest {
     return [asks](size_t worker) { return asks[worker]; };
   }
 
-  // One fan-out after the other, some of them cancelled.
+  // Runs one fan-out after the other, and cancels some of them.
   void Caller(uint32_t seed, int fan_outs) {
     Random random(seed);
     for (int i = 0; i < fan_outs; ++i) {

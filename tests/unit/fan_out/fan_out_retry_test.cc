@@ -15,10 +15,10 @@ using testing::Holds;
 using testing::NameOf;
 using testing::Text;
 
-// Which failures are worth another attempt, and how many there may be.
+// Which failures are retried, and the maximum number of retries.
 class FanOutRetryTest : public testing::FanOutTest {
  protected:
-  // Servers of which nothing is known: one that has failed is not asked first.
+  // Starts servers without a history: a server that has failed is not asked first.
   void StartAnew(size_t servers) {
     fan_out_.reset();
     link_.reset();
@@ -69,7 +69,7 @@ TEST_P(FanOutRetryTest, TheRatioIsACap) {
   for (size_t i = 0; i < 20; ++i) server(i).SetPlay(Fails(absl::StatusCode::kUnavailable));
   const auto result = fan_out_->Call(kUnary, Ask(20, {20}), Ignore(), {.fail_limit = 20, .retry_ratio = 0.1});
   EXPECT_TRUE(result.status.ok()) << result.status;
-  // Eight to begin with, and twenty tenths.
+  // Eight tokens at the start, and twenty tenths: 10 retries.
   EXPECT_EQ(result.retries, 10u);
   EXPECT_EQ(result.answered, 10u);
   EXPECT_EQ(result.failures.size(), 10u);
@@ -113,7 +113,7 @@ TEST_P(FanOutRetryTest, TheLastAttemptThatTakesTooLongFails) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// It is no fault of the worker that its request waits here.
+// The worker is not to blame while its request waits for the link.
 TEST_P(FanOutRetryTest, TheTimeOfAnAttemptBeginsWhenItsRequestIsSent) {
   Start(2, FixedBudget());
   ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());

@@ -85,7 +85,7 @@ TEST_P(FanOutStreamTest, AFailureAfterTheFirstMessageIsNot) {
   EXPECT_THAT(Values(collected.answers[0]), ElementsAre("a", "b"));
 }
 
-// Also where its worker has ended it well before it hears of that.
+// The stream fails even if its worker has ended it OK before the reset arrives.
 TEST_P(FanOutStreamTest, ARefusalInTheMiddleEndsTheStream) {
   Start(1);
   for (const size_t refused : {1, 2, 3}) {

@@ -140,7 +140,7 @@ TEST_P(FanOutTest, OneFailureTooManyCancelsTheRest) {
   EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kInternal));
   EXPECT_EQ(pending->result().failures.size(), 2u);
   EXPECT_EQ(pending->result().cancelled, 1u);
-  // It may not have heard of the request yet, or never will.
+  // The worker may not have received the request yet, or may never receive it.
   EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == counts.requests; }));
 }
 
@@ -251,7 +251,7 @@ TEST_P(FanOutTest, AnAnswerThatIsNoMessageIsAFailure) {
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kDataLoss));
 }
 
-// gRPC's servers in C++ cancel the calls that come in while they shut down. That is no wish of this application.
+// gRPC's C++ servers cancel calls that arrive while they shut down. The application did not cancel them.
 TEST_P(FanOutTest, AWorkerThatCancelsHasFailed) {
   Start(2);
   server(0).SetPlay(Fails(absl::StatusCode::kCancelled));
@@ -345,11 +345,11 @@ TEST_P(FanOutTest, SmallAnswersOfWhichTheSizeIsKnownNeedNoGrant) {
 }
 
 TEST_P(FanOutTest, LearnsHowLargeTheAnswersOfAMethodAre) {
-  // A stall would take back what is charged before the test has looked.
+  // A stall would take back the charged bytes before the test reads them.
   Start(1, {.schedule = {.stall_timeout = absl::Hours(1)}});
   const auto of_unknown_size = [](size_t) { return Text(); };
   server(0).SetPlay(Says({std::string(10'000, 'x')}));
-  // One at a time: of several workers, one that this machine delays is overtaken, and slow workers get nothing early.
+  // One call at a time: with several workers, the machine may delay one of them, and slow workers get no early grants.
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(fan_out_->Call(kUnary, of_unknown_size, Ignore()).status.ok());
   server(0).SetPlay(Holds("x"));
   ASSERT_TRUE(AwaitIdle());

@@ -21,7 +21,7 @@ using testing::Way;
 // TLS between a FanOut and its workers.
 class FanOutTlsTest : public testing::FanOutTest {
  protected:
-  // `client_ca_file` not empty: it wants a certificate of its clients.
+  // If `client_ca_file` is not empty, the server requires a client certificate.
   void StartTlsServer(const std::string& value, const std::string& client_ca_file = "") {
     servers_.push_back(std::make_unique<testing::ScriptedServer>(
         Says({value}),
@@ -106,7 +106,7 @@ TEST_P(FanOutTlsTest, AWorkerWithoutTlsFailsBeforeTheDeadline) {
   EXPECT_THAT(std::string(result.status.message()), HasSubstr(server(0).address()));
 }
 
-// It goes on with what it had, which may be why it fails.
+// The client continues with the previous files, which may be the reason for the failure.
 TEST_P(FanOutTlsTest, AFailureTellsOfFilesThatChangedAndAreNotTaken) {
   const TestCertificates others;
   StartTlsServer("0");

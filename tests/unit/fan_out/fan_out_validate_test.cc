@@ -33,7 +33,7 @@ TEST(FanOutOptionsTest, CreateNamesTheOptionTheValueAndTheBound) {
   EXPECT_THAT(FanOut::Create(nullptr, {.workers = workers}).status(), HasCode(absl::StatusCode::kInvalidArgument));
 }
 
-// Of three workers, and nobody is asked anything.
+// A FanOut with three workers; no request is sent.
 class FanOutRefusalTest : public ::testing::Test {
  protected:
   std::string Refusal(const std::string& method, const FanOutOptions& options, const Ask<Text>& ask = Text()) {

@@ -20,7 +20,7 @@ using testing::NameOf;
 using testing::Text;
 using testing::TextOf;
 
-// The workers of a FanOut that lives.
+// Changes of the workers of a FanOut.
 class FanOutWorkersTest : public testing::FanOutTest {
  protected:
   std::vector<std::string> Addresses(const std::vector<size_t>& servers) {
@@ -33,12 +33,12 @@ class FanOutWorkersTest : public testing::FanOutTest {
     EXPECT_TRUE(updated.ok()) << updated;
   }
   std::string PortOf(size_t i) { return server(i).address().substr(server(i).address().rfind(':') + 1); }
-  // A name that every machine knows.
+  // A name that every machine can look up.
   std::string Named(size_t i) { return "dns+localhost:" + PortOf(i); }
   static FanOut::Map<Text> AskThose() {
     return [](size_t) { return TextOf("?"); };
   }
-  // What the workers say, in their order.
+  // Returns the responses of the workers, in the order of the workers.
   std::vector<std::string> AskAll() {
     const auto collected = fan_out_->Collect(kUnary, [](size_t) { return TextOf("?"); });
     EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
@@ -158,7 +158,7 @@ TEST_P(FanOutWorkersTest, ARangeIsAllOfItsWorkers) {
 TEST_P(FanOutWorkersTest, EachAddressOfANameIsAWorkerFromTheStart) {
   StartServers(1);
   MakeFanOut({}, {.workers = {Named(0)}});
-  // The fixture adds the address itself, which comes first.
+  // The fixture itself adds the address, which comes first.
   ASSERT_EQ(fan_out_->workers(), 2u);
   EXPECT_EQ(fan_out_->address(0), server(0).address());
   EXPECT_THAT(fan_out_->address(1), AnyOf(server(0).address(), "[::1]:" + PortOf(0)));
@@ -193,7 +193,7 @@ TEST_P(FanOutWorkersTest, WithoutAnyWorkerItIsUnavailableAndSaysWhy) {
   absl::Status status;
   EXPECT_TRUE(testing::Eventually([&] {
     status = (*fan_out)->Collect(kUnary, AskThose(), {.success_quorum = 1}).result.status;
-    return status.message() != "no worker is known yet";  // before the first look has ended
+    return status.message() != "no worker is known yet";  // before the first look-up has ended
   }));
   EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(status.message()),

@@ -8,14 +8,14 @@
 
 namespace sluice::testing {
 
-// One call: a write, a hold, the end.
+// One call: its writes, its hold, and its end.
 struct ScriptedServer::Playing {
   TestHttp2Server::Call& call;
   Script script;
   size_t next = 0;  // message
   bool head_sent = false;
   bool holds = false;
-  bool writes = false;  // waits until what it sent has left
+  bool writes = false;  // waits until the bytes that it sent have left
 
   void SendHead() {
     if (!std::exchange(head_sent, true)) call.SendHead(script.headers);
@@ -82,7 +82,7 @@ void ScriptedServer::Step(Playing& playing) {
     std::string framed = FrameMessage(script.messages[playing.next++]);
     if (script.compressed) framed[0] = 1;
     playing.writes = playing.call.SendData(std::move(framed)) > 0;
-    // The status goes along with the last message, as gRPC's servers send it.
+    // Send the status with the last message, as gRPC servers do.
     const bool last = playing.next == script.messages.size() && script.hold_before != playing.next;
     if (playing.writes && !last) return;
   }

@@ -17,37 +17,37 @@
 
 namespace sluice::testing {
 
-// What a server does with one call.
+// How a server handles one call.
 struct Script {
   std::vector<std::string> messages = {""};  // as they are on the wire
   absl::Status status;
-  std::string status_details;         // a google.rpc.Status, or what the test says
-  absl::Duration delay;               // before the first message, or the status where there is none
-  std::optional<size_t> hold_before;  // this message, or with their number the status: until Release
-  bool early_headers = false;         // before anything else, a delay and a hold included
-  bool compressed = false;            // the messages say that they are compressed; `headers` have grpc-encoding
+  std::string status_details;         // a google.rpc.Status, or any bytes
+  absl::Duration delay;               // before the first message, or before the status if there is no message
+  std::optional<size_t> hold_before;  // hold this message until Release; the number of messages holds the status
+  bool early_headers = false;         // sends headers first, before a delay or a hold
+  bool compressed = false;            // sets the compressed flag of the messages; `headers` contain grpc-encoding
   Metadata headers;
   Metadata trailers;
 };
 
-// A call as the server saw it.
+// A call as the server received it.
 struct Seen {
   std::string method;
   std::string authority;
   std::string request;
   std::multimap<std::string, std::string> metadata;
-  const void* connection = nullptr;  // one for each
+  const void* connection = nullptr;  // identifies the connection
   std::chrono::system_clock::time_point deadline;
 };
 
-// A server in this process for unary and server-streaming methods of any service, that does what the test says and
-// knows nothing of us but our HTTP/2. A message follows when the one before has left. Thread-safe.
+// A server in this process for unary and server-streaming methods of any service. It follows a script, and shares only
+// the HTTP/2 code with the client. It sends a message after the previous message has left. Thread-safe.
 class ScriptedServer {
  public:
   struct Counts {
     int requests = 0;
     int open = 0;
-    int most_open = 0;  // at once
+    int most_open = 0;  // maximum of `open`
     int holding = 0;
     int cancelled = 0;  // reset by the client, or lost with its connection
   };
@@ -58,17 +58,17 @@ class ScriptedServer {
   ~ScriptedServer();
 
   const std::string& address() const { return address_; }
-  // Asked for each call from now on, on the thread of the server; those may be held again.
+  // Called for each later call, on the server's thread. Those calls may be held, even after an earlier Release.
   void SetPlay(Play play);
-  void Release();  // what is held, and whatever would be
+  void Release();  // stops holding current and later calls
 
-  void Stop();   // at once, as a process that dies: calls under way are lost
+  void Stop();   // at once, like a process that dies: open calls are lost
   void Start();  // again, at the same address
 
   Counts counts() const { return counts_.Get(); }
   std::vector<Seen> seen() const { return seen_.Get(); }
-  size_t connections() const;  // that requests came by
-  // False when it did not come true in time.
+  size_t connections() const;  // that requests arrived on
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) const { return counts_.Await(condition); }
   bool AwaitHolding(int calls) const {
     return Await([calls](const Counts& counts) { return counts.holding == calls; });

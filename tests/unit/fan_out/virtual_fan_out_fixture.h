@@ -28,7 +28,7 @@
 
 namespace sluice::testing {
 
-// The callback thread in virtual time: it takes the time that callbacks spend, and stops where the test says so.
+// The callback thread in virtual time: callbacks take the time that they spend, and the test can stop the thread.
 class VirtualCallbacks final : public Callbacks {
  public:
   explicit VirtualCallbacks(VirtualExecutor& executor) : executor_(executor) {}
@@ -37,7 +37,7 @@ class VirtualCallbacks final : public Callbacks {
     queue_.Push({owner, std::move(callback)});
     NextLater({});
   }
-  // The callback that runs takes so long.
+  // Called by a running callback: it takes this time.
   void Spend(TimePoint::duration time) { spent_ += time; }
   void Stop() { stopped_ = true; }
   void GoOn() {
@@ -66,7 +66,7 @@ class VirtualCallbacks final : public Callbacks {
   TimePoint::duration spent_{0};
 };
 
-// Fan-outs to workers of the test, in virtual time, down to the bytes of HTTP/2.
+// Fan-outs to the test's workers, in virtual time, with real HTTP/2 bytes.
 class VirtualFanOutTest : public ::testing::Test {
  protected:
   using Handler = VirtualWorker::Handler;
@@ -76,7 +76,7 @@ class VirtualFanOutTest : public ::testing::Test {
     absl::Duration timeout = absl::Minutes(10);
     absl::Duration attempt_timeout = absl::InfiniteDuration();
     size_t fail_limit = 0;
-    std::function<absl::Status(size_t worker, std::string& message)> merge;  // default: takes all
+    std::function<absl::Status(size_t worker, std::string& message)> merge;  // default: accepts every message
     int64_t max_message_bytes = 64 << 20;
   };
   // One fan-out.

@@ -15,13 +15,13 @@ using ::testing::IsEmpty;
 
 class WorkerHistoryTest : public ::testing::Test {
  protected:
-  // An attempt that was ready after that time, and answered.
+  // An attempt that was ready after `time_to_ready`, and succeeded.
   void Answer(size_t worker, absl::Duration time_to_ready) {
     history_.OnReady(now_, worker, time_to_ready);
     history_.OnAnswered(now_, worker);
   }
 
-  // Its whole pause, in seconds. Ends when that is over.
+  // Advances the time until the worker's pause is over. Returns the length of the pause in seconds.
   int64_t WaitUntilGood(size_t worker) {
     int64_t waited = 0;
     for (; history_.Bad(now_, worker); ++waited) now_ += seconds(1);

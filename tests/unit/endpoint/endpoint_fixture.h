@@ -19,7 +19,7 @@
 
 namespace sluice::testing {
 
-// A channel to a plain server, through an endpoint of a link.
+// A channel to a plain gRPC server, through an endpoint of a link.
 class EndpointTest : public ::testing::Test {
  protected:
   ~EndpointTest() override {
@@ -29,11 +29,11 @@ class EndpointTest : public ::testing::Test {
     }
   }
 
-  // So many answers at a time.
+  // Connects over a link whose budget holds this number of responses at a time.
   void Connect(int answers, int64_t queue_limit = 65536) {
     ScheduleOptions schedule{.discipline = Discipline::kRolling, .queue_limit = queue_limit};
     schedule.budget_bytes = answers * schedule.profile.frame_bytes;
-    schedule.stall_timeout = absl::Minutes(10);  // the server is held for as long as a test takes
+    schedule.stall_timeout = absl::Minutes(10);  // the server is held for the duration of a test
     link_ = *Link::Create({.schedule = schedule});
     endpoint_ = *Endpoint::Create(link_);
     grpc::ChannelArguments arguments;

@@ -154,7 +154,7 @@ TEST_P(EndpointCallTest, CallsToADeadServerEndAndHoldNothing) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Whatever becomes of a call, and whoever is first: TearDown looks that nothing is left.
+// Calls end in any way, and in any order. TearDown checks that no call is left.
 TEST_P(EndpointCallTest, ManyCallsThatEndInManyWaysLeaveNothingBehind) {
   const auto seed = ::testing::UnitTest::GetInstance()->random_seed();
   SCOPED_TRACE("--gtest_random_seed=" + std::to_string(seed));

@@ -18,9 +18,9 @@
 
 namespace sluice::testing {
 
-// A plain synchronous server in this process that knows nothing of us, and counts the calls that are in its handlers: a
-// call counts until its answer is made, so never longer than its client waits for it. A handler answers as many bytes
-// as it is asked for, when the server is open. Thread-safe.
+// A plain synchronous gRPC server in this process, without Sluice code. It counts the calls that are in its handlers: a
+// call counts until its response is made, so never longer than its client waits for it. A handler returns the requested
+// number of bytes when the server is open. Thread-safe.
 class GatedServer {
  public:
   struct Counts {
@@ -49,7 +49,7 @@ class GatedServer {
     absl::MutexLock lock(&mutex_);
     return counts_;
   }
-  // False when it did not come true in time.
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) const {
     const auto met = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(counts_); };
     absl::MutexLock lock(&mutex_);
@@ -72,7 +72,7 @@ class GatedServer {
     GatedServer& server_;
   };
 
-  // Ten chunks of 100 bytes.
+  // Streams ten chunks of 100 bytes.
   class Blocks final : public v1::BlockService::Service {
    public:
     explicit Blocks(GatedServer& server) : server_(server) {}

@@ -20,20 +20,20 @@
 
 namespace sluice::testing {
 
-inline constexpr int64_t kAnswerBytes = 1400;  // asked for by a call; one full packet
+inline constexpr int64_t kAnswerBytes = 1400;  // requested by a call; one full packet
 
 inline std::chrono::system_clock::time_point In(absl::Duration time) {
   return std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time);
 }
 
-// One call of a generated stub, by one of gRPC's three interfaces.
+// One call of a generated stub, through one of gRPC's three interfaces.
 class Call {
  public:
   virtual ~Call() = default;
   virtual void Start(v1::SruService::Stub& stub) = 0;
 
   grpc::ClientContext& context() { return *context_; }
-  // Whether it has ended in time; then its status.
+  // Waits for the end of the call. Returns false if it has not ended in time; otherwise status() is valid.
   bool Await() { return done_.WaitForNotificationWithTimeout(kPatience); }
   bool ended() const { return done_.HasBeenNotified(); }
   const grpc::Status& status() const { return status_; }

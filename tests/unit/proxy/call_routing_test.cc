@@ -1,4 +1,4 @@
-// Where calls of a proxy go, and what the workers there are told.
+// Where a proxy sends calls, and which authority and headers the workers receive.
 #include <string>
 #include <thread>
 
@@ -22,7 +22,7 @@ class CallRoutingTest : public ProxyTest {
     client->Flush();
     return client;
   }
-  // Of the one request that the worker gets of this client.
+  // Returns the :authority of the one request that the worker receives from this client.
   static std::string AuthorityAt(PeerWorker& worker, Http2Peer& client) {
     EXPECT_TRUE(Await({&client}, [&] {
       worker.Pump();
@@ -58,7 +58,7 @@ TEST_F(CallRoutingTest, AFieldMayNameTheWorker) {
   EXPECT_EQ(other.status(), "7");
 }
 
-// Its path would be no authority: nghttp2, Node's server among others, would reset the stream.
+// A socket path is not a valid authority: nghttp2, and Node's server among others, would reset the stream.
 TEST_F(CallRoutingTest, AWorkerOnAUnixSocketIsLocalhost) {
   const std::string path = absl::StrCat("unix:", ::testing::TempDir(), "sluice-routing-", getpid());
   PeerWorker worker(65535, path);
@@ -91,7 +91,7 @@ TEST_F(CallRoutingTest, ARouteMayLeadToAUnixSocket) {
   EXPECT_EQ(AuthorityAt(worker, *client), "localhost");
 }
 
-// The listener does what NAT does: its address is none of the proxy's.
+// The listener acts as NAT: the proxy does not have its address.
 TEST_F(CallRoutingTest, ACallThatComesBackThroughAnotherAddressEnds) {
   StartProxy();
   const auto pass = [](int from, int to) {

@@ -22,10 +22,10 @@ struct Opened {
   Kind kind = Kind::kUnknown;
   std::string target;
   std::string refusal;
-  std::string rest;  // with what came after the kind was known
+  std::string rest;  // includes bytes that arrive after the kind is known
 };
 
-// Hands `bytes` over in pieces until the kind is known.
+// Passes `bytes` in pieces until the kind is known.
 Opened Open(absl::string_view bytes, size_t piece_bytes = SIZE_MAX) {
   ClientOpening opening;
   Opened opened;
@@ -76,7 +76,7 @@ TEST(ClientOpeningTest, TheTargetOfConnectIsTakenAsItIs) {
   }
 }
 
-// What follows a CONNECT is the tunnel (RFC 9110, section 9.3.6).
+// The bytes after a CONNECT request belong to the tunnel (RFC 9110, section 9.3.6).
 TEST(ClientOpeningTest, ABodyOfConnectIsNoBody) {
   const Opened opened = Open("CONNECT a:1 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
   EXPECT_EQ(opened.kind, Kind::kConnect);
@@ -142,7 +142,7 @@ TEST(ClientOpeningTest, WhatIsNoHttpIsKnownByItsFirstByteAndGetsNoAnswer) {
   }
 }
 
-// A client within its tunnel may speak to a proxy of its own.
+// A client within its tunnel may use a proxy of its own.
 TEST(ClientOpeningTest, WithinATunnelAConnectIsPassedOnWhole) {
   const std::string request = "CONNECT a:1 HTTP/1.1\r\n\r\nmore";
   ClientOpening opening;

@@ -10,14 +10,14 @@ namespace {
 
 using std::chrono::seconds;
 
-// Three holders, of which each may hold 4 KiB of 12.
+// Three holders with a bound of 12 KiB. The share of each is 4 KiB.
 class HeldBytesTest : public ::testing::Test {
  protected:
   HeldBytesTest() { held_.SetBound(12 << 10, 3); }
   static TimePoint At(int64_t second) { return TimePoint(seconds(second)); }
 
   HeldBytes held_;
-  std::string released_;  // the names of holders, in their order
+  std::string released_;  // the names of released holders, in the order of their release
   HeldBytes::Holder a_{[this] { released_ += 'a'; }};
   HeldBytes::Holder b_{[this] { released_ += 'b'; }};
   HeldBytes::Holder c_{[this] {
@@ -52,9 +52,9 @@ TEST_F(HeldBytesTest, ReleasesTheOneThatHasNotBecomeLessForTheLongestTime) {
   held_.Count(b_, 6000, At(2));
   held_.Count(c_, 6000, At(3));
   held_.Count(a_, 5900, At(4));
-  held_.Count(b_, 6100, At(5));  // more is not less
+  held_.Count(b_, 6100, At(5));  // an increase does not count as a decrease
   held_.ReleaseStuck(At(5));
-  EXPECT_EQ(released_, "bc");  // b lets nothing go
+  EXPECT_EQ(released_, "bc");  // b keeps its bytes
   EXPECT_FALSE(held_.full());
 }
 

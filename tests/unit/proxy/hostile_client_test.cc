@@ -1,4 +1,4 @@
-// Clients that attack: they lose their connection or stay within their bounds, and others go on.
+// Clients that attack: they lose their connection or stay within their bounds, and other clients are served.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,8 +23,8 @@ class HostileClientTest : public ProxyTest {
     socket.Send(absl::StrCat(raw::kPreface, raw::Settings(), raw::SettingsAck()));
     return socket;
   }
-  // Sends while the proxy takes it, and reads nothing. Returns whether the proxy has ended the connection before it had
-  // taken all of it; otherwise it has taken all, or takes no more.
+  // Sends until all bytes are sent or the proxy stops reading, and reads nothing. Returns whether the proxy has closed
+  // the connection before it had read all bytes.
   static bool Flood(const TestSocket& socket, const std::string& bytes, int times) {
     for (int i = 0; i < times; ++i) {
       size_t at = 0;
@@ -38,7 +38,7 @@ class HostileClientTest : public ProxyTest {
     }
     return false;
   }
-  // What the proxy says until it ends the connection. GOAWAY is among it, where nothing is lost.
+  // Reads until the proxy closes the connection. The bytes include GOAWAY if no byte is lost.
   static bool Ends(TestSocket& socket) {
     std::array<char, 65536> buffer;
     return Eventually([&] {
@@ -49,8 +49,8 @@ class HostileClientTest : public ProxyTest {
       }
     });
   }
-  // Whether the proxy takes so many of them from a client that reads no answer: it neither stops nor ends the
-  // connection.
+  // Whether the proxy reads the bytes this many times from a client that reads no response. False if the proxy stops
+  // reading or closes the connection.
   bool TakesAll(const TestSocket& socket, const std::string& bytes, int times) {
     for (int i = 0; i < times; ++i) {
       for (size_t at = 0; at < bytes.size();) {
@@ -58,7 +58,7 @@ class HostileClientTest : public ProxyTest {
         if (sent < 0 && errno != EAGAIN) return false;
         at += static_cast<size_t>(std::max<ssize_t>(sent, 0));
         if (sent >= 0) continue;
-        ExpectServes(worker_.address());  // it has the time
+        ExpectServes(worker_.address());  // gives the proxy time to read
         pollfd waiting{.fd = socket.fd(), .events = POLLOUT, .revents = 0};
         if (poll(&waiting, 1, /*timeout=*/500) == 0) return false;
       }
@@ -74,7 +74,7 @@ class HostileClientTest : public ProxyTest {
   TestHttp2Server worker_{Says("!")};
 };
 
-// CVE-2023-44487.
+// Rapid reset: CVE-2023-44487.
 TEST_F(HostileClientTest, RapidResetsEndTheConnection) {
   TestSocket socket = Begin();
   const std::string head = raw::HeaderBlock(Head(worker_.address()));
@@ -113,7 +113,7 @@ TEST_F(HostileClientTest, SettingsWithoutEndEndOrStop) {
   ExpectServes(worker_.address());
 }
 
-// CVE-2024-28182.
+// CONTINUATION flood: CVE-2024-28182.
 TEST_F(HostileClientTest, ContinuationsWithoutEndEndTheConnection) {
   TestSocket socket = Begin();
   socket.Send(raw::Frame(raw::kHeaders, raw::kNone, 1, raw::HeaderBlock(Head(worker_.address()))));
@@ -138,7 +138,7 @@ TEST_F(HostileClientTest, WhatIsNoHttp2AfterThePrefaceEndsTheConnection) {
   ExpectServes(worker_.address());
 }
 
-// Clients on gRPC's C core do that: see IdleResetFilter.
+// Clients that use gRPC's C core send such resets: see IdleResetFilter.
 TEST_F(HostileClientTest, AResetOfAStreamThatWasNeverOpenedIsForgiven) {
   TestSocket socket = Begin();
   socket.Send(raw::RstStream(7, 8));
@@ -146,7 +146,7 @@ TEST_F(HostileClientTest, AResetOfAStreamThatWasNeverOpenedIsForgiven) {
   EXPECT_THAT(socket.ReceiveUntil("12345678"), ::testing::HasSubstr("12345678"));
 }
 
-// The window of a stream is all that it may send unasked.
+// A client may send one stream window without a grant.
 TEST_F(HostileClientTest, DataBeyondTheWindowEndsItsStream) {
   TestHttp2Server silent([](TestHttp2Server::Call&) {});
   TestSocket socket = Begin();

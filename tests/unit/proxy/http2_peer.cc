@@ -22,7 +22,7 @@
 namespace sluice::testing {
 namespace {
 
-// What blocks does so no longer than patience lasts.
+// Blocking calls on the socket time out after kPatience.
 void Connect(int fd, const sockaddr* address, size_t bytes) {
   const timeval patience = absl::ToTimeval(kPatience);
   EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
@@ -30,7 +30,7 @@ void Connect(int fd, const sockaddr* address, size_t bytes) {
   EXPECT_EQ(connect(fd, address, static_cast<socklen_t>(bytes)), 0) << std::strerror(errno);
 }
 
-// Whether something can be read, or the connection has ended, before patience is at its end.
+// Whether the socket has become readable, or its connection has ended, within kPatience.
 bool AwaitReadable(int fd) {
   pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
   return poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1;
@@ -178,7 +178,7 @@ void Http2Peer::Flush() {
   }
   while (!output_.empty()) {
     const ssize_t sent = send(socket_.fd(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) return;  // later, or the next read says why
+    if (sent < 0) return;  // retry later, or the next read reports the error
     output_.erase(0, static_cast<size_t>(sent));
   }
 }

@@ -16,7 +16,7 @@
 
 namespace sluice::testing {
 
-// The end of a socket, closed with it.
+// One end of a connection, which the destructor closes.
 class TestSocket {
  public:
   explicit TestSocket(int fd) : fd_(fd) {}
@@ -25,10 +25,10 @@ class TestSocket {
   ~TestSocket();
 
   int fd() const { return fd_; }
-  void Send(absl::string_view bytes) const;         // all of it; fails the test if nobody reads
-  std::string ReceiveUntil(absl::string_view end);  // with what came behind it; less at the end of the connection
+  void Send(absl::string_view bytes) const;         // sends all bytes; fails the test if the other end reads none
+  std::string ReceiveUntil(absl::string_view end);  // with the bytes after `end`; less if the connection ends
   std::string ReceiveAll();
-  void Break();  // closes it with a reset
+  void Break();  // closes the connection with a reset
 
  private:
   int fd_;
@@ -37,23 +37,23 @@ class TestSocket {
 // Connects to "127.0.0.1:port", "unix:PATH" or "unix-abstract:NAME".
 TestSocket ConnectTo(const std::string& address);
 
-// One side of an HTTP/2 connection, on the thread of the test: it reads and writes within Pump alone, so one that is
-// not pumped hangs. Not thread-safe.
+// One side of an HTTP/2 connection, on the thread of the test. It reads and writes only within Pump, so a peer that the
+// test does not pump hangs. Not thread-safe.
 class Http2Peer final : private SessionEvents {
  public:
-  // What came on one stream.
+  // The headers and data that have arrived on one stream.
   class Stream final : public StreamEvents {
    public:
     Stream(Http2Peer& peer, int32_t number) : id(number), peer_(peer) {}
 
     int32_t id;
-    HeaderList headers;  // of the request or the answer
+    HeaderList headers;  // of the request or the response
     HeaderList trailers;
     std::string data;
-    bool ended = false;  // END_STREAM came
+    bool ended = false;  // END_STREAM has arrived
     std::optional<StreamEnd> closed;
 
-    // A field of the trailers, or of headers that are trailers, too; empty: there is none.
+    // A header of the trailers, or of headers that are also trailers; empty if there is none.
     std::string Field(absl::string_view name) const;
     std::string status() const { return Field("grpc-status"); }
     bool is(StreamEnd::Kind kind, Http2Error error = Http2Error::kNoError) const {
@@ -76,18 +76,18 @@ class Http2Peer final : private SessionEvents {
 
   Http2Session& session() { return *session_; }
   TestSocket& socket() { return socket_; }
-  // Client side: there is a slot.
+  // Client side. The connection must have room for a stream.
   Stream& Open(const HeaderList& headers, std::string body = "", bool end_stream = true, uint32_t granted_bytes = 0);
-  // Server side: those that have come, in their order.
+  // Server side: the streams that have arrived, in order.
   std::vector<Stream*> streams();
 
-  // Whether what comes is granted again at once; it is by default.
+  // Whether received bytes are granted again at once; true by default.
   void set_grants(bool grants) { grants_ = grants; }
   // The connection has ended.
   bool over() const { return over_; }
   const TlsClientEnd* tls() const { return tls_.get(); }
 
-  void Pump();   // reads what is there, and writes what there is to write
+  void Pump();   // reads the received bytes, and writes the pending bytes
   void Flush();  // only writes
 
  private:
@@ -96,16 +96,16 @@ class Http2Peer final : private SessionEvents {
 
   TestSocket socket_;
   const std::unique_ptr<TlsClientEnd> tls_;
-  size_t taken_bytes_ = 0;  // of what TLS has received
+  size_t taken_bytes_ = 0;  // of the bytes that TLS has received
   bool grants_ = true;
   bool over_ = false;
-  std::string plaintext_;                               // that waits for the handshake
-  std::string output_;                                  // that the socket has not taken
-  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // above the session: they outlive their streams
+  std::string plaintext_;                               // bytes that wait for the handshake
+  std::string output_;                                  // bytes that the socket has not accepted
+  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // declared before the session: they outlive their streams
   std::unique_ptr<Http2Session> session_;
 };
 
-// Whether it came true in time, while these peers are pumped.
+// Pumps these peers until the condition is true. Returns false if it did not become true in time.
 bool Await(std::initializer_list<Http2Peer*> peers, absl::FunctionRef<bool()> condition);
 
 }  // namespace sluice::testing

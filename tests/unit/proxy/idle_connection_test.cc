@@ -1,4 +1,4 @@
-// Connections of clients that do nothing, where there is no room for more.
+// Idle client connections, when there is no room for more.
 #include <string>
 
 #include "tests/unit/http2/raw_frames.h"
@@ -77,7 +77,7 @@ TEST_F(IdleConnectionTest, ConnectionsAboveTheirNumberAreClosedWhereAllHaveCalls
   EXPECT_TRUE(AwaitMetric("sluice_proxy_idle_ends_total", 1)) << "now there is one that is idle";
 }
 
-// A connection that has begun a call and cannot go on would never be idle.
+// A connection that has begun a call and never completes its headers would never count as idle.
 TEST_F(IdleConnectionTest, HeadersThatDoNotComeEndTheirConnection) {
   options_.proxy.opening_timeout = std::chrono::milliseconds(50);
   StartProxy();

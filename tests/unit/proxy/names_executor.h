@@ -15,8 +15,8 @@
 
 namespace sluice::testing {
 
-// The real executor of a test whose names lead where the test says, and whose clock the test may stop or put forward.
-// Used on the link's thread only, but for Post.
+// The real executor, with names and a clock that the test controls: it sets the addresses of names, and may stop or
+// advance the clock. Used on the link's thread only, except for Post.
 class NamesExecutor final : public Executor {
  public:
   using Addresses = absl::StatusOr<std::vector<std::string>>;
@@ -28,13 +28,13 @@ class NamesExecutor final : public Executor {
     names_[name] = std::move(addresses);
     for (const auto& question : std::exchange(questions_[name], {})) Answer(question, name);
   }
-  // Look-ups of this name that were not answered yet.
+  // Returns the number of look-ups of this name that were not answered yet.
   size_t open_questions(const std::string& name) {
     auto& questions = questions_[name];
     std::erase_if(questions, [](const auto& question) { return question.expired(); });
     return questions.size();
   }
-  // All addresses that were connected to, in their order.
+  // All addresses that were connected to, in order.
   const std::vector<std::string>& connected_to() const { return connected_to_; }
   // Called within each look-up.
   std::function<void(const std::string& name)> on_look_up = [](const std::string&) {};
@@ -46,7 +46,7 @@ class NamesExecutor final : public Executor {
   void Post(std::function<void()> task) override { real_.Post(std::move(task)); }
   void SetEndOfTurn(std::function<void()> task) override { real_.SetEndOfTurn(std::move(task)); }
   void SetTimer(TimePoint time, std::function<void()> task) override {
-    if (stopped_at_.has_value()) return;  // the turn after PutForward finds what is due
+    if (stopped_at_.has_value()) return;  // the turn after PutForward handles the timers that are due
     real_.SetTimer(time == TimePoint::max() ? time : time - ahead_, std::move(task));
   }
   double Random() override { return real_.Random(); }

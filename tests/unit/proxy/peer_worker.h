@@ -16,12 +16,12 @@
 
 namespace sluice::testing {
 
-// A worker on the thread of the test, which hears requests as they come: see Http2Peer. TestHttp2Server, on a thread of
-// its own, waits for the whole request. Not thread-safe.
+// A worker on the thread of the test, which receives a request piece by piece: see Http2Peer. TestHttp2Server has a
+// thread of its own, and waits for the whole request. Not thread-safe.
 class PeerWorker {
  public:
-  // `stream_window_bytes` is what a client may send on a stream before it is granted more. The port of `address` is a
-  // free one.
+  // `stream_window_bytes` is the number of bytes that a client may send on a stream before a grant. Port 0 of `address`
+  // means any free port.
   explicit PeerWorker(uint32_t stream_window_bytes = 65535, const std::string& address = "127.0.0.1:0")
       : stream_window_bytes_(stream_window_bytes),
         listener_(socket(IsUnixAddress(address) ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
@@ -38,10 +38,10 @@ class PeerWorker {
   }
 
   const std::string& address() const { return address_; }
-  // Those that were accepted, in their order.
+  // The accepted connections, in order.
   const std::vector<std::unique_ptr<Http2Peer>>& connections() const { return connections_; }
   Http2Session& session() { return connections_.back()->session(); }
-  // Bytes that the session does not know of, on the last connection.
+  // Sends bytes on the last connection, past its session.
   void Say(const std::string& bytes) { connections_.back()->socket().Send(bytes); }
 
   void Pump() {

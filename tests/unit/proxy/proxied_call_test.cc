@@ -25,7 +25,7 @@ class ProxiedCallTest : public ProxyTest {
  protected:
   void SetUp() override { StartProxy(); }
 
-  // Ends, in time.
+  // Waits for the end of the call; fails if it does not end in time.
   static void AwaitEnd(Http2Peer& client, const Http2Peer::Stream& call) {
     EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
   }
@@ -64,7 +64,7 @@ TEST_F(ProxiedCallTest, AUnaryCallPassesAsItIs) {
   EXPECT_EQ(Metric("sluice_proxy_calls_total", "code", "OK"), 1);
 }
 
-// 11,415 years.
+// 99999999 hours are 11,415 years.
 TEST_F(ProxiedCallTest, TheLongestDeadlineIsNotInThePast) {
   TestHttp2Server worker(Says("!"));
   const auto client = NewClient();
@@ -224,7 +224,7 @@ TEST_F(ProxiedCallTest, AWorkerThatRefusesAlwaysRefusesTheClient) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// --- Workers that go.
+// --- Workers that close.
 
 TEST_F(ProxiedCallTest, AWorkerThatSaysGoawayKeepsItsCallsAndGetsNoNewOnesThere) {
   TestHttp2Server worker([](TestHttp2Server::Call& call) {
@@ -299,7 +299,7 @@ TEST_F(ProxiedCallTest, OnlyAMethodThatItsWorkerKnowsHasASeriesOfItsOwn) {
   EXPECT_THAT(methods, ::testing::UnorderedElementsAre("other", "/test.Answers/Get"));
 }
 
-// --- What is no call for a worker.
+// --- Requests that are not calls for a worker.
 
 TEST_F(ProxiedCallTest, ATargetThatMayNotBeCalledIsDenied) {
   const auto client = NewClient();
@@ -345,7 +345,7 @@ TEST_F(ProxiedCallTest, WhatIsNoGrpcIsRefusedAsHttpSays) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// RFC 9113, section 8.2.2.
+// See RFC 9113, section 8.2.2.
 TEST_F(ProxiedCallTest, AFieldThatHttp2DoesNotAllowIsAProtocolError) {
   const auto client = NewClient();
   const auto& call = client->Open(Head("127.0.0.1:1", {{"keep-alive", "1"}}), FrameMessage("?"));

@@ -1,4 +1,4 @@
-// What the schedule of the link makes of calls that a proxy carries.
+// How the schedule of the link treats calls of a proxy.
 #include <atomic>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr int64_t kBudget = 32 << 10;
-// Room for a length prefix and a spare byte, which each stream has beside its grants: see StreamWindow.
+// Room for a length prefix and a spare byte, which each stream has in addition to its grants: see StreamWindow.
 constexpr int64_t kRoom = 6;
 
 class ProxiedScheduleTest : public ProxyTest {
@@ -120,7 +120,7 @@ TEST_F(ProxiedScheduleTest, AStreamIsGrantedMessageByMessageAndHoldsNothingBetwe
     worker.Run([&] { worker.calls().front()->SendData(FrameMessage(std::string(10'000, 'x'))); });
     expected += 10'005;
     EXPECT_TRUE(Await({client.get()}, [&] { return stream.data.size() == expected; }));
-    // Quiet.
+    // Wait until the call is quiet.
     EXPECT_TRUE(AwaitState([](const ScheduleState& state) { return state.in_flight_bytes == 0; }));
     EXPECT_LE(Window(worker, 0), kRoom);
     ExpectServes(worker.address());
@@ -231,7 +231,7 @@ TEST_F(ProxiedScheduleTest, EachCallOfAFanOutHasItsOwnDeadline) {
   const auto& second = open("1H");
   ASSERT_TRUE(worker.AwaitRequests(2));
   EXPECT_EQ(link_->State().blocks, 1);
-  // A client that hangs does not end it, and neither does this worker.
+  // The proxy must end the call: neither the hung client nor this worker ends it.
   EXPECT_TRUE(Await({client.get()}, [&] { return first.closed.has_value(); }));
   EXPECT_EQ(first.status(), "4");
   EXPECT_FALSE(second.closed.has_value());

@@ -1,4 +1,4 @@
-// Calls whose request has several messages or is long, through a proxy, to a worker that hears them one by one.
+// Calls with several request messages or a long request, through a proxy, to a worker that receives them one by one.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ class ProxiedStreamingTest : public ProxyTest {
  protected:
   void SetUp() override { StartProxy(); }
 
-  // The call at the worker, once it is there.
+  // Returns the call at the worker, after it has arrived.
   static Http2Peer::Stream& AwaitCall(Http2Peer& client, PeerWorker& worker, size_t connection = 0, size_t index = 0) {
     EXPECT_TRUE(AwaitAt(worker, client, [&] {
       return worker.connections().size() > connection && worker.connections()[connection]->streams().size() > index &&
@@ -41,8 +41,8 @@ class ProxiedStreamingTest : public ProxyTest {
     });
   }
   bool AwaitHere(Http2Peer& client, absl::FunctionRef<bool()> condition) { return AwaitAt(worker_, client, condition); }
-  // Bytes of a request that a client has sent once the proxy takes no more: in as long as twenty calls of others take,
-  // it takes none.
+  // Returns the number of request bytes that a client has sent when the proxy stops reading. The proxy has stopped if
+  // it reads nothing while twenty other calls complete.
   size_t BytesThatWereTaken(Http2Peer& client, const Http2Peer::Stream& call, size_t request_bytes) {
     size_t unsent = request_bytes;
     for (int calls = 0; calls < 20; ++calls) {
@@ -131,14 +131,14 @@ TEST_F(ProxiedStreamingTest, AWorkerThatDoesNotReadStopsTheClient) {
     client->Pump();
     worker_.Pump();
   }
-  // What the worker has, and as much again that is kept for it.
+  // The worker has one window, and the proxy keeps another window for it.
   EXPECT_GE(client->session().unsent_bytes(call.id), static_cast<size_t>(7 << 20));
   worker_.connections().front()->set_grants(true);
   worker_.session().Grant(served.id, 65535);
   EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 8 << 20; }));
 }
 
-// What came before the worker was known counts as well.
+// Bytes that arrive before the worker is known count, too.
 TEST_F(ProxiedStreamingTest, OfALargeRequestTheProxyHoldsTheWindowOfItsStream) {
   PeerWorker narrow(1000);
   const auto client = NewClient({.max_unsent_bytes_per_stream = kLargeBytes});
@@ -148,34 +148,34 @@ TEST_F(ProxiedStreamingTest, OfALargeRequestTheProxyHoldsTheWindowOfItsStream) {
   ASSERT_TRUE(client->session().SendData(call.id, std::string(kLargeBytes, 'x'), true).ok());
   EXPECT_TRUE(AwaitAt(narrow, *client, [&] { return served.data.size() == 1000; }));
   EXPECT_EQ(BytesThatWereTaken(*client, call, kLargeBytes), 65535U);
-  // Each byte that the worker takes lets the client send one more, once all that is kept has left.
+  // Each byte that the worker reads lets the client send one more byte, after all kept bytes have left.
   narrow.session().Grant(served.id, 65535 - 1000);
   EXPECT_TRUE(AwaitAt(narrow, *client, [&] { return served.data.size() == 65535; }));
   EXPECT_EQ(BytesThatWereTaken(*client, call, kLargeBytes), 2 * 65535U);
 }
 
-// Its window of HTTP/2 is wide open, so that nothing but its socket holds the proxy back.
+// The HTTP/2 window of the worker is wide open, so that only its socket holds the proxy back.
 TEST_F(ProxiedStreamingTest, OfALargeRequestToAWorkerWhoseSocketIsNotReadTheProxyHoldsLittle) {
   PeerWorker wide(1u << 30);
   const auto client = NewClient({.max_unsent_bytes_per_stream = kLargeBytes});
   auto& call = client->Open(Head(wide.address()), "", /*end_stream=*/false);
   auto& served = AwaitCall(*client, wide);
   ASSERT_TRUE(client->session().SendData(call.id, std::string(kLargeBytes, 'x'), true).ok());
-  // With what the kernel holds for two sockets of TCP on loopback: by net.ipv4.tcp_rmem and tcp_wmem, 6 and 4 MB each.
+  // Includes the kernel buffers of two TCP sockets on loopback: net.ipv4.tcp_rmem and tcp_wmem, 6 and 4 MB each.
   EXPECT_LT(BytesThatWereTaken(*client, call, kLargeBytes), 24U << 20);
   EXPECT_TRUE(AwaitAt(wide, *client, [&] { return served.ended; }));
   EXPECT_EQ(served.data.size(), kLargeBytes);
   EXPECT_EQ(served.data.find_first_not_of('x'), std::string::npos);
 }
 
-// It is sent again on the next connection; the client goes on meanwhile, since nobody has told it anything.
+// The request is sent again on the next connection. The client continues to send, because it receives no error.
 TEST_F(ProxiedStreamingTest, ARequestThatGrowsWhileItWaitsToBeSentAgainStaysWhole) {
   const auto client = NewClient();
   std::string request(60'000, 'a');
   auto& call = client->Open(Head(worker_.address()), request, /*end_stream=*/false);
   auto& served = AwaitCall(*client);
   EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 60'000; }));
-  // The client has the window back.
+  // The client has its window back.
   ASSERT_TRUE(client->session().SendData(call.id, "b", false).ok());
   EXPECT_TRUE(AwaitHere(*client, [&] { return served.data.size() == 60'001; }));
   worker_.Say(raw::GoAway(0));
@@ -202,7 +202,7 @@ TEST_F(ProxiedStreamingTest, ALargeRequestThatTheWorkerRefusesIsForTheClientToSe
   EXPECT_TRUE(AwaitIdle());
 }
 
-// A proxy that holds 16 windows of requests. A worker takes nothing, and more calls send it as much as they may.
+// A proxy that holds 16 windows of requests. One worker reads nothing, and calls send it as many bytes as they may.
 class ProxiedUploadsTest : public ProxiedStreamingTest {
  protected:
   void SetUp() override {
@@ -218,9 +218,9 @@ class ProxiedUploadsTest : public ProxiedStreamingTest {
 
   static constexpr int kUploads = 40;
   static constexpr size_t kWindowBytes = 65535;
-  static constexpr size_t kHeldBytes = 16 * (kWindowBytes + 200);  // with their heads
+  static constexpr size_t kHeldBytes = 16 * (kWindowBytes + 200);  // with their headers
   static constexpr size_t kShareBytes = 16'000;
-  // What the calls of the test itself need fits no more.
+  // The requests of the test's own calls need the rest.
   static constexpr size_t kFullBytes = kHeldBytes - kShareBytes;
 
   PeerWorker hung_{0};
@@ -250,7 +250,7 @@ TEST_F(ProxiedUploadsTest, SmallRequestsToOtherWorkersGoOn) {
   for (int i = 0; i < 20; ++i) ExpectServes(other_.address(), std::string(kShareBytes - 500, '?'));
 }
 
-// Nothing of it is kept, not even to send it again.
+// The proxy keeps none of it, not even to send it again.
 TEST_F(ProxiedUploadsTest, AnUploadThatItsWorkerTakesGoesOn) {
   const auto client = NewClient({.max_unsent_bytes_per_stream = kHeldBytes});
   auto& call = client->Open(Head(worker_.address()), "", /*end_stream=*/false);
@@ -261,7 +261,7 @@ TEST_F(ProxiedUploadsTest, AnUploadThatItsWorkerTakesGoesOn) {
   EXPECT_FALSE(call.closed.has_value());
 }
 
-// HPACK makes little of them on the wire, so a client may have many.
+// HPACK compresses headers well on the wire, so a client may have many of them.
 TEST_F(ProxiedStreamingTest, HeadsAreHeldAsWell) {
   constexpr int64_t kHeadsBytes = 1 << 20;
   options_.proxy.max_held_bytes = kHeadsBytes;
@@ -287,7 +287,7 @@ TEST_F(ProxiedStreamingTest, HeadsAreHeldAsWell) {
   EXPECT_LE(most, kHeadsBytes + large.size()) << "one head may be seen before others go for it";
 }
 
-// A head alone is held as well, without any DATA behind it.
+// The headers of a call are held even without any DATA after them.
 TEST_F(ProxiedStreamingTest, HeadsOfRequestsThatDoNotGoOnAreHeldAsWell) {
   constexpr int64_t kHeadsBytes = 1 << 20;
   options_.proxy.max_held_bytes = kHeadsBytes;
@@ -298,7 +298,7 @@ TEST_F(ProxiedStreamingTest, HeadsOfRequestsThatDoNotGoOnAreHeldAsWell) {
   const std::string large(30'000, 'x');
   std::vector<const Http2Peer::Stream*> calls;
   for (int i = 0; i < 60; ++i) {
-    // The worker is not looked at, so none of them begins.
+    // The test does not pump the worker, so no call begins.
     calls.push_back(&client->Open(Head(worker_.address(), {{"x-large", large}}), "", /*end_stream=*/false));
   }
   const auto ended = [&] {

@@ -1,4 +1,4 @@
-// When a proxy writes what it has for a worker or a client.
+// When a proxy writes pending bytes to a worker or a client.
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -17,7 +17,7 @@ using Stream = Http2Peer::Stream;
 
 using RequestWritesTest = ProxyCoreTest;
 
-// The look-up of the last request's name is in the turn in which all of them come.
+// The look-up of the last request's name happens in the turn in which all requests arrive.
 TEST_F(RequestWritesTest, RequestsOfAFanOutLeaveWhileTheRestOfItComesIn) {
   StartProxy();
   const auto client = NewClient();
@@ -41,15 +41,15 @@ TEST_F(RequestWritesTest, RequestsOfAFanOutLeaveWhileTheRestOfItComesIn) {
 
 constexpr size_t kMessageBytes = 10'000;
 
-// A worker that sends what the test says of an answer, when it says so.
+// A worker that sends the parts of a response when the test says so.
 class AnswerWritesTest : public ProxyCoreTest {
  protected:
   void Start(const ProxyOptions& options = {}, const ScheduleOptions& schedule = Ample()) {
     StartProxy(options, schedule);
     executor_.Await([&] { names_.StopClock(); });
   }
-  // A call whose head of the answer is here. The client says nothing more, since the proxy writes when it hears
-  // something.
+  // Starts a call, and waits for the headers of the response. Afterwards the client sends nothing, because the proxy
+  // also writes when it receives bytes.
   Stream& Ask(Http2Peer& client) {
     client.set_grants(false);
     TestHttp2Server other(Says("!"));
@@ -68,7 +68,7 @@ class AnswerWritesTest : public ProxyCoreTest {
       return held_bytes == bytes;
     });
   }
-  // One that has come in part, and waits for its rest.
+  // Starts a call whose response has arrived in part and waits for its rest.
   Stream& AskForPart(Http2Peer& client) {
     Stream& call = Ask(client);
     Send(message_.substr(0, kMessageBytes / 2));
@@ -138,8 +138,8 @@ TEST_F(AnswerWritesTest, WhatWaitsComesAfterASecond) {
   EXPECT_TRUE(AwaitHeld(0));
 }
 
-// What waits is less than a call may hold, else the rest would never be asked for. The budget is too small for the
-// schedule to let it come unasked.
+// Fewer bytes wait than a call may hold; otherwise the rest would never be requested. The budget is too small for the
+// schedule to grant the response unrequested.
 TEST_F(AnswerWritesTest, AMessageComesWhereACallMayHoldLittle) {
   Start({.max_held_bytes_per_call = 1000}, WithBudget(32 << 10));
   const auto client = NewClient();

@@ -11,7 +11,7 @@
 
 namespace sluice::testing {
 
-// A proxy whose names and whose clock are the test's.
+// A proxy whose names and clock the test controls.
 class ProxyCoreTest : public ProxyTest {
  protected:
   void StartProxy(ProxyOptions options = {}, const ScheduleOptions& schedule = Ample()) {
@@ -52,13 +52,13 @@ class ProxyCoreTest : public ProxyTest {
     executor_.Await([&] { addresses = names_.connected_to(); });
     return addresses;
   }
-  // The proxy, to this address of a name.
+  // Whether the proxy is connected to this address of a name.
   bool Connected(const std::string& address, const std::string& host) {
     bool connected = false;
     executor_.Await([&] { connected = core_->FindWorker(address, nullptr, host)->connected(); });
     return connected;
   }
-  // One call after the other: "OK", or the code with its message.
+  // Makes one call and waits for it. Returns "OK", or the code with its message.
   std::string Call(Http2Peer& client, const std::string& target) {
     const Http2Peer::Stream& call = client.Open(Head(target), FrameMessage("?"));
     EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
@@ -69,7 +69,7 @@ class ProxyCoreTest : public ProxyTest {
   AggregatorMetrics metrics_{registry_};
   ProxyMetrics proxy_metrics_{registry_};
   AsioExecutor executor_;
-  // For the link's thread.
+  // Used on the link's thread.
   NamesExecutor names_{executor_};
   std::unique_ptr<LinkCore> core_;
   std::unique_ptr<ProxyCore> proxy_;

@@ -22,7 +22,7 @@ class QuietSocket final : public StreamSocket {
 
 class ProxyConnectionsTest : public testing::ProxyCoreTest {
  protected:
-  // In the order in which the clients connected.
+  // Returns the clients in the order in which they connected.
   std::vector<StreamSocketEvents*> Accept(size_t connections) {
     std::vector<StreamSocketEvents*> clients;
     executor_.Await([&] {
@@ -42,7 +42,7 @@ class ProxyConnectionsTest : public testing::ProxyCoreTest {
   }
 };
 
-// A load balancer that goes away takes all of its connections with it, in any order.
+// A load balancer that stops closes all of its connections, in any order.
 TEST_F(ProxyConnectionsTest, ConnectionsThatEndInOneTurnAllEnd) {
   constexpr size_t kConnections = 16'384;
   StartProxy();

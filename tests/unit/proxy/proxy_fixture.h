@@ -21,13 +21,13 @@
 
 namespace sluice::testing {
 
-// A proxy on a link, and clients that speak HTTP/2 by hand. Its workers are on loopback.
+// A proxy on a link, and clients that use Http2Peer. The workers are on loopback.
 class ProxyTest : public ::testing::Test {
  protected:
   // More than any test needs.
-  static ScheduleOptions Ample() { return WithBudget(16 << 20); }
-  // Every answer that is not known to be small waits for a grant: see FanOutTest::FixedBudget.
-  static ScheduleOptions WithBudget(int64_t bytes) {
+  static LinkSchedule::Options Ample() { return WithBudget(16 << 20); }
+  // Every response that is not known to be small waits for a grant: see FanOutTest::FixedBudget.
+  static LinkSchedule::Options WithBudget(int64_t bytes) {
     LinkProfile profile;
     profile.capacity_bytes_per_second = 1e12;
     profile.propagation_rtt = absl::Nanoseconds(1);
@@ -51,7 +51,7 @@ class ProxyTest : public ::testing::Test {
     client->Flush();
     return client;
   }
-  // Of a new client; for a test that needs only to know that the proxy goes on.
+  // Makes a call from a new client, for tests that only check that the proxy still serves.
   void ExpectServes(const std::string& worker, const std::string& request = "?") {
     const auto client = NewClient();
     const Http2Peer::Stream& call = client->Open(Head(worker), FrameMessage(request));
@@ -89,7 +89,7 @@ class ProxyTest : public ::testing::Test {
   bool AwaitMetric(const std::string& family, double value) {
     return Eventually([&] { return Metric(family) == value; });
   }
-  // No call is left, and nothing is in flight.
+  // Waits until no call is left and nothing is in flight.
   bool AwaitIdle() {
     return Eventually([this] {
       const ScheduleState state = link_->State();
@@ -104,7 +104,7 @@ class ProxyTest : public ::testing::Test {
   std::unique_ptr<ProxyServer> proxy_;
 };
 
-// What most workers of a test do.
+// The handler of most workers in tests.
 inline TestHttp2Server::Handler Says(const std::string& answer) {
   return [answer](TestHttp2Server::Call& call) { call.Answer(answer); };
 }

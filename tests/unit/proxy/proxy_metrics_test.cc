@@ -67,7 +67,7 @@ TEST_F(ProxyMetricsTest, NamesThatNoWorkerKnowsTakeNoSeries) {
   EXPECT_THAT(Text(), HasSubstr("sluice_proxy_call_seconds_count{method=\"other\"} 1000\n"));
 }
 
-// A label that is not UTF-8 would cost the whole scrape; :path may have any byte from 0x80 on.
+// A label that is not UTF-8 would fail the whole scrape; :path may contain any byte from 0x80 on.
 TEST_F(ProxyMetricsTest, AMethodThatIsNoNameHasNoSeriesOfItsOwn) {
   metrics_.ObserveCall("/a\xff/b", true, absl::Milliseconds(1));
   metrics_.ObserveCall("/" + std::string(60000, 'x'), true, absl::Milliseconds(1));

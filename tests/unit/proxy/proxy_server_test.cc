@@ -148,7 +148,7 @@ TEST_F(ProxyServerTest, OnlyTheUsersThatAreNamedMayConnectToUnixSockets) {
   ExpectServes(worker.address());
 }
 
-// By a name, by a tunnel, and whatever others may call; until the options say something else.
+// By name, through a tunnel, and even for workers that other users may call; until the options change.
 TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
   TestHttp2Server own(Says("own"));
   TestHttp2Server common(Says("common"));
@@ -158,7 +158,7 @@ TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
   options_.proxy.pass_tunnels = false;
   StartProxy();
   const auto local = ClientOf(address(0));
-  const auto other = ClientOf(address(1));  // nobody says who that is
+  const auto other = ClientOf(address(1));  // the proxy cannot identify this client
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(StatusOf(*local, own.address()), "0");
     EXPECT_EQ(StatusOf(*local, common.address()), "7");
@@ -194,7 +194,7 @@ TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {
   EXPECT_TRUE(worker.AwaitRequests(3));
 }
 
-// What a client has given up may have to wait for its reset, and is there until then.
+// The stream of a cancelled call may wait to send its reset, and exists until then.
 TEST_F(ProxyServerTest, CallsThatWereCancelledCountForAsLongAsTheyAreThere) {
   options_.proxy.max_calls = 150;
   StartProxy();
@@ -303,7 +303,7 @@ TEST_F(ProxyServerTest, ADrainLetsCallsEndAndSendsNewOnesElsewhere) {
   EXPECT_EQ(drained.get(), 0U);
 }
 
-// More than sockets hold is on its way when the last call ends.
+// When the last call ends, more bytes are on their way than the sockets hold.
 TEST_F(ProxyServerTest, ADrainEndsNoConnectionBeforeItsAnswersHaveLeft) {
   options_.listeners = {{.address = AbstractAddress("drain"), .route = ""}};
   options_.proxy.max_held_bytes_per_call = 16 << 20;
@@ -317,7 +317,7 @@ TEST_F(ProxyServerTest, ADrainEndsNoConnectionBeforeItsAnswersHaveLeft) {
   const auto idle = NewClient();
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 2));
   std::future<size_t> drained = std::async(std::launch::async, [&] { return proxy_->Drain(kPatience); });
-  // Until then nothing is read.
+  // The test reads nothing before the idle connection has ended.
   EXPECT_TRUE(Await({idle.get()}, [&] { return idle->over(); }));
   EXPECT_TRUE(Await({client.get()}, [&] { return client->over(); }));
   EXPECT_EQ(call.data.size(), answer.size() + 5);
@@ -339,7 +339,7 @@ TEST_F(ProxyServerTest, ADrainThatTakesTooLongSaysHowManyCallsAreLeft) {
 
 TEST_F(ProxyServerTest, AnEndWithEverythingUnderWayLeavesNothing) {
   StartProxy();
-  // More than may be reset at once, so that some outlive the proxy.
+  // More calls than may be reset at once, so that some of them outlive the proxy.
   TestHttp2Server worker([](TestHttp2Server::Call& call) {
     if (call.stream() % 4 == 1) call.SendHead();
   });

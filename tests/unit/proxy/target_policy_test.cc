@@ -20,7 +20,7 @@ TargetPolicy Policy(const std::vector<std::string>& patterns) {
   return *std::move(policy);
 }
 
-// Of a target that is an address or a socket, or of a name that leads to `address`.
+// Checks a target that is an address or a socket, or a name whose look-up returns `address`.
 absl::Status Judge(const std::vector<std::string>& patterns, const std::string& target, std::string address = "") {
   const TargetPolicy policy = Policy(patterns);
   absl::Status status = policy.CheckTarget(target);
@@ -81,10 +81,10 @@ TEST(TargetPolicyTest, ANameOfNoPatternIsJudgedByItsAddresses) {
   EXPECT_EQ(*policy.CheckAddress("anything.at.all:7000", "10.1.2.3:7000"), "10.0.0.0/8");
   EXPECT_THAT(policy.CheckAddress("anything.at.all:7000", "8.8.8.8:7000").status(),
               HasCode(absl::StatusCode::kPermissionDenied));
-  // With a port in each pattern, a name with another port need not be looked up.
+  // If each pattern has a port, a name with a different port is not looked up.
   EXPECT_THAT(Policy({"10.0.0.7:7000"}).CheckTarget("name:7001"), HasCode(absl::StatusCode::kPermissionDenied));
   EXPECT_TRUE(Policy({"10.0.0.7:7000"}).CheckTarget("name:7000").ok());
-  // With names alone, no other is looked up at all.
+  // If all patterns are names, no other name is looked up.
   EXPECT_THAT(Policy({"*.svc"}).CheckTarget("name:7001"), HasCode(absl::StatusCode::kPermissionDenied));
 }
 
@@ -155,7 +155,7 @@ TEST(TargetPolicyTest, LoopbackNeedsAPatternOfItsOwn) {
   EXPECT_TRUE(Judge({"127.0.0.0/8"}, "any.name:1", "127.0.0.1:1").ok());
 }
 
-// What getaddrinfo takes for an address is a name here, and is judged by what it leads to.
+// Text that only getaddrinfo reads as an address is a name here, and its addresses are checked.
 TEST(TargetPolicyTest, AnAddressInAnotherNotationIsAName) {
   for (const char* target : {"2130706433:1", "0x7f000001:1", "127.1:1", "0177.0.0.1:1"}) {
     EXPECT_THAT(Judge({"*", "0.0.0.0/0"}, target, "127.0.0.1:1"), HasCode(absl::StatusCode::kPermissionDenied))
@@ -169,7 +169,7 @@ TEST(TargetPolicyTest, AMappedAddressIsTheOneThatItStandsFor) {
   EXPECT_FALSE(Judge({"::/0"}, "[::ffff:10.0.0.1]:1").ok()) << "it is no IPv6 address";
 }
 
-// The kernel looks at the zone of link-local addresses alone.
+// The kernel uses only the zone of link-local addresses.
 TEST(TargetPolicyTest, AZoneMakesNoOtherAddress) {
   EXPECT_TRUE(Judge({"fd00::/8"}, "[fd00::7%1]:1").ok());
   EXPECT_TRUE(Judge({"fd00::7%3"}, "[fd00::7]:1").ok());
@@ -219,7 +219,7 @@ TEST(TargetPolicyTest, APatternThatIsNoneIsNamed) {
   }
 }
 
-// In any notation, and whatever leads there.
+// In any notation, and by any pattern that matches it.
 TEST(TargetPolicyTest, TheProxyItselfIsNeverAWorker) {
   TargetPolicy policy = *TargetPolicy::Create({"0.0.0.0/0", "127.0.0.0/8", "::1", "*", "unix:*"});
   policy.SetOwnAddresses({"127.0.0.1:7400", "8.8.8.8:7400", "[::1]:7400", "[fd00::7]:7400", "unix:/run/s"});

@@ -162,7 +162,7 @@ TEST_F(TargetTest, ANameThatIsCalledIsLookedUpAgain) {
   }));
 }
 
-// A connection would be made, and again and again, for what the client itself says to its worker by TLS.
+// Otherwise the proxy would connect, and reconnect, to a worker that the client itself reaches by TLS.
 TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
   StartProxy();
   TestHttp2Server worker(Says("!"));
@@ -172,7 +172,7 @@ TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
   EXPECT_THAT(ConnectedTo(), ::testing::IsEmpty());
 }
 
-// A client could otherwise make the proxy try a thousand dead addresses for ten minutes.
+// Otherwise a client could make the proxy try a thousand dead addresses for ten minutes.
 TEST_F(TargetTest, AnAddressThatCannotBeReachedIsTriedNoLongerThanItIsCalled) {
   StartProxy();
   TestHttp2Server worker(Says("!"));

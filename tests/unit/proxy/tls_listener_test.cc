@@ -1,4 +1,4 @@
-// Listeners whose clients show a certificate, with clients by OpenSSL alone.
+// Listeners whose clients must show a certificate, with clients that use only OpenSSL.
 #include <array>
 #include <memory>
 #include <optional>
@@ -48,7 +48,7 @@ class TlsListenerTest : public ProxyTest {
     client->Flush();
     return client;
   }
-  // What a new client with a certificate gets.
+  // Expects the proxy to serve a new client that has a certificate.
   void ExpectServesTls(const std::string& worker, size_t listener = 0) {
     const auto client = TlsClient(With(), listener);
     const Http2Peer::Stream& call = client->Open(Head(worker), FrameMessage("?"));
@@ -56,7 +56,7 @@ class TlsListenerTest : public ProxyTest {
     EXPECT_EQ(call.status(), "0") << call.Field("grpc-message") << client->tls()->error();
   }
   double Failures() const { return Metric("sluice_proxy_connections_total", "kind", "handshake_failed"); }
-  // The connection ends, and what is told of it has this.
+  // Expects that the connection ends, and that the reported reason contains `why`.
   void ExpectRefused(const TlsClientEnd::Options& options, const std::string& why) {
     const size_t before = failures_.events().size();
     const auto client = TlsClient(options);
@@ -136,7 +136,7 @@ TEST_F(TlsListenerTest, AClientInTheClearIsRefused) {
   ExpectServesTls(worker.address());
 }
 
-// In each of these ways, and all at a time.
+// Tests each of these ways, all at the same time.
 TEST_F(TlsListenerTest, AClientThatIsSilentInTheHandshakeIsNotWaitedForLong) {
   options_.proxy.opening_timeout = std::chrono::seconds(3);
   StartProxy();
@@ -158,7 +158,7 @@ TEST_F(TlsListenerTest, AClientThatIsSilentInTheHandshakeIsNotWaitedForLong) {
     EXPECT_THAT(why, HasSubstr(" has not completed its handshake within limits.opening_timeout, 3s"));
   }
   EXPECT_EQ(Failures(), static_cast<double>(sockets.size()));
-  for (TestSocket& socket : sockets) socket.ReceiveAll();  // to its end
+  for (TestSocket& socket : sockets) socket.ReceiveAll();  // until the connection ends
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
   ExpectServesTls(worker.address());
 }
@@ -249,7 +249,7 @@ TEST_F(TlsListenerTest, NewAuthoritiesAndCertificatesAreTakenWhileItServes) {
   ReplaceFile(certificates_.ca_file() + ".old", ReadFile(certificates_.ca_file()));
   ReplaceFile(certificates_.ca_file(), ReadFile(others.ca_file()));
   const TlsClientEnd::Options trusting{.ca_file = certificates_.ca_file() + ".old", .files = other.files};
-  // At its next look, a second later.
+  // The proxy checks the files again a second later.
   EXPECT_TRUE(Eventually([&] {
     const auto client = TlsClient(trusting);
     return call_by(*client) == "0";

@@ -1,4 +1,4 @@
-// Tunnels that are only passed on, of which one end reads nothing or goes away.
+// Tunnels that only forward bytes, when one end reads nothing or disconnects.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -18,13 +18,13 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-constexpr char kTls[] = "\x16";  // how what is only passed on begins
+constexpr char kTls[] = "\x16";  // first byte of a protocol that is only forwarded
 constexpr int kFullAfterMs = 300;
 
 class TunnelStallTest : public ProxyTest {
  protected:
   void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1)) {
-    // What a socket of TCP holds grows without end; that of a Unix socket does not.
+    // The buffer of a TCP socket grows without bound; the buffer of a Unix socket does not.
     options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-stall-", getpid()), .route = ""}};
     options_.proxy.client_stall_timeout = stall_timeout;
     StartProxy();
@@ -36,7 +36,7 @@ class TunnelStallTest : public ProxyTest {
     EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
     return socket;
   }
-  // Sends until the tunnel takes no more, or is over, or has taken `most_bytes`. Returns how many it took.
+  // Sends until the tunnel reads no more, has ended, or has read `most_bytes`. Returns the number of sent bytes.
   static size_t Fill(const TestSocket& socket, size_t most_bytes = SIZE_MAX) {
     const std::string bytes(64 << 10, kTls[0]);
     size_t sent = 0;
@@ -89,7 +89,7 @@ TEST_F(TunnelStallTest, ATunnelInWhichNothingWaitsMayBeQuiet) {
   TestSocket quiet = Dial(listener);
   quiet.Send(kTls);
   EXPECT_EQ(quiet.ReceiveUntil(kTls), kTls);
-  // Each of these ends by another look at all connections.
+  // Each of these calls ends at a different check of all connections.
   constexpr int kLooks = 2;
   TestHttp2Server worker(Says("!"));
   const auto client = NewClient({.stream_window_bytes = 0});
@@ -120,8 +120,8 @@ TEST_F(TunnelStallTest, ATunnelIsNotIdle) {
   EXPECT_EQ(socket.ReceiveUntil("more"), "more");
 }
 
-// The proxy hears that the client has gone while it holds something, where that is too little to stop reading: less
-// than a tunnel takes in all, by some hundred kilobytes that depend on the kernel.
+// The client disconnects while the proxy holds a number of bytes that is too small to stop reading. That number is some
+// hundred kilobytes less than a full tunnel; the difference depends on the kernel.
 TEST_F(TunnelStallTest, WhatTheClientSaidLastStillLeaves) {
   constexpr size_t kTries = 10;
   constexpr size_t kStepBytes = 128 << 10;

@@ -34,13 +34,13 @@ void Echo(int fd) {
 
 class TunnelTest : public ProxyTest {
  protected:
-  // What the proxy says to a client that says this and no more.
+  // Returns the proxy's reply to a client that sends only this request.
   std::string Answer(const std::string& request) const {
     TestSocket socket = ConnectTo(address());
     socket.Send(request);
     return socket.ReceiveAll();
   }
-  // A tunnel that is open.
+  // Returns an open tunnel.
   TestSocket Dial(const std::string& target) const {
     TestSocket socket = ConnectTo(address());
     socket.Send(Connect(target));
@@ -61,7 +61,7 @@ TEST_F(TunnelTest, CallsPassThroughATunnelToTheirWorker) {
 
 TEST_F(TunnelTest, AClientNeedNotWaitForItsTunnel) {
   StartProxy();
-  TestHttp2Server worker(Says("!"));  // which comes in one piece
+  TestHttp2Server worker(Says("!"));  // its response comes in one piece
   for (const size_t piece : {size_t{1}, size_t{50}, size_t{10000}}) {
     TestSocket socket = ConnectTo(address());
     const std::string bytes =
@@ -132,7 +132,7 @@ TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
   EXPECT_EQ(socket.ReceiveAll(), "");
 }
 
-// The end of the one may be in the same turn of the link as that of the other.
+// The tunnel may end in the turn in which the proxy ends.
 TEST_F(TunnelTest, TheProxyMayEndAtTheMomentAtWhichATunnelDoes) {
   for (int i = 0; i < 20; ++i) {
     StartProxy();
@@ -145,9 +145,9 @@ TEST_F(TunnelTest, TheProxyMayEndAtTheMomentAtWhichATunnelDoes) {
   }
 }
 
-// A worker that sends without end, to a client that reads nothing.
+// The worker sends without end, and the client reads nothing.
 TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
-  // What a socket of TCP holds grows without end; that of a Unix socket does not.
+  // The buffer of a TCP socket grows without bound; the buffer of a Unix socket does not.
   options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-tunnel-test-", getpid()), .route = ""}};
   options_.proxy.worker_tunnel_receive_bytes = 16 << 10;
   StartProxy();
@@ -178,10 +178,10 @@ TEST_F(TunnelTest, TheWindowOfATunnelToAWorkerIsBounded) {
   EXPECT_GT(number(windows, 1), 32 << 10) << "the kernel's choice, for tunnels that begin from now on";
 }
 
-// Linux would end a connection after the user timeout whose other end is there and reads nothing.
+// After its user timeout, Linux would end a connection whose other end exists and reads nothing.
 TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
   StartProxy();
-  // Of the proxy's end, on the thread that may close it.
+  // An option of the proxy's socket, read on the thread that may close it.
   const auto option = [this](int fd, int level, int name) {
     int value = -1;
     link_->Await([&](LinkCore&) { value = SocketOption(FarEnd(fd), level, name); });
@@ -189,7 +189,7 @@ TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
   };
   EventLog timeouts;
   TestListener listener("127.0.0.1:0", [&](int fd) {
-    ReceiveAtLeast(fd, 1);  // so the tunnel is open
+    ReceiveAtLeast(fd, 1);  // so that the tunnel is open
     timeouts.Add(absl::StrCat(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)));
   });
   TestSocket socket = Dial(listener.address().text);
@@ -202,7 +202,7 @@ TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
 TEST_F(TunnelTest, ManyBytesPassBothWays) {
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
-  // The look-up takes long enough for more than the tunnel takes before its worker is there.
+  // The look-up is slow, so that the client fills the tunnel before the worker is connected.
   TestSocket socket = Dial("localhost" + listener.address().text.substr(listener.address().text.rfind(':')));
   std::string bytes(8 << 20, '\x16');
   for (size_t i = 1; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);

@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// One Connect. It checks all workers when it begins, when it ends, and after each worker has been connected once,
-// because connections may be lost again by then. Rejected: to check every millisecond; with 65,536 workers that takes
-// the whole thread.
+// One Connect. It checks all workers when it begins and when it ends. It also checks them after each worker has been
+// connected once, because connections may be lost again by then. Rejected: to check every millisecond; with 65,536
+// workers that takes the whole thread.
 struct FanOutCore::Connecting {
   struct Waiter final : ConnectedWaiter {
     void OnConnected() override { core->OnConnected(connecting); }

@@ -157,8 +157,8 @@ bool FanOutLogic::Whole(size_t attempt) const {
   return state.live && state.ended && state.failure.ok();
 }
 
-// Whether the ask may already have been claimed by a message without a verdict. If that message was accepted, no other
-// response may be accepted for the ask.
+// Whether the application may have accepted a message of the attempt while its verdict is still unknown here. If it
+// has, no other response may be accepted for the ask.
 bool FanOutLogic::VerdictDecides(size_t attempt) {
   const AskState& ask = AskOf(attempt);
   return !options_.replaceable && ask.accepting == attempt && !ask.claimed && attempts_[attempt].unsettled > 0;
@@ -255,7 +255,7 @@ void FanOutLogic::CancelAttempt(size_t attempt, Actions& actions) {
   if (!state.ended && !std::exchange(state.cancelled, true)) actions.push_back({Kind::kCancel, attempt});
 }
 
-// Ends an attempt that does not count, or that has answered its ask.
+// Ends an attempt that no longer counts, or that has answered its ask.
 void FanOutLogic::Conclude(size_t attempt, AttemptOutcome outcome, Actions& actions) {
   AttemptState& state = attempts_[attempt];
   assert(state.live);

@@ -29,9 +29,9 @@ class FanOutLogic {
     size_t fail_limit = 0;                 // maximum number of asks that may fail; one more fails the fan-out
     std::optional<size_t> success_quorum;  // finish after this many responses; at most the number of asks. Default:
                                            // wait for every ask
-    // If true, an attempt may bring any number of messages, and each is accepted when it arrives. Otherwise the message
-    // of an attempt is accepted after the attempt has ended OK, and the number of accepted responses never exceeds the
-    // quorum.
+    // If true, an attempt may deliver any number of messages, and each is accepted when it arrives. Otherwise the
+    // message of an attempt is accepted after the attempt has ended OK, and the number of accepted responses never
+    // exceeds the quorum.
     bool server_streaming = false;
     // Time limit of one attempt from OnSent to OnEnded, without the time in which its response is held.
     absl::Duration attempt_timeout = absl::InfiniteDuration();
@@ -50,8 +50,8 @@ class FanOutLogic {
     enum class Kind {
       kSend,    // Send the request of the attempt's ask to its worker. OnSent follows if it is sent, and then OnEnded.
                 // Attempts are numbered from 0 in the order of these actions.
-      kAccept,  // Hand over the first `messages` of those that the attempt has brought and that were neither accepted
-                // nor dropped. OnAccepted with the verdict follows for each.
+      kAccept,  // Hand over the first `messages` messages of the attempt that were neither accepted nor dropped.
+                // OnAccepted with the verdict follows for each.
       kDrop,    // Discard the first `messages` of them.
       kCancel,  // Cancel the attempt; OnEnded still follows.
       kEnd,     // The fan-out is over, and result() is valid. Comes once, after the last OnEnded and OnAccepted.

@@ -9,7 +9,7 @@ namespace sluice {
 
 using Kind = FanOutLogic::Action::Kind;
 
-// Accepts the messages of the oldest attempt that has messages to accept.
+// Accepts the messages of the oldest attempt that has messages to accept. If the quorum is taken, the ask waits.
 void FanOutLogic::LetIn(size_t ask, Actions& actions) {
   AskState& state = asks_[ask];
   if (decided_ || state.outcome != AskOutcome::kPending || state.accepting.has_value()) return;
@@ -35,7 +35,7 @@ bool FanOutLogic::AwaitsVerdicts() const {
   return in + result_.failures.size() >= asks_.size() || in >= options_.success_quorum.value_or(asks_.size());
 }
 
-// Counts the responses that were accepted, and the responses that wait for their verdict.
+// Whether the quorum is reached by responses that were accepted or that wait for their verdict.
 bool FanOutLogic::QuorumIsTaken() const {
   return !options_.server_streaming && options_.success_quorum.has_value() &&
          result_.answered + asks_accepting_ >= *options_.success_quorum;
@@ -75,7 +75,7 @@ void FanOutLogic::Answer(size_t attempt, Actions& actions) {
   if (attempts_[attempt].made.hedge) ++result_.hedges_won;
 }
 
-// After an attempt has failed, and its last message has its verdict, lets in a rival or a successor.
+// After an attempt has failed, and its last message has its verdict, accepts a rival or a successor instead.
 void FanOutLogic::Release(size_t attempt, Actions& actions) {
   AskState& ask = AskOf(attempt);
   if (attempts_[attempt].live || attempts_[attempt].unsettled > 0 || ask.accepting != attempt) return;

@@ -304,7 +304,7 @@ void FanOutRun::Cancel(const absl::Status& why) {
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.Cancel(now, why, actions); });
 }
 
-// After the deadline the reason is the deadline, even if a different event comes first.
+// After the deadline, the deadline is the reason of a cancellation, even if a different event comes first.
 absl::Status FanOutRun::WhyCancelled() const {
   if (core_.link().now() < spec_.limits.deadline) return absl::CancelledError("not needed any more");
   return absl::DeadlineExceededError("the deadline passed");

@@ -61,9 +61,8 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     // Counts the bytes of messages that the sink has not settled. Null: the bytes are not bounded.
     std::shared_ptr<CallbackMemory::Account> memory;
     FanOutLogic::Options limits;
-    std::optional<double>
-        hedge_after_quantile;    // quantile of the method's times until ready; replaces limits.hedge_after
-    bool keep_metadata = false;  // keeps the metadata of responses in `end`
+    std::optional<double> hedge_after_quantile;  // of the method's times to ready; replaces limits.hedge_after
+    bool keep_metadata = false;                  // keeps the metadata of responses in `end`
   };
 
   // The core must outlive the run. The run holds `sink` until OnEnd.

@@ -10,8 +10,8 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Seconds(1);
 constexpr absl::Duration kLongestPause = absl::Seconds(30);
-// A new time counts for an eighth, as in TCP's smoothed round-trip time (RFC 6298): one slow response changes the mean
-// little, a dozen change it.
+// A new time counts for an eighth, as in TCP's smoothed round-trip time (RFC 6298). One slow response changes the mean
+// little; a dozen change it.
 constexpr int kMeanOf = 8;
 
 }  // namespace

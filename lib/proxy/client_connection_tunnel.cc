@@ -19,7 +19,7 @@ std::string RefusalOf(const absl::Status& why) {
 
 }  // namespace
 
-// Replies after the look-up of the worker: the reply reports whether it exists, before the client sends more.
+// Looks up the worker before the reply: the reply reports whether the worker exists before the client sends more.
 void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
   early_ = opening_.TakeRest();

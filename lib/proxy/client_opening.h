@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Reads the first bytes of a connection or of a tunnel, and decides what the client speaks. There is one for each
-// connection and tunnel. Not thread-safe.
+// Reads the first bytes of a connection or of a tunnel, and decides which protocol the client uses. There is one for
+// each connection and tunnel. Not thread-safe.
 //
 //   HTTP/2       The preface of RFC 9113, section 3.4: the client speaks gRPC with prior knowledge.
 //   CONNECT      The client requests a tunnel (RFC 9110, section 9.3.6), as gRPC clients do with a proxy.

@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-// Decides for each client which workers it may call. A proxy uses one at a time. Immutable once it is in use.
+// Decides for each client which workers it may call. A proxy has one, which Reconfigure replaces. Immutable once it is
+// in use.
 class ClientPolicies {
  public:
   // Clients that may call these workers instead of the workers of all other clients.

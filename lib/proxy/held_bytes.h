@@ -16,7 +16,7 @@ namespace sluice {
 // link's thread only.
 class HeldBytes {
  public:
-  // The bytes that one call or connection holds. Its bytes must be counted as 0 before it is destroyed.
+  // The bytes that one call or connection holds. It may be destroyed at any time, after its bytes are counted as 0.
   class Holder : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
    public:
     // `release` drops as many of its bytes as possible.
@@ -44,7 +44,7 @@ class HeldBytes {
   // Whether the held and the requested bytes exceed the bound.
   bool full() const { return bytes_ + asked_bytes_ > max_bytes_; }
   // Both release holders, starting with the holder whose bytes have not decreased for the longest time. ReleaseStuck
-  // stops when full() is false, or when the bytes of the other holders have decreased since `since`. ReleaseAbove stops
+  // stops when full() is false, or when the bytes of all other holders have decreased since `since`. ReleaseAbove stops
   // when at most `bytes` are held.
   void ReleaseStuck(TimePoint since);
   void ReleaseAbove(int64_t bytes);

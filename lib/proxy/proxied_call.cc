@@ -144,7 +144,7 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   request_ended_ = request_ended_ || end_stream;
   if (answered_) return;  // the response is over
   if (replayable_) request_.append(bytes.data(), bytes.size());
-  // Until the request is sent, or sent again, do not grant the client more than its first window.
+  // While the stream to the worker is not open, do not grant the client more bytes.
   if (worker_ != nullptr && worker_->open()) {
     if (request_.size() > kMaxReplayBytes) ForgetRequest();
     SendRequest(bytes, end_stream);
@@ -229,7 +229,8 @@ int64_t ProxiedCall::RoomBytes() const {
   return held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
 }
 
-// Let at most half of the room wait: the rest is then requested from the worker, and the waiting bytes leave with it.
+// Whether these bytes may wait for the rest of their message. Waiting bytes take at most half of the room, so that the
+// rest is still requested from the worker, and arrives.
 bool ProxiedCall::MayWaitForMore(size_t bytes) const {
   if (worker_ == nullptr || worker_->pending_message_bytes() == 0) return false;
   return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kLeastPartBytes, RoomBytes() / 2);
@@ -288,8 +289,8 @@ void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
   Fail(why);
 }
 
-// Starts the call at a different worker: its worker could not be reached. A replayable request was not processed by any
-// worker.
+// Starts the call again at a different worker, if its worker could not be reached. A replayable request has not been
+// processed by any worker.
 bool ProxiedCall::StartElsewhere() {
   if (client_ == nullptr || answered_ || !replayable_ || ++unreached_ >= target_->workers()) return false;
   const absl::StatusOr<Target::Choice> choice = target_->Pick();

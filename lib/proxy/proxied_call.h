@@ -31,7 +31,7 @@ absl::Status StuckClients(int64_t max_held_bytes);
 // link's thread only.
 class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
  public:
-  // The client calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
+  // `client` calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
   // and the core may have been destroyed.
   ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
 
@@ -100,17 +100,17 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool tls_ = false;
   WorkerStream* worker_ = nullptr;  // null: not routed yet, or ended
 
-  // DATA of the request that has not been sent, or that is kept to be sent again if the worker ignores the request.
+  // DATA of the request that has not been sent, or that is kept to be sent again if the worker does not process it.
   std::string request_;
   bool request_ended_ = false;
   bool replayable_ = true;      // request_ still holds the whole request
-  size_t ungranted_bytes_ = 0;  // of the client's window, which the client has used
+  size_t ungranted_bytes_ = 0;  // sent by the client, and not granted to it again
   HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
   size_t unreached_ = 0;  // workers that the call waited for and that could not be reached
   AttemptTime time_;      // at its worker
   bool headers_sent_ = false;
-  bool answered_ = false;  // the client has received the end of the call
+  bool answered_ = false;  // the end of the call was sent to the client
   std::optional<absl::StatusCode> code_;
   bool link_is_late_ = false;   // if the code is DEADLINE_EXCEEDED
   bool method_exists_ = false;  // the worker has sent a status other than UNIMPLEMENTED

@@ -217,8 +217,8 @@ absl::Status ProxyCore::Submit(const MakeStream& make, const ForwardedHead& head
   }
   BlockId id = 0;
   ScheduledStream* const calls[] = {&Take(make)};
-  // The deadline of a block applies to all of its calls, and they may differ. Clients cancel late calls, or LookAround
-  // does.
+  // A block has one deadline, and the deadlines of its calls may differ. Clients cancel late calls, or LookAround ends
+  // them.
   const bool goes_on = head.calls > 1 && !head.block.empty();
   absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
   if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {

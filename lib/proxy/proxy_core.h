@@ -44,7 +44,7 @@ struct ProxyOptions {
   // Gbit/s up to a round trip of half a millisecond.
   int64_t worker_tunnel_receive_bytes = 64 << 10;
   std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // until a connection starts HTTP/2
-  // The proxy ends the response to a client that reads nothing of it for this long.
+  // The proxy ends a call whose client reads nothing of the response for this long.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   size_t max_connections = 16384;
   size_t max_calls = 65536;               // of all clients; above it the proxy refuses calls
@@ -71,7 +71,7 @@ class ProxyCore {
   ProxyCore& operator=(const ProxyCore&) = delete;
 
   // Above ProxyOptions::max_connections, closes the connection that has been idle for the longest time. If no
-  // connection is idle, closes the new one.
+  // connection is idle, closes the new connection.
   void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
   // Ends all connections with this status.
   void Close(const absl::Status& why);
@@ -80,7 +80,7 @@ class ProxyCore {
   void Drain(std::function<void()> on_drained);
   // Applies to calls that begin later.
   void Reconfigure(ClientPolicies policies, ProxyOptions options);
-  // The proxy's own addresses, which it refuses as targets. Call it before the first Accept.
+  // Sets the proxy's own addresses, which it refuses as targets. Call it before the first Accept.
   void SetOwnAddresses(std::vector<std::string> addresses);
 
   // Called on the link's thread for each client whose connection fails: "10.0.0.7:41234 showed no certificate".
@@ -91,7 +91,7 @@ class ProxyCore {
   void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
   void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
-  // Counts calls whose worker stream still exists, too: the stream may be waiting to send its reset.
+  // Calls whose worker stream still exists count, too: the stream may be waiting to send its reset.
   bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
@@ -102,7 +102,7 @@ class ProxyCore {
   using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
   int64_t ExpectedBytes(const std::string& path) const;
-  // Whether calls of this method may stay open between messages. The proxy is not configured with the types of methods.
+  // Whether calls of this method may stay open between messages. The proxy has no description of the methods.
   // It assumes that a method is unary if the last response that ended had one message.
   bool MayIdle(const std::string& path) const;
   void ObserveResponse(const std::string& path, int64_t bytes, bool one_message);

@@ -37,7 +37,7 @@ class ProxyMetrics {
   explicit ProxyMetrics(prometheus::Registry& registry);  // must outlive the metrics
 
   void CountConnection(ProxyConnection kind) { connections_total_[static_cast<size_t>(kind)]->Increment(); }
-  // `workers` is the pattern that permitted the call's target; empty: the call never had a target.
+  // `workers` is the pattern that permitted the call's target; empty: no worker was chosen.
   void CountCall(const std::string& workers, absl::StatusCode code);
   // `exists`: a worker has responded as if it had such a method. Clients choose the names, so only methods that exist
   // at a worker get a series.

@@ -204,7 +204,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
 }
 
 void ProxyServer::LookAtListenerTls() {
-  (void)listener_tls_->Current();  // The connection will do the same: it checks the files for changes.
+  (void)listener_tls_->Current();  // checks the files for changes, as the connection will do
   absl::Status status = listener_tls_->reload_status();
   if (status == listener_tls_status_) return;
   listener_tls_status_ = std::move(status);

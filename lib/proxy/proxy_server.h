@@ -51,10 +51,11 @@ class ProxyServer {
     std::function<void(const absl::Status&)> on_listener_tls;
   };
 
-  // Returns the errors that Start would return, and starts nothing. Returns InvalidArgument that names the field of
-  // sluice-proxy's config. It does so for options that are out of bounds, and for a policy of the link that a proxy
-  // cannot follow (batches requires all calls of a fan-out beforehand). It also does so for a TCP listener without TLS
-  // if the TLS options have a certificate, because any client could call workers in its name. Reads no file.
+  // Returns the errors that Start would return, starts nothing, and reads no file. An InvalidArgument names the field
+  // of sluice-proxy's config. The reason is one of these:
+  //   - an option is out of bounds;
+  //   - a proxy cannot follow the policy of the link: batches requires all calls of a fan-out beforehand;
+  //   - a TCP listener has no TLS, and the TLS options have a certificate: any client could call workers in its name.
   static absl::Status Validate(const Options& options, Discipline discipline);
 
   // Returns after the proxy has started to serve. Returns Unavailable if it cannot listen on an address, and the errors

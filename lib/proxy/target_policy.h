@@ -24,9 +24,9 @@ namespace sluice {
 //   private                                               the private networks of RFC 1918, 4193 and 6598
 //   unix:/run/workers/*                                    Unix sockets, whose paths have no ".."
 //
-// Some addresses are never workers, whatever name leads to them: link-local addresses, where clouds serve the metadata
-// of machines; multicast and unspecified addresses; and the proxy's own addresses, because a call to them would loop
-// forever. Loopback addresses are workers only by a pattern that contains only loopback addresses.
+// Some addresses are never workers, even if a permitted name leads to them: link-local addresses, where clouds serve
+// the metadata of machines; multicast and unspecified addresses; and the proxy's own addresses, because a call to them
+// would loop forever. Loopback addresses are workers only by a pattern that contains only loopback addresses.
 class TargetPolicy {
  public:
   // Returns InvalidArgument that names the pattern. An empty list means "private".

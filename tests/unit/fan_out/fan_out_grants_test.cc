@@ -55,7 +55,7 @@ TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
   }
 }
 
-// Its trailers do not wait, either.
+// The trailers after an empty response do not wait, either.
 TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
   Start(1, FixedBudget());
   server(0).SetPlay([](const Seen&) { return Script{.messages = {""}, .hold_before = 0}; });

@@ -85,7 +85,7 @@ TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
   EXPECT_EQ(pending->result().hedges_won, 0u);
 }
 
-// Its rival is cancelled only when its response counts.
+// The rival of an attempt is cancelled only when the response of the attempt counts.
 TEST_P(FanOutHedgeTest, AnAnswerThatIsRefusedLeavesItsRivalToAnswer) {
   Start(2);
   server(0).SetPlay(Holds("late"));

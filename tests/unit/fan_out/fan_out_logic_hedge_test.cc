@@ -157,7 +157,7 @@ TEST(FanOutLogicHedgeTest, AStatusThatIsNotInRetryOnWaitsForTheRival) {
 }
 
 // Regression: the hedge was counted, its primary failed as the last open call, and the group ended before the hedge was
-// let in. The fan-out ended OK with 0 responses and 0 failures.
+// sent. The fan-out ended OK with 0 responses and 0 failures.
 TEST(FanOutLogicHedgeTest, APrimaryThatFailsRightAfterItsHedgeIsDueLeavesAnAttemptThatIsSent) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8}});
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(1))) << "counted, so it is among the actions";

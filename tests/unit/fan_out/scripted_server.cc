@@ -12,7 +12,7 @@ namespace sluice::testing {
 struct ScriptedServer::Playing {
   TestHttp2Server::Call& call;
   Script script;
-  size_t next = 0;  // message
+  size_t next = 0;  // index of the next message
   bool head_sent = false;
   bool holds = false;
   bool writes = false;  // waits until the bytes that it sent have left

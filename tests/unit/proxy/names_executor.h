@@ -23,7 +23,7 @@ class NamesExecutor final : public Executor {
 
   explicit NamesExecutor(AsioExecutor& real) : real_(real) {}
 
-  // Where "name:port" leads from now on. Before that its look-ups do not end.
+  // Sets the addresses of "name:port" for later look-ups, and answers the open ones. Before that they do not end.
   void SetName(const std::string& name, Addresses addresses) {
     names_[name] = std::move(addresses);
     for (const auto& question : std::exchange(questions_[name], {})) Answer(question, name);

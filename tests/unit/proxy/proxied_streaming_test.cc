@@ -220,7 +220,7 @@ class ProxiedUploadsTest : public ProxiedStreamingTest {
   static constexpr size_t kWindowBytes = 65535;
   static constexpr size_t kHeldBytes = 16 * (kWindowBytes + 200);  // with their headers
   static constexpr size_t kShareBytes = 16'000;
-  // The requests of the test's own calls need the rest.
+  // If more bytes are held, a request of the test's own calls does not fit.
   static constexpr size_t kFullBytes = kHeldBytes - kShareBytes;
 
   PeerWorker hung_{0};

@@ -51,7 +51,7 @@ TEST_F(FanOutMemoryWorkersTest, WorkersThatHangInTheirMessagesDoNotStopTheOthers
 
 TEST_F(FanOutMemoryWorkersTest, SlowWorkersDoNotStopTheOthers) {
   constexpr size_t kSlow = 20;
-  LinkSchedule::Options options = Grants();
+  ScheduleOptions options = Grants();
   options.budget_bytes = 512 << 10;  // room for the responses of all slow workers
   const auto handler = [this](VirtualWorker::Call& call) {
     if (std::stoul(call.request()) >= kSlow) return call.Answer(std::string(kMessageBytes, 'x'));

@@ -25,9 +25,9 @@ namespace sluice::testing {
 class ProxyTest : public ::testing::Test {
  protected:
   // More than any test needs.
-  static LinkSchedule::Options Ample() { return WithBudget(16 << 20); }
+  static ScheduleOptions Ample() { return WithBudget(16 << 20); }
   // Every response that is not known to be small waits for a grant: see FanOutTest::FixedBudget.
-  static LinkSchedule::Options WithBudget(int64_t bytes) {
+  static ScheduleOptions WithBudget(int64_t bytes) {
     LinkProfile profile;
     profile.capacity_bytes_per_second = 1e12;
     profile.propagation_rtt = absl::Nanoseconds(1);

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include <google/protobuf/util/message_differencer.h>
+#include <zlib.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "lib/storage/stripe/crc32c.h"
 
 namespace sluice {
 
@@ -30,7 +30,8 @@ void ClearReloadable(v1::ScheduleConfig& schedule) {
 }
 
 uint32_t ConfigHash(const google::protobuf::Message& config) {
-  return Crc32c(config.SerializeAsString());
+  const std::string bytes = config.SerializeAsString();
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 ConfigReload::ConfigReload(Options options, ConfigMetrics& metrics) : options_(std::move(options)), metrics_(metrics) {

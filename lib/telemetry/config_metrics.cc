@@ -19,7 +19,7 @@ ConfigMetrics::ConfigMetrics(prometheus::Registry& registry)
                                {"applied", "invalid", "refused"})),
       last_success_(MakeGauge(registry, "sluice_config_last_reload_success_timestamp_seconds",
                               "When the config in force was read.")),
-      hash_(MakeGauge(registry, "sluice_config_hash", "CRC32C of the config in force, flags included.")) {}
+      hash_(MakeGauge(registry, "sluice_config_hash", "CRC-32 of the config in force, flags included.")) {}
 
 void ConfigMetrics::SetInForce(uint32_t hash, absl::Time since) {
   hash_.Set(hash);

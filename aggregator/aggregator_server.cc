@@ -8,7 +8,7 @@
 
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/worker_summary.h"
 #include "lib/telemetry/status_page.h"
 
@@ -111,15 +111,15 @@ void AggregatorServer::FollowWorkers() {
       if (!looked_up_.HasBeenNotified()) looked_up_.Notify();
     });
   };
-  link_->Await([&](LinkCore& core) {
+  link_->Await([&](LinkLoop& loop) {
     discovery_ = std::make_unique<WorkerDiscovery>(
-        core.executor(), core.timers(), core.metrics(),
+        loop.executor(), loop.timers(), loop.metrics(),
         WorkerDiscovery::Options{.list = worker_list_, .on_workers = set_on_io_thread, .on_state = LogLookUps});
   });
 }
 
 void AggregatorServer::StopFollowing() {
-  link_->Await([this](LinkCore&) { discovery_.reset(); });
+  link_->Await([this](LinkLoop&) { discovery_.reset(); });
 }
 
 void AggregatorServer::SetWorkers(const std::vector<std::string>& workers) {

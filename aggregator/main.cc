@@ -94,7 +94,7 @@ class Aggregator {
         {{"listen", (*server)->address()},
          {"admin", (*server)->admin_address()},
          {"workers", options_.reader.workers.size()},
-         {"policy", DisciplineName(schedule.discipline)},
+         {"policy", SchedulePolicyName(schedule.policy)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
     WarnWithoutTls(options_.rpc_server.tls, {(*server)->address()});

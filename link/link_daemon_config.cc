@@ -21,8 +21,8 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kShortestLease = absl::Milliseconds(20);  // some reports have to fit in
-constexpr absl::Duration kLongestLease = absl::Seconds(10);
+constexpr absl::Duration kMinLease = absl::Milliseconds(20);  // some reports have to fit in
+constexpr absl::Duration kMaxLease = absl::Seconds(10);
 constexpr std::chrono::milliseconds kGraceAfterLeases{100};
 
 absl::StatusOr<mode_t> ParseMode(std::string_view text) {
@@ -54,23 +54,24 @@ absl::Status ParseSocket(const v1::LinkDaemonConfig& config, LeaseServer::Option
   return status;
 }
 
-absl::Status ParseShares(const v1::LinkDaemonConfig& config, const LinkProfile& profile, LinkShares::Options& options) {
+absl::Status ParseShares(const v1::LinkDaemonConfig& config, const LinkProfile& profile,
+                         LinkDivider::Options& options) {
   options.budget_bytes = BufferBudgetBytes(profile);
   options.frame_bytes = profile.frame_bytes;
   absl::Duration lease_time = absl::FromChrono(options.lease_time);
   absl::Status status = ParseField("budget", config.budget(), ParseByteSize, options.budget_bytes);
   status.Update(ParseField("mode", config.mode(), ParseSharingMode, options.mode));
   status.Update(ParseField("lease_time", config.lease_time(), ParseDuration, lease_time));
-  if (lease_time < kShortestLease || lease_time > kLongestLease) {
+  if (lease_time < kMinLease || lease_time > kMaxLease) {
     status.Update(absl::InvalidArgumentError(absl::StrCat("lease_time: ", absl::FormatDuration(lease_time),
-                                                          " is outside of ", absl::FormatDuration(kShortestLease),
-                                                          " to ", absl::FormatDuration(kLongestLease))));
+                                                          " is outside of ", absl::FormatDuration(kMinLease), " to ",
+                                                          absl::FormatDuration(kMaxLease))));
   }
   options.lease_time = absl::ToChronoNanoseconds(lease_time);
   options.drain_time = DrainTime(profile, options.budget_bytes);
   // A process that hangs may go by a lease of the last daemon for so long.
   options.start_grace = std::max(options.start_grace, options.lease_time + kGraceAfterLeases);
-  status.Update(LinkShares::Validate(options));
+  status.Update(LinkDivider::Validate(options));
   return status;
 }
 

@@ -103,7 +103,7 @@ class LinkDaemon {
 
  private:
   void LogServing(const std::string& admin) const {
-    const LinkShares::Options& shares = options_.server.shares;
+    const LinkDivider::Options& shares = options_.server.shares;
     Log(LogLevel::kInfo, "serving",
         {{"socket", options_.server.socket},
          {"admin", admin},

@@ -228,7 +228,7 @@ class Proxy {
         {{"listen", absl::StrJoin(listen, ",")},
          {"admin", admin},
          {"workers", options_.server.workers.empty() ? "private" : absl::StrJoin(options_.server.workers, ",")},
-         {"policy", DisciplineName(schedule.discipline)},
+         {"policy", SchedulePolicyName(schedule.policy)},
          {"capacity", FormatBitRate(schedule.profile.capacity_bytes_per_second * 8)},
          {"buffer_bytes", BufferBudgetBytes(schedule.profile)}});
     for (const std::string& address : BeyondThisHost(open)) {

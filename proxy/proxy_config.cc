@@ -67,7 +67,7 @@ absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
 }
 
 absl::Status ParseWorkerHeader(const std::string& name, ProxyOptions& options) {
-  options.worker_field = name;
+  options.worker_header = name;
   if (name.empty() || (IsMetadataKey(name) && !IsProtocolField(name))) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("worker_header is \"", name, "\"; it must be the name of metadata, in lower case"));
@@ -141,7 +141,7 @@ absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& conf
   status.Update(ParseField("drain_timeout", config.drain_timeout(), ParseDuration, options.drain_timeout));
   status.Update(ParseField("drain_delay", config.drain_delay(), ParseDuration, options.drain_delay));
   status.Update(ParseField("reload_interval", config.reload_interval(), ParseDuration, options.reload_interval));
-  if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule.discipline);
+  if (status.ok()) status = ProxyServer::Validate(server, options.link.schedule.policy);
   if (!status.ok()) return status;
   return options;
 }

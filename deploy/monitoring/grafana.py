@@ -25,7 +25,7 @@ _COLOURS = {
 _VALUES = {
     "sluice_goodput_bytes_total": "primary replica",
     "sluice_blocks_total": "complete partial failed cancelled deadline refused",
-    "sluice_sru_requests_total": "ok rpc_error rpc_deadline cancelled corrupt expired",
+    "sluice_calls_total": "ok rpc_error rpc_deadline cancelled corrupt expired",
     "sluice_worker_sru_requests_total": "ok not_found out_of_range invalid cancelled error",
     "sluice_worker_manifest_requests_total": "ok not_found out_of_range invalid cancelled error",
     "sluice_hedges_total": "won lost refused",

@@ -74,7 +74,7 @@ def _overview():
         stat("Block time, p99", "s", "Of 5 minutes. 0.2 s and more above p50: TCP retransmission timeouts.",
              aggregator("instance:sluice_block_seconds:p99_rate5m"), always_green),
         stat("SRUs that a TCP timeout delayed", "percentunit", "Inferred by the aggregator. From 0.1 % on, incast.",
-             aggregator("instance_kind:sluice_timeouts_per_sru:ratio_rate5m", kind="tcp_rto"),
+             aggregator("instance_kind:sluice_timeouts_per_call:ratio_rate5m", kind="tcp_rto"),
              [(None, "green"), (0.001, "red")]),
         stat("Alerts that fire", "short", "Those of alert-rules.yml. docs/runbooks has a page for each.",
              'count(ALERTS{alertname=~"Sluice.*", alertstate="firing"}) or vector(0)', [(None, "green"), (1, "red")],
@@ -99,7 +99,7 @@ def _goodput():
         lines("Blocks by outcome", "ops", "Anything but complete and cancelled is a caller without its block.",
               [(rate(aggregator("sluice_blocks_total")), "{{outcome}} {{instance}}")], stacked=True),
         lines("SRU requests by outcome", "reqps", "What became of the single requests; replicas and retries hide most.",
-              [(rate(aggregator("sluice_sru_requests_total")), "{{outcome}} {{instance}}")], stacked=True),
+              [(rate(aggregator("sluice_calls_total")), "{{outcome}} {{instance}}")], stacked=True),
     ]  # fmt: skip
 
 
@@ -154,18 +154,18 @@ def _latency():
         row("Latency"),
         lines("Block time", "s", "From submission to end: what a caller sees.", quantiles("sluice_block_seconds"), width=12),
         lines("SRU transfer time", "s", "From the grant, or the request, to the end. 0.2 s and more is a TCP timeout.",
-              quantiles("sluice_sru_transfer_seconds"), width=12),
+              quantiles("sluice_call_transfer_seconds"), width=12),
         heatmap("Block time, distribution", "A second band 0.2 s or more above the first: TCP retransmission timeouts.",
                 buckets("sluice_block_seconds")),
         heatmap("SRU transfer time, distribution", "A band from 0.2 to 0.25 s up: TCP retransmission timeouts.",
-                buckets("sluice_sru_transfer_seconds")),
+                buckets("sluice_call_transfer_seconds")),
         lines("Coverage of blocks", "percentunit",
               "Mean share of a block's bytes that arrived; below 1 where gaps are allowed.",
               [(mean("sluice_block_coverage_ratio"), "mean {{instance}}")], width=12),
         lines("Retries and hedges", "ops",
               "Retries above a percent of the requests have a reason worth finding. Many hedges lost: hedge_after is too "
               "short; many refused: many workers are slow.",
-              [(rate(aggregator("sluice_sru_retries_total")), "retries {{instance}}"),
+              [(rate(aggregator("sluice_call_retries_total")), "retries {{instance}}"),
                (rate(aggregator("sluice_hedges_total")), "{{outcome}} hedges {{instance}}")], width=12),
     ]  # fmt: skip
 

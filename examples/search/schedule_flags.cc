@@ -12,7 +12,7 @@ namespace sluice::examples::search {
 
 void ScheduleFlags::Add(CLI::App& app, FanOutOptions& fan_out) {
   app.add_option("--policy", policy_,
-                 "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants");
+                 "SchedulePolicy of the schedule: unscheduled, batches, rolling or grants. Default grants");
   app.add_option("--budget", budget_text_, "Bytes that may be in flight. Default: the buffer of the link");
   app.add_option("--hedge_after", hedge_text_,
                  "Also ask a replica when a worker's answer is not ready after this time");
@@ -27,9 +27,9 @@ absl::Status ScheduleFlags::Parse(ScheduleOptions& schedule, FanOutOptions& fan_
   if (!profile.ok()) return profile.status();
   schedule.profile = *profile;
   if (!policy_.empty()) {
-    const absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
-    if (!discipline.ok()) return absl::InvalidArgumentError(absl::StrCat("policy: ", discipline.status().message()));
-    schedule.discipline = *discipline;
+    const absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(policy_);
+    if (!policy.ok()) return absl::InvalidArgumentError(absl::StrCat("policy: ", policy.status().message()));
+    schedule.policy = *policy;
   }
   int64_t budget_bytes = 0;
   absl::Status status = ParseField("budget", budget_text_, ParseByteSize, budget_bytes);

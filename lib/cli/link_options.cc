@@ -29,7 +29,7 @@ absl::Status ParseBudget(const LinkConfig& config, Link::BudgetOptions& options)
 absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
   if (config.shared_link == nullptr) return absl::OkStatus();
   const v1::SharedLinkConfig& shared = *config.shared_link;
-  SharedLink& share = options.share.emplace();
+  SharedLinkOptions& share = options.share.emplace();
   share.socket = shared.socket();
   share.application = shared.application().empty() ? config.application : shared.application();
   if (shared.has_weight()) share.weight = shared.weight();
@@ -41,11 +41,11 @@ absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
 
 absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& options) {
   if (!config.policy().empty()) {
-    absl::StatusOr<Discipline> discipline = ParseDiscipline(config.policy());
-    if (!discipline.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("schedule.policy: ", discipline.status().message()));
+    absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(config.policy());
+    if (!policy.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("schedule.policy: ", policy.status().message()));
     }
-    options.discipline = *discipline;
+    options.policy = *policy;
   }
   if (!config.budget().empty()) {
     int64_t budget_bytes = 0;
@@ -74,7 +74,8 @@ absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
 }
 
 void AddScheduleFlags(CLI::App& app, const std::function<v1::ScheduleConfig*()>& config) {
-  AddTextFlag(app, "--policy", "Discipline of the schedule: unscheduled, batches, rolling or grants. Default grants",
+  AddTextFlag(app, "--policy",
+              "SchedulePolicy of the schedule: unscheduled, batches, rolling or grants. Default grants",
               [config](const auto& value) { config()->set_policy(value); });
   AddTextFlag(app, "--budget",
               "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",

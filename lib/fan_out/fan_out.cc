@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/fan_out/fan_out_state.h"
 #include "lib/fan_out/fan_out_validate.h"
 #include "lib/fan_out/merge_sink.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/worker_discovery.h"
 #include "lib/link/worker_list.h"
 #include "lib/net/clock.h"
@@ -33,14 +33,14 @@ void Frame(std::vector<AskOfWorker>& asks, bool compress) {
 
 // Makes the asks of the workers that were not skipped. The requests are framed already. The replicas are in the order
 // of their history.
-std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
+std::vector<FanOutRun::Ask> AsksFor(FanOutState& state, const WorkerSet& workers, std::vector<AskOfWorker> asks) {
   std::vector<FanOutRun::Ask> made;
   made.reserve(asks.size());
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (!asks[worker].has_value()) continue;
     Ask<std::string>& ask = *asks[worker];
     made.push_back({.request = std::make_shared<const std::string>(std::move(ask.request)),
-                    .workers = core.OrderOf(workers, worker, ask.replicas),
+                    .workers = state.OrderOf(workers, worker, ask.replicas),
                     .primary = worker,
                     .response_bytes = ask.response_bytes,
                     .metadata = Share(std::move(ask.metadata))});
@@ -48,25 +48,25 @@ std::vector<FanOutRun::Ask> AsksFor(FanOutCore& core, const WorkerSet& workers, 
   return made;
 }
 
-FanOutLogic::Options LimitsOf(FanOutCore& core, const FanOutOptions& options, bool server_streaming, size_t asks) {
+FanOutLogic::Options LimitsOf(FanOutState& state, const FanOutOptions& options, bool server_streaming, size_t asks) {
   const auto count = static_cast<double>(asks);
-  core.retries().Earn(count * options.retry_ratio);
-  core.hedges().Earn(count * options.hedge_ratio);
-  FanOutLogic::Options limits{.deadline = DeadlineAfter(core.link().now(), options.timeout),
+  state.retries().Earn(count * options.retry_ratio);
+  state.hedges().Earn(count * options.hedge_ratio);
+  FanOutLogic::Options limits{.deadline = DeadlineAfter(state.link().now(), options.timeout),
                               .fail_limit = static_cast<size_t>(options.fail_limit),
                               .server_streaming = server_streaming,
                               .attempt_timeout = options.attempt_timeout,
                               .hedge_after = options.hedge_ratio > 0 ? options.hedge_after : std::nullopt,
                               .retry_on = options.retry_on,
-                              .retries = &core.retries(),
-                              .hedges = &core.hedges()};
+                              .retries = &state.retries(),
+                              .hedges = &state.hedges()};
   if (options.success_quorum.has_value()) limits.success_quorum = static_cast<size_t>(*options.success_quorum);
   return limits;
 }
 
 // Null for an unscheduled link: its responses cannot be held back.
-std::shared_ptr<CallbackMemory::Account> MemoryFor(LinkCore& link) {
-  if (link.schedule().options().discipline == Discipline::kUnscheduled) return nullptr;
+std::shared_ptr<CallbackMemory::Account> MemoryFor(LinkLoop& link) {
+  if (link.schedule().options().policy == SchedulePolicy::kUnscheduled) return nullptr;
   return std::make_shared<CallbackMemory::Account>(link.callback_memory());
 }
 
@@ -89,7 +89,7 @@ class StartedCall final : public FanOutCall {
 
   void Cancel() override {
     started_->stop_merging->store(true);
-    if (const auto link = link_.lock()) link->Post([started = started_](LinkCore&) { started->Cancel(); });
+    if (const auto link = link_.lock()) link->Post([started = started_](LinkLoop&) { started->Cancel(); });
   }
 
  private:
@@ -124,16 +124,16 @@ absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> lin
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   std::unique_ptr<FanOut> fan_out(new FanOut(std::move(link), std::move(options)));
   absl::Status status;
-  fan_out->link_->Await([&](LinkCore& core) {
+  fan_out->link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (fan_out->options_.tls.has_value()) {
-      auto found = core.FindTls(*fan_out->options_.tls);
+      auto found = loop.FindTls(*fan_out->options_.tls);
       status = found.status();
       if (!found.ok()) return;
       tls = *std::move(found);
     }
-    fan_out->core_ = std::make_unique<FanOutCore>(core, fan_out->link_->callbacks(), std::move(tls));
-    fan_out->core_->SetWorkers(fan_out->addresses_);
+    fan_out->state_ = std::make_unique<FanOutState>(loop, fan_out->link_->callbacks(), std::move(tls));
+    fan_out->state_->SetWorkers(fan_out->addresses_);
   });
   if (!status.ok()) return status;
   WorkerList list = *ParseWorkerList(fan_out->options_.workers);
@@ -150,14 +150,14 @@ FanOut::FanOut(std::shared_ptr<Link> link, Options options)
       addresses_(std::make_shared<const std::vector<std::string>>()) {}
 
 FanOut::~FanOut() {
-  if (core_ == nullptr) return;
+  if (state_ == nullptr) return;
   const auto idle = std::make_shared<std::promise<void>>();
-  link_->Post([this, idle](LinkCore&) {
+  link_->Post([this, idle](LinkLoop&) {
     discovery_.reset();
-    core_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); });
+    state_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); });
   });
   idle->get_future().wait();
-  link_->Await([this](LinkCore&) { core_.reset(); });
+  link_->Await([this](LinkLoop&) { state_.reset(); });
 }
 
 FanOut::Addresses FanOut::addresses() const {
@@ -191,14 +191,14 @@ void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
   const uint64_t update = ++updates_;
   if (!list.NeedsLookUps()) {
     addresses_ = std::make_shared<const std::vector<std::string>>(std::move(list.fixed));
-    link_->Post([this, addresses = addresses_](LinkCore&) {
+    link_->Post([this, addresses = addresses_](LinkLoop&) {
       discovery_.reset();
-      core_->SetWorkers(addresses);
+      state_->SetWorkers(addresses);
     });
     return;
   }
   // The previous workers stay until the names have been looked up.
-  link_->Post([this, update, list = std::move(list), on_looked_up = std::move(on_looked_up)](LinkCore& core) {
+  link_->Post([this, update, list = std::move(list), on_looked_up = std::move(on_looked_up)](LinkLoop& loop) {
     WorkerDiscovery::Options options{.list = list, .on_workers = {}, .on_state = {}};
     options.on_workers = [this, update, on_looked_up](std::vector<std::string> workers) mutable {
       OnFound(update, std::move(workers));
@@ -208,7 +208,7 @@ void FanOut::SetWorkers(WorkerList list, std::function<void()> on_looked_up) {
       const std::lock_guard<std::mutex> state_lock(mutex_);
       look_ups_ = state;
     };
-    discovery_ = std::make_unique<WorkerDiscovery>(core.executor(), core.timers(), core.metrics(), std::move(options));
+    discovery_ = std::make_unique<WorkerDiscovery>(loop.executor(), loop.timers(), loop.metrics(), std::move(options));
   });
 }
 
@@ -221,7 +221,7 @@ void FanOut::OnFound(uint64_t update, std::vector<std::string> workers) {
     if (update != updates_) return;
     addresses_ = addresses;
   }
-  core_->SetWorkers(addresses);
+  state_->SetWorkers(addresses);
 }
 
 absl::Status FanOut::NoWorkers() const {
@@ -232,9 +232,9 @@ absl::Status FanOut::NoWorkers() const {
 
 std::vector<size_t> FanOut::Connect() {
   const auto unconnected = std::make_shared<std::promise<std::vector<size_t>>>();
-  link_->Post([this, unconnected](LinkCore&) {
-    core_->Connect(options_.connect_timeout,
-                   [unconnected](std::vector<size_t> workers) { unconnected->set_value(std::move(workers)); });
+  link_->Post([this, unconnected](LinkLoop&) {
+    state_->Connect(options_.connect_timeout,
+                    [unconnected](std::vector<size_t> workers) { unconnected->set_value(std::move(workers)); });
   });
   return unconnected->get_future().get();
 }
@@ -252,9 +252,9 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
   Frame(asks.asks, options.compress_requests);
   auto started = std::make_shared<Started>();
   link_->Post([this, started, method, server_streaming, asks = std::move(asks), merge = std::move(merge), options,
-               done = std::move(done)](LinkCore&) mutable {
-    const std::shared_ptr<const WorkerSet> workers = core_->SetOf(asks.workers);
-    auto sink = std::make_shared<MergeSink>(*core_, std::move(merge), std::move(done),
+               done = std::move(done)](LinkLoop&) mutable {
+    const std::shared_ptr<const WorkerSet> workers = state_->SetOf(asks.workers);
+    auto sink = std::make_shared<MergeSink>(*state_, std::move(merge), std::move(done),
                                             MergeSink::Options{.max_message_bytes = options_.max_response_bytes,
                                                                .keep_response_metadata = options.keep_response_metadata,
                                                                .stop_merging = started->stop_merging});
@@ -262,16 +262,16 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
                          .server_streaming = server_streaming,
                          .may_idle = server_streaming,
                          .workers = workers,
-                         .asks = AsksFor(*core_, *workers, std::move(asks.asks)),
+                         .asks = AsksFor(*state_, *workers, std::move(asks.asks)),
                          .metadata = Share(options.metadata),
                          .gzip_requests = options.compress_requests,
                          .max_message_bytes = options_.max_response_bytes,
-                         .memory = MemoryFor(core_->link()),
+                         .memory = MemoryFor(state_->link()),
                          .limits = {},
                          .hedge_after_quantile = options.hedge_after_quantile};
-    spec.limits = LimitsOf(*core_, options, server_streaming, spec.asks.size());
+    spec.limits = LimitsOf(*state_, options, server_streaming, spec.asks.size());
     if (options.hedge_ratio == 0) spec.hedge_after_quantile.reset();
-    const auto run = FanOutRun::Make(*core_, std::move(spec), sink);
+    const auto run = FanOutRun::Make(*state_, std::move(spec), sink);
     sink->SetRun(run);
     started->run = run;
     run->Begin();

@@ -22,7 +22,7 @@ int64_t SizeOf(const WireMessage& message) {
 }
 
 int64_t HeldBytes(int64_t message_bytes) {
-  return std::max(message_bytes, CallbackMemory::kLeastMessageBytes);
+  return std::max(message_bytes, CallbackMemory::kMinMessageBytes);
 }
 
 FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& history) {
@@ -33,16 +33,16 @@ FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& histor
 
 }  // namespace
 
-std::shared_ptr<FanOutRun> FanOutRun::Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink) {
-  return std::shared_ptr<FanOutRun>(new FanOutRun(core, std::move(spec), std::move(sink)));
+std::shared_ptr<FanOutRun> FanOutRun::Make(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink) {
+  return std::shared_ptr<FanOutRun>(new FanOutRun(state, std::move(spec), std::move(sink)));
 }
 
-FanOutRun::FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink)
-    : core_(core),
+FanOutRun::FanOutRun(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink)
+    : state_(state),
       spec_(std::move(spec)),
       sink_(std::move(sink)),
-      history_(core.History(spec_.path)),
-      started_(core.link().now()),
+      history_(state.History(spec_.path)),
+      started_(state.link().now()),
       logic_(LimitsOf(spec_, history_), WorkersByAsk(spec_.asks)) {
   attempts_.reserve(spec_.asks.size());
 }
@@ -51,7 +51,7 @@ FanOutRun::~FanOutRun() = default;
 
 // Submits the first requests to the schedule as one block.
 void FanOutRun::Begin() {
-  core_.Enter(shared_from_this());
+  state_.Enter(shared_from_this());
   applying_ = true;
   logic_.Start(started_, actions_);
   std::vector<size_t> attempts;
@@ -61,7 +61,7 @@ void FanOutRun::Begin() {
   actions_.erase(std::remove_if(actions_.begin(), actions_.end(),
                                 [](const auto& action) { return action.kind == FanOutLogic::Action::Kind::kSend; }),
                  actions_.end());
-  if (core_.closing()) logic_.Cancel(started_, core_.why_closing(), actions_);
+  if (state_.closing()) logic_.Cancel(started_, state_.why_closing(), actions_);
   if (!attempts.empty()) SubmitAll(attempts);
   applying_ = false;
   Drive([](FanOutLogic&, TimePoint, FanOutLogic::Actions&) {});
@@ -69,8 +69,8 @@ void FanOutRun::Begin() {
 
 template <class Event>
 void FanOutRun::Drive(Event event) {
-  event(logic_, core_.link().now(), actions_);
-  core_.link().metrics().CountHedges(HedgeOutcome::kRefused, logic_.result().hedges_refused - hedges_refused_);
+  event(logic_, state_.link().now(), actions_);
+  state_.link().metrics().CountHedges(HedgeOutcome::kRefused, logic_.result().hedges_refused - hedges_refused_);
   hedges_refused_ = logic_.result().hedges_refused;
   if (applying_) return;
   const auto self = shared_from_this();
@@ -103,7 +103,7 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
     case FanOutLogic::Action::Kind::kCancel:
       if (WireCall* const call = attempts_[action.attempt].call) {
         attempts_[action.attempt].cancelled = true;
-        core_.link().CancelCall(*call, WhyCancelled());
+        state_.link().CancelCall(*call, WhyCancelled());
       }
       return;
     case FanOutLogic::Action::Kind::kEnd:
@@ -117,23 +117,23 @@ WireCall& FanOutRun::Launch(size_t attempt) {
   attempts_.resize(std::max(attempts_.size(), attempt + 1));
   std::optional<int64_t> bytes = ask.response_bytes;
   if (!bytes.has_value()) bytes = history_.ResponseBytes();
-  if (!bytes.has_value()) bytes = MethodHistory::FirstResponseBytes(core_.link().schedule().options().profile);
+  if (!bytes.has_value()) bytes = MethodHistory::FirstResponseBytes(state_.link().schedule().options().profile);
   std::shared_ptr<const std::string> request = sink_->RequestOf(attempt);
-  if (made.retry) core_.link().metrics().CountSruRetry();
-  WireCall& call = core_.link().NewCall({.worker = spec_.workers->workers[made.worker],
-                                         .path = spec_.path,
-                                         .server_streaming = spec_.server_streaming,
-                                         .may_idle = spec_.may_idle,
-                                         .request = request != nullptr ? std::move(request) : ask.request,
-                                         .gzip_request = spec_.gzip_requests,
-                                         .response_bytes = *bytes,
-                                         .max_message_bytes = spec_.max_message_bytes,
-                                         .metadata = spec_.metadata,
-                                         .more_metadata = ask.metadata,
-                                         .deadline = spec_.limits.deadline,
-                                         .tag = attempt,
-                                         .memory = spec_.memory},
-                                        *this);
+  if (made.retry) state_.link().metrics().CountCallRetry();
+  WireCall& call = state_.link().NewCall({.worker = spec_.workers->workers[made.worker],
+                                          .path = spec_.path,
+                                          .server_streaming = spec_.server_streaming,
+                                          .may_idle = spec_.may_idle,
+                                          .request = request != nullptr ? std::move(request) : ask.request,
+                                          .gzip_request = spec_.gzip_requests,
+                                          .response_bytes = *bytes,
+                                          .max_message_bytes = spec_.max_message_bytes,
+                                          .metadata = spec_.metadata,
+                                          .more_metadata = ask.metadata,
+                                          .deadline = spec_.limits.deadline,
+                                          .tag = attempt,
+                                          .memory = spec_.memory},
+                                         *this);
   attempts_[attempt].call = &call;
   return call;
 }
@@ -143,7 +143,7 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
   calls.reserve(attempts.size());
   for (size_t attempt : attempts) calls.push_back(&Launch(attempt));
   BlockId block = 0;
-  const absl::Status submitted = core_.link().Submit(calls, spec_.limits.deadline, block);
+  const absl::Status submitted = state_.link().Submit(calls, spec_.limits.deadline, block);
   if (submitted.ok()) {
     block_ = block;
     return;
@@ -161,11 +161,11 @@ void FanOutRun::SubmitAll(const std::vector<size_t>& attempts) {
 void FanOutRun::SubmitOne(size_t attempt) {
   ScheduledStream* call = &Launch(attempt);
   absl::Status submitted = absl::NotFoundError("no block");
-  if (block_.has_value()) submitted = core_.link().Add(*block_, *call);
+  if (block_.has_value()) submitted = state_.link().Add(*block_, *call);
   if (absl::IsNotFound(submitted)) {
     if (block_.has_value()) call = &Launch(attempt);
     BlockId block = 0;
-    submitted = core_.link().Submit({call}, spec_.limits.deadline, block);
+    submitted = state_.link().Submit({call}, spec_.limits.deadline, block);
     if (submitted.ok()) block_ = block;
   }
   if (submitted.ok()) return;
@@ -185,7 +185,7 @@ void FanOutRun::OnSent(size_t attempt) {
 void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   history_.ObserveLatency(absl::FromChrono(ready_after));
   const size_t row = spec_.workers->workers[logic_.attempt(attempt).worker]->row();
-  core_.worker_history().OnReady(core_.link().now(), row, absl::FromChrono(ready_after));
+  state_.worker_history().OnReady(state_.link().now(), row, absl::FromChrono(ready_after));
   Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
     logic.OnReady(now, attempt, actions);
   });
@@ -193,7 +193,7 @@ void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
 
 // A held response needs no action, only a different timer.
 void FanOutRun::OnHeld(size_t attempt, HeldFor held_for) {
-  logic_.OnHeld(core_.link().now(), attempt, held_for);
+  logic_.OnHeld(state_.link().now(), attempt, held_for);
   if (!applying_) ArmTimer();
 }
 
@@ -274,25 +274,25 @@ void FanOutRun::CountEnded(size_t attempt) {
   AttemptState& state = attempts_[attempt];
   const FanOutLogic::Attempt& made = logic_.attempt(attempt);
   if (!made.outcome.has_value() || std::exchange(state.counted, true)) return;
-  const TimePoint now = core_.link().now();
+  const TimePoint now = state_.link().now();
   const size_t row = spec_.workers->workers[made.worker]->row();
-  const SruOutcome outcome = OutcomeOf(state, *made.outcome);
-  core_.link().metrics().CountSruRequest(outcome);
+  const CallOutcome outcome = OutcomeOf(state, *made.outcome);
+  state_.link().metrics().CountCall(outcome);
   switch (outcome) {
-    case SruOutcome::kOk:
+    case CallOutcome::kOk:
       history_.ObserveResponse(state.bytes);
-      core_.worker_history().OnAnswered(now, row);
+      state_.worker_history().OnAnswered(now, row);
       break;
-    case SruOutcome::kRpcDeadline:
-      core_.link().metrics().CountTimeout(TimeoutKind::kRpcDeadline);
+    case CallOutcome::kRpcDeadline:
+      state_.link().metrics().CountTimeout(TimeoutKind::kRpcDeadline);
       [[fallthrough]];
-    case SruOutcome::kRpcError:
-    case SruOutcome::kCorrupt:
-      core_.worker_history().OnFailed(now, row);
+    case CallOutcome::kRpcError:
+    case CallOutcome::kCorrupt:
+      state_.worker_history().OnFailed(now, row);
       break;
-    case SruOutcome::kExpired:
+    case CallOutcome::kExpired:
       // The stream has counted a request that was not sent.
-      if (state.sent) core_.link().metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+      if (state.sent) state_.link().metrics().CountTimeout(TimeoutKind::kQueueDeadline);
       break;
     default:
       break;
@@ -306,35 +306,35 @@ void FanOutRun::Cancel(const absl::Status& why) {
 
 // After the deadline, the deadline is the reason of a cancellation, even if a different event comes first.
 absl::Status FanOutRun::WhyCancelled() const {
-  if (core_.link().now() < spec_.limits.deadline) return absl::CancelledError("not needed any more");
+  if (state_.link().now() < spec_.limits.deadline) return absl::CancelledError("not needed any more");
   return absl::DeadlineExceededError("the deadline passed");
 }
 
-SruOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome) {
+CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome) {
   const bool late = absl::IsDeadlineExceeded(state.end.status);
   switch (outcome) {
     case FanOutLogic::AttemptOutcome::kAnswered:
-      return SruOutcome::kOk;
+      return CallOutcome::kOk;
     case FanOutLogic::AttemptOutcome::kRefused:
-      return SruOutcome::kCorrupt;
+      return CallOutcome::kCorrupt;
     case FanOutLogic::AttemptOutcome::kExpired:
-      return SruOutcome::kExpired;
+      return CallOutcome::kExpired;
     case FanOutLogic::AttemptOutcome::kNotNeeded:
-      return late && !state.sent ? SruOutcome::kExpired : SruOutcome::kCancelled;
+      return late && !state.sent ? CallOutcome::kExpired : CallOutcome::kCancelled;
     case FanOutLogic::AttemptOutcome::kFailed:
-      if (state.corrupt) return SruOutcome::kCorrupt;
+      if (state.corrupt) return CallOutcome::kCorrupt;
       // It was cancelled because it took too long.
-      return late || state.cancelled ? SruOutcome::kRpcDeadline : SruOutcome::kRpcError;
+      return late || state.cancelled ? CallOutcome::kRpcDeadline : CallOutcome::kRpcError;
   }
-  return SruOutcome::kRpcError;
+  return CallOutcome::kRpcError;
 }
 
 void FanOutRun::ArmTimer() {
   const TimePoint next = sink_ == nullptr ? TimePoint::max() : logic_.NextTimer();
   if (timer_.first == next && timer_.second != 0) return;
-  core_.link().timers().Clear(timer_);
+  state_.link().timers().Clear(timer_);
   if (next == TimePoint::max()) return;
-  timer_ = core_.link().timers().Set(next, [weak = weak_from_this()] {
+  timer_ = state_.link().timers().Set(next, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->timer_ = TimerQueue::Id();
@@ -343,15 +343,15 @@ void FanOutRun::ArmTimer() {
 }
 
 void FanOutRun::End() {
-  core_.link().timers().Clear(timer_);
+  state_.link().timers().Clear(timer_);
   // Count the attempts that had ended before the decision made them unnecessary.
   for (size_t attempt = 0; attempt < attempts_.size(); ++attempt) CountEnded(attempt);
   const auto self = shared_from_this();
-  core_.Leave(*this);
+  state_.Leave(*this);
   // The sink may hold the run, and the sink's callbacks may hold the sink.
   const std::shared_ptr<Sink> sink = std::move(sink_);
   const FanOutLogic::Result& result = logic_.result();
-  AggregatorMetrics& metrics = core_.link().metrics();
+  LinkMetrics& metrics = state_.link().metrics();
   metrics.CountHedges(HedgeOutcome::kWon, result.hedges_won);
   metrics.CountHedges(HedgeOutcome::kLost, result.hedges - result.hedges_won);
   sink->OnEnd(*this);

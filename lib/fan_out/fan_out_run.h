@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_logic.h"
-#include "lib/link/link_core.h"
+#include "lib/fan_out/fan_out_state.h"
+#include "lib/link/link_loop.h"
 
 namespace sluice {
 
 // Carries out the decisions of FanOutLogic for one fan-out: it makes the calls over the link, and reports their events
-// to the logic. Fan-outs, block reads and manifests use it. There is one for each fan-out. The core keeps it alive
+// to the logic. Fan-outs, block reads and manifests use it. There is one for each fan-out. The state keeps it alive
 // until it has ended. Used on the link's thread only.
 class FanOutRun final : private CallOwner, public std::enable_shared_from_this<FanOutRun> {
  public:
@@ -65,13 +65,13 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     bool keep_metadata = false;                  // keeps the metadata of responses in `end`
   };
 
-  // The core must outlive the run. The run holds `sink` until OnEnd.
-  static std::shared_ptr<FanOutRun> Make(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
+  // The state must outlive the run. The run holds `sink` until OnEnd.
+  static std::shared_ptr<FanOutRun> Make(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink);
   ~FanOutRun() override;
 
   void Begin();  // once
 
-  size_t position() const { return position_; }  // in the core's list of runs
+  size_t position() const { return position_; }  // in the state's list of runs
   void set_position(size_t position) { position_ = position; }
 
   // `bytes` is the size of the message, decompressed.
@@ -109,7 +109,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     RpcEnd end;
   };
 
-  FanOutRun(FanOutCore& core, Spec spec, std::shared_ptr<Sink> sink);
+  FanOutRun(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink);
   template <class Event>
   void Drive(Event event);
   void Apply(const FanOutLogic::Action& action);
@@ -123,7 +123,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void Release(const AttemptState& state, int64_t bytes);
   void CountEnded(size_t attempt);
   absl::Status WhyCancelled() const;
-  static SruOutcome OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome);
+  static CallOutcome OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome);
   void ArmTimer();
   void End();
 
@@ -134,7 +134,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void OnMessage(size_t attempt, WireMessage message) override;
   void OnEnded(size_t attempt, RpcEnd end) override;
 
-  FanOutCore& core_;
+  FanOutState& state_;
   const Spec spec_;
   std::shared_ptr<Sink> sink_;  // null after the end
   MethodHistory& history_;

@@ -19,12 +19,12 @@ BlockOutcome OutcomeOf(const FanOutResult& result, const FanOutRun& run) {
 
 }  // namespace
 
-MergeSink::MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, Options options)
-    : core_(core), options_(std::move(options)), merge_(std::move(merge)), done_(std::move(done)) {}
+MergeSink::MergeSink(FanOutState& state, Merge merge, FanOut::Done done, Options options)
+    : state_(state), options_(std::move(options)), merge_(std::move(merge)), done_(std::move(done)) {}
 
 void MergeSink::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
-  if (collected_.empty()) core_.link().AtEndOfTurn([self = shared_from_this()] { self->HandOver(); });
+  if (collected_.empty()) state_.link().AtEndOfTurn([self = shared_from_this()] { self->HandOver(); });
   for (WireMessage& message : messages) {
     collected_.push_back({.attempt = attempt,
                           .primary = run->PrimaryOf(attempt),
@@ -39,12 +39,12 @@ void MergeSink::HandOver() {
   auto items = std::make_shared<std::vector<Item>>(std::exchange(collected_, {}));
   const auto run = run_.lock();
   const auto when = run == nullptr || run->AwaitsVerdicts() ? Callbacks::When::kThisTurn : Callbacks::When::kSoon;
-  core_.callbacks().Run(
+  state_.callbacks().Run(
       this,
       [self = shared_from_this(), items] {
         self->MergeAll(*items);
-        // The run does not end before it has these verdicts, and the core does not end before the run.
-        self->core_.link().executor().Post([self, items] { self->Settle(*items); });
+        // The run does not end before it has these verdicts, and the state does not end before the run.
+        self->state_.link().executor().Post([self, items] { self->Settle(*items); });
       },
       when);
 }
@@ -58,7 +58,7 @@ void MergeSink::MergeAll(std::vector<Item>& items) {
     item.verdict = MergeOne(item);
     if (item.verdict.ok()) {
       const WorkerKind kind = item.worker == item.primary ? WorkerKind::kPrimary : WorkerKind::kReplica;
-      core_.link().metrics().AddGoodput(item.bytes, kind);
+      state_.link().metrics().AddGoodput(item.bytes, kind);
     } else {
       refused_.insert(item.attempt);
     }
@@ -76,31 +76,31 @@ absl::Status MergeSink::MergeOne(Item& item) {
   }
   item.bytes = message.bytes.size();
   const int64_t decompressed_bytes = was_gzip ? static_cast<int64_t>(item.bytes) : 0;
-  core_.link().callback_memory().CountDecompressed(decompressed_bytes);
+  state_.link().callback_memory().CountDecompressed(decompressed_bytes);
   absl::Status verdict = merge_(item.primary, message.bytes);
-  core_.link().callback_memory().CountDecompressed(-decompressed_bytes);
+  state_.link().callback_memory().CountDecompressed(-decompressed_bytes);
   if (!was_gzip) item.message = std::move(message);
   return verdict;
 }
 
 void MergeSink::Settle(std::vector<Item>& items) {
   for (Item& item : items) {
-    core_.link().message_buffers().Give(std::move(item.message.bytes));
+    state_.link().message_buffers().Give(std::move(item.message.bytes));
     if (const auto run = run_.lock()) run->Accepted(item.attempt, item.verdict, item.bytes);
   }
 }
 
 void MergeSink::OnEnd(FanOutRun& run) {
   FanOutResult result = ResultOf(run);
-  AggregatorMetrics& metrics = core_.link().metrics();
+  LinkMetrics& metrics = state_.link().metrics();
   metrics.CountBlock(OutcomeOf(result, run));
-  metrics.ObserveBlock(absl::FromChrono(core_.link().now() - run.started()), result.Coverage());
-  core_.Hold();
-  core_.callbacks().Run(this, [self = shared_from_this(), result = std::move(result)]() mutable {
+  metrics.ObserveBlock(absl::FromChrono(state_.link().now() - run.started()), result.Coverage());
+  state_.Hold();
+  state_.callbacks().Run(this, [self = shared_from_this(), result = std::move(result)]() mutable {
     // Release the callbacks: they may hold the handle of this fan-out.
     self->merge_ = nullptr;
     std::exchange(self->done_, nullptr)(std::move(result));
-    self->core_.link().executor().Post([self] { self->core_.Release(); });
+    self->state_.link().executor().Post([self] { self->state_.Release(); });
   });
 }
 

@@ -11,8 +11,8 @@
 #include "sluice/fan_out.h"
 
 #include "absl/status/status.h"
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/fan_out/fan_out_state.h"
 
 namespace sluice {
 
@@ -31,7 +31,7 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
     // Any thread may set it to stop merging at once, before the link's thread has cancelled the fan-out.
     std::shared_ptr<const std::atomic<bool>> stop_merging;
   };
-  MergeSink(FanOutCore& core, Merge merge, FanOut::Done done, Options options);
+  MergeSink(FanOutState& state, Merge merge, FanOut::Done done, Options options);
 
   void SetRun(std::shared_ptr<FanOutRun> run) { run_ = std::move(run); }
 
@@ -54,7 +54,7 @@ class MergeSink final : public FanOutRun::Sink, public std::enable_shared_from_t
   void Settle(std::vector<Item>& items);
   FanOutResult ResultOf(const FanOutRun& run) const;
 
-  FanOutCore& core_;
+  FanOutState& state_;
   const Options options_;
   std::weak_ptr<FanOutRun> run_;
   std::vector<Item> collected_;  // the items of this turn

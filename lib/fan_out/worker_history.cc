@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kFirstPause = absl::Seconds(1);
-constexpr absl::Duration kLongestPause = absl::Seconds(30);
+constexpr absl::Duration kMaxPause = absl::Seconds(30);
 // A new time counts for an eighth, as in TCP's smoothed round-trip time (RFC 6298). One slow response changes the mean
 // little; a dozen change it.
 constexpr int kMeanOf = 8;
@@ -36,7 +36,7 @@ void WorkerHistory::OnAnswered(TimePoint /*now*/, size_t worker) {
 void WorkerHistory::OnFailed(TimePoint now, size_t worker) {
   Worker& state = workers_[worker];
   if (Bad(now, worker) && !state.on_trial) return;
-  state.pause = std::clamp(state.pause * 2, kFirstPause, kLongestPause);
+  state.pause = std::clamp(state.pause * 2, kFirstPause, kMaxPause);
   state.bad_until = now + absl::ToChronoNanoseconds(state.pause);
   state.on_trial = false;
 }

@@ -6,7 +6,7 @@
 namespace sluice {
 
 std::string MessageBuffers::Take(size_t bytes) {
-  if (bytes < kLeastBytes || kept_bytes_ == 0) return std::string();
+  if (bytes < kMinBytes || kept_bytes_ == 0) return std::string();
   const auto least = static_cast<size_t>(std::bit_width(bytes));
   for (size_t bits = least; bits <= least + 1 && bits < kClasses; ++bits) {
     std::vector<std::string>& kept = kept_[bits];
@@ -21,7 +21,7 @@ std::string MessageBuffers::Take(size_t bytes) {
 
 void MessageBuffers::Give(std::string message) {
   const size_t bytes = message.capacity();
-  if (bytes < kLeastBytes || bytes > kMostBytes) return;
+  if (bytes < kMinBytes || bytes > kMostBytes) return;
   if (kept_bytes_ + bytes > kMostBytes) {
     kept_ = {};
     kept_bytes_ = 0;

@@ -26,7 +26,7 @@ class MessageBuffers {
   size_t kept_bytes() const { return kept_bytes_; }
 
  private:
-  static constexpr size_t kLeastBytes = 4096;
+  static constexpr size_t kMinBytes = 4096;
   static constexpr size_t kClasses = 64;
 
   std::array<std::vector<std::string>, kClasses> kept_;  // by the number of bits of their capacity

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
-constexpr size_t kUsualFields = 12;      // of a call of gRPC
+constexpr size_t kTypicalFields = 12;    // of a call of gRPC
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -47,7 +47,7 @@ Http2Stream* Http2Session::Callbacks::StreamOf(const Http2Session& session, int3
 int Http2Session::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   Http2Session& session = *static_cast<Http2Session*>(user_data);
   session.headers_.clear();
-  session.headers_.reserve(kUsualFields);
+  session.headers_.reserve(kTypicalFields);
   session.header_list_bytes_ = 0;
   if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return Done(session);
   const int32_t id = frame->hd.stream_id;

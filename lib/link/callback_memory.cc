@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-CallbackMemory::CallbackMemory(TimerQueue& timers, AggregatorMetrics& metrics, std::function<TimePoint()> now)
+CallbackMemory::CallbackMemory(TimerQueue& timers, LinkMetrics& metrics, std::function<TimePoint()> now)
     : timers_(timers), metrics_(metrics), now_(std::move(now)) {}
 
 CallbackMemory::~CallbackMemory() {

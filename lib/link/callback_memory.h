@@ -50,20 +50,20 @@ class CallbackMemory {
   class Claim;
 
   // Both must outlive it.
-  CallbackMemory(TimerQueue& timers, AggregatorMetrics& metrics, std::function<TimePoint()> now);
+  CallbackMemory(TimerQueue& timers, LinkMetrics& metrics, std::function<TimePoint()> now);
   ~CallbackMemory();  // accounts must be gone
   CallbackMemory(const CallbackMemory&) = delete;
   CallbackMemory& operator=(const CallbackMemory&) = delete;
 
   static constexpr int64_t kMaxBytes = int64_t{1} << 40;
   // A message takes at least so many bytes, with what is kept beside it.
-  static constexpr int64_t kLeastMessageBytes = 128;
+  static constexpr int64_t kMinMessageBytes = 128;
   // Many budgets, so that the link stays busy while messages wait; and the largest message that a FanOut takes by
   // default, so that half of it holds dozens of messages of 1 MB, or what 1 Gbit/s brings in 0.25 s.
   static constexpr int64_t DefaultBytes(int64_t budget_bytes) {
     constexpr int64_t kBudgets = 8;
-    constexpr int64_t kLeastBytes = 64 << 20;
-    return std::max(std::min(budget_bytes, kMaxBytes / kBudgets) * kBudgets, kLeastBytes);
+    constexpr int64_t kMinBytes = 64 << 20;
+    return std::max(std::min(budget_bytes, kMaxBytes / kBudgets) * kBudgets, kMinBytes);
   }
 
   using ByteTime = std::chrono::duration<double, std::nano>;
@@ -102,7 +102,7 @@ class CallbackMemory {
   void EndPatience();
 
   TimerQueue& timers_;
-  AggregatorMetrics& metrics_;
+  LinkMetrics& metrics_;
   const std::function<TimePoint()> now_;
   int64_t bound_bytes_ = 0;
   TimePoint::duration patience_{0};

@@ -36,7 +36,7 @@ CallbackQueue::Callback CallbackQueue::Pop() {
 // If no other owner waits, debts are forgotten.
 void CallbackQueue::Took(Owner owner, Duration time) {
   const Turns::iterator turn = turns_by_owner_.at(owner);
-  turn->left = std::max(turn->left - time, -kMostDebt);
+  turn->left = std::max(turn->left - time, -kMaxDebt);
   turn->runs = false;
   ready_ += turn->callbacks.size();
   turns_.splice(turns_.begin(), running_, turn);

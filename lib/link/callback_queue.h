@@ -21,7 +21,7 @@ class CallbackQueue {
   using Owner = const void*;
   using Duration = std::chrono::nanoseconds;
   static constexpr Duration kTurn = std::chrono::milliseconds(1);
-  static constexpr Duration kMostDebt = std::chrono::milliseconds(100);
+  static constexpr Duration kMaxDebt = std::chrono::milliseconds(100);
 
   struct Callback {
     Owner owner = nullptr;

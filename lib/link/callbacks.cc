@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-CallbackThreads::CallbackThreads(LinkCore& core, int threads) : core_(core) {
+CallbackThreads::CallbackThreads(LinkLoop& loop, int threads) : loop_(loop) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
@@ -23,15 +23,15 @@ void CallbackThreads::Run(Owner owner, std::function<void()> callback, When when
   if (ends_turn_) return;
   if (when == When::kThisTurn || collected_.size() >= kCollectAtMost) {
     ends_turn_ = true;
-    core_.AtEndOfTurn([this] { HandOver(); });
+    loop_.AtEndOfTurn([this] { HandOver(); });
   } else if (collected_.size() == 1) {
-    timer_ = core_.timers().Set(core_.now() + kCollectTime, [this] { HandOver(); });
+    timer_ = loop_.timers().Set(loop_.now() + kCollectTime, [this] { HandOver(); });
   }
 }
 
 void CallbackThreads::HandOver() {
   ends_turn_ = false;
-  core_.timers().Clear(timer_);
+  loop_.timers().Clear(timer_);
   if (collected_.empty()) return;
   bool wake = false;
   {

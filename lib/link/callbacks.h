@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lib/link/callback_queue.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/net/timer_queue.h"
 
 namespace sluice {
@@ -45,7 +45,7 @@ class CallbackThreads final : public Callbacks {
   static constexpr std::chrono::microseconds kCollectTime{500};
   static constexpr size_t kCollectAtMost = 16;  // callbacks
 
-  explicit CallbackThreads(LinkCore& core, int threads = 1);  // the core must outlive the last Run
+  explicit CallbackThreads(LinkLoop& loop, int threads = 1);  // the loop must outlive the last Run
   ~CallbackThreads() override;
 
   void Run(Owner owner, std::function<void()> callback, When when) override;
@@ -57,7 +57,7 @@ class CallbackThreads final : public Callbacks {
   void Loop();
   bool Await(Lock& lock);
 
-  LinkCore& core_;
+  LinkLoop& loop_;
   // Used on the link's thread only.
   std::vector<CallbackQueue::Callback> collected_;
   bool ends_turn_ = false;  // HandOver runs at the end of this turn

@@ -17,7 +17,7 @@ namespace sluice {
 
 class Connection;
 
-// The events of a connection, for its owner. The owner must not destroy it within an event (see LinkCore::Bury).
+// The events of a connection, for its owner. The owner must not destroy it within an event (see LinkLoop::Bury).
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;

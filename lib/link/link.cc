@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "lib/link/callback_memory.h"
 #include "lib/link/callbacks.h"
-#include "lib/link/link_core.h"
 #include "lib/link/link_gauges.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/link_monitor.h"
-#include "lib/link/link_share.h"
+#include "lib/link/shared_link_client.h"
 #include "lib/net/asio_executor.h"
 
 namespace sluice {
@@ -33,7 +33,7 @@ BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions
   const int64_t start = schedule.budget_bytes.value_or(options.buffer_known ? buffer : kSafeBudgetBytes);
   const bool bounded = options.floor_bytes.has_value() || options.limit_bytes.has_value();
   const bool fixed =
-      shared || schedule.discipline == Discipline::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
+      shared || schedule.policy == SchedulePolicy::kUnscheduled || (schedule.budget_bytes.has_value() && !bounded);
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
   bounds.limit_bytes =
       options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
@@ -53,7 +53,7 @@ BudgetBounds BoundsOf(const Link::Options& options) {
 // What follows from options that are valid: those that were not given, and the bounds of the budget.
 BudgetBounds FillIn(Link::Options& options) {
   const BudgetBounds bounds = BoundsOf(options);
-  if (options.schedule.discipline != Discipline::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
+  if (options.schedule.policy != SchedulePolicy::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
   return bounds;
 }
 
@@ -61,7 +61,7 @@ int64_t CallbackMemoryOf(const Link::Options& options, const BudgetBounds& bound
   return options.callback_memory_bytes.value_or(CallbackMemory::DefaultBytes(bounds.limit_bytes));
 }
 
-bool SameShare(const std::optional<SharedLink>& a, const std::optional<SharedLink>& b) {
+bool SameShare(const std::optional<SharedLinkOptions>& a, const std::optional<SharedLinkOptions>& b) {
   if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
   return std::tie(a->socket, a->application, a->weight, a->start_bytes) ==
          std::tie(b->socket, b->application, b->weight, b->start_bytes);
@@ -96,7 +96,7 @@ absl::Status Link::Validate(const Options& options) {
     return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
                                                    " is outside of 1 to ", CallbackMemory::kMaxBytes));
   }
-  return LinkShare::Validate(options);
+  return SharedLinkClient::Validate(options);
 }
 
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
@@ -109,29 +109,29 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
 Link::Link(Options options, const BudgetBounds& bounds)
     : options_(std::move(options)),
       registry_(options_.registry),
-      metrics_(std::make_unique<AggregatorMetrics>(*registry_)),
+      metrics_(std::make_unique<LinkMetrics>(*registry_)),
       executor_(std::make_unique<AsioExecutor>(AsioExecutor::Options{
           .on_timer_lateness =
               [this](std::chrono::nanoseconds lateness) { metrics_->ObserveTimerLateness(absl::FromChrono(lateness)); },
           .stream_threads = static_cast<size_t>(options_.threads - 1)})) {
   executor_->Await([&] {
-    core_ = std::make_unique<LinkCore>(*executor_, options_.schedule, *metrics_);
-    core_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
-    monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, options_.watch_connections, options_.budget.on_change,
+    loop_ = std::make_unique<LinkLoop>(*executor_, options_.schedule, *metrics_);
+    loop_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
+    monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
   });
   if (options_.inline_callbacks) {
     callbacks_ = std::make_unique<InlineCallbacks>();
   } else {
-    callbacks_ = std::make_unique<CallbackThreads>(*core_, options_.callback_threads);
+    callbacks_ = std::make_unique<CallbackThreads>(*loop_, options_.callback_threads);
   }
   if (options_.share.has_value()) {
-    share_ = std::make_unique<LinkShare>(*core_, *executor_, *options_.share, bounds.start_bytes);
+    share_ = std::make_unique<SharedLinkClient>(*loop_, *executor_, *options_.share, bounds.start_bytes);
   }
   metrics_->SetGaugeSource([this] {
-    AggregatorGauges gauges;
-    Await([&](LinkCore& core) {
-      gauges = GaugesOf(core);
+    LinkGauges gauges;
+    Await([&](LinkLoop& loop) {
+      gauges = GaugesOf(loop);
       monitor_->FillGauges(gauges);
     });
     if (share_) gauges.leased = share_->leased();
@@ -148,22 +148,22 @@ Link::~Link() {
   callbacks_.reset();
   executor_->Await([this] {
     monitor_.reset();
-    core_.reset();
+    loop_.reset();
   });
 }
 
-void Link::Post(std::function<void(LinkCore&)> task) const {
-  executor_->Post([core = core_.get(), task = std::move(task)] { task(*core); });
+void Link::Post(std::function<void(LinkLoop&)> task) const {
+  executor_->Post([loop = loop_.get(), task = std::move(task)] { task(*loop); });
 }
 
-void Link::Await(absl::FunctionRef<void(LinkCore&)> task) const {
-  executor_->Await([this, task] { task(*core_); });
+void Link::Await(absl::FunctionRef<void(LinkLoop&)> task) const {
+  executor_->Await([this, task] { task(*loop_); });
 }
 
 absl::Status Link::SetBudget(int64_t budget_bytes) {
   if (share_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
   absl::Status status;
-  Await([&](LinkCore&) { status = monitor_->FixBudget(budget_bytes); });
+  Await([&](LinkLoop&) { status = monitor_->FixBudget(budget_bytes); });
   return status;
 }
 
@@ -179,9 +179,9 @@ absl::Status Link::Reconfigure(Options options) {
   same.Update(CheckSame("registry", options.registry == registry_));
   if (!same.ok()) return same;
   absl::Status status;
-  Await([&](LinkCore& core) {
-    status = core.Reconfigure(options.schedule);
-    if (status.ok()) core.SetCallbackMemory(CallbackMemoryOf(options, bounds));
+  Await([&](LinkLoop& loop) {
+    status = loop.Reconfigure(options.schedule);
+    if (status.ok()) loop.SetCallbackMemory(CallbackMemoryOf(options, bounds));
     // The budget of a link that is shared is a lease.
     if (status.ok() && !share_) monitor_->Reconfigure(bounds);
   });
@@ -191,21 +191,21 @@ absl::Status Link::Reconfigure(Options options) {
 
 ScheduleState Link::State() const {
   ScheduleState state;
-  Await([&](LinkCore& core) { state = core.schedule().State(); });
+  Await([&](LinkLoop& loop) { state = loop.schedule().State(); });
   return state;
 }
 
 ScheduleOptions Link::schedule_options() const {
   ScheduleOptions options;
-  Await([&](LinkCore& core) { options = core.schedule().options(); });
+  Await([&](LinkLoop& loop) { options = loop.schedule().options(); });
   return options;
 }
 
 std::vector<WorkerSummary> Link::WorkerSummaries() const {
   std::vector<WorkerSummary> summaries;
-  Await([&](LinkCore& core) {
-    const LinkSchedule& schedule = core.schedule();
-    summaries = core.workers().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
+  Await([&](LinkLoop& loop) {
+    const LinkSchedule& schedule = loop.schedule();
+    summaries = loop.workers().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
     std::map<std::string_view, std::vector<std::string>> faults;
     monitor_->faults().ForEach([&faults](const std::string& address, WorkerFault fault) {
       faults[address].emplace_back(WorkerFaultName(fault));

@@ -6,16 +6,16 @@
 namespace sluice {
 namespace {
 
-// Bytes per second, by the model of the discipline.
+// Bytes per second, by the model of the policy.
 double PredictGoodput(const ScheduleOptions& options, const SlotPlan& plan, int64_t response_bytes, int64_t calls) {
   constexpr double kBitsPerByte = 8;
-  switch (options.discipline) {
-    case Discipline::kUnscheduled:
+  switch (options.policy) {
+    case SchedulePolicy::kUnscheduled:
       return PredictCollapse(options.profile, response_bytes, calls).goodput_bps / kBitsPerByte;
-    case Discipline::kBatches:
+    case SchedulePolicy::kBatches:
       return plan.goodput_bps / kBitsPerByte;
-    case Discipline::kRolling:
-    case Discipline::kGrants:
+    case SchedulePolicy::kRolling:
+    case SchedulePolicy::kGrants:
       return PredictClosedLoopGoodputBps(options.profile, response_bytes, calls) / kBitsPerByte;
   }
   return 0;
@@ -23,28 +23,28 @@ double PredictGoodput(const ScheduleOptions& options, const SlotPlan& plan, int6
 
 }  // namespace
 
-AggregatorGauges GaugesOf(LinkCore& core) {
-  const ScheduleState state = core.schedule().State();
-  const ScheduleOptions& options = core.schedule().options();
-  AggregatorGauges gauges{.queued_calls = state.waiting_calls,
-                          .queued_blocks = state.blocks,
-                          .in_flight_bytes = state.in_flight_bytes,
-                          .in_flight_calls = state.in_flight_calls,
-                          .ungranted_calls = state.ungranted_calls,
-                          .grant_window = state.grant_window,
-                          .budget_bytes = state.budget_bytes,
-                          .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
-  gauges.callback_bytes = core.callback_memory().waiting_bytes();
-  const WorkerTable::Reach reach = core.workers().CountReached();
+LinkGauges GaugesOf(LinkLoop& loop) {
+  const ScheduleState state = loop.schedule().State();
+  const ScheduleOptions& options = loop.schedule().options();
+  LinkGauges gauges{.queued_calls = state.waiting_calls,
+                    .queued_blocks = state.blocks,
+                    .in_flight_bytes = state.in_flight_bytes,
+                    .in_flight_calls = state.in_flight_calls,
+                    .ungranted_calls = state.ungranted_calls,
+                    .grant_window = state.grant_window,
+                    .budget_bytes = state.budget_bytes,
+                    .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
+  gauges.callback_bytes = loop.callback_memory().waiting_bytes();
+  const WorkerTable::Reach reach = loop.workers().CountReached();
   gauges.workers_wanted = reach.wanted;
   gauges.workers_connected = reach.connected;
-  const int64_t calls = core.last_block_calls();
+  const int64_t calls = loop.last_block_calls();
   if (calls == 0) return gauges;
-  const SlotPlan plan = PlanSlotsAtLeastOne(options.profile, core.last_block_response_bytes(), calls);
+  const SlotPlan plan = PlanSlotsAtLeastOne(options.profile, loop.last_block_response_bytes(), calls);
   gauges.plan_batch_workers = plan.batch_workers;
   gauges.plan_wnd_max_packets = plan.wnd_max_packets;
   gauges.plan_slot = plan.slot;
-  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, core.last_block_response_bytes(), calls);
+  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, loop.last_block_response_bytes(), calls);
   return gauges;
 }
 

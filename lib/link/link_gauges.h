@@ -1,11 +1,11 @@
 #pragma once
 
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 
 namespace sluice {
 
 // Fills the gauges from the schedule and the workers, with the plan for a block like the last one that was submitted.
-AggregatorGauges GaugesOf(LinkCore& core);
+LinkGauges GaugesOf(LinkLoop& loop);
 
 }  // namespace sluice

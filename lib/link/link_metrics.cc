@@ -15,7 +15,7 @@ prometheus::MetricFamily Gauge(const char* name, const char* help, Number value)
   return MakeFamily(prometheus::MetricType::Gauge, name, help, static_cast<double>(value));
 }
 
-prometheus::MetricFamily FaultyWorkers(const AggregatorGauges& now) {
+prometheus::MetricFamily FaultyWorkers(const LinkGauges& now) {
   std::vector<LabelledValue> values;
   for (int fault = 0; fault < kWorkerFaults; ++fault) {
     values.emplace_back(std::string(WorkerFaultName(static_cast<WorkerFault>(fault))), now.faulty_workers[fault]);
@@ -24,7 +24,7 @@ prometheus::MetricFamily FaultyWorkers(const AggregatorGauges& now) {
                     "fault", values);
 }
 
-prometheus::MetricFamily NamedFaults(const AggregatorGauges& now) {
+prometheus::MetricFamily NamedFaults(const LinkGauges& now) {
   prometheus::MetricFamily family{
       "sluice_worker_fault", "Always 1: this worker has this fault. The first 20.", prometheus::MetricType::Gauge, {}};
   for (const auto& [address, fault] : now.worker_faults) {
@@ -37,11 +37,11 @@ prometheus::MetricFamily NamedFaults(const AggregatorGauges& now) {
 
 }  // namespace
 
-AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
+LinkMetrics::LinkMetrics(prometheus::Registry& registry)
     : goodput_bytes_(MakeCounters<2>(registry, "sluice_goodput_bytes_total",
                                      "Payload bytes handed to the application, by the worker they came from.",
                                      "worker_kind", {"primary", "replica"})),
-      sru_requests_(MakeCounters<6>(registry, "sluice_sru_requests_total", "SRU requests that have ended.", "outcome",
+      sru_requests_(MakeCounters<6>(registry, "sluice_calls_total", "SRU requests that have ended.", "outcome",
                                     {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
       timeouts_(
           MakeCounters<4>(registry, "sluice_timeouts_total",
@@ -58,7 +58,7 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                       "event", {"retransmit", "rto"})),
       budget_changes_(MakeCounters<4>(registry, "sluice_budget_decisions_total", "Changes of the adaptive budget.",
                                       "decision", {"grow", "probe", "back_off", "give_back"})),
-      sru_retries_(MakeCounter(registry, "sluice_sru_retries_total", "SRU requests that were made again.")),
+      sru_retries_(MakeCounter(registry, "sluice_call_retries_total", "SRU requests that were made again.")),
       callback_holds_(MakeCounter(registry, "sluice_callback_holds_total",
                                   "Responses that waited at their workers because callback_memory_bytes was used up.")),
       hedges_(MakeCounters<3>(registry, "sluice_hedges_total", "Rival requests to replicas of slow workers.", "outcome",
@@ -76,7 +76,7 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
                                    "Time from sending an SRU request until its answer was ready at the worker.",
                                    TransferTimeBuckets())),
       sru_transfer_seconds_(MakeHistogram(
-          registry, "sluice_sru_transfer_seconds",
+          registry, "sluice_call_transfer_seconds",
           "Time of an SRU from its grant, or its request where none is needed, to its end.", TransferTimeBuckets())),
       timer_lateness_(MakeHistogram(registry, "sluice_timer_lateness_seconds",
                                     "How late timers of the schedule fired: measured jitter.",
@@ -89,16 +89,16 @@ AggregatorMetrics::AggregatorMetrics(prometheus::Registry& registry)
   MakeBuildInfo(registry);
 }
 
-void AggregatorMetrics::SetGaugeSource(std::function<AggregatorGauges()> source) {
+void LinkMetrics::SetGaugeSource(std::function<LinkGauges()> source) {
   const std::lock_guard<std::mutex> lock(mutex_);
   gauge_source_ = std::move(source);
 }
 
-std::vector<prometheus::MetricFamily> AggregatorMetrics::Collect() const {
+std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
   // Held while the source runs, so that SetGaugeSource waits for it.
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!gauge_source_) return {};
-  const AggregatorGauges now = gauge_source_();
+  const LinkGauges now = gauge_source_();
   std::vector<prometheus::MetricFamily> families{
       Gauge("sluice_queued_calls", "SRU requests that wait to be sent.", now.queued_calls),
       Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),

@@ -24,7 +24,7 @@ namespace sluice {
 
 // Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
-enum class SruOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
+enum class CallOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
 enum class LossEvidence { kOutOfOrder, kSilence, kPause };
 enum class WorkerReport { kRetransmit, kRto };
@@ -32,7 +32,7 @@ enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // The values of an aggregator's gauges: the state of its schedule and the plan in force.
-struct AggregatorGauges {
+struct LinkGauges {
   int64_t queued_calls = 0;
   int64_t queued_blocks = 0;
   int64_t in_flight_bytes = 0;
@@ -74,13 +74,13 @@ struct AggregatorGauges {
 // Gauges mirror the schedule. They are read from it at each scrape (Collect) and not pushed at each event, so they cost
 // calls nothing, and the values of one scrape are of one moment. They are not in the registry, so scrape both,
 // { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
-class AggregatorMetrics : public prometheus::Collectable {
+class LinkMetrics : public prometheus::Collectable {
  public:
-  explicit AggregatorMetrics(prometheus::Registry& registry);
+  explicit LinkMetrics(prometheus::Registry& registry);
 
   // Counts bytes of payload handed to the application, by the kind of worker that they came from.
   void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
-  void CountSruRequest(SruOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
+  void CountCall(CallOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
   void CountTimeouts(TimeoutKind kind, int64_t timeouts) {
     Get(timeouts_, kind).Increment(static_cast<double>(timeouts));
@@ -95,7 +95,7 @@ class AggregatorMetrics : public prometheus::Collectable {
   }
   // `decision` is not kHold.
   void CountBudgetChange(BudgetDecision decision) { Get(budget_changes_, decision).Increment(); }
-  void CountSruRetry() { sru_retries_.Increment(); }
+  void CountCallRetry() { sru_retries_.Increment(); }
   // Counts a response that waits at its worker for room in the memory of callbacks.
   void CountCallbackHold() { callback_holds_.Increment(); }
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
@@ -120,7 +120,7 @@ class AggregatorMetrics : public prometheus::Collectable {
 
   // Sets the source of the gauges; null means that there are none. After it returns, the source before is not called
   // any more, so an owner of a source that goes first sets null. The source must not call this object.
-  void SetGaugeSource(std::function<AggregatorGauges()> source);
+  void SetGaugeSource(std::function<LinkGauges()> source);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
@@ -150,8 +150,8 @@ class AggregatorMetrics : public prometheus::Collectable {
   prometheus::Histogram& reconnect_seconds_;
   prometheus::Counter& worker_lookup_failures_;
 
-  mutable std::mutex mutex_;  // not absl::Mutex: ThreadSanitizer does not see what Debian's orders
-  std::function<AggregatorGauges()> gauge_source_;  // guarded by mutex_
+  mutable std::mutex mutex_;                  // not absl::Mutex: ThreadSanitizer does not see what Debian's orders
+  std::function<LinkGauges()> gauge_source_;  // guarded by mutex_
 };
 
 }  // namespace sluice

@@ -16,31 +16,31 @@ constexpr std::chrono::milliseconds kSlicePause(1);
 constexpr int kPauseFactor = 30;
 constexpr std::chrono::seconds kFaultsPeriod(1);
 // If a rack dies, the number of faults tells more than a thousand time series.
-constexpr size_t kMostNamed = 20;
+constexpr size_t kMaxNamed = 20;
 
 }  // namespace
 
-LinkMonitor::LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
+LinkMonitor::LinkMonitor(LinkLoop& loop, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
                          OnWorkerFaults on_faults)
-    : core_(core),
+    : loop_(loop),
       on_change_(std::move(on_change)),
       on_faults_(std::move(on_faults)),
       bounds_(bounds),
-      budget_(StartBudget(bounds, core.now())) {
+      budget_(StartBudget(bounds, loop.now())) {
   if (!watch) return;
-  LookLater(core.now() + kPeriod);
+  LookLater(loop.now() + kPeriod);
   LookForFaults();
 }
 
 LinkMonitor::~LinkMonitor() {
-  core_.timers().Clear(timer_);
-  core_.timers().Clear(faults_timer_);
+  loop_.timers().Clear(timer_);
+  loop_.timers().Clear(faults_timer_);
 }
 
 absl::Status LinkMonitor::FixBudget(int64_t budget_bytes) {
-  if (absl::Status status = core_.SetBudget(budget_bytes); !status.ok()) return status;
+  if (absl::Status status = loop_.SetBudget(budget_bytes); !status.ok()) return status;
   bounds_.floor_bytes = bounds_.start_bytes = bounds_.reference_bytes = bounds_.limit_bytes = budget_bytes;
-  budget_ = StartBudget(bounds_, core_.now());
+  budget_ = StartBudget(bounds_, loop_.now());
   return absl::OkStatus();
 }
 
@@ -50,7 +50,7 @@ void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
       bounds.start_bytes == bounds_.start_bytes && bounds.reference_bytes == bounds_.reference_bytes;
   const BudgetState before = budget_;
   bounds_ = bounds;
-  budget_ = StartBudget(bounds_, core_.now());
+  budget_ = StartBudget(bounds_, loop_.now());
   // What was learned of the port is still true; where its buffer is another one, nothing is.
   if (same_start) {
     budget_.budget_bytes = std::clamp(before.budget_bytes, bounds_.floor_bytes, bounds_.limit_bytes);
@@ -61,45 +61,45 @@ void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
 }
 
 void LinkMonitor::ApplyBudget() {
-  core_.SetBudget(budget_.budget_bytes).IgnoreError();  // within bounds that were checked
+  loop_.SetBudget(budget_.budget_bytes).IgnoreError();  // within bounds that were checked
 }
 
 void LinkMonitor::LookLater(TimePoint when) {
-  timer_ = core_.timers().Set(when, [this] { Look(); });
+  timer_ = loop_.timers().Set(when, [this] { Look(); });
 }
 
 void LinkMonitor::Look() {
-  look_began_ = core_.now();
+  look_began_ = loop_.now();
   if (!Active()) return LookLater(look_began_ + kPeriod);
-  core_.workers().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
+  loop_.workers().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
   LookAtSlice();
 }
 
 void LinkMonitor::LookAtSlice() {
-  const TimePoint began = core_.now();
-  LinkCore::TcpSlice slice = core_.TcpSockets(last_looked_at_, kSlice);
-  core_.workers().LookAt(began, slice.sockets);
+  const TimePoint began = loop_.now();
+  LinkLoop::TcpSlice slice = loop_.TcpSockets(last_looked_at_, kSlice);
+  loop_.workers().LookAt(began, slice.sockets);
   last_looked_at_ = std::move(slice.last);
-  if (!last_looked_at_.has_value()) OnSight(began, core_.workers().EndLook());
-  const TimePoint now = core_.now();
+  if (!last_looked_at_.has_value()) OnSight(began, loop_.workers().EndLook());
+  const TimePoint now = loop_.now();
   const TimePoint next = now + std::max<TimePoint::duration>(kSlicePause, kPauseFactor * (now - began));
   if (!last_looked_at_.has_value()) return LookLater(std::max(look_began_ + kPeriod, next));
-  timer_ = core_.timers().Set(next, [this] { LookAtSlice(); });
+  timer_ = loop_.timers().Set(next, [this] { LookAtSlice(); });
 }
 
 void LinkMonitor::LookForFaults() {
-  const LinkSchedule& schedule = core_.schedule();
-  WorkerTable& workers = core_.workers();
+  const LinkSchedule& schedule = loop_.schedule();
+  WorkerTable& workers = loop_.workers();
   const std::vector<WorkerFaultChange> changes =
-      faults_.Look(core_.now(), workers.TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }),
+      faults_.Look(loop_.now(), workers.TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }),
                    [&workers](const std::string& address) { return workers.IsWanted(address); });
   if (!changes.empty() && on_faults_) on_faults_(changes);
-  faults_timer_ = core_.timers().Set(core_.now() + kFaultsPeriod, [this] { LookForFaults(); });
+  faults_timer_ = loop_.timers().Set(loop_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }
 
 // A link without calls is left alone, but for one look after the last of them.
 bool LinkMonitor::Active() {
-  const ScheduleState state = core_.schedule().State();
+  const ScheduleState state = loop_.schedule().State();
   const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;
   return ended || state.ended_calls < state.submitted_calls;
 }
@@ -107,7 +107,7 @@ bool LinkMonitor::Active() {
 void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   CountSight(sight);
   sight_ = sight;
-  const ScheduleState schedule = core_.schedule().State();
+  const ScheduleState schedule = loop_.schedule().State();
   const BudgetObservation seen{
       .now = now,
       .answers = schedule.ended_calls - std::exchange(ended_calls_, schedule.ended_calls),
@@ -122,7 +122,7 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
   budget_ = step.state;
   if (step.decision == BudgetDecision::kHold) return;
   ApplyBudget();
-  core_.metrics().CountBudgetChange(step.decision);
+  loop_.metrics().CountBudgetChange(step.decision);
   if (on_change_) {
     on_change_({.before_bytes = before_bytes,
                 .after_bytes = budget_.budget_bytes,
@@ -133,7 +133,7 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
 }
 
 void LinkMonitor::CountSight(const LinkSight& sight) {
-  AggregatorMetrics& metrics = core_.metrics();
+  LinkMetrics& metrics = loop_.metrics();
   metrics.CountOutOfOrderPackets(sight.out_of_order_packets);
   metrics.CountInferredLosses(LossEvidence::kOutOfOrder, sight.losses_out_of_order);
   metrics.CountInferredLosses(LossEvidence::kSilence, sight.losses_silent);
@@ -141,13 +141,13 @@ void LinkMonitor::CountSight(const LinkSight& sight) {
   metrics.CountTimeouts(TimeoutKind::kTcpRto, sight.rto_waits);
 }
 
-void LinkMonitor::FillGauges(AggregatorGauges& gauges) const {
+void LinkMonitor::FillGauges(LinkGauges& gauges) const {
   gauges.budget_floor_bytes = bounds_.floor_bytes;
   gauges.budget_limit_bytes = bounds_.limit_bytes;
   gauges.budget_ceiling_bytes = budget_.ceiling_bytes;
   faults_.ForEach([&gauges](const std::string& address, WorkerFault fault) {
     ++gauges.faulty_workers[static_cast<size_t>(fault)];
-    if (gauges.worker_faults.size() < kMostNamed) gauges.worker_faults.emplace_back(address, fault);
+    if (gauges.worker_faults.size() < kMaxNamed) gauges.worker_faults.emplace_back(address, fault);
   });
   gauges.connections = sight_.connections;
   gauges.min_rtt = sight_.min_rtt.value_or(absl::InfiniteDuration());

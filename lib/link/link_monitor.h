@@ -7,7 +7,7 @@
 #include "sluice/worker_fault.h"
 
 #include "absl/status/status.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/worker_faults.h"
 #include "lib/scheduling/budget_control.h"
@@ -22,8 +22,8 @@ class LinkMonitor {
 
   using OnWorkerFaults = std::function<void(const std::vector<WorkerFaultChange>& changes)>;
 
-  // The functions are called on the link's thread and may be null. The core must outlive the monitor.
-  LinkMonitor(LinkCore& core, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
+  // The functions are called on the link's thread and may be null. The loop must outlive the monitor.
+  LinkMonitor(LinkLoop& loop, const BudgetBounds& bounds, bool watch, OnBudgetChange on_change,
               OnWorkerFaults on_faults);
   ~LinkMonitor();
   LinkMonitor(const LinkMonitor&) = delete;
@@ -33,7 +33,7 @@ class LinkMonitor {
   absl::Status FixBudget(int64_t budget_bytes);
   // Sets other bounds. The budget starts anew if their start differs; else it stays, within the new bounds.
   void Reconfigure(const BudgetBounds& bounds);
-  void FillGauges(AggregatorGauges& gauges) const;
+  void FillGauges(LinkGauges& gauges) const;
   const WorkerFaults& faults() const { return faults_; }
 
  private:
@@ -46,7 +46,7 @@ class LinkMonitor {
   void CountSight(const LinkSight& sight);
   void ApplyBudget();
 
-  LinkCore& core_;
+  LinkLoop& loop_;
   const OnBudgetChange on_change_;
   const OnWorkerFaults on_faults_;
   TimerQueue::Id timer_;
@@ -59,7 +59,7 @@ class LinkMonitor {
   BudgetBounds bounds_;
   BudgetState budget_;
   TimePoint look_began_;
-  std::optional<LinkCore::WorkerKey> last_looked_at_;  // empty between two looks
+  std::optional<LinkLoop::WorkerKey> last_looked_at_;  // empty between two looks
   LinkSight sight_;
   WorkerFaults faults_;
 };

@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Something that the schedule of a link admits: a call, or the handshake of a connection. Its address is the tag of its
-// CallRequest, so it lives until it has ended by EndUnsent or LinkCore::Finish. Used on the link's thread only.
+// CallRequest, so it lives until it has ended by EndUnsent or LinkLoop::Finish. Used on the link's thread only.
 class Scheduled {
  public:
   virtual ~Scheduled() = default;
@@ -16,7 +16,7 @@ class Scheduled {
   virtual void Send(CallId id, int64_t granted_bytes) = 0;
   virtual void Grant(int64_t bytes) = 0;
   virtual void EndUnsent(absl::Status why) = 0;
-  virtual void Abort() = 0;  // LinkCore::Finish follows
+  virtual void Abort() = 0;  // LinkLoop::Finish follows
 
   uint64_t tag() { return reinterpret_cast<uintptr_t>(this); }
 };

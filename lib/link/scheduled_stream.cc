@@ -7,7 +7,7 @@
 #include "sluice/plan.h"
 
 #include "lib/link/connection.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/worker.h"
 #include "lib/tcp/tcp_report.h"
@@ -16,12 +16,12 @@ namespace sluice {
 namespace {
 
 // How often a call is sent again that its worker never looked at. A server that refuses each time has failed.
-constexpr int kMostUnhandled = 3;
+constexpr int kMaxUnhandled = 3;
 
 }  // namespace
 
-ScheduledStream::ScheduledStream(LinkCore& core, Options options)
-    : core_(core), options_(std::move(options)), submitted_(core.now()), window_(options_.many_messages) {}
+ScheduledStream::ScheduledStream(LinkLoop& loop, Options options)
+    : loop_(loop), options_(std::move(options)), submitted_(loop.now()), window_(options_.many_messages) {}
 
 CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
@@ -32,22 +32,22 @@ CallRequest ScheduledStream::Request() {
 }
 
 bool ScheduledStream::late() const {
-  return core_.now() >= options_.deadline;
+  return loop_.now() >= options_.deadline;
 }
 
 void ScheduledStream::Resume() {
-  core_.Unpark(*this);
+  loop_.Unpark(*this);
 }
 
 void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
   id_ = id;
   Connection* const connection = options_.worker->Sendable();
-  if (connection == nullptr) return core_.Park(*this);
+  if (connection == nullptr) return loop_.Park(*this);
   if (!MayBegin(granted_bytes)) {
-    core_.Unsend(*this);
+    loop_.Unsend(*this);
     return options_.worker->OnStreamUnused();
   }
-  const TimePoint now = core_.now();
+  const TimePoint now = loop_.now();
   window_ = StreamWindow(options_.many_messages);
   prefixes_ = MessagePrefixes();
   asked_bytes_ = 0;
@@ -60,14 +60,14 @@ void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
       opening.head, std::move(opening.data), opening.end_stream, static_cast<uint32_t>(window_.TakeWidening()), *this);
   if (!stream.ok()) {
     connection_ = nullptr;
-    if (absl::IsResourceExhausted(stream.status())) return core_.Park(*this);
+    if (absl::IsResourceExhausted(stream.status())) return loop_.Park(*this);
     // Its headers are too large for the worker, on every connection.
     End(absl::ResourceExhaustedError(stream.status().message()), CallEnd::kArrived);
     return options_.worker->OnStreamUnused();
   }
   stream_ = *stream;
   connection->FlushLater();
-  core_.metrics().ObserveQueueWait(absl::FromChrono(now - submitted_));
+  loop_.metrics().ObserveQueueWait(absl::FromChrono(now - submitted_));
   granted_ = granted_bytes > 0 ? now : TimePoint();
   OnSent();
 }
@@ -95,7 +95,7 @@ void ScheduledStream::Grant(int64_t bytes) {
   // It only pays for bytes that came in the room for a prefix. Do not open that room again before more of the message
   // is asked for: it would come through it, a few bytes in each round trip.
   if (window_.granted_bytes() == 0) return;
-  if (granted_ == TimePoint()) granted_ = core_.now();
+  if (granted_ == TimePoint()) granted_ = loop_.now();
   SetHeld(HeldFor::kNothing);
   WidenWindow();
 }
@@ -121,15 +121,15 @@ void ScheduledStream::EndUnsent(absl::Status why) {
   const bool waited = WaitHook::is_linked();
   WaitHook::unlink();
   if (!end_status_.ok()) why = end_status_;
-  if (absl::IsDeadlineExceeded(why)) core_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
-  core_.Forget(*this);
+  if (absl::IsDeadlineExceeded(why)) loop_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+  loop_.Forget(*this);
   Tell(std::move(why));
   if (!waited) options_.worker->OnStreamUnused();
 }
 
 // The allowance counts what the worker hears of.
 bool ScheduledStream::MayReset() {
-  return connection_ == nullptr || !connection_->session()->on_wire(stream_) || options_.worker->TakeReset(core_.now());
+  return connection_ == nullptr || !connection_->session()->on_wire(stream_) || options_.worker->TakeReset(loop_.now());
 }
 
 bool ScheduledStream::Abandon(const absl::Status& why) {
@@ -142,7 +142,7 @@ bool ScheduledStream::Abandon(const absl::Status& why) {
 
 void ScheduledStream::CountUnanswered(const absl::Status& why) {
   if (!absl::IsDeadlineExceeded(why) || ready_ || sent_ == TimePoint() || std::exchange(unanswered_, true)) return;
-  core_.workers().OnUnanswered(options_.worker->row());
+  loop_.workers().OnUnanswered(options_.worker->row());
 }
 
 // The owner need not wait for that. Most servers end the stream before, since they know the deadline. Its response
@@ -150,7 +150,7 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
 // then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(absl::Status why) {
   options_.worker->WaitForReset(*this);
-  core_.Unwanted(id_);
+  loop_.Unwanted(id_);
   Tell(std::move(why));
   AskForMore();  // the owner may have had no room for all of a message
 }
@@ -194,12 +194,12 @@ void ScheduledStream::RefuseResponse() {
 }
 
 void ScheduledStream::OnHeaderBytes(size_t wire_bytes) {
-  core_.HeadersCame(id_, wire_bytes);
+  loop_.HeadersCame(id_, wire_bytes);
 }
 
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   headers_came_ = true;
-  if (end_stream) core_.workers().OnResponded(options_.worker->row());
+  if (end_stream) loop_.workers().OnResponded(options_.worker->row());
   if (wanted() && !TakeHeaders(std::move(headers), end_stream)) RefuseResponse();
 }
 
@@ -212,15 +212,15 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   if (wanted() && !TakeData(bytes, end_stream)) RefuseResponse();
   if (reset_) return;
   if (!std::exchange(ready_, ready_ || part.whole_prefix) && ready_) {
-    ready_after_ = core_.now() - sent_;
-    core_.metrics().ObserveReady(absl::FromChrono(ready_after_));
+    ready_after_ = loop_.now() - sent_;
+    loop_.metrics().ObserveReady(absl::FromChrono(ready_after_));
     if (!told_) OnReady(ready_after_);
     if (reset_ || connection_ == nullptr) return;
   }
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
   if (window_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
-  if (part.message_bytes > 0) core_.Received(*this, part.message_bytes);
-  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) core_.Ready(id_, 0, 0);
+  if (part.message_bytes > 0) loop_.Received(*this, part.message_bytes);
+  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) loop_.Ready(id_, 0, 0);
   if (!end_stream) TellReady(/*prefix_came=*/part.whole_prefix && pending_bytes > 0);
   // Restores the room for a prefix if padding took some of it. If a message did, the next grant restores the room.
   if (pending_bytes > 0 && (padding_bytes > 0 || window_.low())) WidenWindow();
@@ -243,7 +243,7 @@ void ScheduledStream::TellReady(bool prefix_came) {
   if (window_.granted_bytes() == 0 && pending_bytes > 0) SetHeld(asked_bytes_ > 0 ? HeldFor::kGrant : HeldFor::kRoom);
   if (!asks && !prefix_came) return;
   if (asks && !told_) OnAsked();
-  core_.Ready(id_, asked_bytes_, pending_bytes - asked_bytes_);
+  loop_.Ready(id_, asked_bytes_, pending_bytes - asked_bytes_);
 }
 
 void ScheduledStream::LetNextCome() {
@@ -266,13 +266,13 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   DrainHook::unlink();
   if (wanted()) HandOut();
   const bool unhandled = end.kind == StreamEnd::Kind::kUnhandled && !headers_came_;
-  if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMostUnhandled) return core_.Park(*this);
-  const TimePoint now = core_.now();
+  if (unhandled && wanted() && MayBeginAgain() && ++unhandled_ <= kMaxUnhandled) return loop_.Park(*this);
+  const TimePoint now = loop_.now();
   if (end.reset_here && !reset_) options_.worker->CountReset(now);
   const bool answered = !told_ && Conclude(end, end_status_);
   const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_));
-  core_.metrics().ObserveSruTransfer(transfer);
-  if (answered) core_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
+  loop_.metrics().ObserveSruTransfer(transfer);
+  if (answered) loop_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
   // What came on the stream came before its end. Only if this side did not wait for that may more be on its way.
   const bool all_came = !end.reset_here && end.kind != StreamEnd::Kind::kLost;
   End(absl::OkStatus(), all_came ? CallEnd::kArrived : CallEnd::kAborted);
@@ -282,15 +282,15 @@ void ScheduledStream::OnClosed(StreamEnd end) {
 void ScheduledStream::End(absl::Status why, CallEnd how) {
   ended_ = true;
   Tell(std::move(why));
-  core_.Finish(*this, how);
+  loop_.Finish(*this, how);
 }
 
 void ScheduledStream::CountTcpReport(std::string_view text) {
   const std::optional<TcpReport> report = ParseTcpReport(text);
   if (!report.has_value()) return;
-  const auto news = core_.workers().OnReport(options_.worker->row(), report->port, {report->retransmits, report->rtos});
-  core_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
-  core_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
+  const auto news = loop_.workers().OnReport(options_.worker->row(), report->port, {report->retransmits, report->rtos});
+  loop_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
+  loop_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
 }
 
 }  // namespace sluice

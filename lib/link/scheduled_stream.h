@@ -23,7 +23,7 @@
 namespace sluice {
 
 class Connection;
-class LinkCore;
+class LinkLoop;
 class Worker;
 
 // Linked while the stream waits for its worker: to be opened, or to be reset.
@@ -52,7 +52,7 @@ using DrainHook = boost::intrusive::list_base_hook<boost::intrusive::tag<DrainTa
                                                    boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 // The stream of one call to one worker: it is scheduled, opened, granted message by message and part by part, and it
-// ends. What the bytes mean is up to the derived class. Its LinkCore owns it until it has ended. Used on the link's
+// ends. What the bytes mean is up to the derived class. Its LinkLoop owns it until it has ended. Used on the link's
 // thread only.
 class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, private StreamEvents {
  public:
@@ -69,7 +69,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
     std::string data;
     bool end_stream = true;
   };
-  ScheduledStream(LinkCore& core, Options options);
+  ScheduledStream(LinkLoop& loop, Options options);
 
   CallRequest Request();  // for the schedule
   CallId id() const { return id_; }
@@ -150,7 +150,7 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   bool late() const;                                         // the deadline has passed
   // The value of kTcpReportKey in the trailers.
   void CountTcpReport(std::string_view report);
-  LinkCore& core() { return core_; }
+  LinkLoop& loop() { return loop_; }
   const Options& options() const { return options_; }
 
  private:
@@ -172,10 +172,10 @@ class ScheduledStream : public Scheduled, public WaitHook, public DrainHook, pri
   void Tell(absl::Status why);
   void End(absl::Status why, CallEnd how);
 
-  LinkCore& core_;
+  LinkLoop& loop_;
   const Options options_;
   CallId id_;
-  size_t position_ = 0;  // in the core's list of streams
+  size_t position_ = 0;  // in the loop's list of streams
 
   const TimePoint submitted_;
   TimePoint sent_;

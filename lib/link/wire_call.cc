@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "lib/grpc_wire/request.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/worker.h"
 #include "lib/tcp/tcp_report.h"
 
 namespace sluice {
-WireCall::WireCall(LinkCore& core, CallSpec spec, CallOwner& owner)
-    : ScheduledStream(core, {.worker = spec.worker,
+WireCall::WireCall(LinkLoop& loop, CallSpec spec, CallOwner& owner)
+    : ScheduledStream(loop, {.worker = spec.worker,
                              .response_bytes = spec.response_bytes,
                              .many_messages = spec.server_streaming,
                              .may_idle = spec.may_idle,
@@ -30,14 +30,14 @@ bool WireCall::MayBegin(int64_t granted_bytes) {
 // here. Requests for large messages would wait until one of these is merged, and their workers would think one by one.
 int64_t WireCall::EarlyBytes() {
   if (spec_.may_idle || spec_.memory == nullptr) return 0;
-  const int64_t bytes = std::max(spec_.response_bytes, CallbackMemory::kLeastMessageBytes);
-  return core().schedule().FitsOnePart(bytes) ? bytes : 0;
+  const int64_t bytes = std::max(spec_.response_bytes, CallbackMemory::kMinMessageBytes);
+  return loop().schedule().FitsOnePart(bytes) ? bytes : 0;
 }
 
 ScheduledStream::Opening WireCall::Begin(TimePoint now) {
   reader_.emplace(ResponseReader::Options{.max_message_bytes = spec_.max_message_bytes,
                                           .server_streaming = spec_.server_streaming,
-                                          .buffers = &core().message_buffers()});
+                                          .buffers = &loop().message_buffers()});
   absl::Duration timeout = absl::InfiniteDuration();
   if (spec_.deadline != TimePoint::max()) timeout = absl::FromChrono(spec_.deadline - now);
   return {.head = ToHeaders({.path = spec_.path,
@@ -86,7 +86,7 @@ void WireCall::HandOut() {
 
 // Otherwise messages that fit the room for a prefix come without a claim.
 bool WireCall::MayComeNext() {
-  return !spec_.server_streaming || claim_.Take(CallbackMemory::kLeastMessageBytes);
+  return !spec_.server_streaming || claim_.Take(CallbackMemory::kMinMessageBytes);
 }
 
 // A message is asked for whole: parts of many would fill the memory, and none could be merged. The next one is asked

@@ -35,7 +35,7 @@ struct CallSpec {
   std::shared_ptr<CallbackMemory::Account> memory;
 };
 
-// The owner of a call. Called on the link's thread; it may call any function of the LinkCore.
+// The owner of a call. Called on the link's thread; it may call any function of the LinkLoop.
 class CallOwner {
  public:
   virtual ~CallOwner() = default;
@@ -53,7 +53,7 @@ class CallOwner {
 // One call of gRPC with one request, and with an answer of one message or several. Used on the link's thread only.
 class WireCall final : public ScheduledStream {
  public:
-  WireCall(LinkCore& core, CallSpec spec, CallOwner& owner);
+  WireCall(LinkLoop& loop, CallSpec spec, CallOwner& owner);
 
  private:
   // ScheduledStream.

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/net/worker_address.h"
 
 namespace sluice {
@@ -17,7 +17,7 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr nanoseconds kFirstBackOff = milliseconds(200);
-constexpr nanoseconds kLongestBackOff = seconds(5);
+constexpr nanoseconds kMaxBackOff = seconds(5);
 constexpr double kBackOffFactor = 1.6;
 constexpr double kBackOffJitter = 0.2;
 // One address; a SYN that was lost is sent again after 1 s and 3 s.
@@ -30,27 +30,27 @@ constexpr nanoseconds kStable = seconds(1);
 constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
 // One that finds no room for so long has failed; the link is stuck behind other processes of its host.
-constexpr nanoseconds kLongestHandshakeWait = seconds(60);
+constexpr nanoseconds kMaxHandshakeWait = seconds(60);
 // Calls that may wait for a worker however full the queue is. All workers of a link may connect at the same time.
-constexpr int64_t kLeastWaiting = 64;
+constexpr int64_t kMinWaiting = 64;
 
 }  // namespace
 
-Worker::Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name)
-    : core_(core),
+Worker::Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name)
+    : loop_(loop),
       target_(std::move(target)),
       tls_(std::move(tls)),
       server_name_(std::move(server_name)),
-      row_(core.workers().Add(target_)),
+      row_(loop.workers().Add(target_)),
       back_off_(kFirstBackOff) {}
 
 Worker::~Worker() {
-  core_.timers().Clear(timer_);
-  core_.timers().Clear(reset_timer_);
+  loop_.timers().Clear(timer_);
+  loop_.timers().Clear(reset_timer_);
   LeaveRoom();
-  if (handshake_out_) core_.Finish(handshake_, CallEnd::kAborted);
-  if (connected()) core_.workers().OnForgotten(row_);
-  if (const auto forgotten = core_.workers().Remove(row_)) core_.ForgetWorker(WorkerTable::ScheduleId(*forgotten));
+  if (handshake_out_) loop_.Finish(handshake_, CallEnd::kAborted);
+  if (connected()) loop_.workers().OnForgotten(row_);
+  if (const auto forgotten = loop_.workers().Remove(row_)) loop_.ForgetWorker(WorkerTable::ScheduleId(*forgotten));
   if (connection_ != nullptr) connection_->Close();
   for (const auto& connection : leaving_) connection->Close();
 }
@@ -65,17 +65,17 @@ void Worker::Connect() {
 }
 
 void Worker::Close() {
-  core_.timers().Clear(timer_);
+  loop_.timers().Clear(timer_);
   look_up_.reset();
   trying_ = true;
   failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
-  if (connected()) core_.workers().OnForgotten(row_);
+  if (connected()) loop_.workers().OnForgotten(row_);
   // What the calls hear may look at this worker, so it has none of these any more.
   leaving_.push_back(std::move(connection_));
   for (auto& connection : std::exchange(leaving_, {})) {
     if (connection == nullptr) continue;
     connection->Close();
-    core_.Bury(std::move(connection));
+    loop_.Bury(std::move(connection));
   }
   EndWaiting(failure_);
 }
@@ -85,7 +85,7 @@ Connection* Worker::Sendable() const {
 }
 
 void Worker::Wait(ScheduledStream& call) {
-  if (const absl::Status room = CheckRoom(); !room.ok()) return core_.CancelCall(call, room);
+  if (const absl::Status room = CheckRoom(); !room.ok()) return loop_.CancelCall(call, room);
   waiting_.push_back(call);
   call.CountIn(waiting_calls_);
   Connect();
@@ -101,9 +101,9 @@ void Worker::OnStreamUnused() {
 // lets a rack that hangs fill the queue, and it refuses calls of a link with one worker while the queue is empty.
 absl::Status Worker::CheckRoom() const {
   const auto waiting = static_cast<int64_t>(waiting_calls_);
-  if (waiting < kLeastWaiting) return absl::OkStatus();
-  const int64_t queue_limit = core_.schedule().options().queue_limit;
-  const int64_t bound = std::max(kLeastWaiting, queue_limit - core_.schedule().State().waiting_calls);
+  if (waiting < kMinWaiting) return absl::OkStatus();
+  const int64_t queue_limit = loop_.schedule().options().queue_limit;
+  const int64_t bound = std::max(kMinWaiting, queue_limit - loop_.schedule().State().waiting_calls);
   if (waiting < bound) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(target_, ": ", waiting, " calls wait for this worker; the bound is ",
                                                    bound, ", the free places of the queue, and queue_limit is ",
@@ -115,7 +115,7 @@ absl::Status Worker::CheckRoom() const {
 void Worker::LookUp() {
   trying_ = true;
   next_address_ = 0;
-  look_up_ = core_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
+  look_up_ = loop_.executor().Resolve(target_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
     if (!addresses.ok()) return BackOff(addresses.status());
     if (addresses->empty()) return BackOff(absl::UnavailableError("the name has no address"));
@@ -128,19 +128,19 @@ void Worker::AskForRoom(int64_t bytes) {
   waits_for_room_ = true;
   // Once TCP is connected, this attempt is as good as any.
   const bool retry = connection_ == nullptr && (!failure_.ok() || next_address_ > 0);
-  const absl::Status asked = core_.SubmitOther(*this, bytes, core_.now() + kLongestHandshakeWait,
-                                               retry ? LinkCore::Place::kAheadRetry : LinkCore::Place::kAhead, room_);
+  const absl::Status asked = loop_.SubmitOther(*this, bytes, loop_.now() + kMaxHandshakeWait,
+                                               retry ? LinkLoop::Place::kAheadRetry : LinkLoop::Place::kAhead, room_);
   if (!asked.ok()) EndUnsent(asked);
 }
 
 void Worker::LeaveRoom() {
-  if (std::exchange(waits_for_room_, false)) core_.Cancel(room_);
+  if (std::exchange(waits_for_room_, false)) loop_.Cancel(room_);
 }
 
 // Back off only if the schedule has ended the wait, and not this worker.
 void Worker::EndUnsent(absl::Status why) {
   if (!std::exchange(waits_for_room_, false)) return;
-  core_.Bury(std::move(connection_));
+  loop_.Bury(std::move(connection_));
   BackOff(why);
 }
 
@@ -149,17 +149,17 @@ void Worker::Send(CallId id, int64_t) {
   handshake_ = id;
   handshake_out_ = true;
   if (connection_ != nullptr) return StartTls();
-  connection_ = std::make_unique<Connection>(core_.executor(), core_.flushes(),
+  connection_ = std::make_unique<Connection>(loop_.executor(), loop_.flushes(),
                                              Connection::Options{.address = addresses_[next_address_],
                                                                  .tls = tls_,
                                                                  .server_name = ServerName(),
-                                                                 .session = core_.session_options()},
+                                                                 .session = loop_.session_options()},
                                              *this);
   WatchAttempt();
 }
 
 void Worker::WatchAttempt() {
-  timer_ = core_.timers().Set(core_.now() + kAttemptTimeout, [this] {
+  timer_ = loop_.timers().Set(loop_.now() + kAttemptTimeout, [this] {
     OnAttemptFailed(absl::UnavailableError(
         absl::StrCat("no connection within ", absl::FormatDuration(absl::FromChrono(kAttemptTimeout)))));
   });
@@ -177,12 +177,12 @@ void Worker::StartTls() {
 }
 
 void Worker::EndHandshake(CallEnd end) {
-  core_.timers().Clear(timer_);
-  if (std::exchange(handshake_out_, false)) core_.Finish(handshake_, end);
+  loop_.timers().Clear(timer_);
+  if (std::exchange(handshake_out_, false)) loop_.Finish(handshake_, end);
 }
 
 void Worker::OnAttemptFailed(const absl::Status& why) {
-  core_.Bury(std::move(connection_));
+  loop_.Bury(std::move(connection_));
   LeaveRoom();
   EndHandshake(CallEnd::kAborted);
   if (++next_address_ < addresses_.size()) return AskForRoom(kTcpHandshakeBytes);
@@ -197,16 +197,16 @@ void Worker::BackOff(const absl::Status& why) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
   }
   failure_ = absl::UnavailableError(text);
-  core_.workers().OnUnreachable(row_);
+  loop_.workers().OnUnreachable(row_);
   LookUpLater();
   EndWaiting(failure_);
 }
 
 void Worker::LookUpLater() {
-  const double jitter = 1 + kBackOffJitter * (2 * core_.executor().Random() - 1);
+  const double jitter = 1 + kBackOffJitter * (2 * loop_.executor().Random() - 1);
   const auto pause = std::chrono::duration_cast<nanoseconds>(back_off_ * jitter);
-  back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kLongestBackOff);
-  timer_ = core_.timers().Set(core_.now() + pause, [this] { LookUp(); });
+  back_off_ = std::min(std::chrono::duration_cast<nanoseconds>(back_off_ * kBackOffFactor), kMaxBackOff);
+  timer_ = loop_.timers().Set(loop_.now() + pause, [this] { LookUp(); });
 }
 
 // --- What becomes of it.
@@ -215,10 +215,10 @@ void Worker::OnUp(Connection&) {
   trying_ = false;
   failure_ = absl::OkStatus();
   back_off_ = kFirstBackOff;
-  up_since_ = core_.now();
+  up_since_ = loop_.now();
   EndHandshake(CallEnd::kArrived);
-  if (const auto reconnected_after = core_.workers().OnConnected(row_, up_since_)) {
-    core_.metrics().ObserveReconnect(*reconnected_after);
+  if (const auto reconnected_after = loop_.workers().OnConnected(row_, up_since_)) {
+    loop_.metrics().ObserveReconnect(*reconnected_after);
   }
   while (!awaiting_.empty()) {
     ConnectedWaiter& waiter = awaiting_.front();
@@ -238,12 +238,12 @@ void Worker::OnSlots(Connection& connection) {
   // Its streams end on it, and the next calls get a new one.
   OnLost();
   if (connection.session()->streams() == 0) {
-    core_.Bury(std::move(connection_));
+    loop_.Bury(std::move(connection_));
   } else {
     leaving_.push_back(std::move(connection_));
   }
   // A busy connection may use its stream numbers up within a second, which is no failure.
-  if (connection.session()->out_of_streams() || core_.now() - up_since_ >= kStable) return LookUp();
+  if (connection.session()->out_of_streams() || loop_.now() - up_since_ >= kStable) return LookUp();
   trying_ = true;
   LookUpLater();
 }
@@ -252,7 +252,7 @@ void Worker::Leave(Connection& connection) {
   const auto found = std::find_if(leaving_.begin(), leaving_.end(),
                                   [&connection](const auto& leaving) { return leaving.get() == &connection; });
   if (found == leaving_.end()) return;
-  core_.Bury(std::move(*found));
+  loop_.Bury(std::move(*found));
   leaving_.erase(found);
 }
 
@@ -260,8 +260,8 @@ void Worker::OnDown(Connection& connection, absl::Status why) {
   if (&connection != connection_.get()) return Leave(connection);
   if (!connection.up()) return OnAttemptFailed(why);
   OnLost();
-  core_.Bury(std::move(connection_));
-  if (core_.now() - up_since_ < kStable) {
+  loop_.Bury(std::move(connection_));
+  if (loop_.now() - up_since_ < kStable) {
     trying_ = true;
     return BackOff(why);
   }
@@ -269,7 +269,7 @@ void Worker::OnDown(Connection& connection, absl::Status why) {
 }
 
 void Worker::OnLost() {
-  core_.workers().OnLost(row_, core_.now());
+  loop_.workers().OnLost(row_, loop_.now());
 }
 
 void Worker::ResumeWaiting() {
@@ -286,15 +286,15 @@ void Worker::EndWaiting(const absl::Status& why) {
   while (!waiting_.empty()) {
     ScheduledStream& call = waiting_.front();
     call.WaitHook::unlink();
-    core_.CancelCall(call, why);
+    loop_.CancelCall(call, why);
   }
 }
 
 void Worker::WaitForReset(ScheduledStream& call) {
   if (call.WaitHook::is_linked()) return;
   if (resetting_.empty()) {
-    core_.timers().Clear(reset_timer_);
-    reset_timer_ = core_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
+    loop_.timers().Clear(reset_timer_);
+    reset_timer_ = loop_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
   }
   resetting_.push_back(call);
 }
@@ -302,18 +302,18 @@ void Worker::WaitForReset(ScheduledStream& call) {
 // Those that have ended meanwhile have left the list.
 void Worker::ResetWaiting() {
   reset_timer_ = TimerQueue::Id();
-  while (!resetting_.empty() && resets_.Take(core_.now())) {
+  while (!resetting_.empty() && resets_.Take(loop_.now())) {
     ScheduledStream& call = resetting_.front();
     resetting_.pop_front();
     call.ResetNow();
   }
-  if (!resetting_.empty()) reset_timer_ = core_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
+  if (!resetting_.empty()) reset_timer_ = loop_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
 }
 
 void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
   if (connection_ == nullptr) return;
   if (auto socket = connection_->Tcp())
-    sockets.push_back({row_, *std::move(socket), core_.schedule().Load(schedule_id())});
+    sockets.push_back({row_, *std::move(socket), loop_.schedule().Load(schedule_id())});
 }
 
 // The host that the certificate has to name.

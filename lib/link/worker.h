@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-class LinkCore;
+class LinkLoop;
 
 // Waits until a worker is connected. Linked while it waits.
 class ConnectedWaiter
@@ -40,8 +40,8 @@ class ConnectedWaiter
 // succeeds, calls end at once with Unavailable and the reason, instead of late.
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
-  // For LinkCore::FindWorker. The core must outlive the worker.
-  Worker(LinkCore& core, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
+  // For LinkLoop::FindWorker. The loop must outlive the worker.
+  Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
   ~Worker() override;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -109,10 +109,10 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void ResetWaiting();
   std::string ServerName() const;
 
-  LinkCore& core_;
+  LinkLoop& loop_;
   const std::string target_;
   const std::shared_ptr<TlsContext> tls_;
-  const std::string server_name_;  // empty: see LinkCore::FindWorker
+  const std::string server_name_;  // empty: see LinkLoop::FindWorker
   const size_t row_;
 
   bool trying_ = false;  // a look-up, a handshake or a back-off is under way

@@ -17,7 +17,7 @@ std::vector<std::string> MembersOf(std::vector<WorkerAddress> addresses) {
 
 }  // namespace
 
-WorkerDiscovery::WorkerDiscovery(Executor& executor, TimerQueue& timers, AggregatorMetrics& metrics, Options options)
+WorkerDiscovery::WorkerDiscovery(Executor& executor, TimerQueue& timers, LinkMetrics& metrics, Options options)
     : executor_(executor),
       timers_(timers),
       metrics_(metrics),

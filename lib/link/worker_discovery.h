@@ -40,7 +40,7 @@ class WorkerDiscovery {
   };
 
   // The executor, the timers and the metrics must outlive the discovery.
-  WorkerDiscovery(Executor& executor, TimerQueue& timers, AggregatorMetrics& metrics, Options options);
+  WorkerDiscovery(Executor& executor, TimerQueue& timers, LinkMetrics& metrics, Options options);
   ~WorkerDiscovery();
   WorkerDiscovery(const WorkerDiscovery&) = delete;
   WorkerDiscovery& operator=(const WorkerDiscovery&) = delete;
@@ -56,7 +56,7 @@ class WorkerDiscovery {
 
   Executor& executor_;
   TimerQueue& timers_;
-  AggregatorMetrics& metrics_;
+  LinkMetrics& metrics_;
   const Options options_;
 
   // State of this look.

@@ -17,7 +17,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(10);
 // Losses of several workers within this time have one reason.
 constexpr std::chrono::milliseconds kTogether(500);
 // Connections of one worker whose last report is kept. A worker has one, and for a while those that it leaves.
-constexpr size_t kMostReports = 16;
+constexpr size_t kMaxReports = 16;
 // One call may be hard to answer.
 constexpr int64_t kHungCalls = 2;
 constexpr double kMeanWeight = 1.0 / 16;
@@ -58,7 +58,7 @@ std::optional<size_t> WorkerTable::Remove(size_t worker) {
   row.unanswered = 0;
   row.unreachable = row.lossy = row.paused = row.hung = false;
   row.place = gone_.insert(gone_.end(), worker);
-  if (gone_.size() <= kMostGone) return std::nullopt;
+  if (gone_.size() <= kMaxGone) return std::nullopt;
   const size_t forgotten = gone_.front();
   gone_.pop_front();
   free_.push_back(forgotten);
@@ -126,7 +126,7 @@ WorkerTable::Reported WorkerTable::OnReport(size_t worker, uint16_t port, const 
     reports.erase(found);
   }
   reports.emplace_back(port, counts);
-  if (reports.size() > kMostReports) reports.pop_front();
+  if (reports.size() > kMaxReports) reports.pop_front();
   return {.retransmits = Increase(last.retransmits, counts.retransmits), .rtos = Increase(last.rtos, counts.rtos)};
 }
 

@@ -57,7 +57,7 @@ class WorkerTable {
 
   // Rows of workers that are gone and may come back. Above it the worker that is gone for the longest time is
   // forgotten. Rejected: a time. Pods that come and go a hundred a second would fill any table until then.
-  static constexpr size_t kMostGone = 1000;
+  static constexpr size_t kMaxGone = 1000;
 
   // Returns the row of a worker, the same one for the same address. The worker is wanted until Remove was called as
   // often as Add; then it is gone.

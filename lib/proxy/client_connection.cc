@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/tunnel.h"
 
 namespace sluice {
 
-ClientConnection::ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept)
+ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
   opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + proxy_.options().opening_timeout,
                                               [this] { OnOpeningTimeout(); });

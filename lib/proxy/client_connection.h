@@ -26,7 +26,7 @@
 
 namespace sluice {
 
-class ProxyCore;
+class ProxyLoop;
 class Tunnel;
 
 // A connection is linked while it has no call and is no tunnel: in front is what has been so for the longest time.
@@ -55,11 +55,11 @@ class ClientConnection final : public IdleHook,
                                public std::enable_shared_from_this<ClientConnection>,
                                private TargetWaiter {
  public:
-  // `proxy` must be there until the connection has ended; see ProxyCore::Bury.
-  ClientConnection(ProxyCore& proxy, ClientOrigin origin, const AcceptedSocket& accept);
+  // `proxy` must be there until the connection has ended; see ProxyLoop::Bury.
+  ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept);
   ~ClientConnection() override;
 
-  // In the core's list of connections.
+  // In the loop's list of connections.
   using Place = std::list<std::shared_ptr<ClientConnection>>::iterator;
   Place place() const { return place_; }
   void set_place(Place place) { place_ = place; }
@@ -136,7 +136,7 @@ class ClientConnection final : public IdleHook,
   void EndIfDone();
   void End();
 
-  ProxyCore& proxy_;
+  ProxyLoop& proxy_;
   const ClientOrigin origin_;
   Place place_;
   Phase phase_ = Phase::kOpening;

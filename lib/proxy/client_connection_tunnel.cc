@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lib/proxy/client_connection.h"
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/tunnel.h"
 
 namespace sluice {

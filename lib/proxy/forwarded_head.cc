@@ -37,7 +37,7 @@ absl::Status ReadNumber(const HeaderField& field, int64_t least, int64_t most, i
 
 }  // namespace
 
-absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field) {
+absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_header) {
   absl::StatusOr<ReceivedRequestHead> parsed = ParseProtocolFields(headers);
   if (!parsed.ok()) return parsed.status();
   ForwardedHead head{.authority = std::move(parsed->authority), .path = std::move(parsed->path)};
@@ -45,7 +45,7 @@ absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::strin
   head.end_to_end.reserve(headers.size());
   absl::Status status;
   for (HeaderField& field : headers) {
-    if (!worker_field.empty() && field.name == worker_field) head.worker = field.value;
+    if (!worker_header.empty() && field.name == worker_header) head.worker = field.value;
     if (field.name == kBlockField) {
       head.block = std::move(field.value);
     } else if (field.name == kWeightField) {
@@ -77,9 +77,9 @@ absl::Status AddVia(ForwardedHead& head, const std::string& proxy) {
 }
 
 HeaderList ToHeaders(const ForwardedHead& head, const std::string& authority, bool tls, absl::Duration timeout) {
-  constexpr size_t kMostOfOneHop = 7;  // headers before end_to_end
+  constexpr size_t kMaxOfOneHop = 7;  // headers before end_to_end
   HeaderList fields;
-  fields.reserve(kMostOfOneHop + head.end_to_end.size());
+  fields.reserve(kMaxOfOneHop + head.end_to_end.size());
   fields.push_back({":method", "POST"});
   fields.push_back({":scheme", tls ? "https" : "http"});
   fields.push_back({":path", head.path});

@@ -30,10 +30,10 @@ inline constexpr char kBlockField[] = "sluice-block";
 inline constexpr char kWeightField[] = "sluice-weight";
 inline constexpr int64_t kMaxWeight = 65536;
 
-// Parses the head of a request. `worker_field` is the name of the header that names the worker, or empty. Returns the
+// Parses the head of a request. `worker_header` is the name of the header that names the worker, or empty. Returns the
 // errors of ParseProtocolFields if the request is not a gRPC call. Returns InvalidArgument for a kBlockField of more
 // than 64 bytes, a kWeightField outside of 1 to kMaxWeight, or a kResponseBytesField outside of 0 to kMaxResponseBytes.
-absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_field);
+absl::StatusOr<ForwardedHead> ParseForwardedHead(HeaderList headers, absl::string_view worker_header);
 
 // Adds a proxy to `via` (RFC 9110, section 7.6.3). Returns FailedPrecondition if `via` already contains it, because the
 // call would loop.

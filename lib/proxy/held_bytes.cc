@@ -5,13 +5,13 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kLeastShareBytes = 1024;
+constexpr int64_t kMinShareBytes = 1024;
 
 }  // namespace
 
 void HeldBytes::SetBound(int64_t max_bytes, size_t max_holders) {
   max_bytes_ = max_bytes;
-  share_bytes_ = std::max(max_bytes / static_cast<int64_t>(max_holders), kLeastShareBytes);
+  share_bytes_ = std::max(max_bytes / static_cast<int64_t>(max_holders), kMinShareBytes);
 }
 
 void HeldBytes::Count(Holder& holder, int64_t bytes, TimePoint now) {

@@ -10,7 +10,7 @@
 #include "lib/net/clock.h"
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/worker_stream.h"
 
 namespace sluice {
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMaxReplayBytes = 64u << 10;
 // When a message arrives packet by packet, forward at least this much at a time: each write wakes the client, and it
 // cannot use a part of a message.
-constexpr int64_t kLeastPartBytes = 16 << 10;
+constexpr int64_t kMinPartBytes = 16 << 10;
 
 size_t SizeOf(const HeaderList& headers) {
   size_t bytes = 0;
@@ -52,7 +52,7 @@ absl::Status StuckClients(int64_t max_held_bytes) {
       absl::StrCat("the client does not read, and more than ", max_held_bytes, " bytes are held for all clients"));
 }
 
-ProxiedCall::ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream)
+ProxiedCall::ProxiedCall(ProxyLoop& proxy, ClientConnection& client, int32_t stream)
     : proxy_(proxy), client_(&client), stream_(stream), living_(proxy.OnCallBegan()), began_(proxy.link().now()) {}
 
 // --- The request.
@@ -61,7 +61,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   has_head_ = true;
   if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
   request_ended_ = end_stream;
-  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_field);
+  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_header);
   if (!head.ok()) return Refuse(head.status());
   head_ = *std::move(head);
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
@@ -233,7 +233,7 @@ int64_t ProxiedCall::RoomBytes() const {
 // rest is still requested from the worker, and arrives.
 bool ProxiedCall::MayWaitForMore(size_t bytes) const {
   if (worker_ == nullptr || worker_->pending_message_bytes() == 0) return false;
-  return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kLeastPartBytes, RoomBytes() / 2);
+  return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kMinPartBytes, RoomBytes() / 2);
 }
 
 int64_t ProxiedCall::WantedBytes() const {

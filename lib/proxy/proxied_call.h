@@ -18,7 +18,7 @@
 namespace sluice {
 
 class ClientConnection;
-class ProxyCore;
+class ProxyLoop;
 class WorkerStream;
 
 // The status of calls that end because their clients do not read, while more than `max_held_bytes` of responses are
@@ -32,8 +32,8 @@ absl::Status StuckClients(int64_t max_held_bytes);
 class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
  public:
   // `client` calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
-  // and the core may have been destroyed.
-  ProxiedCall(ProxyCore& proxy, ClientConnection& client, int32_t stream);
+  // and the loop may have been destroyed.
+  ProxiedCall(ProxyLoop& proxy, ClientConnection& client, int32_t stream);
 
   // The client's side.
   void OnHeaders(HeaderList headers, bool end_stream) override;
@@ -86,10 +86,10 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   WorkerStream* LeaveWorker();
   void EndAnswer(absl::StatusCode code);
 
-  ProxyCore& proxy_;
+  ProxyLoop& proxy_;
   ClientConnection* client_;  // null: its stream is closed
   const int32_t stream_;
-  const std::shared_ptr<const void> living_;  // see ProxyCore::OnCallBegan
+  const std::shared_ptr<const void> living_;  // see ProxyLoop::OnCallBegan
   const TimePoint began_;
   bool has_head_ = false;  // all headers have arrived
   ForwardedHead head_;
@@ -116,7 +116,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool method_exists_ = false;  // the worker has sent a status other than UNIMPLEMENTED
   int64_t response_bytes_ = 0;
   HeldBytes::Holder held_answer_{[this] { ReleaseAnswer(); }};
-  int64_t asked_bytes_ = 0;  // of the response, as counted in the core
+  int64_t asked_bytes_ = 0;  // of the response, as counted in the loop
   TimePoint stuck_since_ = TimePoint::max();
 };
 

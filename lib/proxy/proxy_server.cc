@@ -15,8 +15,8 @@ namespace sluice {
 namespace {
 
 // Bounds of a tunnel's window to a worker: a few packets, and the maximum of SO_RCVBUF.
-constexpr int64_t kLeastWindowBytes = 4096;
-constexpr int64_t kMostWindowBytes = int64_t{1} << 30;
+constexpr int64_t kMinWindowBytes = 4096;
+constexpr int64_t kMaxWindowBytes = int64_t{1} << 30;
 
 bool LendsCertificate(const ProxyServer::Options& options) {
   return options.tls.has_value() && !options.tls->certificate_file.empty();
@@ -38,11 +38,11 @@ absl::Status CheckLimits(const ProxyOptions& options) {
   status.Update(CheckBounds<int64_t>("limits.held", options.max_held_bytes, 1 << 16, int64_t{1} << 40));
   status.Update(
       CheckBounds<int64_t>("limits.held_per_call", options.max_held_bytes_per_call, 1 << 14, int64_t{1} << 29));
-  if (options.worker_tunnel_receive_bytes != 0 && (options.worker_tunnel_receive_bytes < kLeastWindowBytes ||
-                                                   options.worker_tunnel_receive_bytes > kMostWindowBytes)) {
+  if (options.worker_tunnel_receive_bytes != 0 && (options.worker_tunnel_receive_bytes < kMinWindowBytes ||
+                                                   options.worker_tunnel_receive_bytes > kMaxWindowBytes)) {
     status.Update(
         absl::InvalidArgumentError(absl::StrCat("tunnels.receive_window is ", options.worker_tunnel_receive_bytes,
-                                                "; it must be 0, or ", kLeastWindowBytes, " to ", kMostWindowBytes)));
+                                                "; it must be 0, or ", kMinWindowBytes, " to ", kMaxWindowBytes)));
   }
   if (options.opening_timeout <= std::chrono::nanoseconds(0)) {
     status.Update(absl::InvalidArgumentError("limits.opening_timeout must be above 0"));
@@ -121,8 +121,8 @@ absl::Status CheckSame(const ProxyServer::Options& before, const ProxyServer::Op
 
 }  // namespace
 
-absl::Status ProxyServer::Validate(const Options& options, Discipline discipline) {
-  if (discipline == Discipline::kBatches) {
+absl::Status ProxyServer::Validate(const Options& options, SchedulePolicy policy) {
+  if (policy == SchedulePolicy::kBatches) {
     return absl::InvalidArgumentError(
         "policy is batches, which needs to know all calls of a fan-out beforehand; a proxy has grants, rolling and "
         "unscheduled");
@@ -139,7 +139,7 @@ absl::Status ProxyServer::Validate(const Options& options, Discipline discipline
 }
 
 absl::StatusOr<std::unique_ptr<ProxyServer>> ProxyServer::Start(std::shared_ptr<Link> link, Options options) {
-  if (absl::Status valid = Validate(options, link->schedule_options().discipline); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(options, link->schedule_options().policy); !valid.ok()) return valid;
   std::unique_ptr<ProxyServer> server(new ProxyServer(std::move(link)));
   absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
   server->options_ = std::move(options);
@@ -151,10 +151,10 @@ ProxyServer::ProxyServer(std::shared_ptr<Link> link) : link_(std::move(link)), m
 
 absl::Status ProxyServer::Open(ClientPolicies policies) {
   absl::Status status;
-  link_->Await([&](LinkCore& core) {
+  link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (options_.tls.has_value()) {
-      absl::StatusOr<std::shared_ptr<TlsContext>> found = core.FindTls(*options_.tls);
+      absl::StatusOr<std::shared_ptr<TlsContext>> found = loop.FindTls(*options_.tls);
       if (!found.ok()) {
         status = found.status();
         return;
@@ -169,8 +169,8 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
       }
       listener_tls_ = *std::move(made);
     }
-    core_ = std::make_unique<ProxyCore>(core, std::move(policies), std::move(tls), options_.proxy, metrics_);
-    core_->SetOnHandshakeFailed(options_.on_handshake_failed);
+    loop_ = std::make_unique<ProxyLoop>(loop, std::move(policies), std::move(tls), options_.proxy, metrics_);
+    loop_->SetOnHandshakeFailed(options_.on_handshake_failed);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
       auto opened = AsioListener::Listen(
@@ -184,7 +184,7 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
       for (std::string& own : (*opened)->AllAddresses()) own_addresses.push_back(std::move(own));
       listeners_.push_back(*std::move(opened));
     }
-    core_->SetOwnAddresses(std::move(own_addresses));
+    loop_->SetOwnAddresses(std::move(own_addresses));
   });
   return status;
 }
@@ -197,7 +197,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
       return;
     }
     if (listener.tls) LookAtListenerTls();
-    core_->Accept(
+    loop_->Accept(
         {.route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client},
         connection.start);
   };
@@ -220,12 +220,12 @@ bool ProxyServer::MayConnect(const AcceptedConnection& connection) const {
 }
 
 absl::Status ProxyServer::Reconfigure(Options options) {
-  if (absl::Status valid = Validate(options, link_->schedule_options().discipline); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(options, link_->schedule_options().policy); !valid.ok()) return valid;
   if (absl::Status same = CheckSame(options_, options); !same.ok()) return same;
   absl::StatusOr<ClientPolicies> policies = ClientPolicies::Create(options.workers, options.clients);
   if (!policies.ok()) return policies.status();
-  link_->Await([&](LinkCore&) {
-    core_->Reconfigure(*std::move(policies), options.proxy);
+  link_->Await([&](LinkLoop&) {
+    loop_->Reconfigure(*std::move(policies), options.proxy);
     options_.workers = std::move(options.workers);
     options_.clients = std::move(options.clients);
     options_.proxy = std::move(options.proxy);
@@ -235,20 +235,20 @@ absl::Status ProxyServer::Reconfigure(Options options) {
 
 size_t ProxyServer::Drain(absl::Duration timeout) {
   const auto drained = std::make_shared<absl::Notification>();
-  link_->Await([&](LinkCore&) {
+  link_->Await([&](LinkLoop&) {
     listeners_.clear();
-    core_->Drain([drained] { drained->Notify(); });
+    loop_->Drain([drained] { drained->Notify(); });
   });
   drained->WaitForNotificationWithTimeout(timeout);
   size_t calls = 0;
-  link_->Await([&](LinkCore&) { calls = core_->calls(); });
+  link_->Await([&](LinkLoop&) { calls = loop_->calls(); });
   return calls;
 }
 
 ProxyServer::~ProxyServer() {
-  link_->Await([this](LinkCore&) {
+  link_->Await([this](LinkLoop&) {
     listeners_.clear();
-    core_.reset();
+    loop_.reset();
   });
 }
 

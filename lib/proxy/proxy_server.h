@@ -16,13 +16,13 @@
 #include "absl/time/time.h"
 #include "lib/net/asio_listener.h"
 #include "lib/proxy/client_policies.h"
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/tls/tls_context.h"
 
 namespace sluice {
 
-// A proxy on a link: its listeners, and a ProxyCore on the link's thread. There is one for each sluice-proxy, and one
+// A proxy on a link: its listeners, and a ProxyLoop on the link's thread. There is one for each sluice-proxy, and one
 // for each Endpoint. Thread-safe.
 class ProxyServer {
  public:
@@ -56,7 +56,7 @@ class ProxyServer {
   //   - an option is out of bounds;
   //   - a proxy cannot follow the policy of the link: batches requires all calls of a fan-out beforehand;
   //   - a TCP listener has no TLS, and the TLS options have a certificate: any client could call workers in its name.
-  static absl::Status Validate(const Options& options, Discipline discipline);
+  static absl::Status Validate(const Options& options, SchedulePolicy policy);
 
   // Returns after the proxy has started to serve. Returns Unavailable if it cannot listen on an address, and the errors
   // of ValidateTls and ValidateListenerTls.
@@ -88,7 +88,7 @@ class ProxyServer {
   ProxyMetrics metrics_;
   std::vector<std::string> addresses_;
   // Used on the link's thread only.
-  std::unique_ptr<ProxyCore> core_;
+  std::unique_ptr<ProxyLoop> loop_;
   std::shared_ptr<TlsContext> listener_tls_;  // null: no listener has TLS
   absl::Status listener_tls_status_;          // as last reported
   std::vector<std::unique_ptr<AsioListener>> listeners_;

@@ -19,10 +19,10 @@ std::string HostOf(const std::string& name) {
 
 }  // namespace
 
-Target::Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls,
+Target::Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls,
                std::string name)
-    : core_(core), policy_(std::move(policy)), tls_(std::move(tls)), name_(std::move(name)), host_(HostOf(name_)) {
-  last_use_ = core_.now();
+    : loop_(loop), policy_(std::move(policy)), tls_(std::move(tls)), name_(std::move(name)), host_(HostOf(name_)) {
+  last_use_ = loop_.now();
 }
 
 void Target::Wait(TargetWaiter& waiter) {
@@ -38,7 +38,7 @@ void Target::Leave(TargetWaiter& waiter) {
 }
 
 absl::Status Target::Check() {
-  last_use_ = core_.now();
+  last_use_ = loop_.now();
   if (look_up_ == nullptr && last_use_ - looked_ >= kResolveEvery) LookUp();
   return choices_.empty() ? failure_ : absl::OkStatus();
 }
@@ -73,8 +73,8 @@ bool Target::connected() const {
 
 // Literals are looked up, too: the executor returns their address at once.
 void Target::LookUp() {
-  looked_ = core_.now();
-  look_up_ = core_.executor().Resolve(name_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
+  looked_ = loop_.now();
+  look_up_ = loop_.executor().Resolve(name_, [this](absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     look_up_.reset();
     OnAddresses(std::move(addresses));
     known_ = true;
@@ -104,7 +104,7 @@ void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
   of_family_ = SortByFamily(*addresses);
   std::vector<Choice> choices;
   for (const WorkerAddress& address : *addresses) {
-    choices.push_back({core_.FindWorker(address.text, tls_, host_),
+    choices.push_back({loop_.FindWorker(address.text, tls_, host_),
                        std::string(policy_->CheckAddress(name_, address.text).value_or(""))});
   }
   dialled_ = 0;

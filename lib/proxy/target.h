@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/worker.h"
 #include "lib/proxy/target_policy.h"
 #include "lib/tls/tls_context.h"
@@ -36,8 +36,8 @@ class Target {
     std::string pattern;
   };
 
-  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The core must outlive the target.
-  Target(LinkCore& core, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name);
+  // `name` has passed CheckTarget of the policy. Null `tls` means plaintext. The loop must outlive the target.
+  Target(LinkLoop& loop, std::shared_ptr<const TargetPolicy> policy, std::shared_ptr<TlsContext> tls, std::string name);
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
 
@@ -62,7 +62,7 @@ class Target {
   void Dial(size_t choices);
   int Rank(size_t choice) const;
 
-  LinkCore& core_;
+  LinkLoop& loop_;
   const std::shared_ptr<const TargetPolicy> policy_;
   const std::shared_ptr<TlsContext> tls_;
   const std::string name_;

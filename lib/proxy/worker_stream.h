@@ -18,8 +18,8 @@ class ProxiedCall;
 // one for each attempt of a call. Used on the link's thread only.
 class WorkerStream final : public ScheduledStream {
  public:
-  WorkerStream(LinkCore& core, Options options, std::shared_ptr<ProxiedCall> call)
-      : ScheduledStream(core, std::move(options)), call_(std::move(call)) {}
+  WorkerStream(LinkLoop& loop, Options options, std::shared_ptr<ProxiedCall> call)
+      : ScheduledStream(loop, std::move(options)), call_(std::move(call)) {}
 
   // See ScheduledStream.
   using ScheduledStream::asked_bytes;

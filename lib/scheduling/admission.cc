@@ -7,7 +7,7 @@
 namespace sluice {
 
 Admission::Admission(const ScheduleOptions& options, const LiveCalls& calls)
-    : options_(options), calls_(calls), budget_(calls.budget()), granting_(options.discipline == Discipline::kGrants) {
+    : options_(options), calls_(calls), budget_(calls.budget()), granting_(options.policy == SchedulePolicy::kGrants) {
   SetPlan();
 }
 
@@ -58,7 +58,7 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
                                  ? PartWithin(call.expected_bytes, outstanding.ShareBytes(*call.worker))
                                  : call.expected_bytes;
   if (budget_.HasRoom(outstanding.Cost(most_bytes))) return most_bytes;
-  const bool batched = options_.discipline == Discipline::kBatches;
+  const bool batched = options_.policy == SchedulePolicy::kBatches;
   const int64_t bytes = batched ? call.expected_bytes : PartOf(call.expected_bytes, *call.worker);
   return budget_.HasRoomAlone(outstanding.Cost(bytes)) ? std::optional(bytes) : std::nullopt;
 }
@@ -122,7 +122,7 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* w
   int64_t need_bytes = ready == nullptr ? 0 : outstanding.CostOfGrant(*ready, PartOf(ready->rest(), *ready->worker));
   if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding.Cost(ahead->expected_bytes));
   if (waiting != nullptr) {
-    const bool whole = options_.discipline == Discipline::kBatches ||
+    const bool whole = options_.policy == SchedulePolicy::kBatches ||
                        (!granting_ && outstanding.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
     const int64_t bytes = whole ? waiting->expected_bytes : PartOf(waiting->expected_bytes);
     need_bytes = std::max(need_bytes, outstanding.Cost(bytes));

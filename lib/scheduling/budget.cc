@@ -21,14 +21,14 @@ std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_by
 namespace {
 
 int64_t StartingBytes(const ScheduleOptions& options) {
-  if (options.discipline == Discipline::kUnscheduled) return std::numeric_limits<int64_t>::max();
+  if (options.policy == SchedulePolicy::kUnscheduled) return std::numeric_limits<int64_t>::max();
   return options.budget_bytes.value_or(BufferBudgetBytes(options.profile));
 }
 
 }  // namespace
 
 Budget::Budget(const ScheduleOptions& options)
-    : limited_(options.discipline != Discipline::kUnscheduled),
+    : limited_(options.policy != SchedulePolicy::kUnscheduled),
       bytes_(StartingBytes(options)),
       link_bytes_(bytes_),
       plan_bytes_(bytes_) {

@@ -23,9 +23,9 @@ constexpr nanoseconds kSettle = milliseconds(500);
 
 // Between trials: longer with each that loses or is of no use, shorter with each that goes well, since what was lost
 // once may have been given back.
-constexpr nanoseconds kShortestInterval = seconds(2);
+constexpr nanoseconds kMinInterval = seconds(2);
 constexpr nanoseconds kFirstInterval = seconds(10);
-constexpr nanoseconds kLongestInterval = std::chrono::minutes(10);
+constexpr nanoseconds kMaxInterval = std::chrono::minutes(10);
 // A ceiling is tried again after so many intervals.
 constexpr int64_t kCeilingIntervals = 6;
 
@@ -40,11 +40,11 @@ constexpr double kGain = 1.04;
 constexpr double kBackOff = 0.5;
 constexpr double kFirstGrowth = 2;
 constexpr double kProbeGrowth = 1.25;
-constexpr double kLeastGrowth = 1.05;
+constexpr double kMinGrowth = 1.05;
 
 // The buffer of a port overflows for all workers that send through it. One worker that loses has a bad path, or pauses.
 // Rejected: half of the active workers, which is one of two. Two workers that overflow a port lose both, soon.
-constexpr int64_t kLeastLossyWorkers = 2;
+constexpr int64_t kMinLossyWorkers = 2;
 // And so many of the responses. Among tens of thousands a second, random losses of one in ten thousand are of several
 // workers in each half second.
 constexpr double kLossyShare = 0.001;
@@ -89,7 +89,7 @@ void Set(BudgetState& state, int64_t budget_bytes, TimePoint settle_until) {
 // One worker decides only where no other could bear witness.
 bool Waited(const BudgetState& state, const BudgetObservation& seen) {
   if (seen.active_workers <= 1) return seen.lossy_workers > 0;
-  return seen.lossy_workers >= kLeastLossyWorkers &&
+  return seen.lossy_workers >= kMinLossyWorkers &&
          static_cast<double>(seen.lossy_workers) >= kLossyShare * state.recent_answers;
 }
 
@@ -105,7 +105,7 @@ bool TestFindsLosses(BudgetState& state, const BudgetObservation& seen) {
 }
 
 void WaitLonger(BudgetState& state, TimePoint now) {
-  state.growth_interval = std::clamp(2 * state.growth_interval, kFirstInterval, kLongestInterval);
+  state.growth_interval = std::clamp(2 * state.growth_interval, kFirstInterval, kMaxInterval);
   state.next_growth = now + state.growth_interval;
 }
 
@@ -138,7 +138,7 @@ int64_t NextBudget(const BudgetBounds& bounds, BudgetState& state, TimePoint now
   if (now - state.ceiling_since >= kCeilingIntervals * state.growth_interval) state.ceiling_bytes = 0;
   int64_t next = std::min(Scaled(now_bytes, kProbeGrowth), bounds.limit_bytes);
   if (state.ceiling_bytes > 0 && next >= state.ceiling_bytes) next = now_bytes + (state.ceiling_bytes - now_bytes) / 2;
-  const bool worth_it = next >= Scaled(now_bytes, kLeastGrowth) || next == bounds.limit_bytes;
+  const bool worth_it = next >= Scaled(now_bytes, kMinGrowth) || next == bounds.limit_bytes;
   return worth_it ? next : now_bytes;
 }
 
@@ -217,7 +217,7 @@ BudgetStep Decide(const BudgetBounds& bounds, const BudgetState& before, const B
     state.before_growth_bytes = 0;
     if (state.budget_bytes > state.ceiling_bytes) state.ceiling_bytes = 0;
     if (state.ceiling_bytes > 0) {
-      state.growth_interval = std::max(state.growth_interval / 2, kShortestInterval);
+      state.growth_interval = std::max(state.growth_interval / 2, kMinInterval);
       state.next_growth = seen.now + state.growth_interval;
     }
   }

@@ -14,7 +14,7 @@ namespace {
 constexpr double kMeanWeight = 1.0 / 64;
 constexpr int64_t kReserveShare = 3;
 constexpr double kStraggleFactor = 2;
-constexpr double kMostStraggleDrains = 8;
+constexpr double kMaxStraggleDrains = 8;
 
 }  // namespace
 
@@ -41,9 +41,9 @@ void GrantWindow::SetBudget(int64_t link_bytes) {
 void GrantWindow::SetStraggleAfter(double wanted_ns) {
   wanted_straggle_after_ns_ = wanted_ns;
   const auto drain_ns = static_cast<double>(drain_time_.count());
-  constexpr double kLongestNs = 1e18;
-  const double bounded_ns = std::clamp(wanted_ns, drain_ns, kMostStraggleDrains * drain_ns);
-  straggle_after_ = std::chrono::nanoseconds(std::llround(std::min(bounded_ns, kLongestNs)));
+  constexpr double kMaxNs = 1e18;
+  const double bounded_ns = std::clamp(wanted_ns, drain_ns, kMaxStraggleDrains * drain_ns);
+  straggle_after_ = std::chrono::nanoseconds(std::llround(std::min(bounded_ns, kMaxNs)));
 }
 
 bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {

@@ -42,8 +42,8 @@ absl::Status CheckDeadline(TimePoint now, TimePoint deadline) {
 
 LinkSchedule::LinkSchedule(const ScheduleOptions& options)
     : options_(options),
-      batched_(options.discipline == Discipline::kBatches),
-      granting_(options.discipline == Discipline::kGrants),
+      batched_(options.policy == SchedulePolicy::kBatches),
+      granting_(options.policy == SchedulePolicy::kGrants),
       slots_(options.profile),
       calls_(options),
       admission_(options_, calls_) {
@@ -227,10 +227,10 @@ absl::Status LinkSchedule::SetBudget(TimePoint now, int64_t budget_bytes, std::v
 
 absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (options.discipline != options_.discipline) {
-    return absl::InvalidArgumentError(absl::StrCat("discipline: ", std::string(DisciplineName(options.discipline)),
+  if (options.policy != options_.policy) {
+    return absl::InvalidArgumentError(absl::StrCat("policy: ", std::string(SchedulePolicyName(options.policy)),
                                                    " cannot take the place of ",
-                                                   std::string(DisciplineName(options_.discipline))));
+                                                   std::string(SchedulePolicyName(options_.policy))));
   }
   if (options.stall_timeout != options_.stall_timeout) {
     return absl::InvalidArgumentError(absl::StrCat("stall_timeout: ", absl::FormatDuration(options.stall_timeout),

@@ -28,7 +28,7 @@ namespace sluice {
 // admission all charges fit the budget, or one call is alone. A granted byte cannot be taken back; with a smaller
 // budget charges only drain. Charges exceed the budget only after a stall, which is counted.
 //
-// All disciplines admit in the same order: first block first, and in a block first call first (batches deal a block
+// All policies admit in the same order: first block first, and in a block first call first (batches deal a block
 // into slots). A request leaves when its time has come (batches only) and the bytes that come with it fit what is left
 // of the budget; no other overtakes it. In rolling and batches the whole expected answer comes with the request;
 // rolling sends an answer that costs more than the budget in parts.
@@ -44,7 +44,7 @@ namespace sluice {
 // them is kept beside the granted bytes. While answers are ready within about a round trip, or everything that is asked
 // for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out are
 // granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the call
-// frees them. In the other disciplines, except unscheduled, the same rules grant what an answer has beyond the bytes
+// frees them. In the other policies, except unscheduled, the same rules grant what an answer has beyond the bytes
 // that came with its request. See docs/scheduling.md.
 class LinkSchedule {
  public:
@@ -133,7 +133,7 @@ class LinkSchedule {
 
   // Takes over other options; budget_bytes is ignored (see SetBudget). Calls that are queued or out keep their charge
   // until something of them is granted or received. Returns InvalidArgument as ScheduleOptions::Validate does, and for
-  // another discipline or stall_timeout; then nothing has changed.
+  // another policy or stall_timeout; then nothing has changed.
   absl::Status Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions);
 
   ScheduleState State() const;

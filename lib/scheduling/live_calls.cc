@@ -7,8 +7,8 @@
 namespace sluice {
 
 LiveCalls::LiveCalls(const ScheduleOptions& options)
-    : granting_(options.discipline == Discipline::kGrants),
-      workers_(options.discipline == Discipline::kGrants || options.discipline == Discipline::kRolling),
+    : granting_(options.policy == SchedulePolicy::kGrants),
+      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling),
       outstanding_(options),
       plan_bytes_(budget().plan_bytes()),
       window_(options) {}

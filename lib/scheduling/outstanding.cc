@@ -14,7 +14,7 @@ namespace {
 
 // Hosts pause for some milliseconds, this one with them.
 constexpr int kLongLapDrains = 10;
-constexpr std::chrono::nanoseconds kShortestLongLap = std::chrono::milliseconds(10);
+constexpr std::chrono::nanoseconds kMinLongLap = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void Outstanding::OnBudgetChanged() {
   pause_ = absl::ToChronoNanoseconds(absl::FromChrono(WorkerLoad::kPause) + profile_.propagation_rtt);
   // An absl::Duration saturates, and the drain time of an unscheduled link is near the maximum.
   const absl::Duration drains = kLongLapDrains * absl::FromChrono(DrainTime(profile_, budget_.link_bytes()));
-  long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kShortestLongLap);
+  long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kMinLongLap);
 }
 
 int64_t Outstanding::Cost(int64_t bytes) const {

@@ -16,24 +16,24 @@ absl::Status CheckAtLeastOne(absl::string_view field, std::optional<int64_t> val
 
 }  // namespace
 
-std::string_view DisciplineName(Discipline discipline) {
-  switch (discipline) {
-    case Discipline::kUnscheduled:
+std::string_view SchedulePolicyName(SchedulePolicy policy) {
+  switch (policy) {
+    case SchedulePolicy::kUnscheduled:
       return "unscheduled";
-    case Discipline::kBatches:
+    case SchedulePolicy::kBatches:
       return "batches";
-    case Discipline::kRolling:
+    case SchedulePolicy::kRolling:
       return "rolling";
-    case Discipline::kGrants:
+    case SchedulePolicy::kGrants:
       return "grants";
   }
   return "unknown";
 }
 
-absl::StatusOr<Discipline> ParseDiscipline(std::string_view name) {
-  for (const Discipline discipline :
-       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
-    if (name == DisciplineName(discipline)) return discipline;
+absl::StatusOr<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::kUnscheduled, SchedulePolicy::kBatches, SchedulePolicy::kRolling, SchedulePolicy::kGrants}) {
+    if (name == SchedulePolicyName(policy)) return policy;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("policy: \"", std::string(name), "\" is not known; use unscheduled, batches, rolling or grants"));

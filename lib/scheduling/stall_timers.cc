@@ -35,8 +35,8 @@ Call* StallTimers::FirstStalled(TimePoint now) {
 // its own bytes at the full rate of the link, which takes an answer that shares it for stalled.
 std::chrono::nanoseconds StallTimers::TransferTime(const Call& call, int64_t budget_bytes) const {
   const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.charged_bytes));
-  constexpr double kLongestNs = 1e18;
-  return std::chrono::nanoseconds(std::llround(std::min(rtt_ns_ + in_flight_bytes * byte_ns_, kLongestNs)));
+  constexpr double kMaxNs = 1e18;
+  return std::chrono::nanoseconds(std::llround(std::min(rtt_ns_ + in_flight_bytes * byte_ns_, kMaxNs)));
 }
 
 }  // namespace sluice

@@ -28,14 +28,14 @@ using std::chrono::nanoseconds;
 // What is not urgent is as old as that when it is heard of.
 constexpr nanoseconds kBusyPeriod = milliseconds(2);
 // Changes that come faster than that are told together.
-constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
+constexpr nanoseconds kMinPeriod = std::chrono::microseconds(500);
 // Until a lease says how long it lasts.
-constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
+constexpr nanoseconds kTypicalLeaseTime = milliseconds(250);
 // At least, so that a lost report does not cost the lease.
 constexpr int kReportsPerLease = 4;
 
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
-constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
+constexpr nanoseconds kMaxBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 
 // A share that nobody leased ends after so long and is renewed before: a process that is stopped has nothing when it
@@ -44,9 +44,9 @@ constexpr nanoseconds kSafeTime = milliseconds(200);
 
 // Of a lease: far more than anybody means, and far from overflow. A shorter one would keep the thread busy with
 // reports.
-constexpr int64_t kMostLinkBytes = int64_t{1} << 60;
-constexpr nanoseconds kShortestLease = milliseconds(1);
-constexpr nanoseconds kLongestLease = std::chrono::hours(1);
+constexpr int64_t kMaxLinkBytes = int64_t{1} << 60;
+constexpr nanoseconds kMinLease = milliseconds(1);
+constexpr nanoseconds kMaxLease = std::chrono::hours(1);
 
 // Another process wrote it. `bytes` above `link_bytes` and any `safe_bytes` are taken as the nearest that is possible.
 absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
@@ -55,9 +55,9 @@ absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
     return absl::InvalidArgumentError(
         absl::StrCat("a lease of the daemon: ", field, " is ", value, "; it must be ", least, " to ", most));
   };
-  absl::Status status = check("link_bytes", lease.link_bytes(), 1, kMostLinkBytes);
-  status.Update(check("bytes", lease.bytes(), 0, kMostLinkBytes));
-  status.Update(check("valid_ns", lease.valid_ns(), kShortestLease.count(), kLongestLease.count()));
+  absl::Status status = check("link_bytes", lease.link_bytes(), 1, kMaxLinkBytes);
+  status.Update(check("bytes", lease.bytes(), 0, kMaxLinkBytes));
+  status.Update(check("valid_ns", lease.valid_ns(), kMinLease.count(), kMaxLease.count()));
   status.Update(check("report_sent_ns", lease.report_sent_ns(), 0, now.time_since_epoch().count()));
   return status;
 }
@@ -135,12 +135,12 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   TimePoint NextTick(TimePoint now) const {
     if (socket_.is_open()) return std::min(fall_back_at_, report_at_);
-    const TimePoint next = std::min({fall_back_at_, connect_at_, now + kLongestBackoff});
+    const TimePoint next = std::min({fall_back_at_, connect_at_, now + kMaxBackoff});
     return HoldsSafeShare(now) ? std::min(next, renew_at()) : next;
   }
 
   void OnPoke() {
-    report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + kLeastPeriod));
+    report_at_ = std::min(report_at_, std::max(Now(), reported_at_ + kMinPeriod));
     Tick();
   }
 
@@ -168,7 +168,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   void ConnectLater(TimePoint now, const absl::Status& why) {
     connect_at_ = now + backoff_;
-    backoff_ = std::min(2 * backoff_, kLongestBackoff);
+    backoff_ = std::min(2 * backoff_, kMaxBackoff);
     Announce(why);
   }
 
@@ -337,7 +337,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   int64_t safe_bytes_;
   int64_t lease_bytes_ = 0;
   uint64_t acknowledged_ = 0;
-  nanoseconds lease_time_ = kUsualLeaseTime;
+  nanoseconds lease_time_ = kTypicalLeaseTime;
   std::atomic<bool> leased_ = false;
   bool was_leased_ = false;
   bool fell_back_ = false;

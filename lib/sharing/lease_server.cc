@@ -32,7 +32,7 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
-constexpr int kMostPackets = 16;  // of one process in a row
+constexpr int kMaxPackets = 16;  // of one process in a row
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -118,7 +118,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     std::string label;
     ApplicationCounters counters;
     int64_t report_sent_ns = 0;
-    LinkShares::ClientState state;  // when it was counted last
+    LinkDivider::ClientState state;  // when it was counted last
   };
 
   // Out of file descriptors, mostly. Trying again at once would keep the thread busy.
@@ -131,7 +131,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
   void Add(int fd) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const LinkShares::ClientId id = ++last_id_;
+    const LinkDivider::ClientId id = ++last_id_;
     Connection& connection = *connections_.emplace(id, std::make_unique<Connection>(context_, fd)).first->second;
     const auto peer = PeerOf(fd);
     if (!peer.ok()) return Refuse(id, SharingRefusal::kUid, std::string(peer.status().message()));
@@ -150,20 +150,20 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     return std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), uid) != options_.allowed_uids.end();
   }
 
-  void Read(LinkShares::ClientId id, Connection& connection) {  // with mutex_ held
+  void Read(LinkDivider::ClientId id, Connection& connection) {  // with mutex_ held
     connection.socket.async_wait(stream_descriptor::wait_read,
                                  [self = shared_from_this(), id](const boost::system::error_code& error) {
                                    if (!error) self->OnReadable(id);
                                  });
   }
 
-  void OnReadable(LinkShares::ClientId id) {
+  void OnReadable(LinkDivider::ClientId id) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto found = connections_.find(id);
     for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
       Connection& connection = *found->second;
       // The others may have said something, too.
-      if (packets == kMostPackets) return Read(id, connection);
+      if (packets == kMaxPackets) return Read(id, connection);
       v1::ToLinkDaemon message;
       const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
       if (absl::IsInvalidArgument(received.status())) {
@@ -178,7 +178,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     }
   }
 
-  void OnMessage(LinkShares::ClientId id, Connection& connection,
+  void OnMessage(LinkDivider::ClientId id, Connection& connection,
                  const v1::ToLinkDaemon& message) {  // with mutex_ held
     const bool known = !connection.application.empty();
     if (message.has_report() && known) return OnReport(id, connection, message.report());
@@ -196,7 +196,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Announce(SharingEvent::Kind::kJoined, connection);
   }
 
-  void OnReport(LinkShares::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held
+  void OnReport(LinkDivider::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held
     const ShareReport sane = Sanitized(report, shares_.options().budget_bytes);
     // What came before it joined is not counted.
     if (connection.report_sent_ns == 0) connection.state.report.received_bytes = sane.received_bytes;
@@ -206,7 +206,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Deliver(leases);
   }
 
-  void Refuse(LinkShares::ClientId id, SharingRefusal kind, const std::string& reason) {  // with mutex_ held
+  void Refuse(LinkDivider::ClientId id, SharingRefusal kind, const std::string& reason) {  // with mutex_ held
     Connection& connection = *connections_.at(id);
     metrics_.CountRefusal(kind);
     v1::FromLinkDaemon message;
@@ -216,7 +216,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Remove(id);
   }
 
-  void Remove(LinkShares::ClientId id) {  // with mutex_ held
+  void Remove(LinkDivider::ClientId id) {  // with mutex_ held
     const std::unique_ptr<Connection> connection = std::move(connections_.at(id));
     connections_.erase(id);
     if (connection->application.empty()) return;
@@ -227,7 +227,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   }
 
   // A process that does not read misses it, and is told again when the lease is to be prolonged. Until then it goes by
-  // what it has, which LinkShares reckons with.
+  // what it has, which LinkDivider reckons with.
   void Deliver(const std::vector<ShareLease>& leases) {  // with mutex_ held
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);
@@ -254,8 +254,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   void Count() {  // with mutex_ held
     for (auto& [id, connection] : connections_) {
       if (connection->application.empty()) continue;
-      const LinkShares::ClientState state = shares_.State(id);
-      const LinkShares::ClientState before = std::exchange(connection->state, state);
+      const LinkDivider::ClientState state = shares_.State(id);
+      const LinkDivider::ClientState before = std::exchange(connection->state, state);
       const auto count = [](prometheus::Counter* counter, int64_t more) {
         if (more > 0) counter->Increment(static_cast<double>(more));
       };
@@ -302,11 +302,11 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   boost::asio::steady_timer timer_;
 
   mutable std::mutex mutex_;
-  SharingMetrics metrics_;                                                   // guarded by mutex_
-  LinkShares shares_;                                                        // guarded by mutex_
-  LinkShares::ClientId last_id_ = 0;                                         // guarded by mutex_
-  std::map<LinkShares::ClientId, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
-  TimePoint armed_for_ = TimePoint::max();                                   // guarded by mutex_
+  SharingMetrics metrics_;                                                    // guarded by mutex_
+  LinkDivider shares_;                                                        // guarded by mutex_
+  LinkDivider::ClientId last_id_ = 0;                                         // guarded by mutex_
+  std::map<LinkDivider::ClientId, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
+  TimePoint armed_for_ = TimePoint::max();                                    // guarded by mutex_
 };
 
 std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
@@ -320,7 +320,7 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
   std::map<std::string, Sums> applications;
   for (const auto& [id, connection] : connections_) {
     if (connection->application.empty()) continue;
-    const LinkShares::ClientState state = shares_.State(id);
+    const LinkDivider::ClientState state = shares_.State(id);
     Sums& sums = applications[connection->label];
     ++sums.processes;
     sums.lease_bytes += state.lease_bytes;
@@ -353,7 +353,7 @@ std::vector<prometheus::MetricFamily> LeaseServer::Core::Collect() const {
 absl::StatusOr<std::unique_ptr<LeaseServer>> LeaseServer::Start(boost::asio::io_context& context, Options options,
                                                                 prometheus::Registry& registry) {
   absl::Status valid = CheckSocketPath("socket", options.socket);
-  valid.Update(LinkShares::Validate(options.shares));
+  valid.Update(LinkDivider::Validate(options.shares));
   if (!valid.ok()) return valid;
   absl::StatusOr<ListeningSocket> listening =
       ListeningSocket::Open(options.socket, options.socket_mode, options.socket_group);

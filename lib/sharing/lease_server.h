@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/sharing/link_shares.h"
+#include "lib/sharing/link_divider.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/registry.h"
@@ -34,7 +34,7 @@ struct SharingEvent {
 };
 std::string_view SharingEventName(SharingEvent::Kind kind);
 
-// The daemon's side of a shared link: a Unix socket on which processes report what they want, and LinkShares, which
+// The daemon's side of a shared link: a Unix socket on which processes report what they want, and LinkDivider, which
 // divides the link. There is one for each link of a host, in sluice-link or in any process. It runs on the thread of
 // the context, the IO thread; Collect is thread-safe.
 class LeaseServer : public prometheus::Collectable {
@@ -45,7 +45,7 @@ class LeaseServer : public prometheus::Collectable {
     std::optional<gid_t> socket_group;
     // Users whose processes may join, as the kernel reports them. Empty: the user of this process.
     std::vector<uid_t> allowed_uids;
-    LinkShares::Options shares;
+    LinkDivider::Options shares;
     std::function<void(const SharingEvent&)> on_event;  // called on the IO thread; may be null
   };
 

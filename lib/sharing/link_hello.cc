@@ -9,8 +9,8 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kLongestApplication = 64;
-constexpr double kLeastWeight = 0.001;
+constexpr size_t kMaxApplication = 64;
+constexpr double kMinWeight = 0.001;
 constexpr double kMostWeight = 1000;
 
 bool IsLabelCharacter(char c) {
@@ -20,20 +20,20 @@ bool IsLabelCharacter(char c) {
 }  // namespace
 
 absl::Status CheckApplication(const std::string& application) {
-  if (!application.empty() && application.size() <= kLongestApplication &&
+  if (!application.empty() && application.size() <= kMaxApplication &&
       std::all_of(application.begin(), application.end(), IsLabelCharacter)) {
     return absl::OkStatus();
   }
   // Escaped: it goes into a message and into logs, and may be cut within a character of UTF-8.
-  const std::string quoted = absl::CEscape(application.substr(0, 2 * kLongestApplication));
+  const std::string quoted = absl::CEscape(application.substr(0, 2 * kMaxApplication));
   return absl::InvalidArgumentError(
-      absl::StrCat("application: \"", quoted, "\" is not 1 to ", kLongestApplication, " of [A-Za-z0-9._-]"));
+      absl::StrCat("application: \"", quoted, "\" is not 1 to ", kMaxApplication, " of [A-Za-z0-9._-]"));
 }
 
 absl::Status CheckWeight(double weight) {
-  if (weight >= kLeastWeight && weight <= kMostWeight) return absl::OkStatus();
+  if (weight >= kMinWeight && weight <= kMostWeight) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("weight: ", weight, " is outside of ", kLeastWeight, " to ", kMostWeight));
+      absl::StrCat("weight: ", weight, " is outside of ", kMinWeight, " to ", kMostWeight));
 }
 
 }  // namespace sluice

@@ -13,8 +13,8 @@ ns3::TypeId BoundedDctcp::GetTypeId() {
 }
 
 uint32_t BoundedDctcp::GetSsThresh(ns3::Ptr<const ns3::TcpSocketState> state, uint32_t bytes_in_flight) {
-  constexpr uint32_t kLeastSegments = 2;
-  return std::max(TcpDctcp::GetSsThresh(state, bytes_in_flight), kLeastSegments * state->m_segmentSize);
+  constexpr uint32_t kMinSegments = 2;
+  return std::max(TcpDctcp::GetSsThresh(state, bytes_in_flight), kMinSegments * state->m_segmentSize);
 }
 
 ns3::Ptr<ns3::TcpCongestionOps> BoundedDctcp::Fork() {

@@ -11,10 +11,10 @@
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/fan_out/fan_out_state.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_monitor.h"
 #include "prometheus/registry.h"
 #include "research/ns3/ns3_clock.h"
@@ -42,7 +42,7 @@ ScheduleOptions ScheduleOf(const IncastOptions& options) {
   profile.packet_payload_bytes = network.tcp.SegmentBytes();
   profile.frame_bytes = network.tcp.mtu_bytes + 2;
   profile.ack_frame_bytes = network.tcp.mtu_bytes - network.tcp.SegmentBytes() + 2;
-  schedule.discipline = options.discipline;
+  schedule.policy = options.policy;
   if (options.budget_bytes > 0) schedule.budget_bytes = options.budget_bytes;
   schedule.queue_limit = 1 << 24;
   return schedule;
@@ -92,13 +92,13 @@ class IncastRun {
                           ScheduleOf(options), LinkSchedule(ScheduleOf(options)).State().budget_bytes, options.workers)
                     : nullptr),
         executor_(*network_, wires_, dice_, oracle_.get(), options.link_thread),
-        core_(executor_, ScheduleOf(options), metrics_),
-        fan_out_(core_, callbacks_, nullptr),
+        loop_(executor_, ScheduleOf(options), metrics_),
+        fan_out_(loop_, callbacks_, nullptr),
         monitor_(
-            core_, BoundsOf(options), options.discipline != Discipline::kUnscheduled,
+            loop_, BoundsOf(options), options.policy != SchedulePolicy::kUnscheduled,
             [this](const BudgetChange&) { ++budget_changes_; }, nullptr) {
     if (oracle_ != nullptr) {
-      oracle_->SetLoadOf([this](size_t worker) { return core_.schedule().Load(static_cast<uint32_t>(worker) + 1); });
+      oracle_->SetLoadOf([this](size_t worker) { return loop_.schedule().Load(static_cast<uint32_t>(worker) + 1); });
     }
     auto addresses = std::make_shared<std::vector<std::string>>();
     const size_t hosts = options.hosts > 0 ? options.hosts : options.workers;
@@ -189,7 +189,7 @@ class IncastRun {
     if (over_ || started_queries_ == options_.warm_up + options_.fan_outs + options_.fan_outs / 5) return;
     if (started_queries_ == options_.warm_up) BeginToCount();
     StartQuery();
-    const LinkProfile& profile = core_.schedule().options().profile;
+    const LinkProfile& profile = loop_.schedule().options().profile;
     const double wire_bytes = static_cast<double>(options_.workers) *
                               static_cast<double>(WireBytes(profile, std::llround(options_.sizes->mean())));
     const double mean_pause = wire_bytes / (options_.load * profile.capacity_bytes_per_second);
@@ -298,7 +298,7 @@ class IncastRun {
         8 * static_cast<double>(result.bottleneck.sent_bytes) / (result.seconds * network_->options().bits_per_second);
     result.other_drops = network_->OtherDrops();
     result.retransmission_timeouts = network_->tcp_counts().retransmission_timeouts;
-    result.budget_bytes = core_.schedule().State().budget_bytes;
+    result.budget_bytes = loop_.schedule().State().budget_bytes;
     result.budget_changes = budget_changes_;
     result.turns = executor_.turns() - turns_before_;
     result.link_thread_busy_share = Seconds(executor_.busy_time() - busy_before_).count() / result.seconds;
@@ -335,12 +335,12 @@ class IncastRun {
   Ns3Executor executor_;
   InlineCallbacks callbacks_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  AggregatorMetrics metrics_{*registry_};
-  LinkCore core_;
-  FanOutCore fan_out_;
+  LinkMetrics metrics_{*registry_};
+  LinkLoop loop_;
+  FanOutState fan_out_;
   int64_t budget_changes_ = 0;
   LinkMonitor monitor_;
-  FanOutCore::Addresses addresses_;
+  FanOutState::Addresses addresses_;
   std::shared_ptr<const WorkerSet> workers_set_;
 
   size_t unconnected_ = 0;
@@ -366,8 +366,8 @@ absl::StatusOr<IncastResult> RunIncast(const IncastOptions& options) {
   if (!options.sizes.has_value() || !options.think.has_value()) {
     return absl::InvalidArgumentError("sizes and think must be given");
   }
-  if (options.static_cap > 0 && options.discipline != Discipline::kUnscheduled) {
-    return absl::InvalidArgumentError("static_cap is for the discipline unscheduled");
+  if (options.static_cap > 0 && options.policy != SchedulePolicy::kUnscheduled) {
+    return absl::InvalidArgumentError("static_cap is for the policy unscheduled");
   }
   if (absl::Status valid = ScheduleOf(options).Validate(); !valid.ok()) return valid;
   auto network = Network::Create(NetworkOf(options));

@@ -22,7 +22,7 @@ struct IncastOptions {
   Network::Options network;       // hosts and connections are set from here
   double buffer_taken_share = 0;  // of the buffer, by others, which the schedule is not told
 
-  Discipline discipline = Discipline::kGrants;
+  SchedulePolicy policy = SchedulePolicy::kGrants;
   // 0: the buffer at the start, and less after losses, as the product has it. Else that many, always.
   int64_t budget_bytes = 0;
   size_t static_cap = 0;  // calls in flight, of all fan-outs, above the schedule; 0: none

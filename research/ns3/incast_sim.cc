@@ -111,7 +111,7 @@ absl::Status ParseNanoseconds(const char* field, const std::string& text, std::c
 absl::Status Configure(Flags& flags) {
   IncastOptions& options = flags.options;
   Network::Options& network = options.network;
-  absl::Status status = ParseField("policy", flags.policy, ParseDiscipline, options.discipline);
+  absl::Status status = ParseField("policy", flags.policy, ParseSchedulePolicy, options.policy);
   status.Update(ParseField("rate", flags.rate, ParseBitRate, network.bits_per_second));
   status.Update(ParseField("access_rate", flags.access_rate, ParseBitRate, network.access_bits_per_second));
   status.Update(ParseField("rtt", flags.rtt, ParseDuration, network.rtt));

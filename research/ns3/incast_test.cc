@@ -14,13 +14,13 @@ using testing::IncastResult;
 using testing::RunIncast;
 
 // 32 workers, 32 KB each, through a port of 1 Gbit/s with 32 KB.
-IncastOptions SmallPort(Discipline discipline) {
+IncastOptions SmallPort(SchedulePolicy policy) {
   IncastOptions options;
-  options.discipline = discipline;
+  options.policy = policy;
   options.workers = 32;
   options.sizes = *Distribution::ParseSizes("fixed:32kb");
   options.think = *Distribution::ParseTimes("0");
-  options.watch_wire = discipline == Discipline::kGrants || discipline == Discipline::kRolling;
+  options.watch_wire = policy == SchedulePolicy::kGrants || policy == SchedulePolicy::kRolling;
   return options;
 }
 
@@ -43,7 +43,7 @@ void ExpectLossless(const IncastOptions& options, const IncastResult& result) {
 
 // The oracle of all others: without a schedule the same port loses what it has to lose.
 TEST(IncastTest, UnscheduledCollapses) {
-  const IncastResult result = Play(SmallPort(Discipline::kUnscheduled));
+  const IncastResult result = Play(SmallPort(SchedulePolicy::kUnscheduled));
   EXPECT_EQ(result.fan_outs, 10u);
   EXPECT_GT(result.bottleneck.dropped_packets, 100);
   EXPECT_GT(result.retransmission_timeouts, 10);
@@ -52,7 +52,7 @@ TEST(IncastTest, UnscheduledCollapses) {
 
 // The collapse is one of timeouts: it is as much shorter as these are.
 TEST(IncastTest, AShortRetransmissionTimeoutShortensTheCollapse) {
-  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   const double with_200_ms = Play(options).goodput_bps;
   options.network.tcp.rto_min = absl::Milliseconds(1);
   options.network.tcp.delayed_ack = absl::Microseconds(500);
@@ -60,14 +60,14 @@ TEST(IncastTest, AShortRetransmissionTimeoutShortensTheCollapse) {
 }
 
 TEST(IncastTest, GrantsLoseNothingAndFillTheLink) {
-  const IncastOptions options = SmallPort(Discipline::kGrants);
+  const IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   const IncastResult result = Play(options);
   ExpectLossless(options, result);
   EXPECT_GT(result.link_busy_share, 0.97);
 }
 
 TEST(IncastTest, RollingLosesNothingAndFillsTheLinkWhereWorkersDoNotThink) {
-  IncastOptions options = SmallPort(Discipline::kRolling);
+  IncastOptions options = SmallPort(SchedulePolicy::kRolling);
   options.sizes = *Distribution::ParseSizes("fixed:10kb");
   options.announced_share = 1;
   const IncastResult result = Play(options);
@@ -77,7 +77,7 @@ TEST(IncastTest, RollingLosesNothingAndFillsTheLinkWhereWorkersDoNotThink) {
 
 // Two fan-outs of 64 at a time are enough to ask for while all think for 2 ms.
 TEST(IncastTest, GrantsKeepTheLinkBusyWhileWorkersThinkAndRollingDoesNot) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.workers = 64;
   options.sizes = *Distribution::ParseSizes("fixed:10kb");
   options.think = *Distribution::ParseTimes("fixed:2ms");
@@ -86,14 +86,14 @@ TEST(IncastTest, GrantsKeepTheLinkBusyWhileWorkersThinkAndRollingDoesNot) {
   const IncastResult grants = Play(options);
   ExpectLossless(options, grants);
   EXPECT_GT(grants.link_busy_share, 0.9);
-  options.discipline = Discipline::kRolling;
+  options.policy = SchedulePolicy::kRolling;
   const IncastResult rolling = Play(options);
   ExpectLossless(options, rolling);
   EXPECT_LT(rolling.link_busy_share, 0.3);
 }
 
 TEST(IncastTest, GrantsLoseNothingAtAHundredGigabit) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.network.bits_per_second = 100e9;
   options.network.rtt = absl::Microseconds(20);
   options.network.buffer_bytes = 512 * 1024;
@@ -106,19 +106,19 @@ TEST(IncastTest, GrantsLoseNothingAtAHundredGigabit) {
 
 // 15 workers on all other hosts of a fat tree of arity 4; each port has 32 KB.
 TEST(IncastTest, GrantsLoseNothingInAFatTree) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.workers = 15;
   options.network.fat_tree_arity = 4;
   const IncastResult grants = Play(options);
   ExpectLossless(options, grants);
   EXPECT_GT(grants.link_busy_share, 0.9);
-  options.discipline = Discipline::kUnscheduled;
+  options.policy = SchedulePolicy::kUnscheduled;
   options.watch_wire = false;
   EXPECT_GT(Play(options).retransmission_timeouts, 0);
 }
 
 TEST(IncastTest, DctcpMarksInsteadOfDropping) {
-  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   options.workers = 4;
   options.sizes = *Distribution::ParseSizes("fixed:200kb");
   options.network.buffer_bytes = 256 * 1024;
@@ -133,7 +133,7 @@ TEST(IncastTest, DctcpMarksInsteadOfDropping) {
 
 // Of 128 workers each small window is marked, again and again.
 TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
-  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   options.workers = 128;
   options.sizes = *Distribution::ParseSizes("fixed:10kb");
   options.load = 0.5;
@@ -153,7 +153,7 @@ TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
 
 // The budget leaves half of the buffer to messages of 10 KB that others send through the same port.
 TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.budget_bytes = 16 * 1024;
   options.victim.emplace();
   options.victim->mean_pause = std::chrono::milliseconds(2);
@@ -162,14 +162,14 @@ TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   ExpectLossless(options, grants);
   ASSERT_GT(grants.victim_seconds.size(), 10u);
   EXPECT_LT(Percentile(grants.victim_seconds, 1), 0.001);
-  options.discipline = Discipline::kUnscheduled;
+  options.policy = SchedulePolicy::kUnscheduled;
   options.budget_bytes = 0;
   options.watch_wire = false;
   EXPECT_GT(Percentile(Play(options).victim_seconds, 1), 0.1) << "a victim of the collapse waits for timeouts, too";
 }
 
 TEST(IncastTest, WritesOfLateHostsStayInTheirOrder) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.network.bits_per_second = 1e10;
   options.network.buffer_bytes = 512 * 1024;
   options.network.rtt = absl::Microseconds(50);
@@ -184,7 +184,7 @@ TEST(IncastTest, WritesOfLateHostsStayInTheirOrder) {
 }
 
 TEST(IncastTest, ASeedReplaysExactly) {
-  IncastOptions options = SmallPort(Discipline::kUnscheduled);
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   options.sizes = *Distribution::ParseSizes("log:1kb-100kb");
   options.think = *Distribution::ParseTimes("exp:1ms");
   options.jitter = std::chrono::microseconds(100);
@@ -198,13 +198,13 @@ TEST(IncastTest, ASeedReplaysExactly) {
 }
 
 TEST(IncastTest, RefusesWhatMakesNoSense) {
-  IncastOptions options = SmallPort(Discipline::kGrants);
+  IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.network.tcp.variant = "Quantum";
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("no variant \"Quantum\""));
-  options = SmallPort(Discipline::kGrants);
+  options = SmallPort(SchedulePolicy::kGrants);
   options.static_cap = 4;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("static_cap"));
-  options = SmallPort(Discipline::kGrants);
+  options = SmallPort(SchedulePolicy::kGrants);
   options.network.fat_tree_arity = 4;
   EXPECT_THAT(RunIncast(options).status().message(), ::testing::HasSubstr("an arity of 4 has 16 hosts, and 33"));
 }

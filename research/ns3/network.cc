@@ -190,7 +190,7 @@ Host Network::NewHost(ns3::Ipv4Address address) {
 }
 
 // All hosts are in one network, which the one interface leads to. Not by Ipv4AddressHelper, which puts a queue
-// discipline above the device.
+// policy above the device.
 void Network::GiveAddress(const Host& host) {
   const auto ip = host.node->GetObject<ns3::Ipv4>();
   const uint32_t interface = ip->AddInterface(host.node->GetDevice(host.node->GetNDevices() - 1));

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kSruBytes = 10'240;
 
-ScheduleOptions OptionsOf(Discipline discipline) {
+ScheduleOptions OptionsOf(SchedulePolicy policy) {
   ScheduleOptions options;
-  options.discipline = discipline;
+  options.policy = policy;
   return options;
 }
 
@@ -71,8 +71,8 @@ class InstantWorkers {
 };
 
 // One block of N SRUs from submit to the last answer. What counts is the time of one item.
-void BM_Block(benchmark::State& state, Discipline discipline) {
-  InstantWorkers link(state, OptionsOf(discipline));
+void BM_Block(benchmark::State& state, SchedulePolicy policy) {
+  InstantWorkers link(state, OptionsOf(policy));
   std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
   for (size_t i = 0; i < calls.size(); ++i) calls[i].worker = static_cast<uint32_t>(i) + 1;
   while (state.KeepRunning()) {
@@ -81,16 +81,16 @@ void BM_Block(benchmark::State& state, Discipline discipline) {
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK_CAPTURE(BM_Block, unscheduled, Discipline::kUnscheduled)->RangeMultiplier(10)->Range(10, 10'000);
-BENCHMARK_CAPTURE(BM_Block, batches, Discipline::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
-BENCHMARK_CAPTURE(BM_Block, rolling, Discipline::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
-BENCHMARK_CAPTURE(BM_Block, grants, Discipline::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, unscheduled, SchedulePolicy::kUnscheduled)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, batches, SchedulePolicy::kBatches)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, rolling, SchedulePolicy::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
+BENCHMARK_CAPTURE(BM_Block, grants, SchedulePolicy::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
 
 // Many clients with one call each: blocks of one call, each with a deadline of its own, wait all the time. An item is a
 // block submitted, another one finished.
 void BM_WaitingBlocks(benchmark::State& state) {
   ScheduleOptions options;
-  options.discipline = Discipline::kRolling;
+  options.policy = SchedulePolicy::kRolling;
   options.budget_bytes = 1;  // every call is alone
   InstantWorkers link(state, options);
   uint64_t random = 1;

@@ -17,8 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/storage/blocks/reader_core.h"
-#include "lib/storage/blocks/stripe_read.h"
+#include "lib/storage/blocks/file_read.h"
+#include "lib/storage/blocks/reader_state.h"
 #include "lib/storage/stripe/manifest.h"
 #include "lib/storage/stripe/manifest_builder.h"
 #include "lib/storage/stripe/stripe_layout.h"
@@ -54,9 +54,9 @@ v1::Manifest TrueManifest() {
 }
 
 // Made once: metrics cost more than a read.
-AggregatorMetrics& Metrics() {
+LinkMetrics& Metrics() {
   static auto* const registry = new prometheus::Registry();
-  static auto* const metrics = new AggregatorMetrics(*registry);
+  static auto* const metrics = new LinkMetrics(*registry);
   return *metrics;
 }
 
@@ -76,7 +76,7 @@ class BlockReadFuzz {
     for (uint32_t i = 0; i < kWorkers + (choice >> 4) % 3; ++i) {
       options.workers.push_back(absl::StrCat("10.0.0.", i, ":7000"));
     }
-    workers_.Turn([&] { reader_ = std::make_unique<ReaderCore>(link_, callbacks_, nullptr, std::move(options)); });
+    workers_.Turn([&] { reader_ = std::make_unique<ReaderState>(link_, callbacks_, nullptr, std::move(options)); });
   }
 
   void Run() {
@@ -98,17 +98,17 @@ class BlockReadFuzz {
     const uint8_t choice = input_.Byte();
     const uint8_t where = input_.Byte();
     const uint8_t cancel = input_.Byte();
-    StripeRead::Target target;
+    FileRead::Target target;
     if (choice / 2 % 3 == 1) target.block = where % 4;
     if (choice / 2 % 3 == 2) target.block_at = where * 4u;
     allow_partial_ = choice % 2 == 1;
     const auto read =
-        std::make_shared<StripeRead>(*reader_, "data", target, ReadOptions{.allow_partial = allow_partial_});
+        std::make_shared<FileRead>(*reader_, "data", target, ReadOptions{.allow_partial = allow_partial_});
     Progress progress;
     for (int parts = 0; !progress.ended; ++parts) {
       std::optional<absl::StatusOr<ReadPart>> part;
       workers_.Turn([&] {
-        read->Next([&](absl::StatusOr<ReadPart> next) { part = std::move(next); }, StripeRead::CallOn::kLinkThread);
+        read->Next([&](absl::StatusOr<ReadPart> next) { part = std::move(next); }, FileRead::CallOn::kLinkThread);
         if (cancel >= 128 && parts == cancel % 8) read->Cancel(absl::CancelledError("by the fuzzer"));
       });
       const TimePoint end = events_.now() + std::chrono::seconds(10);
@@ -131,7 +131,7 @@ class BlockReadFuzz {
     bool ended = false;
   };
 
-  void OnPart(const absl::StatusOr<ReadPart>& part, const StripeRead::Target& target, Progress& progress) {
+  void OnPart(const absl::StatusOr<ReadPart>& part, const FileRead::Target& target, Progress& progress) {
     if (!part.ok()) {
       progress.ended = true;
       return;
@@ -302,8 +302,8 @@ class BlockReadFuzz {
   testing::EventQueue events_;
   InlineCallbacks callbacks_;
   ScriptedWorkers workers_;
-  LinkCore link_;
-  std::unique_ptr<ReaderCore> reader_;
+  LinkLoop link_;
+  std::unique_ptr<ReaderState> reader_;
 };
 
 }  // namespace

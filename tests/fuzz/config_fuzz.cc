@@ -151,7 +151,7 @@ void CheckLinkDaemon(const v1::LinkDaemonConfig& config) {
   CheckAdmin(options->admin);
   const LeaseServer::Options& server = options->server;
   FUZZ_CHECK(!server.socket.empty() && server.socket_mode > 0 && server.socket_mode <= 0777);
-  FUZZ_CHECK(LinkShares::Validate(server.shares).ok());
+  FUZZ_CHECK(LinkDivider::Validate(server.shares).ok());
   FUZZ_CHECK(server.shares.lease_time >= std::chrono::milliseconds(20));
   FUZZ_CHECK(server.shares.start_grace > server.shares.lease_time);
   CheckProfile(options->profile, server.shares.budget_bytes);

@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_metrics.h"
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "prometheus/registry.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/scripted_workers.h"
@@ -28,8 +28,8 @@ prometheus::Registry& Registry() {
   return *registry;
 }
 // Made once: metrics cost more than a run.
-AggregatorMetrics& Metrics() {
-  static auto* const metrics = new AggregatorMetrics(Registry());
+LinkMetrics& Metrics() {
+  static auto* const metrics = new LinkMetrics(Registry());
   return *metrics;
 }
 ProxyMetrics& MetricsOfProxy() {
@@ -89,18 +89,18 @@ class ProxyClientFuzz {
   explicit ProxyClientFuzz(FuzzInput input)
       : input_(input), choice_(input_.Byte()), workers_(events_, Answer), link_(workers_, {}, Metrics()) {
     workers_.set_any_request(true);
-    ProxyOptions options{.worker_field = "x-worker",
+    ProxyOptions options{.worker_header = "x-worker",
                          .pass_tunnels = false,
                          .pass_worker_tunnels = false,
                          .client_stall_timeout = std::chrono::seconds(2),
                          .max_calls = 20,
                          .max_held_bytes_per_call = kHeldPerCall};
     workers_.Turn([&] {
-      core_ = std::make_unique<ProxyCore>(link_,
+      loop_ = std::make_unique<ProxyLoop>(link_,
                                           *ClientPolicies::Create({std::string("10.0.0.0/8"), std::string("w*")}, {}),
                                           nullptr, options, MetricsOfProxy());
       wire_.taken = (choice_ & 1) == 0;
-      core_->Accept({.route = choice_ & 2 ? "10.0.0.7:7000" : "", .local = (choice_ & 4) != 0},
+      loop_->Accept({.route = choice_ & 2 ? "10.0.0.7:7000" : "", .local = (choice_ & 4) != 0},
                     [this](StreamSocketEvents& events) {
                       wire_.events = &events;
                       return std::make_unique<WireEnd>(wire_);
@@ -116,7 +116,7 @@ class ProxyClientFuzz {
       const absl::string_view bytes = input_.Take(piece_bytes);
       workers_.Turn([&] { wire_.events->OnBytes(bytes); });
       RunFor(std::chrono::microseconds(30));
-      if (piece == 3 && (choice_ & 8) != 0) workers_.Turn([&] { core_->Drain([] {}); });
+      if (piece == 3 && (choice_ & 8) != 0) workers_.Turn([&] { loop_->Drain([] {}); });
       if (piece == 5 && (choice_ & 16) != 0) Drained();
       Check();
     }
@@ -128,9 +128,9 @@ class ProxyClientFuzz {
     if ((choice_ & 128) != 0) return End();
     if (wire_.events != nullptr) workers_.Turn([&] { wire_.events->OnDisconnected(absl::OkStatus()); });
     RunFor(std::chrono::seconds(30));
-    FUZZ_CHECK(core_->connections() == 0);
-    FUZZ_CHECK(core_->calls() == 0);
-    FUZZ_CHECK(core_->held_answers().bytes() == 0);
+    FUZZ_CHECK(loop_->connections() == 0);
+    FUZZ_CHECK(loop_->calls() == 0);
+    FUZZ_CHECK(loop_->held_answers().bytes() == 0);
     const ScheduleState state = link_.schedule().State();
     FUZZ_CHECK(state.in_flight_calls == 0 && state.in_flight_bytes == 0 && state.ungranted_calls == 0);
     FUZZ_CHECK(state.submitted_calls == state.ended_calls);
@@ -140,7 +140,7 @@ class ProxyClientFuzz {
  private:
   // The proxy goes, with all that is under way.
   void End() {
-    workers_.Turn([&] { core_.reset(); });
+    workers_.Turn([&] { loop_.reset(); });
     FUZZ_CHECK(wire_.events == nullptr);
     RunFor(std::chrono::seconds(30));
   }
@@ -158,7 +158,7 @@ class ProxyClientFuzz {
   void Check() const {
     constexpr int64_t kAtSocket = 1 << 20;
     // A part more than is asked for, of each.
-    FUZZ_CHECK(core_->held_answers().bytes() <= static_cast<int64_t>(core_->calls()) * 2 * kHeldPerCall + kAtSocket);
+    FUZZ_CHECK(loop_->held_answers().bytes() <= static_cast<int64_t>(loop_->calls()) * 2 * kHeldPerCall + kAtSocket);
     FUZZ_CHECK(static_cast<int64_t>(wire_.unsent_bytes) < kAtSocket);
   }
 
@@ -166,9 +166,9 @@ class ProxyClientFuzz {
   const uint8_t choice_;
   testing::EventQueue events_;
   ScriptedWorkers workers_;
-  LinkCore link_;
+  LinkLoop link_;
   Wire wire_;
-  std::unique_ptr<ProxyCore> core_;
+  std::unique_ptr<ProxyLoop> loop_;
 };
 
 }  // namespace

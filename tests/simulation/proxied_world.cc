@@ -41,7 +41,7 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
   metrics_ = std::make_unique<ProxyMetrics>(*network_.registry);
   network_.executor->Turn([this] {
     proxy_ =
-        std::make_unique<ProxyCore>(*network_.core, *ClientPolicies::Create({std::string("10.0.0.0/8")}, {}), nullptr,
+        std::make_unique<ProxyLoop>(*network_.loop, *ClientPolicies::Create({std::string("10.0.0.0/8")}, {}), nullptr,
                                     ProxyOptions{.client_stall_timeout = kStallTimeout,
                                                  .max_calls = 256,
                                                  .max_held_bytes = kHeldBytes,
@@ -59,7 +59,7 @@ ProxiedWorld::ProxiedWorld(uint64_t seed)
 
 ProxiedWorld::~ProxiedWorld() {
   network_.executor->Turn([this] { proxy_.reset(); });
-  network_.core.reset();
+  network_.loop.reset();
 }
 
 std::shared_ptr<SimulatedClient> ProxiedWorld::NewClient(Habit habit) {
@@ -77,7 +77,7 @@ std::shared_ptr<SimulatedClient>& ProxiedWorld::NextClient() {
 
 void ProxiedWorld::Run() {
   TimePoint next = events_.now();
-  while (calls_ < kLeastCalls) {
+  while (calls_ < kMinCalls) {
     while (events_.Step(next)) CheckHeld();
     StartFanOut();
     next = events_.now() + microseconds(dice_.Between(0, dice_.OneIn(3) ? 200'000 : 2000));

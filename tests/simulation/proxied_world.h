@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/proxy/proxy_core.h"
+#include "lib/proxy/proxy_loop.h"
 #include "tests/simulation/simulated_client.h"
 #include "tests/simulation/simulated_network.h"
 
@@ -15,7 +15,7 @@ namespace sluice::testing {
 // stop reading, go away, or change their mind. Everything in it follows from the seed. One a run.
 class ProxiedWorld {
  public:
-  static constexpr size_t kLeastCalls = 200;
+  static constexpr size_t kMinCalls = 200;
 
   explicit ProxiedWorld(uint64_t seed);
   ~ProxiedWorld();
@@ -41,7 +41,7 @@ class ProxiedWorld {
   Dice& dice_;
   EventQueue& events_;
   std::unique_ptr<ProxyMetrics> metrics_;
-  std::unique_ptr<ProxyCore> proxy_;
+  std::unique_ptr<ProxyLoop> proxy_;
   std::vector<std::shared_ptr<SimulatedClient>> clients_;  // at least one of them reads
   bool drains_ = false;
   bool drained_ = false;

@@ -16,7 +16,7 @@ constexpr int64_t kControlBytes = 8192;
 
 // A lap of a worker is long after this time, while others wait for room: see Outstanding.
 constexpr int kLongLapRounds = 10;
-constexpr milliseconds kShortestLongLap(10);
+constexpr milliseconds kMinLongLap(10);
 
 }  // namespace
 
@@ -36,19 +36,19 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   // Lost packets come a retransmission timeout later; large heads overflow the port, since they are charged as small
   // ones.
   if (shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
-    bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kShortestLongLap) + milliseconds(1);
+    bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kMinLongLap) + milliseconds(1);
   }
   liveness = std::make_unique<Liveness>(events, *port, *oracle, bounds);
   executor = std::make_unique<SimulatedExecutor>(
       events, dice, faults, *oracle,
       SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
-  metrics = std::make_unique<AggregatorMetrics>(*registry);
-  core = std::make_unique<LinkCore>(*executor, schedule, *metrics);
-  core->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
+  metrics = std::make_unique<LinkMetrics>(*registry);
+  loop = std::make_unique<LinkLoop>(*executor, schedule, *metrics);
+  loop->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
   // Not all bytes of slow workers count.
   port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });
   AddWorkers();
-  oracle->SetLoadOf([this](size_t worker) { return core->schedule().Load(static_cast<uint32_t>(worker) + 1); });
+  oracle->SetLoadOf([this](size_t worker) { return loop->schedule().Load(static_cast<uint32_t>(worker) + 1); });
   DrawRates();
 }
 
@@ -69,7 +69,7 @@ void SimulatedNetwork::AddWorkers() {
                                  .large_heads = shape.large_heads}));
     addresses.push_back(absl::StrCat("10.0.0.", i, ":7000"));
     executor->AddWorker(addresses.back(), *workers.back());
-    core->workers().Add(addresses.back());  // in this order, so that the oracle knows its number in the schedule
+    loop->workers().Add(addresses.back());  // in this order, so that the oracle knows its number in the schedule
   }
   for (size_t i = 0; i < shape.dead_addresses; ++i) {
     dead_addresses.push_back(absl::StrCat("10.1.", i / 256, ".", i % 256, ":7000"));
@@ -103,7 +103,7 @@ void SimulatedNetwork::FailAll(TimePoint::duration pause) {
 }
 
 void SimulatedNetwork::DrawSchedule() {
-  schedule.discipline = dice.OneIn(3) ? Discipline::kRolling : Discipline::kGrants;
+  schedule.policy = dice.OneIn(3) ? SchedulePolicy::kRolling : SchedulePolicy::kGrants;
   schedule.profile.capacity_bytes_per_second = dice.OneIn(2) ? 100e6 / 8 : 1e9 / 8;
   schedule.profile.buffer_bytes = dice.Between(16, 128) * 1024;
   // So that requests leave, whatever is out.
@@ -117,7 +117,7 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   const TimePoint end = events.now() + pause;
   while (events.Step(end)) {
   }
-  const ScheduleState state = core->schedule().State();
+  const ScheduleState state = loop->schedule().State();
   // The handshakes of workers that cannot be reached may be under way.
   if (state.submitted_calls < state.ended_calls) Breach("more calls have ended than there were");
   if (state.ungranted_calls > 0) Breach(absl::StrCat(state.ungranted_calls, " calls are left ungranted"));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "prometheus/registry.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/faults.h"
@@ -52,8 +52,8 @@ struct SimulatedNetwork {
   std::vector<std::string> dead_addresses;  // of hosts that are away
   std::unique_ptr<SimulatedExecutor> executor;
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
-  std::unique_ptr<AggregatorMetrics> metrics;
-  std::unique_ptr<LinkCore> core;
+  std::unique_ptr<LinkMetrics> metrics;
+  std::unique_ptr<LinkLoop> loop;
 
  private:
   void DrawSchedule();

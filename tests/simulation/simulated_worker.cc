@@ -15,7 +15,7 @@ namespace sluice::testing {
 namespace {
 
 // Certificates and keys. The schedule allows for 6 KB.
-constexpr int64_t kMostHandshakeBytes = 5500;
+constexpr int64_t kMaxHandshakeBytes = 5500;
 
 }  // namespace
 
@@ -228,7 +228,7 @@ SimulatedWorker::Wire SimulatedWorker::Accept(SimulatedPipe::ChargedUntil charge
 
 void SimulatedWorker::Handshake(std::function<void()> on_done) {
   process_.Run([this, on_done = std::move(on_done)] {
-    const auto bytes = static_cast<size_t>(dice_.Between(1500, kMostHandshakeBytes));
+    const auto bytes = static_cast<size_t>(dice_.Between(1500, kMaxHandshakeBytes));
     const auto missing = std::make_shared<size_t>(bytes);
     const auto pipe = std::make_shared<SimulatedPipe>(
         events_, SimulatedPipe::Way{uplink_, port_}, options_.delay,

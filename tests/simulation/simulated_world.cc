@@ -24,7 +24,7 @@ constexpr size_t kStormWorkers = 2;
 
 SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   Dice dice(~seed);  // other numbers than those of the network
-  SimulatedNetwork::Shape shape{.workers = SimulatedWorld::kLeastWorkers};
+  SimulatedNetwork::Shape shape{.workers = SimulatedWorld::kMinWorkers};
   // Not by the dice: seeds that follow each other have their share of storms.
   shape.storm = seed % kStormOneIn == 0;
   shape.faults = !shape.storm && !dice.OneIn(4);
@@ -71,10 +71,10 @@ SimulatedWorld::SimulatedWorld(uint64_t seed)
   dead_addresses_ = std::make_shared<std::vector<std::string>>(network_.dead_addresses);
   network_.executor->Turn([this] {
     const auto tls = shape_.dead_addresses > 0 ? Tls() : nullptr;
-    fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, tls);
+    fan_out_ = std::make_unique<FanOutState>(*network_.loop, *callbacks_, tls);
     fan_out_->SetWorkers(addresses_);
     if (tls == nullptr) return;
-    dead_fan_out_ = std::make_unique<FanOutCore>(*network_.core, *callbacks_, tls);
+    dead_fan_out_ = std::make_unique<FanOutState>(*network_.loop, *callbacks_, tls);
     dead_fan_out_->SetWorkers(dead_addresses_);
   });
 }
@@ -84,7 +84,7 @@ SimulatedWorld::~SimulatedWorld() {
     dead_fan_out_.reset();
     fan_out_.reset();
   });
-  network_.core.reset();
+  network_.loop.reset();
 }
 
 void SimulatedWorld::Run() {
@@ -98,7 +98,7 @@ void SimulatedWorld::Run() {
     });
   }
   TimePoint next = events_.now();
-  const size_t calls = shape_.storm ? kStormCalls : kLeastCalls;
+  const size_t calls = shape_.storm ? kStormCalls : kMinCalls;
   while (calls_ < calls) {
     while (events_.Step(next)) {
     }

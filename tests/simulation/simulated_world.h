@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/fan_out/fan_out_state.h"
 #include "lib/fan_out/merge_sink.h"
 #include "tests/simulation/simulated_callbacks.h"
 #include "tests/simulation/simulated_network.h"
@@ -18,8 +18,8 @@ namespace sluice::testing {
 // collected as text. One a run.
 class SimulatedWorld {
  public:
-  static constexpr size_t kLeastWorkers = 16;
-  static constexpr size_t kLeastCalls = 200;
+  static constexpr size_t kMinWorkers = 16;
+  static constexpr size_t kMinCalls = 200;
 
   explicit SimulatedWorld(uint64_t seed);
   ~SimulatedWorld();
@@ -48,10 +48,10 @@ class SimulatedWorld {
   EventQueue& events_;
   const SimulatedNetwork::Shape& shape_;
   std::unique_ptr<SimulatedCallbacks> callbacks_;
-  std::unique_ptr<FanOutCore> fan_out_;
-  FanOutCore::Addresses addresses_;
-  std::unique_ptr<FanOutCore> dead_fan_out_;  // of hosts that are away; may be null
-  FanOutCore::Addresses dead_addresses_;
+  std::unique_ptr<FanOutState> fan_out_;
+  FanOutState::Addresses addresses_;
+  std::unique_ptr<FanOutState> dead_fan_out_;  // of hosts that are away; may be null
+  FanOutState::Addresses dead_addresses_;
 
   size_t calls_ = 0;
   size_t answered_ = 0;

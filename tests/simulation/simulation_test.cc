@@ -51,7 +51,7 @@ Tried TrySeeds(uint64_t few) {
     World world(seed);
     world.Run();
     EXPECT_TRUE(world.breaches().empty()) << "SLUICE_SEED=" << seed << "\n" << absl::StrJoin(world.breaches(), "\n");
-    EXPECT_GE(world.calls(), World::kLeastCalls);
+    EXPECT_GE(world.calls(), World::kMinCalls);
     tried.faults.Add(world.faults());
     calls += world.calls();
     answered += world.answered();

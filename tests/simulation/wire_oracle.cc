@@ -29,7 +29,7 @@ uint32_t Number(const char* bytes) {
 
 WireOracle::WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers)
     : profile_(schedule.profile),
-      granting_(schedule.discipline == Discipline::kGrants),
+      granting_(schedule.policy == SchedulePolicy::kGrants),
       budget_bytes_(budget_bytes),
       drain_time_(absl::ToChronoNanoseconds(
           profile_.propagation_rtt +

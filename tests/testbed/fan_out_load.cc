@@ -255,9 +255,9 @@ class FanOutLoad {
     if (!profile.ok()) return profile.status();
     link_options_.schedule.profile = *profile;
     if (policy_.empty()) return absl::OkStatus();
-    absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
-    if (!discipline.ok()) return discipline.status();
-    link_options_.schedule.discipline = *discipline;
+    absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(policy_);
+    if (!policy.ok()) return policy.status();
+    link_options_.schedule.policy = *policy;
     return absl::OkStatus();
   }
 

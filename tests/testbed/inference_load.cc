@@ -15,7 +15,7 @@
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "tests/testbed/answer_workload.h"
 #include "tests/testbed/block_callers.h"
 
@@ -53,11 +53,11 @@ class InferenceLoad {
     shape_.tail_think_us = static_cast<uint32_t>(absl::ToInt64Microseconds(tail));
     absl::StatusOr<LinkProfile> profile = ParseLinkProfile(link_);
     status.Update(profile.status());
-    absl::StatusOr<Discipline> discipline = ParseDiscipline(policy_);
-    status.Update(discipline.status());
+    absl::StatusOr<SchedulePolicy> policy = ParseSchedulePolicy(policy_);
+    status.Update(policy.status());
     if (!status.ok()) return status;
     options_.schedule.profile = *profile;
-    options_.schedule.discipline = *discipline;
+    options_.schedule.policy = *policy;
     // Fixed, although it may be too large: else there would soon be nothing to infer.
     options_.schedule.budget_bytes = BufferBudgetBytes(*profile);
     return absl::OkStatus();
@@ -76,10 +76,10 @@ class InferenceLoad {
       BlockRecord record;
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
-      (*link)->Await([this](LinkCore& core) {
-        core.workers().BeginLook(core.now(), TimePoint(), TimePoint());
-        core.workers().LookAt(core.now(), core.TcpSockets(std::nullopt, workers_.size()).sockets);
-        core.workers().EndLook();
+      (*link)->Await([this](LinkLoop& loop) {
+        loop.workers().BeginLook(loop.now(), TimePoint(), TimePoint());
+        loop.workers().LookAt(loop.now(), loop.TcpSockets(std::nullopt, workers_.size()).sockets);
+        loop.workers().EndLook();
       });
       if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;
       if (std::string line; !std::getline(std::cin, line)) return absl::CancelledError("nobody waits for more");

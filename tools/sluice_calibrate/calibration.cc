@@ -23,14 +23,14 @@ constexpr int64_t kAnswerOverheadBytes = 110;
 // Two processors that workers and we share manage twice as many.
 constexpr double kAnswersPerSecond = 4000;
 constexpr int kFewestAnswers = 3;  // with fewer the port falls idle when one is late
-constexpr int kUsualAnswers = 16;
-constexpr int kMostAnswers = 64;
+constexpr int kTypicalAnswers = 16;
+constexpr int kMaxAnswers = 64;
 // A fresh connection sends that much at once.
 constexpr int64_t kInitialWindowPackets = 10;
 constexpr absl::Duration kLoopTime = absl::Milliseconds(150);
 constexpr double kFillSlowness = 3;  // against the rate of the link, in which a queue grows slowly
 constexpr double kLoopRounds = 12;   // full buffers that a loop sends, at least
-constexpr absl::Duration kLongestLoopTime = absl::Seconds(3);
+constexpr absl::Duration kMaxLoopTime = absl::Seconds(3);
 
 constexpr double kGrowth = 1.05;  // of the rate; less is none
 constexpr int kRateLoops = 6;
@@ -42,7 +42,7 @@ constexpr double kPrecision = 0.03;
 constexpr double kWithoutLoss = 0.85;  // of what is lossless, which another time it might not be
 constexpr int kLoopsInRound = 6;
 constexpr int kFewestRounds = 2;
-constexpr int kMostRounds = 8;
+constexpr int kMaxRounds = 8;
 constexpr double kEnough = 0.06;  // of the buffer, between the ends of its interval
 constexpr int kFewestHosts = 2;
 
@@ -51,7 +51,7 @@ constexpr double kTimersFrom = 0.02;
 constexpr double kRoundTripsFrom = 0.1;
 constexpr double kRateFrom = 0.2;
 constexpr double kBufferFrom = 0.4;
-constexpr double kUsualBufferLoops = 45;
+constexpr double kTypicalBufferLoops = 45;
 
 // One calibration, on its way.
 class Run {
@@ -179,7 +179,7 @@ class Run {
 
   // Repeats around the onset, over a range a little wider than what is known of it, until it is known well enough.
   absl::Status RepeatAroundOnset() {
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int round = 0; round < kMaxRounds; ++round) {
       const BufferEstimate estimate = EstimateBuffer(Trials(measured_.buffer_loops), OutsideQueue());
       if (!estimate.bytes.value.has_value()) return absl::OkStatus();
       const double around = estimate.onset_high_bytes - estimate.onset_low_bytes;
@@ -211,7 +211,7 @@ class Run {
   // Whether packets were lost. Tries again where a pause of this host or of a worker left the port idle.
   absl::StatusOr<bool> RunBusyLoop(int64_t in_flight_bytes) {
     for (int attempt = 0; attempt < kBusyAttempts && !OutOfTime(); ++attempt) {
-      Tell(kBufferFrom + (1 - kBufferFrom) * std::min(1.0, ++buffer_loops_ / kUsualBufferLoops),
+      Tell(kBufferFrom + (1 - kBufferFrom) * std::min(1.0, ++buffer_loops_ / kTypicalBufferLoops),
            absl::StrCat("buffer: ", FormatByteSize(in_flight_bytes), " in flight"));
       auto loop = RunLoop(PlanLoop(in_flight_bytes, rate_, packets_));
       if (!loop.ok()) return loop.status();
@@ -254,9 +254,9 @@ ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const
   const auto total = static_cast<double>(in_flight_bytes);
   const double answer_bytes =
       std::max(2.0 * static_cast<double>(packets.frame_bytes), rate_bytes_per_second / kAnswersPerSecond);
-  int answers = std::clamp(static_cast<int>(total / answer_bytes), kFewestAnswers, kUsualAnswers);
+  int answers = std::clamp(static_cast<int>(total / answer_bytes), kFewestAnswers, kTypicalAnswers);
   const double burst_bytes = static_cast<double>(kInitialWindowPackets * packets.frame_bytes);
-  answers = std::clamp(static_cast<int>(std::ceil(total / burst_bytes)), answers, kMostAnswers);
+  answers = std::clamp(static_cast<int>(std::ceil(total / burst_bytes)), answers, kMaxAnswers);
   const int64_t payload = LargestPayloadWithin(packets, in_flight_bytes / answers - kAnswerOverheadBytes);
   const absl::Duration rounds =
       rate_bytes_per_second > 0 ? absl::Seconds(kLoopRounds * total / rate_bytes_per_second) : absl::ZeroDuration();
@@ -266,7 +266,7 @@ ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const
   return {.in_flight = answers,
           .payload_bytes = std::max<int64_t>(payload, 1),
           .fill_interval = fill_interval,
-          .duration = std::clamp(rounds, kLoopTime, kLongestLoopTime)};
+          .duration = std::clamp(rounds, kLoopTime, kMaxLoopTime)};
 }
 
 LinkProfile PacketProfile(const PathFacts& path) {

@@ -21,7 +21,7 @@ constexpr size_t kMostWorkers = 64;
 constexpr size_t kRoundTripConnections = 64;
 constexpr int kRoundTripLoops = 4;
 constexpr absl::Duration kRoundTripLoopTime = absl::Milliseconds(150);
-constexpr size_t kUsualConnections = 16;
+constexpr size_t kTypicalConnections = 16;
 constexpr absl::Duration kPatience = absl::Seconds(5);  // to find out why there is no connection
 
 void SetPackets(const TcpSocket& socket, PathFacts& path) {
@@ -139,7 +139,7 @@ absl::StatusOr<RoundTripSamples> GrpcProber::MeasureRoundTrips() {
 }
 
 absl::StatusOr<LoopSample> GrpcProber::RunLoop(const ClosedLoop& loop) {
-  const size_t count = std::max(static_cast<size_t>(loop.in_flight), std::min(workers_.size(), kUsualConnections));
+  const size_t count = std::max(static_cast<size_t>(loop.in_flight), std::min(workers_.size(), kTypicalConnections));
   auto connections = ProbeConnections::Open(workers_, count, security_, interrupted_);
   if (!connections.ok()) return connections.status();
   std::vector<absl::Duration> round_trips;

@@ -25,8 +25,8 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kLeastInFlightBytes = 64 << 10;
-constexpr int64_t kMostInFlightBytes = 8 << 20;
+constexpr int64_t kMinInFlightBytes = 64 << 10;
+constexpr int64_t kMaxInFlightBytes = 8 << 20;
 
 absl::Status CheckFolder(const char* field, const std::string& path) {
   if (path.empty() || path == "-") return absl::OkStatus();
@@ -70,10 +70,10 @@ class CalibrateProgram {
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();
     status.Update(security.status());
     if (security.ok()) security_ = *std::move(security);
-    if (options_.max_in_flight_bytes < kLeastInFlightBytes || options_.max_in_flight_bytes > kMostInFlightBytes) {
+    if (options_.max_in_flight_bytes < kMinInFlightBytes || options_.max_in_flight_bytes > kMaxInFlightBytes) {
       status.Update(absl::InvalidArgumentError(absl::StrCat("max_in_flight is ", options_.max_in_flight_bytes,
-                                                            " bytes; it must be from ", kLeastInFlightBytes, " to ",
-                                                            kMostInFlightBytes)));
+                                                            " bytes; it must be from ", kMinInFlightBytes, " to ",
+                                                            kMaxInFlightBytes)));
     }
     status.Update(CheckFolder("json", json_));
     status.Update(CheckFolder("profile", profile_));

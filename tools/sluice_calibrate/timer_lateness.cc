@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kTimers = 2000;
 constexpr int kTimersBetweenChecks = 50;
-constexpr int kShortestUs = 100;
-constexpr int kLongestUs = 1000;
+constexpr int kMinUs = 100;
+constexpr int kMaxUs = 1000;
 
 // Timers so close to each other, for so long, tell apart the times at which any can fire: several ticks of the slowest
 // kernel (100 Hz).
@@ -67,7 +67,7 @@ std::vector<absl::Duration> CloseTimers(boost::asio::io_context& context) {
 absl::StatusOr<TimerSamples> MeasureTimerLateness(const std::function<bool()>& interrupted) {
   boost::asio::io_context context{1};
   std::minstd_rand random(1);  // any will do: the delays must not fall in step with a tick
-  std::uniform_int_distribution<int> delay_us(kShortestUs, kLongestUs);
+  std::uniform_int_distribution<int> delay_us(kMinUs, kMaxUs);
   TimerSamples samples;
   for (int i = 0; i < kTimers; ++i) {
     if (i % kTimersBetweenChecks == 0 && interrupted()) return absl::CancelledError("interrupted");

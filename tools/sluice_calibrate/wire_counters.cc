@@ -12,7 +12,7 @@ constexpr int64_t kIpv6HeaderBytes = 40;
 constexpr int64_t kTcpHeaderBytes = 20;
 constexpr int64_t kTimestampBytes = 12;
 constexpr int kAttempts = 3;
-constexpr auto kUsualTime = std::chrono::microseconds(300);
+constexpr auto kTypicalTime = std::chrono::microseconds(300);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ absl::StatusOr<WireCounters::Reading> WireCounters::Read() {
     if (!sockets.ok()) return sockets.status();
     const auto taken = std::chrono::steady_clock::now() - begin;
     time = begin + taken / 2;
-    if (taken <= kUsualTime) break;
+    if (taken <= kTypicalTime) break;
   }
   absl::flat_hash_map<uint64_t, int64_t> now;
   Reading reading = {.time = time};

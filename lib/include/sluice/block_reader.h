@@ -16,9 +16,9 @@
 
 namespace sluice {
 
-class ReaderCore;
+class ReaderState;
 class ReaderGate;
-class StripeRead;
+class FileRead;
 
 // One data block, or a whole file, in memory.
 struct Block {
@@ -103,13 +103,13 @@ class BlockReader {
  private:
   explicit BlockReader(std::shared_ptr<Link> link);
   static absl::StatusOr<std::unique_ptr<BlockReader>> Make(std::shared_ptr<Link> link, Options options,
-                                                           const ReaderCore* before);
-  std::shared_ptr<StripeRead> NewRead(const std::string& file, std::optional<uint64_t> block,
-                                      std::optional<uint64_t> block_at, const ReadOptions& options);
+                                                           const ReaderState* before);
+  std::shared_ptr<FileRead> NewRead(const std::string& file, std::optional<uint64_t> block,
+                                    std::optional<uint64_t> block_at, const ReadOptions& options);
 
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<ReaderGate> gate_;
-  std::unique_ptr<ReaderCore> core_;  // used on the link's thread only; null if it was never made
+  std::unique_ptr<ReaderState> state_;  // used on the link's thread only; null if it was never made
 };
 
 }  // namespace sluice

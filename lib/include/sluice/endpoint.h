@@ -40,7 +40,7 @@ class Endpoint {
     std::optional<TlsOptions> tls;
   };
 
-  // Returns InvalidArgument if there is no link, its discipline is `batches`, or `listen` is no Unix socket;
+  // Returns InvalidArgument if there is no link, its policy is `batches`, or `listen` is no Unix socket;
   // Unavailable if the socket is in use; for `tls`, what ValidateTls returns.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Create(std::shared_ptr<Link> link, Options options);
   static absl::StatusOr<std::unique_ptr<Endpoint>> Create(std::shared_ptr<Link> link);

@@ -23,7 +23,7 @@
 
 namespace sluice {
 
-class FanOutCore;
+class FanOutState;
 class WorkerDiscovery;
 struct WorkerList;
 
@@ -254,7 +254,7 @@ class FanOut {
   Addresses addresses_;
   absl::Status look_ups_;  // why look-ups fail; OK if they do not
   // Used on the link's thread only.
-  std::unique_ptr<FanOutCore> core_;
+  std::unique_ptr<FanOutState> state_;
   std::unique_ptr<WorkerDiscovery> discovery_;  // null if nothing is looked up
 };
 

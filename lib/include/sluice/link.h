@@ -20,17 +20,17 @@
 namespace sluice {
 
 class AsioExecutor;
-class AggregatorMetrics;
+class LinkMetrics;
 class Callbacks;
-class LinkCore;
+class LinkLoop;
 class LinkMonitor;
-class LinkShare;
+class SharedLinkClient;
 struct BudgetBounds;
 struct WorkerSummary;
 
 // How this process takes part in a link that several processes of a host share: it leases its budget from the daemon
 // sluice-link. See docs/sharing.md.
-struct SharedLink {
+struct SharedLinkOptions {
   std::string socket;       // path of the daemon's Unix socket
   std::string application;  // name in the daemon's metrics: 1 to 64 characters of [A-Za-z0-9._-]
   double weight = 1;        // 0.001 to 1000; while all processes want more, shares are proportional to it
@@ -47,7 +47,7 @@ struct SharedLink {
 class Link {
  public:
   // The budget adapts to what the network can take, as the connections to the workers show it. It is fixed when
-  // schedule.budget_bytes is set and neither bound is, and when the discipline is unscheduled.
+  // schedule.budget_bytes is set and neither bound is, and when the policy is unscheduled.
   struct BudgetOptions {
     // False means that the buffer in the profile is only a default and not that of the port. The budget then starts at
     // 16 KiB, which the shallowest ports hold, and grows for as long as that makes the link busier.
@@ -80,13 +80,13 @@ class Link {
     // bytes; a response of at most a third of the budget counts from its request on. Beyond the bound come at most one
     // message that is larger than its room, one message for each callback thread that was decompressed for its `merge`,
     // and one message for each call whose worker is more than eight times slower than the link, or hangs: such workers
-    // must not stop the others. See docs/fan_out.md. Ignored if the discipline is unscheduled. Default: 8 times the
+    // must not stop the others. See docs/fan_out.md. Ignored if the policy is unscheduled. Default: 8 times the
     // largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
-    // of the profile) is then that of the whole link, and does not adapt. An error with the discipline unscheduled.
-    std::optional<SharedLink> share;
+    // of the profile) is then that of the whole link, and does not adapt. An error with the policy unscheduled.
+    std::optional<SharedLinkOptions> share;
     // Whether the link looks at its TCP connections while calls are out, to infer losses, and at its workers, for
     // faults. If false, it infers nothing, and the budget stays.
     bool watch_connections = true;
@@ -113,7 +113,7 @@ class Link {
 
   // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds, and
   // callback_memory_bytes. A smaller budget takes nothing back; what is in flight drains. Returns InvalidArgument as
-  // Create does, and if any other option differs (discipline, inline_callbacks, callback_threads, threads,
+  // Create does, and if any other option differs (policy, inline_callbacks, callback_threads, threads,
   // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change, on_state
   // and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.
   absl::Status Reconfigure(Options options);
@@ -130,8 +130,8 @@ class Link {
 
   // For the layers that make calls over the link; not part of the public interface. Post runs `task` on the link's
   // thread later, Await before it returns.
-  void Post(std::function<void(LinkCore&)> task) const;
-  void Await(absl::FunctionRef<void(LinkCore&)> task) const;
+  void Post(std::function<void(LinkLoop&)> task) const;
+  void Await(absl::FunctionRef<void(LinkLoop&)> task) const;
   Callbacks& callbacks() { return *callbacks_; }
   AsioExecutor& executor() { return *executor_; }
 
@@ -140,14 +140,14 @@ class Link {
 
   Options options_;  // only Create and Reconfigure use it
   const std::shared_ptr<prometheus::Registry> registry_;
-  const std::unique_ptr<AggregatorMetrics> metrics_;
+  const std::unique_ptr<LinkMetrics> metrics_;
   const std::unique_ptr<AsioExecutor> executor_;
   // Used on the link's thread only.
-  std::unique_ptr<LinkCore> core_;
+  std::unique_ptr<LinkLoop> loop_;
   std::unique_ptr<LinkMonitor> monitor_;
 
   std::unique_ptr<Callbacks> callbacks_;
-  std::unique_ptr<LinkShare> share_;  // null: the budget is not leased
+  std::unique_ptr<SharedLinkClient> share_;  // null: the budget is not leased
 };
 
 }  // namespace sluice

@@ -21,15 +21,15 @@ namespace sluice {
 //   rolling      The next request leaves as soon as its response fits the budget.
 //   grants       Requests leave early, so that workers think at the same time. An answer that is ready waits at its
 //                worker until the budget has room for it; a large one is granted in parts.
-enum class Discipline { kUnscheduled, kBatches, kRolling, kGrants };
+enum class SchedulePolicy { kUnscheduled, kBatches, kRolling, kGrants };
 
-std::string_view DisciplineName(Discipline discipline);
-absl::StatusOr<Discipline> ParseDiscipline(std::string_view name);
+std::string_view SchedulePolicyName(SchedulePolicy policy);
+absl::StatusOr<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 // The options of a schedule, with their defaults.
 struct ScheduleOptions {
   LinkProfile profile;
-  Discipline discipline = Discipline::kGrants;
+  SchedulePolicy policy = SchedulePolicy::kGrants;
   std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
   int64_t queue_limit = 65536;          // maximum number of calls that wait; at least 1
   // Granted bytes count as stalled when none of them has come for this long, plus a round trip and the time in which

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/storage/blocks/block_cache_ticket.h"
-#include "lib/storage/blocks/cached_blocks.h"
+#include "lib/storage/blocks/block_store.h"
 #include "lib/storage/stripe/manifest.h"
 
 namespace sluice {
@@ -98,8 +98,8 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       std::shared_ptr<ReadStream> stream;
     };
     std::vector<std::pair<Callback, absl::StatusOr<Range>>> answers;
-    CachedBlocks::Streams streams;  // to cancel
-    std::vector<Fetch> fetches;     // to begin
+    BlockStore::Streams streams;  // to cancel
+    std::vector<Fetch> fetches;   // to begin
   };
 
   void Deliver(Outbox& outbox) {
@@ -338,7 +338,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
 
   std::mutex mutex_;
   bool closed_ = false;  // guarded by mutex_
-  CachedBlocks blocks_;  // guarded by mutex_
+  BlockStore blocks_;    // guarded by mutex_
 };
 
 BlockCache::BlockCache(ReaderSource reader, uint64_t max_bytes, MidLevelMetrics& metrics)

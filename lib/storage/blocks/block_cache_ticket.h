@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/storage/blocks/block_cache.h"
-#include "lib/storage/blocks/cached_blocks.h"
+#include "lib/storage/blocks/block_store.h"
 
 namespace sluice {
 

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "lib/fan_out/fan_out_validate.h"
 #include "lib/link/worker_list.h"
-#include "lib/storage/blocks/reader_core.h"
+#include "lib/storage/blocks/file_read.h"
+#include "lib/storage/blocks/file_stream.h"
 #include "lib/storage/blocks/reader_gate.h"
-#include "lib/storage/blocks/stripe_read.h"
-#include "lib/storage/blocks/stripe_stream.h"
+#include "lib/storage/blocks/reader_state.h"
 
 namespace sluice {
 namespace {
@@ -31,13 +31,13 @@ absl::Status CheckRange(const char* name, int64_t value, int64_t most) {
 // manifest claims. One a Read; it lives until it has told the caller.
 class BlockCollector : public std::enable_shared_from_this<BlockCollector> {
  public:
-  explicit BlockCollector(std::shared_ptr<StripeRead> read) : read_(std::move(read)) {}
+  explicit BlockCollector(std::shared_ptr<FileRead> read) : read_(std::move(read)) {}
 
   std::future<absl::StatusOr<Block>> result() { return result_.get_future(); }
 
   void Pull() {
     read_->Next([self = shared_from_this()](absl::StatusOr<ReadPart> part) { self->OnPart(std::move(part)); },
-                StripeRead::CallOn::kLinkThread);
+                FileRead::CallOn::kLinkThread);
   }
 
   void End(absl::StatusOr<Block> block) { result_.set_value(std::move(block)); }
@@ -70,7 +70,7 @@ class BlockCollector : public std::enable_shared_from_this<BlockCollector> {
         absl::StrCat("the block has ", bytes, " bytes; Read takes at most ", BlockReader::kMaxReadBytes));
   }
 
-  std::shared_ptr<StripeRead> read_;
+  std::shared_ptr<FileRead> read_;
   Block block_;
   std::promise<absl::StatusOr<Block>> result_;
 };
@@ -95,25 +95,26 @@ absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Create(std::shared_ptr
 }
 
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Successor(Options options) const {
-  return Make(link_, std::move(options), core_.get());
+  return Make(link_, std::move(options), state_.get());
 }
 
 absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Make(std::shared_ptr<Link> link, Options options,
-                                                               const ReaderCore* before) {
+                                                               const ReaderState* before) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   options.workers = *ParseFixedWorkers(options.workers);
   std::unique_ptr<BlockReader> reader(new BlockReader(std::move(link)));
   absl::Status status;
-  reader->link_->Await([&](LinkCore& core) {
+  reader->link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (options.tls.has_value()) {
-      auto found = core.FindTls(*options.tls);
+      auto found = loop.FindTls(*options.tls);
       status = found.status();
       if (!found.ok()) return;
       tls = *std::move(found);
     }
-    reader->core_ = std::make_unique<ReaderCore>(core, reader->link_->callbacks(), std::move(tls), std::move(options));
-    if (before != nullptr && before->connects_all()) reader->core_->ConnectAll();
+    reader->state_ =
+        std::make_unique<ReaderState>(loop, reader->link_->callbacks(), std::move(tls), std::move(options));
+    if (before != nullptr && before->connects_all()) reader->state_->ConnectAll();
   });
   if (!status.ok()) return status;
   return reader;
@@ -124,21 +125,21 @@ BlockReader::BlockReader(std::shared_ptr<Link> link)
 
 BlockReader::~BlockReader() {
   gate_->Close();
-  if (core_ == nullptr) return;
+  if (state_ == nullptr) return;
   const auto idle = std::make_shared<std::promise<void>>();
-  link_->Post([this, idle](LinkCore&) { core_->Close([idle] { idle->set_value(); }); });
+  link_->Post([this, idle](LinkLoop&) { state_->Close([idle] { idle->set_value(); }); });
   idle->get_future().wait();
-  link_->Await([this](LinkCore&) { core_.reset(); });
+  link_->Await([this](LinkLoop&) { state_.reset(); });
 }
 
 std::vector<BlockReader::UnconnectedWorker> BlockReader::Connect() {
   const auto done = std::make_shared<std::promise<std::vector<UnconnectedWorker>>>();
-  link_->Post([this, done](LinkCore&) {
-    core_->fan_out().Connect(core_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
+  link_->Post([this, done](LinkLoop&) {
+    state_->fan_out().Connect(state_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
       std::vector<UnconnectedWorker> unconnected;
       for (size_t worker : workers) {
-        const absl::Status& failure = core_->workers().workers[worker]->failure();
-        unconnected.push_back({.address = core_->address(worker),
+        const absl::Status& failure = state_->workers().workers[worker]->failure();
+        unconnected.push_back({.address = state_->address(worker),
                                .why = failure.ok() ? absl::UnavailableError("no connection yet") : failure});
       }
       done->set_value(std::move(unconnected));
@@ -148,34 +149,34 @@ std::vector<BlockReader::UnconnectedWorker> BlockReader::Connect() {
 }
 
 void BlockReader::ConnectInBackground() {
-  link_->Post([this](LinkCore&) { core_->ConnectAll(); });
+  link_->Post([this](LinkLoop&) { state_->ConnectAll(); });
 }
 
-std::shared_ptr<StripeRead> BlockReader::NewRead(const std::string& file, std::optional<uint64_t> block,
-                                                 std::optional<uint64_t> block_at, const ReadOptions& options) {
-  return std::make_shared<StripeRead>(*core_, file, StripeRead::Target{.block = block, .block_at = block_at}, options);
+std::shared_ptr<FileRead> BlockReader::NewRead(const std::string& file, std::optional<uint64_t> block,
+                                               std::optional<uint64_t> block_at, const ReadOptions& options) {
+  return std::make_shared<FileRead>(*state_, file, FileRead::Target{.block = block, .block_at = block_at}, options);
 }
 
 absl::StatusOr<Block> BlockReader::Read(const std::string& file, uint64_t block, const ReadOptions& options) {
   const auto collector = std::make_shared<BlockCollector>(NewRead(file, block, std::nullopt, options));
   auto result = collector->result();
-  auto pull = [collector](LinkCore&) { collector->Pull(); };
+  auto pull = [collector](LinkLoop&) { collector->Pull(); };
   if (!gate_->Post(pull)) collector->End(absl::CancelledError("the reader is gone"));
   return result.get();
 }
 
 std::shared_ptr<ReadStream> BlockReader::Open(const std::string& file, std::optional<uint64_t> block,
                                               const ReadOptions& options) {
-  return std::make_shared<StripeStream>(gate_, NewRead(file, block, std::nullopt, options));
+  return std::make_shared<FileStream>(gate_, NewRead(file, block, std::nullopt, options));
 }
 
 std::shared_ptr<ReadStream> BlockReader::OpenBlockAt(const std::string& file, uint64_t offset,
                                                      const ReadOptions& options) {
-  return std::make_shared<StripeStream>(gate_, NewRead(file, std::nullopt, offset, options));
+  return std::make_shared<FileStream>(gate_, NewRead(file, std::nullopt, offset, options));
 }
 
 void BlockReader::ForgetLayout(const std::string& file) {
-  link_->Post([this, file](LinkCore&) { core_->ForgetLayout(file); });
+  link_->Post([this, file](LinkLoop&) { state_->ForgetLayout(file); });
 }
 
 }  // namespace sluice

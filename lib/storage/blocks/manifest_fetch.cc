@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/net/clock.h"
-#include "lib/storage/blocks/reader_core.h"
+#include "lib/storage/blocks/reader_state.h"
 #include "lib/storage/stripe/manifest.h"
 
 namespace sluice {
@@ -36,16 +36,16 @@ std::vector<absl::StatusCode> AnyError() {
 
 }  // namespace
 
-ManifestFetch::ManifestFetch(ReaderCore& core, std::string file)
-    : core_(core),
+ManifestFetch::ManifestFetch(ReaderState& state, std::string file)
+    : state_(state),
       file_(std::move(file)),
-      deadline_(DeadlineAfter(core.link().now(), core.options().block_timeout)),
-      search_(file_, core.workers().workers.size()) {}
+      deadline_(DeadlineAfter(state.link().now(), state.options().block_timeout)),
+      search_(file_, state.workers().workers.size()) {}
 
 void ManifestFetch::Leave(Waiter& waiter) {
   std::erase(waiters_, &waiter);
   if (!waiters_.empty()) return;
-  core_.OnFetched(*this, nullptr);
+  state_.OnFetched(*this, nullptr);
   if (const auto run = run_.lock()) run->Cancel(absl::CancelledError("nobody wants the manifest any more"));
 }
 
@@ -56,7 +56,7 @@ void ManifestFetch::Start() {
 // Workers that hang or are gone come last.
 std::vector<size_t> ManifestFetch::NextCandidates(size_t first) {
   const auto bad = [this](size_t worker) {
-    return core_.fan_out().worker_history().Bad(core_.link().now(), core_.workers().workers[worker]->row());
+    return state_.fan_out().worker_history().Bad(state_.link().now(), state_.workers().workers[worker]->row());
   };
   while (candidates_.size() < first + kCandidatesOfRun) {
     const std::optional<size_t> next = search_.Next(bad);
@@ -71,7 +71,7 @@ void ManifestFetch::AskForBeginning() {
   stored_.clear();
   std::vector<size_t> workers = NextCandidates(next_candidate_);
   if (workers.empty()) return Finish(Failure());
-  workers = core_.fan_out().OrderOf(core_.workers(), workers.front(), {workers.begin() + 1, workers.end()});
+  workers = state_.fan_out().OrderOf(state_.workers(), workers.front(), {workers.begin() + 1, workers.end()});
   std::copy(workers.begin(), workers.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(next_candidate_));
   Run({{.offset = 0, .length = kRangeBytes}}, workers);
 }
@@ -89,7 +89,7 @@ void ManifestFetch::AskForRest() {
 void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& workers) {
   ranges_ = std::move(ranges);
   verdicts_.clear();
-  FanOutRun::Spec spec = core_.SpecFor(kManifestPath, deadline_);
+  FanOutRun::Spec spec = state_.SpecFor(kManifestPath, deadline_);
   spec.max_message_bytes = kMaxManifestBytes;
   spec.limits.retry_on = AnyError();
   for (const Range& range : ranges_) {
@@ -99,7 +99,7 @@ void ManifestFetch::Run(std::vector<Range> ranges, const std::vector<size_t>& wo
     ask.primary = workers.front();
     if (begun_) ask.response_bytes = range.length + kManifestFieldBytes;
   }
-  const auto run = FanOutRun::Make(core_.fan_out(), std::move(spec), shared_from_this());
+  const auto run = FanOutRun::Make(state_.fan_out(), std::move(spec), shared_from_this());
   run_ = run;
   run->Begin();
 }
@@ -181,7 +181,7 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
       return TryOtherWorkers();
     }
   }
-  const size_t workers = core_.workers().workers.size();
+  const size_t workers = state_.workers().workers.size();
   if (layout_->Workers() > workers) {
     return Finish(absl::FailedPreconditionError(absl::StrCat(
         "file \"", file_, "\" is striped over ", layout_->Workers(), " workers; this reader has ", workers)));
@@ -199,7 +199,7 @@ void ManifestFetch::NoteFailures(const FanOutRun& run) {
     // It was cancelled because it took too long.
     if (failed && (why.ok() || run.cancelled(attempt))) {
       why = absl::DeadlineExceededError(absl::StrCat("no answer within the deadline or the timeout of ",
-                                                     absl::FormatDuration(core_.options().sru_timeout)));
+                                                     absl::FormatDuration(state_.options().sru_timeout)));
     }
     NoteFailure(made.worker, why);
   }
@@ -217,12 +217,12 @@ void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
   }
   failure_.Update(
       absl::Status(ReaderCode(why.code()), absl::StrCat("manifest of file \"", file_, "\": worker ", worker, " (",
-                                                        core_.address(worker), "): ", why.message())));
+                                                        state_.address(worker), "): ", why.message())));
 }
 
 // A run for the beginning has asked all of its candidates; a run for the rest, those up to the source.
 void ManifestFetch::TryOtherWorkers() {
-  if (core_.link().now() >= deadline_) {
+  if (state_.link().now() >= deadline_) {
     failure_.Update(absl::DeadlineExceededError(
         absl::StrCat("manifest of file \"", file_, "\": the deadline passed before all workers were asked")));
     return Finish(Failure());
@@ -239,7 +239,7 @@ absl::Status ManifestFetch::Failure() const {
 
 void ManifestFetch::Finish(Found found) {
   const auto self = shared_from_this();
-  core_.OnFetched(*this, found.ok() ? *found : nullptr);
+  state_.OnFetched(*this, found.ok() ? *found : nullptr);
   for (Waiter* waiter : std::exchange(waiters_, {})) waiter->OnLayout(found);
 }
 

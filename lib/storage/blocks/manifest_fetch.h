@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-class ReaderCore;
+class ReaderState;
 
 // Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
 // time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first answer has the
@@ -35,7 +35,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
     ~Waiter() = default;
   };
 
-  ManifestFetch(ReaderCore& core, std::string file);
+  ManifestFetch(ReaderState& state, std::string file);
 
   const std::string& file() const { return file_; }
   void Join(Waiter& waiter) { waiters_.push_back(&waiter); }
@@ -65,7 +65,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   absl::Status Failure() const;
   void Finish(Found found);
 
-  ReaderCore& core_;
+  ReaderState& state_;
   const std::string file_;
   TimePoint deadline_;
   std::vector<Waiter*> waiters_;

@@ -15,7 +15,7 @@ class ReaderGate {
  public:
   explicit ReaderGate(Link& link) : link_(&link) {}
 
-  // Moves `task`, a function of LinkCore&, out and posts it. Returns false, with `task` as it was, if the reader is
+  // Moves `task`, a function of LinkLoop&, out and posts it. Returns false, with `task` as it was, if the reader is
   // gone.
   template <class Task>
   bool Post(Task& task) {

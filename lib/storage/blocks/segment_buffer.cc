@@ -70,7 +70,7 @@ uint64_t SegmentBuffer::ReadySrus() {
   return ready_srus_;
 }
 
-std::optional<ReadPart> SegmentBuffer::Take(AggregatorMetrics& metrics) {
+std::optional<ReadPart> SegmentBuffer::Take(LinkMetrics& metrics) {
   if (drained()) return std::nullopt;
   const uint64_t ready = OffsetOf(ReadySrus());
   const auto gap = gaps_.lower_bound(taken_bytes_);
@@ -102,7 +102,7 @@ ReadPart SegmentBuffer::TakeMissing(uint64_t ready) {
 }
 
 // Bytes that have arrived are counted; null: they are a gap.
-void SegmentBuffer::AdvanceTo(uint64_t offset, AggregatorMetrics* metrics) {
+void SegmentBuffer::AdvanceTo(uint64_t offset, LinkMetrics* metrics) {
   while (taken_bytes_ < offset) {
     const uint64_t sru_end = OffsetOf(taken_srus_ + 1);
     const uint64_t to = std::min(offset, sru_end);

@@ -17,7 +17,7 @@
 namespace sluice {
 
 // The bytes of consecutive SRUs of one file. They are written as they come, and handed out in order once their SRU is
-// settled. SRUs are counted from the first one here, offsets from its first byte. There is one for each SegmentFetch.
+// settled. SRUs are counted from the first one here, offsets from its first byte. There is one for each SegmentRead.
 // Not thread-safe.
 class SegmentBuffer {
  public:
@@ -40,7 +40,7 @@ class SegmentBuffer {
   void SettleWithGaps(uint64_t sru, WorkerKind from, const ByteRanges& gaps, const absl::Status& why);
 
   // Takes the next bytes or gap. Returns nothing while they are still on their way.
-  std::optional<ReadPart> Take(AggregatorMetrics& metrics);
+  std::optional<ReadPart> Take(LinkMetrics& metrics);
   bool drained() const { return taken_srus_ == srus_.size(); }
   uint64_t ArrivedBytes() const;  // of settled SRUs, without their gaps
 
@@ -57,7 +57,7 @@ class SegmentBuffer {
   uint64_t OffsetOf(uint64_t sru) const;
   uint64_t ReadySrus();
   ReadPart TakeMissing(uint64_t ready);
-  void AdvanceTo(uint64_t offset, AggregatorMetrics* metrics);
+  void AdvanceTo(uint64_t offset, LinkMetrics* metrics);
 
   const std::shared_ptr<const StripeLayout> layout_;
   const uint64_t first_sru_;

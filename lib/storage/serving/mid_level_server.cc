@@ -120,7 +120,7 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
   }
 
   void OnDone() override {
-    server_.metrics_.CountSruRequest(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
+    server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
     if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
     delete this;

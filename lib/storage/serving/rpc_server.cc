@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kLongestDrain = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
+constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
 
 std::string WithPort(const std::string& address, int port) {
   if (IsUnixAddress(address)) return address;
@@ -75,10 +75,9 @@ void RpcServer::Drain() {
     draining_ = true;
     health_.SetReady(false);
   }
-  absl::SleepFor(std::min(drain_delay_, kLongestDrain));
+  absl::SleepFor(std::min(drain_delay_, kMaxDrain));
   health_.EndWatches();
-  server_->Shutdown(std::chrono::system_clock::now() +
-                    absl::ToChronoMilliseconds(std::min(drain_timeout_, kLongestDrain)));
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(std::min(drain_timeout_, kMaxDrain)));
   server_->Wait();
   server_.reset();
 }

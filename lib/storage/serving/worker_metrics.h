@@ -22,7 +22,7 @@ class WorkerMetrics {
  public:
   explicit WorkerMetrics(prometheus::Registry& registry);
 
-  void CountSruRequest(WorkerOutcome outcome) { sru_requests_[static_cast<size_t>(outcome)]->Increment(); }
+  void CountCall(WorkerOutcome outcome) { sru_requests_[static_cast<size_t>(outcome)]->Increment(); }
   void CountManifestRequest(WorkerOutcome outcome) { manifest_requests_[static_cast<size_t>(outcome)]->Increment(); }
   // Counts bytes of SRU payload that were sent.
   void AddSentBytes(uint64_t bytes) { sent_bytes_.Increment(static_cast<double>(bytes)); }

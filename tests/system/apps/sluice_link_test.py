@@ -51,7 +51,7 @@ class CommandLineTest(unittest.TestCase):
             ("share.socket", ("--shared_link_weight", "3")),
             ("share.weight", (*shared, "--shared_link_weight", "0")),
             ("share.application", (*shared, "--shared_link_application", "a b")),
-            ("discipline", (*shared, "--policy", "unscheduled")),
+            ("policy", (*shared, "--policy", "unscheduled")),
         ):
             result = run("sluice-aggregator", *good, *flags)
             self.assertEqual(result.returncode, 2, result.stderr)
@@ -61,7 +61,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertIn("shared_link: the budget of the whole link is not known", result.stderr.decode())
 
 
-class SharedLinkTest(ServingTest):
+class SharedLinkOptionsTest(ServingTest):
     def setUp(self):
         super().setUp()
         self.workers = self.start_workers()

@@ -393,17 +393,17 @@ class MetricsTest(ServingTest):
             'sluice_goodput_bytes_total{worker_kind="primary"}': len(self.source),
             'sluice_goodput_bytes_total{worker_kind="replica"}': 0,
             'sluice_blocks_total{outcome="complete"}': 11,
-            "sluice_sru_retries_total": 0,
-            'sluice_sru_requests_total{outcome="rpc_error"}': 0,
+            "sluice_call_retries_total": 0,
+            'sluice_calls_total{outcome="rpc_error"}': 0,
             "sluice_block_seconds_count": 11,
             'sluice_block_coverage_ratio_bucket{le="0.999"}': 0,
             "sluice_block_coverage_ratio_count": 11,
-            'sluice_sru_requests_total{outcome="ok"}': None,
+            'sluice_calls_total{outcome="ok"}': None,
             "sluice_queue_wait_seconds_count": None,
-            "sluice_sru_transfer_seconds_count": None,
+            "sluice_call_transfer_seconds_count": None,
         }
         self.moved(aggregator, expected, lambda: self.assertEqual(self.cat(aggregator, "data").returncode, 0))
-        self.assertGreaterEqual(metric(aggregator, 'sluice_sru_requests_total{outcome="ok"}'), srus + 1)
+        self.assertGreaterEqual(metric(aggregator, 'sluice_calls_total{outcome="ok"}'), srus + 1)
         self.assertEqual(metric(aggregator, "sluice_budget_bytes"), 30000)
         self.assertEqual(metric(aggregator, "sluice_link_capacity_bytes_per_second"), 12.5e6)
         self.assertEqual(metric(aggregator, "sluice_in_flight_bytes"), 0)
@@ -427,7 +427,7 @@ class MetricsTest(ServingTest):
         wait_until(lambda: metric(aggregator, "sluice_in_flight_bytes") == 0, "the read to be cancelled")
         self.assertEqual(metric(aggregator, "sluice_queued_calls"), 0)
         self.assertGreater(metric(aggregator, 'sluice_blocks_total{outcome="cancelled"}'), 0)
-        self.assertGreater(metric(aggregator, 'sluice_sru_requests_total{outcome="cancelled"}'), 0)
+        self.assertGreater(metric(aggregator, 'sluice_calls_total{outcome="cancelled"}'), 0)
 
     def test_gauges_while_workers_think(self):
         workers = self.start_workers("--think_time", "20s")
@@ -448,8 +448,8 @@ class MetricsTest(ServingTest):
         expected = {
             'sluice_timeouts_total{kind="rpc_deadline"}': None,
             'sluice_timeouts_total{kind="queue_deadline"}': None,
-            'sluice_sru_requests_total{outcome="rpc_deadline"}': None,
-            'sluice_sru_requests_total{outcome="expired"}': None,
+            'sluice_calls_total{outcome="rpc_deadline"}': None,
+            'sluice_calls_total{outcome="expired"}': None,
             'sluice_blocks_total{outcome="deadline"}': 1,
             "sluice_timer_lateness_seconds_count": None,
         }
@@ -465,13 +465,13 @@ class MetricsTest(ServingTest):
         os.remove(self.path("stripes/worker-0001/data/stripe-0"))
         self.moved(aggregator, {
             'sluice_goodput_bytes_total{worker_kind="replica"}': SRU_BYTES,
-            'sluice_sru_requests_total{outcome="corrupt"}': 1,
-            "sluice_sru_retries_total": None,
+            'sluice_calls_total{outcome="corrupt"}': 1,
+            "sluice_call_retries_total": None,
             'sluice_blocks_total{outcome="complete"}': 1,
         }, lambda: self.assertEqual(self.cat(aggregator, "--block", "0", "twice").returncode, 0))
         self.moved(aggregator, {
             'sluice_blocks_total{outcome="partial"}': 1,
-            'sluice_sru_requests_total{outcome="rpc_error"}': None,
+            'sluice_calls_total{outcome="rpc_error"}': None,
             'sluice_block_coverage_ratio_bucket{le="0.5"}': 1,
         }, lambda: self.assertEqual(self.cat(aggregator, "--partial", "--block", "0", "data").returncode, 3))
         self.moved(aggregator, {'sluice_blocks_total{outcome="failed"}': 1},

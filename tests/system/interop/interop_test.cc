@@ -112,9 +112,9 @@ class InteropTest : public ::testing::TestWithParam<const char*> {
     relay_ = std::make_unique<CountingRelay>(port);
     link_ = MakeLink(
         {.schedule = {
-             .discipline = Discipline::kGrants, .budget_bytes = kBudgetBytes, .stall_timeout = absl::Minutes(10)}});
+             .policy = SchedulePolicy::kGrants, .budget_bytes = kBudgetBytes, .stall_timeout = absl::Minutes(10)}});
     fan_out_ = MakeFanOut(link_, relay_->address());
-    control_ = MakeFanOut(MakeLink({.schedule = {.discipline = Discipline::kUnscheduled}}),
+    control_ = MakeFanOut(MakeLink({.schedule = {.policy = SchedulePolicy::kUnscheduled}}),
                           "127.0.0.1:" + std::to_string(port));
     EXPECT_TRUE(fan_out_->Connect().empty());
   }

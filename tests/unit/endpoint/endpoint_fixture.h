@@ -31,7 +31,7 @@ class EndpointTest : public ::testing::Test {
 
   // Connects over a link whose budget holds this number of responses at a time.
   void Connect(int answers, int64_t queue_limit = 65536) {
-    ScheduleOptions schedule{.discipline = Discipline::kRolling, .queue_limit = queue_limit};
+    ScheduleOptions schedule{.policy = SchedulePolicy::kRolling, .queue_limit = queue_limit};
     schedule.budget_bytes = answers * schedule.profile.frame_bytes;
     schedule.stall_timeout = absl::Minutes(10);  // the server is held for the duration of a test
     link_ = *Link::Create({.schedule = schedule});

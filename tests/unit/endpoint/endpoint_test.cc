@@ -196,7 +196,7 @@ std::string WhyNot(std::shared_ptr<Link> link, Endpoint::Options options = {}) {
 
 TEST_F(EndpointTest, RefusesWhatItCannotServe) {
   EXPECT_THAT(WhyNot(nullptr), HasSubstr("INVALID_ARGUMENT: link is null"));
-  EXPECT_THAT(WhyNot(*Link::Create({.schedule = {.discipline = Discipline::kBatches}})), HasSubstr("batches"));
+  EXPECT_THAT(WhyNot(*Link::Create({.schedule = {.policy = SchedulePolicy::kBatches}})), HasSubstr("batches"));
   EXPECT_THAT(WhyNot(*Link::Create(Link::Options()), {.listen = "127.0.0.1:0"}),
               HasSubstr("INVALID_ARGUMENT: listen is \"127.0.0.1:0\"; it must be unix:PATH"));
 }

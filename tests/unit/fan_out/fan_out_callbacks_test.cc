@@ -20,13 +20,14 @@ class FanOutCallbacksTest : public testing::FanOutTest {
  protected:
   std::thread::id LinkThread() {
     std::thread::id id;
-    link_->Await([&](LinkCore&) { id = std::this_thread::get_id(); });
+    link_->Await([&](LinkLoop&) { id = std::this_thread::get_id(); });
     return id;
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutCallbacksTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true)),
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants,
+                                           Way(SchedulePolicy::kGrants, true)),
                          NameOf);
 
 TEST_P(FanOutCallbacksTest, RunOnTheThreadThatTheLinkWasGiven) {
@@ -91,8 +92,8 @@ class FanOutSlowCallbackTest : public FanOutCallbacksTest {
   testing::Notification go_on_;
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutSlowCallbackTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutSlowCallbackTest,
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheAnswersOfAnotherFanOut) {
   Start(2);
@@ -123,12 +124,12 @@ TEST_P(FanOutSlowCallbackTest, ResponsesAreDecompressedAmongTheCallbacks) {
   });
   EXPECT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1 && counts.open == 0; }));
   EXPECT_TRUE(AwaitIdle());
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_error"), 0) << "so far nobody has looked at the bytes";
+  EXPECT_EQ(Metric("sluice_calls_total", "rpc_error"), 0) << "so far nobody has looked at the bytes";
   go_on_.Notify();
   ASSERT_TRUE(slow->Await());
   ASSERT_TRUE(other->Await());
   EXPECT_THAT(other->result().status, HasCode(absl::StatusCode::kInternal));
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "corrupt"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "corrupt"), 1);
 }
 
 TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheTimersAndTheDeadlineOfAnotherFanOut) {

@@ -63,7 +63,8 @@ class FanOutCancelTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutCancelTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutCancelTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutCancelTest, WhatWaitsEndsAtOnceAndIsNotSent) {
   Start(2, FixedBudget());
@@ -114,7 +115,7 @@ class FanOutCancelGrantsTest : public FanOutCancelTest {
 
   double ready_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(By, FanOutCancelGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutCancelGrantsTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutCancelGrantsTest, WhatIsReadyAndHeldBackEndsAtOnceAndAtItsServer) {
   Start(1, FixedBudget());

@@ -34,8 +34,8 @@ class FanOutCompressionTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutCompressionTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutCompressionTest,
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutCompressionTest, RequestsArriveAsTheyWere) {
   // A request that gets smaller, a request that does not, and an empty request.
@@ -97,7 +97,7 @@ TEST_P(FanOutCompressionTest, WhatDoesNotDecompressIsAskedOfAReplica) {
   const auto result = fan_out_->Call(kUnary, Ask(1, {1}), Ignore());
   EXPECT_TRUE(result.status.ok()) << result.status;
   EXPECT_EQ(result.retries, 1u);
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "corrupt"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "corrupt"), 1);
 }
 
 }  // namespace

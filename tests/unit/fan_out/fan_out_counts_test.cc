@@ -18,15 +18,16 @@ class FanOutCountsTest : public testing::FanOutTest {
  protected:
   // Every request has one outcome when `done` is called.
   void ExpectRequests(double ok, double cancelled) {
-    EXPECT_EQ(Metric("sluice_sru_requests_total", "ok"), ok);
-    EXPECT_EQ(Metric("sluice_sru_requests_total", "cancelled"), cancelled);
+    EXPECT_EQ(Metric("sluice_calls_total", "ok"), ok);
+    EXPECT_EQ(Metric("sluice_calls_total", "cancelled"), cancelled);
     for (const char* outcome : {"corrupt", "rpc_error", "rpc_deadline", "expired"}) {
-      EXPECT_EQ(Metric("sluice_sru_requests_total", outcome), 0) << outcome;
+      EXPECT_EQ(Metric("sluice_calls_total", outcome), 0) << outcome;
     }
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutCountsTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutCountsTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutCountsTest, AnswersAfterTheQuorumAreCancelledAndNotCorrupt) {
   Start(8);
@@ -104,8 +105,8 @@ TEST_P(FanOutCountsTest, AnswersAfterACancellationAreCancelledAndNotCorrupt) {
 TEST_P(FanOutCountsTest, AnAnswerThatMergeRefusesIsCorrupt) {
   Start(1);
   fan_out_->Call(kUnary, Ask(1), [](size_t, const Text&) { return absl::DataLossError("no good"); });
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "corrupt"), 1);
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "cancelled"), 0);
+  EXPECT_EQ(Metric("sluice_calls_total", "corrupt"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "cancelled"), 0);
 }
 
 TEST_P(FanOutCountsTest, AFullQueueIsRefusedAndNotFailed) {

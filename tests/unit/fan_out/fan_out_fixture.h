@@ -13,7 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "prometheus/registry.h"
 #include "tests/eventually.h"
 #include "tests/has_code.h"
@@ -81,20 +81,20 @@ inline void ExpectConsistent(const FanOutResult& result) {
 
 // The configuration of a test's link.
 struct Way {
-  Way(Discipline by, bool inline_too = false,
+  Way(SchedulePolicy by, bool inline_too = false,
       int link_threads = 1)  // NOLINT(google-explicit-constructor): most parameters are only a policy
-      : discipline(by), inline_callbacks(inline_too), threads(link_threads) {}
+      : policy(by), inline_callbacks(inline_too), threads(link_threads) {}
 
-  Discipline discipline;
+  SchedulePolicy policy;
   bool inline_callbacks;
   int threads;
 };
 inline void PrintTo(const Way& way, std::ostream* out) {
-  *out << DisciplineName(way.discipline) << (way.inline_callbacks ? ", inline callbacks" : "") << ", " << way.threads
+  *out << SchedulePolicyName(way.policy) << (way.inline_callbacks ? ", inline callbacks" : "") << ", " << way.threads
        << " threads";
 }
 inline std::string NameOf(const ::testing::TestParamInfo<Way>& info) {
-  return std::string(DisciplineName(info.param.discipline)) + (info.param.inline_callbacks ? "_inline" : "") +
+  return std::string(SchedulePolicyName(info.param.policy)) + (info.param.inline_callbacks ? "_inline" : "") +
          (info.param.threads > 1 ? "_threads" : "");
 }
 
@@ -111,7 +111,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
   ScriptedServer& server(size_t i) { return *servers_[i]; }
 
   void MakeFanOut(Link::Options link = {}, FanOut::Options options = {}) {
-    link.schedule.discipline = GetParam().discipline;
+    link.schedule.policy = GetParam().policy;
     link.inline_callbacks = GetParam().inline_callbacks;
     link.threads = GetParam().threads;
     auto made = Link::Create(std::move(link));
@@ -130,7 +130,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
   // Asks the first `asked` workers; each has the replicas. With grants the sizes of the responses are unknown, unless
   // the test sets them, so that the responses are held back. With other policies all responses fit the budget.
   FanOut::Map<Text> Ask(size_t asked, std::vector<size_t> replicas = {}, std::optional<int64_t> bytes = {}) {
-    if (!bytes.has_value() && GetParam().discipline != Discipline::kGrants) bytes = 10;
+    if (!bytes.has_value() && GetParam().policy != SchedulePolicy::kGrants) bytes = 10;
     return [=](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker >= asked) return std::nullopt;
       return sluice::Ask<Text>(TextOf("what?"), bytes, replicas);
@@ -153,8 +153,8 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
   void HoldBack() { SetLease(0); }
   void LetGo() { SetLease(kBudget); }
   void SetLease(int64_t bytes) {
-    link_->Await([bytes](LinkCore& core) {
-      EXPECT_TRUE(core.SetLease({.bytes = bytes, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
+    link_->Await([bytes](LinkLoop& loop) {
+      EXPECT_TRUE(loop.SetLease({.bytes = bytes, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
     });
   }
   // Waits until this number of responses has become ready, held back or not.

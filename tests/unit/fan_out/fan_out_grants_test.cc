@@ -21,7 +21,7 @@ using testing::Text;
 // Which responses wait for a grant.
 class FanOutGrantsTest : public testing::FanOutTest {};
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutGrantsTest, HeadersThatAreSentEarlyDoNotMakeAnAnswerReady) {
   Start(2, FixedBudget());
@@ -135,7 +135,7 @@ class FanOutHeldResponseTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutHeldResponseTest, ::testing::Values(Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutHeldResponseTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
 TEST_P(FanOutHeldResponseTest, AtTheDeadlineItsWorkerHasNotFailed) {
   Start(2, FixedBudget());
@@ -144,9 +144,9 @@ TEST_P(FanOutHeldResponseTest, AtTheDeadlineItsWorkerHasNotFailed) {
   EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
   EXPECT_THAT(std::string(pending->result().status.message()),
               HasSubstr("the response was ready and waited for the link's grant"));
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "expired"), 1);
   EXPECT_EQ(Metric("sluice_timeouts_total", "queue_deadline"), 1);
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_calls_total", "rpc_deadline"), 0);
   EXPECT_EQ(Metric("sluice_timeouts_total", "rpc_deadline"), 0);
   EXPECT_TRUE(IsGood());
 }
@@ -178,7 +178,7 @@ TEST_P(FanOutHeldResponseTest, AGrantThatIsNotUsedIsAFailureOfItsWorker) {
 
 class FanOutHungWorkerTest : public testing::FanOutTest {};
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
+INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
                          NameOf);
 
 // With k hung workers, a response waits for at most k + 1 stall timeouts, and for the responses ahead of it.

@@ -19,7 +19,8 @@ using testing::TextOf;
 
 class FanOutHedgeTest : public testing::FanOutTest {};
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutHedgeTest, ASlowWorkerGetsARivalAndTheLoserIsCancelledAtItsServer) {
   Start(3);
@@ -173,7 +174,7 @@ TEST_P(FanOutHedgeTest, AHandleOutlivesTheLinkWithATimerThatWasSet) {
 }
 
 class FanOutHedgeGrantsTest : public FanOutHedgeTest {};
-INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeGrantsTest, ::testing::Values(Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeGrantsTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
 // A replica cannot speed up a response that only waits for its grant.
 TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {

@@ -98,12 +98,12 @@ TEST_F(FanOutMemoryTest, UnaryResponsesStopAtTheBound) {
   GoOnAndExpect(100u, asked);
 }
 
-class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamInterface<Discipline> {
+class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamInterface<SchedulePolicy> {
  protected:
   // Fast workers: requests leave with their grants, so responses arrive unrequested.
   void StartUnasked() {
     ScheduleOptions options;
-    options.discipline = GetParam();
+    options.policy = GetParam();
     options.profile.buffer_bytes = 4 << 20;
     Start(kCalls, SaysBytes(1000), options);
   }
@@ -111,8 +111,8 @@ class FanOutUnaskedTest : public FanOutMemoryTest, public ::testing::WithParamIn
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutUnaskedTest,
-                         ::testing::Values(Discipline::kGrants, Discipline::kRolling, Discipline::kBatches),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+                         ::testing::Values(SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST_P(FanOutUnaskedTest, ResponsesThatAreNotMergedStopAtTheBound) {
   StartUnasked();

@@ -41,7 +41,8 @@ class FanOutMetadataTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutMetadataTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutMetadataTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutMetadataTest, EachAskHasItsOwnBehindThatOfAll) {
   Start(2);

@@ -139,8 +139,8 @@ class FanOutRandomTest : public testing::FanOutTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutRandomTest,
-                         ::testing::Values(Discipline::kUnscheduled, Discipline::kRolling, Discipline::kGrants,
-                                           Way(Discipline::kGrants, false, 3)),
+                         ::testing::Values(SchedulePolicy::kUnscheduled, SchedulePolicy::kRolling,
+                                           SchedulePolicy::kGrants, Way(SchedulePolicy::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutRandomTest, EveryFanOutEndsOnceAndNothingIsLeftBehind) {

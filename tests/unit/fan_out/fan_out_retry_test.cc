@@ -27,7 +27,8 @@ class FanOutRetryTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutRetryTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutRetryTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutRetryTest, AStatusThatIsNotListedFailsAtOnce) {
   for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kResourceExhausted}) {

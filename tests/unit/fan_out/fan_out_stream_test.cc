@@ -30,8 +30,8 @@ class FanOutStreamTest : public testing::FanOutTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutStreamTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true),
-                                           Way(Discipline::kGrants, false, 3)),
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants,
+                                           Way(SchedulePolicy::kGrants, true), Way(SchedulePolicy::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutStreamTest, MergesTheMessagesOfAWorkerInTheirOrder) {

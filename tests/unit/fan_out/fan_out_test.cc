@@ -30,8 +30,8 @@ using testing::Way;
 using testing::Wire;
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants, Way(Discipline::kGrants, true),
-                                           Way(Discipline::kGrants, false, 3)),
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants,
+                                           Way(SchedulePolicy::kGrants, true), Way(SchedulePolicy::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutTest, CollectsTheAnswersByWorker) {
@@ -214,7 +214,7 @@ TEST_P(FanOutTest, AReplicaAnswersForAWorkerThatFailed) {
   ASSERT_EQ(collected.answers[0].size(), 1u) << "by the worker of the map";
   EXPECT_EQ(collected.answers[0].front().value(), "3");
   EXPECT_THAT(collected.answers[3], IsEmpty());
-  EXPECT_EQ(Metric("sluice_sru_retries_total"), 2);
+  EXPECT_EQ(Metric("sluice_call_retries_total"), 2);
 }
 
 TEST_P(FanOutTest, TheFailureIsThatOfTheLastReplica) {
@@ -257,7 +257,7 @@ TEST_P(FanOutTest, AWorkerThatCancelsHasFailed) {
   server(0).SetPlay(Fails(absl::StatusCode::kCancelled));
   EXPECT_EQ(fan_out_->Call(kUnary, Ask(1, {1}), Ignore()).retries, 1u);
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kCancelled));
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "rpc_error"), 2);
+  EXPECT_EQ(Metric("sluice_calls_total", "rpc_error"), 2);
   EXPECT_EQ(Metric("sluice_blocks_total", "failed"), 1);
 }
 

@@ -32,8 +32,8 @@ class FanOutTlsTest : public testing::FanOutTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutTlsTest,
-                         ::testing::Values(Discipline::kRolling, Discipline::kGrants,
-                                           Way(Discipline::kGrants, false, 3)),
+                         ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants,
+                                           Way(SchedulePolicy::kGrants, false, 3)),
                          NameOf);
 
 TEST_P(FanOutTlsTest, AsksWorkersWhoseAuthorityIsKnown) {

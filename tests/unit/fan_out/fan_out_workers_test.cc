@@ -48,7 +48,8 @@ class FanOutWorkersTest : public testing::FanOutTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, FanOutWorkersTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants), NameOf);
+INSTANTIATE_TEST_SUITE_P(By, FanOutWorkersTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         NameOf);
 
 TEST_P(FanOutWorkersTest, WorkersThatAreAddedAreAsked) {
   Start(3);

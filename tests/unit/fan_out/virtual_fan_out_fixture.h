@@ -14,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/fan_out/fan_out_core.h"
 #include "lib/fan_out/fan_out_run.h"
+#include "lib/fan_out/fan_out_state.h"
 #include "lib/fan_out/merge_sink.h"
 #include "lib/grpc_wire/request.h"
 #include "lib/link/callback_queue.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/net/clock.h"
 #include "prometheus/registry.h"
 #include "tests/has_code.h"
@@ -99,9 +99,9 @@ class VirtualFanOutTest : public ::testing::Test {
   }
   void Start(size_t workers, const Handler& handler, const ScheduleOptions& options = Grants(),
              int64_t memory_bytes = kMemory) {
-    core_ = std::make_unique<LinkCore>(executor_, options, metrics_);
-    core_->SetCallbackMemory(memory_bytes);
-    fan_out_ = std::make_unique<FanOutCore>(*core_, callbacks_, nullptr);
+    loop_ = std::make_unique<LinkLoop>(executor_, options, metrics_);
+    loop_->SetCallbackMemory(memory_bytes);
+    fan_out_ = std::make_unique<FanOutState>(*loop_, callbacks_, nullptr);
     auto addresses = std::make_shared<std::vector<std::string>>();
     for (size_t i = 0; i < workers; ++i) {
       addresses->push_back(absl::StrCat("worker-", i, ":7000"));
@@ -116,10 +116,10 @@ class VirtualFanOutTest : public ::testing::Test {
     bool idle = false;
     executor_.Turn([&] { fan_out_->Close(absl::CancelledError("the test is over"), [&] { idle = true; }); });
     EXPECT_TRUE(executor_.RunUntil([&] { return idle; }));
-    EXPECT_EQ(core_->callback_memory().waiting_bytes(), 0);
+    EXPECT_EQ(loop_->callback_memory().waiting_bytes(), 0);
     executor_.Turn([this] { fan_out_.reset(); });
     asked_.clear();
-    core_.reset();
+    loop_.reset();
   }
 
   Asked& Ask(const std::vector<size_t>& workers, AskOptions options) {
@@ -129,14 +129,14 @@ class VirtualFanOutTest : public ::testing::Test {
                            .server_streaming = options.server_streaming,
                            .workers = fan_out_->SetOf(addresses_),
                            .max_message_bytes = options.max_message_bytes,
-                           .memory = std::make_shared<CallbackMemory::Account>(core_->callback_memory())};
+                           .memory = std::make_shared<CallbackMemory::Account>(loop_->callback_memory())};
       for (const size_t worker : workers) {
         spec.asks.push_back({.request = std::make_shared<const std::string>(FrameMessage(absl::StrCat(worker))),
                              .workers = {worker},
                              .primary = worker,
                              .response_bytes = options.response_bytes});
       }
-      spec.limits.deadline = DeadlineAfter(core_->now(), options.timeout);
+      spec.limits.deadline = DeadlineAfter(loop_->now(), options.timeout);
       spec.limits.attempt_timeout = options.attempt_timeout;
       spec.limits.fail_limit = options.fail_limit;
       spec.limits.server_streaming = options.server_streaming;
@@ -166,7 +166,7 @@ class VirtualFanOutTest : public ::testing::Test {
     return executor_.RunUntil([&] { return asked.result.has_value(); });
   }
 
-  int64_t waiting_bytes() const { return core_->callback_memory().waiting_bytes(); }
+  int64_t waiting_bytes() const { return loop_->callback_memory().waiting_bytes(); }
   double Holds() {
     for (const prometheus::MetricFamily& family : registry_.Collect()) {
       if (family.name == "sluice_callback_holds_total") return family.metric.at(0).counter.value;
@@ -175,13 +175,13 @@ class VirtualFanOutTest : public ::testing::Test {
   }
 
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
   VirtualExecutor executor_;
   VirtualCallbacks callbacks_{executor_};
   std::vector<std::unique_ptr<VirtualWorker>> workers_;
-  std::unique_ptr<LinkCore> core_;
-  std::unique_ptr<FanOutCore> fan_out_;
-  FanOutCore::Addresses addresses_;
+  std::unique_ptr<LinkLoop> loop_;
+  std::unique_ptr<FanOutState> fan_out_;
+  FanOutState::Addresses addresses_;
   std::vector<std::shared_ptr<Asked>> asked_;
 };
 

@@ -100,7 +100,7 @@ TEST_F(CallbackMemoryAgingTest, AWorkerThatIsSlowHoldsBackTheOthersOnce) {
 // A message of n bytes may take kPatience + n * kByteTime.
 TEST_F(CallbackMemoryAgingTest, AMessageHoldsItsRoomForABoundedTimeHoweverItComes) {
   constexpr int kBytes = 400;
-  constexpr milliseconds kLongestPause(50);
+  constexpr milliseconds kMaxPause(50);
   const RandomSeed seed = TakeRandomSeed();
   std::mt19937_64 random(seed.value);
   for (int life = 0; life < 300; ++life) {
@@ -118,10 +118,10 @@ TEST_F(CallbackMemoryAgingTest, AMessageHoldsItsRoomForABoundedTimeHoweverItCome
       claim.OnProgress(static_cast<size_t>(bytes));
       left_bytes -= bytes;
       allowed += bytes * kByteTime;
-      const milliseconds pause(random() % kLongestPause.count());
+      const milliseconds pause(random() % kMaxPause.count());
       EndTurn(pause);
       if (!held) may_send += pause;
-      ASSERT_LE(may_send, kPatience + kBytes * kByteTime + kLongestPause) << "SLUICE_SEED=" << seed.value;
+      ASSERT_LE(may_send, kPatience + kBytes * kByteTime + kMaxPause) << "SLUICE_SEED=" << seed.value;
     }
     EXPECT_GE(may_send, allowed) << "SLUICE_SEED=" << seed.value;
   }

@@ -45,7 +45,7 @@ class CallbackMemoryTest : public ::testing::Test {
   TimePoint now_{std::chrono::hours(1)};
   TimerQueue timers_;
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
   CallbackMemory memory_{timers_, metrics_, [this] { return now_; }};
   std::vector<std::unique_ptr<Claim>> claims_;
   std::vector<int> had_room_;

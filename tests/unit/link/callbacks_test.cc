@@ -11,7 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "tests/notification.h"
 #include "tests/unit/net/link_thread.h"
 
@@ -58,10 +58,10 @@ class CallbackThreadsTest : public ::testing::Test {
 
   ManualExecutor executor_;
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
-  LinkCore core_{executor_, {.discipline = Discipline::kUnscheduled}, metrics_};
+  LinkMetrics metrics_{registry_};
+  LinkLoop loop_{executor_, {.policy = SchedulePolicy::kUnscheduled}, metrics_};
   testing::EventLog log_;
-  CallbackThreads callbacks_{core_};
+  CallbackThreads callbacks_{loop_};
 };
 
 TEST_F(CallbackThreadsTest, GetsWhatIsWaitedForAtTheEndOfTheTurn) {
@@ -122,7 +122,7 @@ TEST_F(CallbackThreadsTest, ASlowOwnerDoesNotHoldUpTheOthers) {
 }
 
 TEST_F(CallbackThreadsTest, AnOwnerThatWaitsDoesNotHoldUpTheOthersOnAnotherThread) {
-  CallbackThreads callbacks(core_, 2);
+  CallbackThreads callbacks(loop_, 2);
   testing::Notification go_on;
   executor_.Turn({}, [&] {
     callbacks.Run(
@@ -149,9 +149,9 @@ TEST_F(CallbackThreadsTest, AnOwnerThatWaitsDoesNotHoldUpTheOthersOnAnotherThrea
 TEST_F(CallbackThreadsTest, TheDestructorRunsWhatIsLeft) {
   testing::Notification go_on;
   {
-    CallbackThreads callbacks(core_, 2);
+    CallbackThreads callbacks(loop_, 2);
     executor_.Turn({}, [&] {
-      for (const void* owner : {static_cast<const void*>(&core_), static_cast<const void*>(&log_)}) {
+      for (const void* owner : {static_cast<const void*>(&loop_), static_cast<const void*>(&log_)}) {
         callbacks.Run(
             owner, [&] { EXPECT_TRUE(go_on.Await()); }, When::kThisTurn);
         for (int i = 0; i < 10; ++i) {

@@ -6,7 +6,7 @@
 #include "sluice/link.h"
 
 #include "gtest/gtest.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 
 namespace sluice::testing {
 
@@ -16,36 +16,36 @@ class HeldBudget {
  public:
   // There is room for them.
   HeldBudget(Link& link, int64_t bytes) : link_(link) {
-    link_.Await([&](LinkCore& core) {
-      response_.Hold(core, 0, LinkCore::Place::kQueued);
-      response_.Ready(core, 1000);
-      const LinkProfile& profile = core.schedule().options().profile;
-      const int64_t packets = (bytes - core.schedule().State().in_flight_bytes) / profile.frame_bytes;
-      handshake_.Hold(core, packets * profile.packet_payload_bytes, LinkCore::Place::kAhead);
-      EXPECT_GT(core.schedule().State().in_flight_bytes, bytes - profile.frame_bytes);
+    link_.Await([&](LinkLoop& loop) {
+      response_.Hold(loop, 0, LinkLoop::Place::kQueued);
+      response_.Ready(loop, 1000);
+      const LinkProfile& profile = loop.schedule().options().profile;
+      const int64_t packets = (bytes - loop.schedule().State().in_flight_bytes) / profile.frame_bytes;
+      handshake_.Hold(loop, packets * profile.packet_payload_bytes, LinkLoop::Place::kAhead);
+      EXPECT_GT(loop.schedule().State().in_flight_bytes, bytes - profile.frame_bytes);
     });
   }
   ~HeldBudget() { Release(); }
 
   void Release() {
-    link_.Await([this](LinkCore& core) {
-      handshake_.Release(core);
-      response_.Release(core);
+    link_.Await([this](LinkLoop& loop) {
+      handshake_.Release(loop);
+      response_.Release(loop);
     });
   }
 
  private:
   class HeldCall final : public Scheduled {
    public:
-    void Hold(LinkCore& core, int64_t bytes, LinkCore::Place place) {
+    void Hold(LinkLoop& loop, int64_t bytes, LinkLoop::Place place) {
       BlockId block = 0;
-      const absl::Status submitted = core.SubmitOther(*this, bytes, core.now() + std::chrono::hours(1), place, block);
+      const absl::Status submitted = loop.SubmitOther(*this, bytes, loop.now() + std::chrono::hours(1), place, block);
       EXPECT_TRUE(submitted.ok()) << submitted;
       EXPECT_TRUE(sent_);
     }
-    void Ready(LinkCore& core, int64_t bytes) { core.Ready(id_, bytes, 0); }
-    void Release(LinkCore& core) {
-      if (std::exchange(sent_, false)) core.Finish(id_, CallEnd::kArrived);
+    void Ready(LinkLoop& loop, int64_t bytes) { loop.Ready(id_, bytes, 0); }
+    void Release(LinkLoop& loop) {
+      if (std::exchange(sent_, false)) loop.Finish(id_, CallEnd::kArrived);
     }
 
    private:

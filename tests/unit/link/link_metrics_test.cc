@@ -15,28 +15,28 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class AggregatorMetricsTest : public ::testing::Test {
+class LinkMetricsTest : public ::testing::Test {
  protected:
   std::string Text() const { return ScrapeText({&registry_, &metrics_}); }
 
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
 };
 
-TEST_F(AggregatorMetricsTest, EveryCounterStartsAtZero) {
-  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_sru_requests_total{outcome=\"corrupt\"} 0\n"),
+TEST_F(LinkMetricsTest, EveryCounterStartsAtZero) {
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_calls_total{outcome=\"corrupt\"} 0\n"),
                             HasSubstr("\nsluice_blocks_total{outcome=\"refused\"} 0\n"),
-                            HasSubstr("\nsluice_sru_retries_total 0\n")));
+                            HasSubstr("\nsluice_call_retries_total 0\n")));
 }
 
-TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
+TEST_F(LinkMetricsTest, CountsUnderTheLabelOfEachValue) {
   metrics_.AddGoodput(10240, WorkerKind::kPrimary);
   metrics_.AddGoodput(5, WorkerKind::kReplica);
   int count = 0;
-  for (const SruOutcome outcome : {SruOutcome::kOk, SruOutcome::kRpcError, SruOutcome::kRpcDeadline,
-                                   SruOutcome::kCancelled, SruOutcome::kCorrupt, SruOutcome::kExpired}) {
+  for (const CallOutcome outcome : {CallOutcome::kOk, CallOutcome::kRpcError, CallOutcome::kRpcDeadline,
+                                    CallOutcome::kCancelled, CallOutcome::kCorrupt, CallOutcome::kExpired}) {
     ++count;
-    for (int i = 0; i < count; ++i) metrics_.CountSruRequest(outcome);
+    for (int i = 0; i < count; ++i) metrics_.CountCall(outcome);
   }
   for (const BlockOutcome outcome : {BlockOutcome::kComplete, BlockOutcome::kPartial, BlockOutcome::kFailed,
                                      BlockOutcome::kCancelled, BlockOutcome::kDeadline, BlockOutcome::kRefused}) {
@@ -47,17 +47,17 @@ TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
   for (int i = 0; i < 2; ++i) metrics_.CountTimeout(TimeoutKind::kQueueDeadline);
   for (int i = 0; i < 3; ++i) metrics_.CountTimeout(TimeoutKind::kStall);
   metrics_.CountTimeouts(TimeoutKind::kTcpRto, 4);
-  metrics_.CountSruRetry();
+  metrics_.CountCallRetry();
   metrics_.CountCallbackHold();
   const std::string text = Text();
   for (const char* line : {"sluice_goodput_bytes_total{worker_kind=\"primary\"} 10240",
                            "sluice_goodput_bytes_total{worker_kind=\"replica\"} 5",
-                           "sluice_sru_requests_total{outcome=\"ok\"} 1",
-                           "sluice_sru_requests_total{outcome=\"rpc_error\"} 2",
-                           "sluice_sru_requests_total{outcome=\"rpc_deadline\"} 3",
-                           "sluice_sru_requests_total{outcome=\"cancelled\"} 4",
-                           "sluice_sru_requests_total{outcome=\"corrupt\"} 5",
-                           "sluice_sru_requests_total{outcome=\"expired\"} 6",
+                           "sluice_calls_total{outcome=\"ok\"} 1",
+                           "sluice_calls_total{outcome=\"rpc_error\"} 2",
+                           "sluice_calls_total{outcome=\"rpc_deadline\"} 3",
+                           "sluice_calls_total{outcome=\"cancelled\"} 4",
+                           "sluice_calls_total{outcome=\"corrupt\"} 5",
+                           "sluice_calls_total{outcome=\"expired\"} 6",
                            "sluice_blocks_total{outcome=\"complete\"} 7",
                            "sluice_blocks_total{outcome=\"partial\"} 8",
                            "sluice_blocks_total{outcome=\"failed\"} 9",
@@ -68,13 +68,13 @@ TEST_F(AggregatorMetricsTest, CountsUnderTheLabelOfEachValue) {
                            "sluice_timeouts_total{kind=\"queue_deadline\"} 2",
                            "sluice_timeouts_total{kind=\"stall\"} 3",
                            "sluice_timeouts_total{kind=\"tcp_rto\"} 4",
-                           "sluice_sru_retries_total 1",
+                           "sluice_call_retries_total 1",
                            "sluice_callback_holds_total 1"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
   }
 }
 
-TEST_F(AggregatorMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
+TEST_F(LinkMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
   EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_inferred_losses_total{evidence=\"silence\"} 0\n"),
                             HasSubstr("\nsluice_worker_reported_tcp_total{event=\"rto\"} 0\n"),
                             HasSubstr("\nsluice_budget_decisions_total{decision=\"probe\"} 0\n")));
@@ -103,14 +103,14 @@ TEST_F(AggregatorMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
   }
 }
 
-TEST_F(AggregatorMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart) {
+TEST_F(LinkMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart) {
   metrics_.ObserveSruTransfer(absl::Milliseconds(199));
   metrics_.ObserveSruTransfer(absl::Milliseconds(210));
   metrics_.ObserveBlock(absl::Milliseconds(1500), 0.5);
   metrics_.ObserveQueueWait(absl::Microseconds(50));
   metrics_.ObserveTimerLateness(absl::Microseconds(70));
-  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_sru_transfer_seconds_bucket{le=\"0.2\"} 1\n"),
-                            HasSubstr("\nsluice_sru_transfer_seconds_bucket{le=\"0.25\"} 2\n"),
+  EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_call_transfer_seconds_bucket{le=\"0.2\"} 1\n"),
+                            HasSubstr("\nsluice_call_transfer_seconds_bucket{le=\"0.25\"} 2\n"),
                             HasSubstr("\nsluice_block_seconds_sum 1.5\n"),
                             HasSubstr("\nsluice_block_coverage_ratio_bucket{le=\"0.25\"} 0\n"),
                             HasSubstr("\nsluice_block_coverage_ratio_bucket{le=\"0.5\"} 1\n"),
@@ -119,22 +119,22 @@ TEST_F(AggregatorMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart)
                             HasSubstr("\nsluice_timer_lateness_seconds_count 1\n")));
 }
 
-TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
+TEST_F(LinkMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   EXPECT_THAT(metrics_.Collect(), IsEmpty());
-  AggregatorGauges now{.queued_calls = 1,
-                       .queued_blocks = 2,
-                       .in_flight_bytes = 3,
-                       .in_flight_calls = 4,
-                       .budget_bytes = 5,
-                       .plan_batch_workers = 6,
-                       .plan_wnd_max_packets = 7,
-                       .plan_slot = absl::Milliseconds(8),
-                       .plan_goodput_bytes_per_second = 11.5e6,
-                       .link_capacity_bytes_per_second = 12.5e6,
-                       .budget_floor_bytes = 9,
-                       .budget_limit_bytes = 10,
-                       .budget_ceiling_bytes = 11,
-                       .callback_bytes = 12};
+  LinkGauges now{.queued_calls = 1,
+                 .queued_blocks = 2,
+                 .in_flight_bytes = 3,
+                 .in_flight_calls = 4,
+                 .budget_bytes = 5,
+                 .plan_batch_workers = 6,
+                 .plan_wnd_max_packets = 7,
+                 .plan_slot = absl::Milliseconds(8),
+                 .plan_goodput_bytes_per_second = 11.5e6,
+                 .link_capacity_bytes_per_second = 12.5e6,
+                 .budget_floor_bytes = 9,
+                 .budget_limit_bytes = 10,
+                 .budget_ceiling_bytes = 11,
+                 .callback_bytes = 12};
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(),
               AllOf(HasSubstr("\nsluice_queued_calls 1\n"), HasSubstr("\nsluice_queued_blocks 2\n"),
@@ -151,8 +151,8 @@ TEST_F(AggregatorMetricsTest, GaugesAreReadFromTheirSourceWhenScraped) {
   EXPECT_THAT(Text(), Not(HasSubstr("sluice_queued_calls")));
 }
 
-TEST_F(AggregatorMetricsTest, ShowsRoundTripsWhereThereIsAConnection) {
-  AggregatorGauges now;
+TEST_F(LinkMetricsTest, ShowsRoundTripsWhereThereIsAConnection) {
+  LinkGauges now;
   metrics_.SetGaugeSource([&now] { return now; });
   EXPECT_THAT(Text(), AllOf(HasSubstr("\nsluice_link_connections 0\n"), Not(HasSubstr("sluice_link_rtt_seconds"))));
   now = {.connections = 64, .min_rtt = absl::Milliseconds(2), .smoothed_rtt = absl::Milliseconds(4)};
@@ -161,11 +161,11 @@ TEST_F(AggregatorMetricsTest, ShowsRoundTripsWhereThereIsAConnection) {
                             HasSubstr("\nsluice_link_rtt_seconds{stat=\"smoothed\"} 0.004\n")));
 }
 
-TEST_F(AggregatorMetricsTest, ASecondInstanceOnARegistryAddsToTheSameCounters) {
-  AggregatorMetrics other(registry_);
-  metrics_.CountSruRetry();
-  other.CountSruRetry();
-  EXPECT_THAT(Text(), HasSubstr("\nsluice_sru_retries_total 2\n"));
+TEST_F(LinkMetricsTest, ASecondInstanceOnARegistryAddsToTheSameCounters) {
+  LinkMetrics other(registry_);
+  metrics_.CountCallRetry();
+  other.CountCallRetry();
+  EXPECT_THAT(Text(), HasSubstr("\nsluice_call_retries_total 2\n"));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
     options.profile.buffer_bytes = kBuffer;
     StartLink(options);
     monitor_ = std::make_unique<LinkMonitor>(
-        *core_,
+        *loop_,
         BudgetBounds{.floor_bytes = 12 << 10,
                      .start_bytes = kBuffer,
                      .reference_bytes = kBuffer,
@@ -61,7 +61,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   // The worker is paused, as soon as it owes bytes.
   void PauseFor(const std::vector<size_t>& workers, Pause pause, TimePoint::duration time) {
     for (const size_t worker : workers) {
-      ASSERT_TRUE(executor_.RunUntil([&] { return core_->schedule().Load(worker + 1).owing_calls > 0; }, 1s));
+      ASSERT_TRUE(executor_.RunUntil([&] { return loop_->schedule().Load(worker + 1).owing_calls > 0; }, 1s));
       servers_[worker]->SetPause(pause);
     }
     executor_.RunFor(time);
@@ -69,7 +69,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
     executor_.RunFor(2s - time);
   }
 
-  int64_t budget() const { return core_->schedule().State().budget_bytes; }
+  int64_t budget() const { return loop_->schedule().State().budget_bytes; }
   double Counter(const std::string& name, const std::string& label) const {
     for (const auto& family : registry_.Collect()) {
       if (family.name != name) continue;

@@ -28,7 +28,7 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
                               .reference_bytes = kAmpleBytes,
                               .limit_bytes = kAmpleBytes,
                               .capacity_bytes_per_second = 125e6};
-    executor_.Turn([&] { monitor_ = std::make_unique<LinkMonitor>(*core_, bounds, true, nullptr, nullptr); });
+    executor_.Turn([&] { monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, true, nullptr, nullptr); });
   }
   void TearDown() override {
     monitor_.reset();
@@ -42,7 +42,7 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
     return slices;
   }
   int64_t connections() const {
-    AggregatorGauges gauges;
+    LinkGauges gauges;
     monitor_->FillGauges(gauges);
     return gauges.connections;
   }

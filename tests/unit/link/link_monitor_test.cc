@@ -31,7 +31,7 @@ using testing::TestCluster;
 class LinkMonitorTest : public ::testing::Test {
  protected:
   static TestCluster::Options Rolling(int workers) {
-    return {.workers = workers, .schedule = {.discipline = Discipline::kRolling}};
+    return {.workers = workers, .schedule = {.policy = SchedulePolicy::kRolling}};
   }
 
   static bool AwaitConnections(const TestCluster& cluster, double expected) {
@@ -81,12 +81,12 @@ TEST_F(LinkMonitorTest, WorkersThatAreGoneAreSeenToBeGone) {
   EXPECT_TRUE(AwaitConnections(cluster, 2));
 }
 
-class SlowWorkersTest : public LinkMonitorTest, public ::testing::WithParamInterface<Discipline> {};
-INSTANTIATE_TEST_SUITE_P(By, SlowWorkersTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+class SlowWorkersTest : public LinkMonitorTest, public ::testing::WithParamInterface<SchedulePolicy> {};
+INSTANTIATE_TEST_SUITE_P(By, SlowWorkersTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST_P(SlowWorkersTest, HaveLostNothing) {
-  TestCluster cluster({.workers = 4, .schedule = {.discipline = GetParam()}});
+  TestCluster cluster({.workers = 4, .schedule = {.policy = GetParam()}});
   for (const absl::Duration delay : {absl::ZeroDuration(), absl::Milliseconds(60), absl::Milliseconds(600)}) {
     cluster.SpoilSrus([delay](const auto&) { return Slow(delay); });
     for (uint64_t block = 0; block < 3; ++block) ASSERT_TRUE(cluster.Read(block).ok());
@@ -117,7 +117,7 @@ class UnknownBufferTest : public LinkMonitorTest {
     return {.workers = 8,
             .file_bytes = 8 * 8192 * 4,
             .sru_bytes = 8192,
-            .schedule = {.profile = {.capacity_bytes_per_second = 1e9}, .discipline = Discipline::kRolling},
+            .schedule = {.profile = {.capacity_bytes_per_second = 1e9}, .policy = SchedulePolicy::kRolling},
             .budget = {.buffer_known = false}};
   }
 
@@ -193,7 +193,7 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
   });
   // By then it has seen once that a call waits.
   while (Now() < deadline - std::chrono::milliseconds(600)) std::this_thread::yield();
-  cluster.link().Post([deadline](LinkCore&) {
+  cluster.link().Post([deadline](LinkLoop&) {
     while (Now() < deadline + std::chrono::milliseconds(10)) std::this_thread::yield();
   });
   EXPECT_TRUE(overdue_ended.Await());

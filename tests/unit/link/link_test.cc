@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/link/callbacks.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "tests/unit/storage/blocks/test_cluster.h"
 
 namespace sluice {
@@ -61,7 +61,7 @@ TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
       {{}, kFloor, 32768, 32768},
       {{.budget = {.buffer_known = false}}, kFloor, 16384, 4 << 20},
       {{.schedule = {.budget_bytes = 20000}}, 20000, 20000, 20000},
-      {{.schedule = {.discipline = Discipline::kUnscheduled}}, 32768, 32768, 32768},
+      {{.schedule = {.policy = SchedulePolicy::kUnscheduled}}, 32768, 32768, 32768},
       {{.schedule = {.profile = {.buffer_bytes = 5000}}}, 5000, 5000, 5000},
       {{.schedule = {.budget_bytes = 20000}, .budget = {.limit_bytes = 50000}}, kFloor, 20000, 50000},
       {{.schedule = {.budget_bytes = 20000}, .budget = {.floor_bytes = 6000}}, 6000, 20000, 32768},
@@ -78,7 +78,7 @@ TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
     EXPECT_EQ(gauges.at("sluice_budget_floor_bytes"), static_cast<double>(bounds.floor_bytes));
     EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), static_cast<double>(bounds.limit_bytes));
     EXPECT_EQ(gauges.at("sluice_budget_ceiling_bytes"), 0);
-    if (bounds.options.schedule.discipline == Discipline::kUnscheduled) continue;  // has none
+    if (bounds.options.schedule.policy == SchedulePolicy::kUnscheduled) continue;  // has none
     EXPECT_EQ((*link)->State().budget_bytes, bounds.start_bytes);
   }
 }
@@ -117,7 +117,7 @@ TEST(LinkTest, GaugesShowTheScheduleAndGoWithTheLink) {
 std::thread::id CallbackThread(Link& link, bool& on_links_thread) {
   std::promise<std::thread::id> ran_on;
   std::thread::id links_thread;
-  link.Await([&](LinkCore&) {
+  link.Await([&](LinkLoop&) {
     links_thread = std::this_thread::get_id();
     link.callbacks().Run(&ran_on, [&] { ran_on.set_value(std::this_thread::get_id()); });
   });
@@ -238,7 +238,7 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
     EXPECT_EQ((*link)->State().budget_bytes, 32768);
     EXPECT_EQ((*link)->schedule_options().profile, LinkProfile{});
   };
-  expect_refused({.schedule = {.discipline = Discipline::kRolling}}, "discipline");
+  expect_refused({.schedule = {.policy = SchedulePolicy::kRolling}}, "policy");
   expect_refused({.inline_callbacks = true}, "inline_callbacks");
   expect_refused({.callback_threads = 2}, "callback_threads");
   expect_refused({.watch_connections = false}, "watch_connections");
@@ -247,12 +247,12 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
 }
 
 TEST(LinkReconfigureTest, ALinkThatChangesAllTheTimeLosesNothing) {
-  for (const Discipline discipline : {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches}) {
-    TestCluster cluster({.workers = 4, .file_bytes = 400000, .schedule = {.discipline = discipline}});
+  for (const SchedulePolicy policy : {SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches}) {
+    TestCluster cluster({.workers = 4, .file_bytes = 400000, .schedule = {.policy = policy}});
     const auto reconfigure = [&](int64_t buffer) {
       const LinkProfile profile{.capacity_bytes_per_second = 1e6 + 1e4 * static_cast<double>(buffer),
                                 .buffer_bytes = buffer};
-      EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .discipline = discipline}}).ok());
+      EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .policy = policy}}).ok());
     };
     ExpectReadWhile(reconfigure, cluster);
   }

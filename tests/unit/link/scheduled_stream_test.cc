@@ -26,7 +26,7 @@ class ScheduledStreamHeadersTest : public testing::VirtualLinkTest {
     StartLink(options);
     const std::string address = Serve("worker:1", std::move(handler)).address();
     for (int i = 0; i < 500; ++i) AwaitEnd(Ask(address));
-    return core_->schedule().State().grant_window;
+    return loop_->schedule().State().grant_window;
   }
 };
 

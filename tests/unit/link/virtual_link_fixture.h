@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lib/grpc_wire/request.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "prometheus/registry.h"
 #include "tests/has_code.h"
@@ -20,7 +20,7 @@
 
 namespace sluice::testing {
 
-// A LinkCore in virtual time, whose workers belong to the test. The test is the owner of all calls.
+// A LinkLoop in virtual time, whose workers belong to the test. The test is the owner of all calls.
 class VirtualLinkTest : public ::testing::Test, protected CallOwner {
  protected:
   struct CallRecord {
@@ -46,11 +46,11 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     return options;
   }
   void StartLink(const ScheduleOptions& options = Ample()) {
-    core_ = std::make_unique<LinkCore>(executor_, options, metrics_);
+    loop_ = std::make_unique<LinkLoop>(executor_, options, metrics_);
   }
   void TearDown() override {
     workers_.clear();
-    core_.reset();
+    loop_.reset();
   }
 
   // A worker that lives as long as the link.
@@ -66,19 +66,19 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     std::vector<ScheduledStream*> streams;
     for (size_t i = 0; i < calls; ++i) {
       CallRecord& record = calls_.emplace_back();
-      record.call = &core_->NewCall({.worker = WorkerOf(target),
+      record.call = &loop_->NewCall({.worker = WorkerOf(target),
                                      .path = options.path,
                                      .server_streaming = options.server_streaming,
                                      .request = std::make_shared<const std::string>(FrameMessage("?")),
                                      .response_bytes = options.response_bytes,
-                                     .deadline = core_->now() + options.timeout,
+                                     .deadline = loop_->now() + options.timeout,
                                      .tag = first + i,
                                      .memory = options.memory},
                                     *this);
       streams.push_back(record.call);
     }
     BlockId block = 0;
-    const absl::Status submitted = core_->Submit(streams, core_->now() + options.timeout, block);
+    const absl::Status submitted = loop_->Submit(streams, loop_->now() + options.timeout, block);
     EXPECT_TRUE(submitted.ok()) << submitted;
     return first;
   }
@@ -92,14 +92,14 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   // Bytes of all calls that may be in flight; at 0 nothing leaves.
   void SetLease(int64_t bytes) {
     executor_.Turn([&] {
-      EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
+      EXPECT_TRUE(loop_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
     });
   }
   void Cancel(size_t tag, const absl::Status& why = absl::CancelledError("not needed")) {
     executor_.Turn([&] { CancelHere(tag, why); });
   }
   void CancelHere(size_t tag, const absl::Status& why = absl::CancelledError("not needed")) {
-    if (calls_[tag].ended == 0) core_->CancelCall(*calls_[tag].call, why);
+    if (calls_[tag].ended == 0) loop_->CancelCall(*calls_[tag].call, why);
   }
   const CallRecord& AwaitEnd(size_t tag) {
     EXPECT_TRUE(executor_.RunUntil([&] { return calls_[tag].ended > 0; })) << "call " << tag;
@@ -111,7 +111,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
 
   std::shared_ptr<Worker> WorkerOf(const std::string& target) {
     std::shared_ptr<Worker>& worker = workers_[target];
-    if (worker == nullptr) worker = core_->FindWorker(target, nullptr);
+    if (worker == nullptr) worker = loop_->FindWorker(target, nullptr);
     return worker;
   }
   void Connect(const std::string& target) {
@@ -121,7 +121,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   // Nothing waits, and nothing is in flight, now or soon.
   bool AwaitIdle() {
     return executor_.RunUntil([&] {
-      const ScheduleState state = core_->schedule().State();
+      const ScheduleState state = loop_->schedule().State();
       return state.submitted_calls == state.ended_calls && state.in_flight_bytes == 0 && state.blocks == 0;
     });
   }
@@ -140,10 +140,10 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
   }
 
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
   VirtualExecutor executor_;
   std::vector<std::unique_ptr<VirtualWorker>> servers_;
-  std::unique_ptr<LinkCore> core_;
+  std::unique_ptr<LinkLoop> loop_;
   std::map<std::string, std::shared_ptr<Worker>> workers_;
   std::vector<CallRecord> calls_;             // by tag
   std::function<void(size_t tag)> on_ended_;  // may be null

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/link/link_core.h"
-#include "tests/unit/link/link_core_fixture.h"
+#include "lib/link/link_loop.h"
+#include "tests/unit/link/link_loop_fixture.h"
 #include "tests/unit/net/silent_listener.h"
 
 namespace sluice {
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::SilentListener;
 using testing::TestHttp2Server;
 
-class WaitingCallsTest : public testing::LinkCoreTest {
+class WaitingCallsTest : public testing::LinkLoopTest {
  protected:
   void Start(int64_t queue_limit) {
     ScheduleOptions options = Grants();

@@ -69,7 +69,7 @@ class WireCallRoomTest : public testing::VirtualLinkTest {
     options.profile.capacity_bytes_per_second = 2e6;
     options.profile.buffer_bytes = 32 << 10;
     StartLink(options);
-    core_->SetCallbackMemory(kMemory);
+    loop_->SetCallbackMemory(kMemory);
     Serve(kWorker, [this](VirtualWorker::Call& call) {
       executor_.After(kThink, [&call] {
         call.Answer(std::string(kMessageBytes, 'x'));
@@ -97,15 +97,15 @@ class WireCallRoomTest : public testing::VirtualLinkTest {
   void MakeRoom() {
     executor_.Turn([this] { options_.memory->Release(kMemory); });
   }
-  ScheduleState state() const { return core_->schedule().State(); }
-  WorkerLoad load() { return core_->schedule().Load(WorkerOf(kWorker)->schedule_id()); }
+  ScheduleState state() const { return loop_->schedule().State(); }
+  WorkerLoad load() { return loop_->schedule().Load(WorkerOf(kWorker)->schedule_id()); }
 
   const std::string kWorker = "worker:1";
   CallOptions options_{.response_bytes = kMessageBytes};
 };
 
 TEST_F(WireCallRoomTest, ASlowMergeLeavesTheWindowAndTheShareOfItsWorker) {
-  options_.memory = std::make_shared<CallbackMemory::Account>(core_->callback_memory());
+  options_.memory = std::make_shared<CallbackMemory::Account>(loop_->callback_memory());
   const int64_t window = state().grant_window;
   const int64_t share_bytes = load().share_bytes;
   for (int i = 0; i < 5; ++i) {
@@ -120,7 +120,7 @@ TEST_F(WireCallRoomTest, ASlowMergeLeavesTheWindowAndTheShareOfItsWorker) {
 }
 
 TEST_F(WireCallRoomTest, ResponsesThatWaitForRoomDoNotFillTheWindow) {
-  options_.memory = std::make_shared<CallbackMemory::Account>(core_->callback_memory());
+  options_.memory = std::make_shared<CallbackMemory::Account>(loop_->callback_memory());
   const auto calls = static_cast<size_t>(state().grant_window);
   const size_t first = AskWithoutRoom(calls);
   EXPECT_EQ(state().ungranted_calls, 0);

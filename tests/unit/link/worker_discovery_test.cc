@@ -119,7 +119,7 @@ class WorkerDiscoveryTest : public ::testing::Test {
   NameServer names_;
   TimerQueue timers_;
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
   std::vector<std::vector<std::string>> told_;
   std::vector<absl::Status> states_;
   std::unique_ptr<WorkerDiscovery> discovery_;

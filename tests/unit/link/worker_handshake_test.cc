@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "lib/link/link_core.h"
+#include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/worker.h"
 #include "prometheus/registry.h"
@@ -106,27 +106,27 @@ class WorkerHandshakeTest : public ::testing::Test {
     ScheduleOptions options;
     options.profile.capacity_bytes_per_second = 12.5e6;
     options.profile.buffer_bytes = 32 << 10;
-    core_ = std::make_unique<LinkCore>(hosts_, options, metrics_);
+    loop_ = std::make_unique<LinkLoop>(hosts_, options, metrics_);
   }
   ~WorkerHandshakeTest() override {
     workers_.clear();
-    core_.reset();
+    loop_.reset();
   }
 
   std::shared_ptr<Worker> Connect(const std::string& address, bool tls) {
-    const auto context = tls ? *core_->FindTls(certificates_.ClientOptions()) : nullptr;
-    workers_.push_back(core_->FindWorker(address, context));
+    const auto context = tls ? *loop_->FindTls(certificates_.ClientOptions()) : nullptr;
+    workers_.push_back(loop_->FindWorker(address, context));
     workers_.back()->Connect();
     return workers_.back();
   }
-  int64_t in_flight_bytes() const { return core_->schedule().State().in_flight_bytes; }
-  int64_t waiting_calls() const { return core_->schedule().State().waiting_calls; }
+  int64_t in_flight_bytes() const { return loop_->schedule().State().in_flight_bytes; }
+  int64_t waiting_calls() const { return loop_->schedule().State().waiting_calls; }
 
   testing::TestCertificates certificates_;
   Hosts hosts_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  AggregatorMetrics metrics_{*registry_};
-  std::unique_ptr<LinkCore> core_;
+  LinkMetrics metrics_{*registry_};
+  std::unique_ptr<LinkLoop> loop_;
   std::vector<std::shared_ptr<Worker>> workers_;
 };
 

@@ -41,10 +41,10 @@ TEST_F(WorkerTableTest, ShowsAWorkerUntilNobodyWantsIt) {
 
 // Each pod has an address of its own.
 TEST_F(WorkerTableTest, ItsRowsDoNotGrowWithTheWorkersThatAreGone) {
-  constexpr auto kMost = static_cast<int>(WorkerTable::kMostGone);
+  constexpr auto kMost = static_cast<int>(WorkerTable::kMaxGone);
   for (int i = 0; i < 3 * kMost; ++i) {
     const size_t pod = table_.Add(absl::StrCat("pod-", i));
-    EXPECT_LE(pod, WorkerTable::kMostGone + 1);
+    EXPECT_LE(pod, WorkerTable::kMaxGone + 1);
     EXPECT_EQ(table_.generation(pod), static_cast<uint64_t>(i / (kMost + 1)));
     EXPECT_EQ(Summaries().back().address, absl::StrCat("pod-", i));
     EXPECT_EQ(Summaries().back().answers, 0) << "of another worker";
@@ -66,7 +66,7 @@ TEST_F(WorkerTableTest, ForgetsTheWorkerThatIsGoneForTheLongestTime) {
   EXPECT_EQ(Summary(first).answers, 1) << "it came back soon";
   EXPECT_EQ(table_.Remove(first), std::nullopt);
   std::vector<size_t> others;
-  for (size_t i = 0; i < WorkerTable::kMostGone; ++i) others.push_back(table_.Add(absl::StrCat("other-", i)));
+  for (size_t i = 0; i < WorkerTable::kMaxGone; ++i) others.push_back(table_.Add(absl::StrCat("other-", i)));
   for (size_t i = 0; i + 2 < others.size(); ++i) EXPECT_EQ(table_.Remove(others[i]), std::nullopt);
   EXPECT_EQ(table_.Remove(others[others.size() - 2]), second);
   EXPECT_EQ(table_.Remove(others.back()), first);

@@ -22,7 +22,7 @@ class WorkerStreamNumbersTest : public VirtualLinkTest {
   // Each connection has as many numbers.
   void StartLinkWith(uint32_t numbers) {
     StartLink();
-    core_->session_options().first_stream = (1u << 31) - 1 - 2 * (numbers - 1);
+    loop_->session_options().first_stream = (1u << 31) - 1 - 2 * (numbers - 1);
   }
   size_t Answered() const {
     return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const CallRecord& call) {
@@ -142,7 +142,7 @@ class WorkerEndTest : public VirtualLinkTest {
   }
   void SetLease(int64_t bytes) {
     executor_.Turn(
-        [&] { EXPECT_TRUE(core_->SetLease({.bytes = bytes, .link_bytes = 4 << 20, .plan_bytes = 4 << 20}).ok()); });
+        [&] { EXPECT_TRUE(loop_->SetLease({.bytes = bytes, .link_bytes = 4 << 20, .plan_bytes = 4 << 20}).ok()); });
   }
   // It waits for a budget. Only an event of the link lets the schedule see that it is late.
   void AskAndMakeItLate() {
@@ -155,7 +155,7 @@ class WorkerEndTest : public VirtualLinkTest {
     executor_.RunFor(std::chrono::seconds(2));
     EXPECT_EQ(goes_.open_connections(), 0U);
     EXPECT_TRUE(AwaitIdle());
-    EXPECT_EQ(core_->workers().CountReached().wanted, 1);
+    EXPECT_EQ(loop_->workers().CountReached().wanted, 1);
   }
 
   VirtualWorker& stays_ = Serve("stays:1", nullptr);
@@ -200,18 +200,18 @@ TEST_F(WorkerEndTest, ItMayJustHaveConnected) {
 TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
   on_ended_ = nullptr;
   std::vector<uint32_t> ids;
-  for (size_t i = 0; i < WorkerTable::kMostGone + 10; ++i) {
+  for (size_t i = 0; i < WorkerTable::kMaxGone + 10; ++i) {
     VirtualWorker& pod = Serve("pod-" + std::to_string(i), [](auto& call) { call.Answer("!"); });
     EXPECT_TRUE(AwaitEnd(Ask(pod.address())).status.ok());
     ids.push_back(WorkerOf(pod.address())->schedule_id());
-    EXPECT_LE(ids.back(), WorkerTable::kMostGone + 3) << "with the worker that stays";
-    EXPECT_GT(core_->schedule().Load(ids.back()).share_bytes, 0);
-    EXPECT_EQ(core_->schedule().Load(ids.back()).ended_calls, 1) << "not with those of another pod";
+    EXPECT_LE(ids.back(), WorkerTable::kMaxGone + 3) << "with the worker that stays";
+    EXPECT_GT(loop_->schedule().Load(ids.back()).share_bytes, 0);
+    EXPECT_EQ(loop_->schedule().Load(ids.back()).ended_calls, 1) << "not with those of another pod";
     executor_.Turn([&] { workers_.erase(pod.address()); });
-    EXPECT_EQ(core_->schedule().Load(ids.back()).ended_calls, 1) << "it may come back";
-    if (i >= WorkerTable::kMostGone) {
-      const uint32_t oldest = ids[i - WorkerTable::kMostGone];
-      EXPECT_EQ(core_->schedule().Load(oldest).share_bytes, 0) << "the schedule forgot it";
+    EXPECT_EQ(loop_->schedule().Load(ids.back()).ended_calls, 1) << "it may come back";
+    if (i >= WorkerTable::kMaxGone) {
+      const uint32_t oldest = ids[i - WorkerTable::kMaxGone];
+      EXPECT_EQ(loop_->schedule().Load(oldest).share_bytes, 0) << "the schedule forgot it";
     }
   }
 }
@@ -219,9 +219,9 @@ TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
 // As a connection of a client that the proxy has buried does. What fails is the sanitizer.
 TEST_F(WorkerEndTest, ATaskThatTheLinkDidNotGetToMayBeItsLastOwner) {
   executor_.Turn([&] {
-    core_->AtEndOfTurn([worker = WorkerOf(goes_.address())] {});
+    loop_->AtEndOfTurn([worker = WorkerOf(goes_.address())] {});
     workers_.clear();
-    core_.reset();
+    loop_.reset();
   });
 }
 

@@ -44,7 +44,7 @@ TEST_F(CallRoutingTest, ARouteStandsForItsWorkers) {
 }
 
 TEST_F(CallRoutingTest, AFieldMayNameTheWorker) {
-  options_.proxy.worker_field = "x-worker";
+  options_.proxy.worker_header = "x-worker";
   StartProxy();
   TestHttp2Server worker([](TestHttp2Server::Call& call) {
     EXPECT_THAT(call.head().metadata, ::testing::ElementsAre(::testing::Key("via"), ::testing::Key("x-worker")));
@@ -64,7 +64,7 @@ TEST_F(CallRoutingTest, AWorkerOnAUnixSocketIsLocalhost) {
   PeerWorker worker(65535, path);
   options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = "127.0.0.1:0", .route = path}};
   options_.workers = {"unix:*", "unix-abstract:*"};
-  options_.proxy.worker_field = "x-worker";
+  options_.proxy.worker_header = "x-worker";
   StartProxy();
   {
     const auto client = NewClient();

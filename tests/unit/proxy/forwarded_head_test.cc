@@ -25,8 +25,8 @@ HeaderList Request(const HeaderList& more = {}) {
   return headers;
 }
 
-ForwardedHead Parse(const HeaderList& more, absl::string_view worker_field = "") {
-  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(Request(more), worker_field);
+ForwardedHead Parse(const HeaderList& more, absl::string_view worker_header = "") {
+  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(Request(more), worker_header);
   EXPECT_TRUE(head.ok()) << head.status();
   return head.ok() ? *std::move(head) : ForwardedHead();
 }

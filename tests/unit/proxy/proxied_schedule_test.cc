@@ -53,9 +53,9 @@ TEST_F(ProxiedScheduleTest, AResponseThatWaitsForTheBudgetUntilTheDeadlineIsNotL
   EXPECT_EQ(call.status(), "4");
   EXPECT_THAT(call.Field("grpc-message"), ::testing::HasSubstr("ready and waited for the link's grant"));
   EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "expired"), 1);
   EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "queue_deadline"), 1);
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 0);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "rpc_deadline"), 0);
   EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 0);
 }
 
@@ -67,8 +67,8 @@ TEST_F(ProxiedScheduleTest, AResponseThatIsNotReadyAtTheDeadlineIsLateAtItsWorke
   EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
   EXPECT_EQ(call.status(), "4");
   EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "expired"), 0);
-  EXPECT_EQ(Metric("sluice_sru_requests_total", "outcome", "rpc_deadline"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "expired"), 0);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "rpc_deadline"), 1);
   EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 1);
 }
 
@@ -162,7 +162,7 @@ TEST_F(ProxiedScheduleTest, AMethodOfOneMessageHasItsBytesEarlyOnceItIsKnown) {
 
 TEST_F(ProxiedScheduleTest, TheDeadlineThatTheWorkerGetsIsWhatQueueingHasLeft) {
   ScheduleOptions rolling = WithBudget(kBudget);
-  rolling.discipline = Discipline::kRolling;
+  rolling.policy = SchedulePolicy::kRolling;
   StartProxy(rolling);
   absl::Duration told;
   TestHttp2Server worker([&](TestHttp2Server::Call& call) {
@@ -186,7 +186,7 @@ TEST_F(ProxiedScheduleTest, TheDeadlineThatTheWorkerGetsIsWhatQueueingHasLeft) {
 
 TEST_F(ProxiedScheduleTest, ACallWhoseDeadlinePassesInTheQueueIsNotSent) {
   ScheduleOptions rolling = WithBudget(kBudget);
-  rolling.discipline = Discipline::kRolling;
+  rolling.policy = SchedulePolicy::kRolling;
   StartProxy(rolling);
   TestHttp2Server worker(Says("!"));
   ExpectServes(worker.address());

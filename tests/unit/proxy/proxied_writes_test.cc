@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/proxy/proxy_core_fixture.h"
+#include "tests/unit/proxy/proxy_loop_fixture.h"
 
 namespace sluice::testing {
 namespace {
@@ -15,7 +15,7 @@ using Stream = Http2Peer::Stream;
 
 // --- To workers.
 
-using RequestWritesTest = ProxyCoreTest;
+using RequestWritesTest = ProxyLoopTest;
 
 // The look-up of the last request's name happens in the turn in which all requests arrive.
 TEST_F(RequestWritesTest, RequestsOfAFanOutLeaveWhileTheRestOfItComesIn) {
@@ -42,7 +42,7 @@ TEST_F(RequestWritesTest, RequestsOfAFanOutLeaveWhileTheRestOfItComesIn) {
 constexpr size_t kMessageBytes = 10'000;
 
 // A worker that sends the parts of a response when the test says so.
-class AnswerWritesTest : public ProxyCoreTest {
+class AnswerWritesTest : public ProxyLoopTest {
  protected:
   void Start(const ProxyOptions& options = {}, const ScheduleOptions& schedule = Ample()) {
     StartProxy(options, schedule);

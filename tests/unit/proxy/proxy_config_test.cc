@@ -38,7 +38,7 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_FALSE(server.listeners[0].tls);
   EXPECT_FALSE(server.listener_tls.has_value());
   EXPECT_EQ(server.socket_mode, 0660U);
-  EXPECT_EQ(server.proxy.worker_field, "");
+  EXPECT_EQ(server.proxy.worker_header, "");
   EXPECT_TRUE(server.proxy.pass_tunnels);
   EXPECT_TRUE(server.proxy.pass_worker_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 64 << 10);
@@ -48,7 +48,7 @@ TEST(ProxyConfigTest, TheDefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
   EXPECT_EQ(options->drain_delay, absl::ZeroDuration());
   EXPECT_EQ(options->reload_interval, absl::Seconds(2));
-  EXPECT_EQ(options->link.schedule.discipline, Discipline::kGrants);
+  EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kGrants);
 }
 
 TEST(ProxyConfigTest, EveryFieldIsTaken) {
@@ -78,7 +78,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.listeners[2].route, "w.svc:7000");
   EXPECT_EQ(options->admin, "127.0.0.1:3");
   EXPECT_THAT(server.workers, ElementsAre("10.0.0.0/8", "*.svc:7000"));
-  EXPECT_EQ(server.proxy.worker_field, "x-worker");
+  EXPECT_EQ(server.proxy.worker_header, "x-worker");
   EXPECT_FALSE(server.proxy.pass_worker_tunnels);
   EXPECT_FALSE(server.proxy.pass_tunnels);
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
@@ -97,7 +97,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(options->drain_timeout, absl::Seconds(11));
   EXPECT_EQ(options->drain_delay, absl::Seconds(12));
   EXPECT_EQ(options->reload_interval, absl::ZeroDuration());
-  EXPECT_EQ(options->link.schedule.discipline, Discipline::kRolling);
+  EXPECT_EQ(options->link.schedule.policy, SchedulePolicy::kRolling);
 }
 
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {

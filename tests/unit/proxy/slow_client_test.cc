@@ -251,7 +251,7 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckWithLittleEnds) {
 // Nothing holds answers back there, so what is too much ends.
 TEST_F(SlowClientTest, AnUnscheduledLinkEndsWhatItCannotHold) {
   options_.proxy.max_held_bytes = 1 << 20;
-  Start(std::chrono::hours(1), {.discipline = Discipline::kUnscheduled});
+  Start(std::chrono::hours(1), {.policy = SchedulePolicy::kUnscheduled});
   const auto client = NewClient({.stream_window_bytes = 0});
   const auto calls = Ask(*client, 0);
   const auto ended = [&] {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/unit/net/test_listener.h"
-#include "tests/unit/proxy/proxy_core_fixture.h"
+#include "tests/unit/proxy/proxy_loop_fixture.h"
 
 namespace sluice::testing {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Stream = Http2Peer::Stream;
 
-using TargetTest = ProxyCoreTest;
+using TargetTest = ProxyLoopTest;
 
 // --- Look-ups.
 

@@ -184,7 +184,7 @@ TEST_F(TunnelTest, NeitherEndHasToReadForAsLongAsItIsThere) {
   // An option of the proxy's socket, read on the thread that may close it.
   const auto option = [this](int fd, int level, int name) {
     int value = -1;
-    link_->Await([&](LinkCore&) { value = SocketOption(FarEnd(fd), level, name); });
+    link_->Await([&](LinkLoop&) { value = SocketOption(FarEnd(fd), level, name); });
     return value;
   };
   EventLog timeouts;

@@ -11,7 +11,7 @@ namespace sluice {
 // cost 192 bytes; before the first answer is ready, 17 requests may be out.
 inline ScheduleOptions GrantsOptions() {
   ScheduleOptions options;
-  options.discipline = Discipline::kGrants;
+  options.policy = SchedulePolicy::kGrants;
   options.profile.capacity_bytes_per_second = 1e6;
   options.profile.buffer_bytes = 10'000;
   options.profile.propagation_rtt = absl::Milliseconds(1);

@@ -23,7 +23,7 @@ ScheduleOptions Batches() {
   options.profile.ack_frame_bytes = 40;
   options.profile.timer_granularity = absl::Milliseconds(1);
   options.profile.timer_jitter = absl::Microseconds(200);
-  options.discipline = Discipline::kBatches;
+  options.policy = SchedulePolicy::kBatches;
   options.stall_timeout = absl::InfiniteDuration();  // the timer is that of the slots
   return options;
 }

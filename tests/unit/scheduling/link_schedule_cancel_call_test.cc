@@ -12,14 +12,14 @@ using ::testing::IsEmpty;
 
 constexpr auto kDrainTime = 11ms;  // R + B/C
 
-ScheduleOptions With(Discipline discipline) {
+ScheduleOptions With(SchedulePolicy policy) {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = discipline;
+  options.policy = policy;
   return options;
 }
 
 TEST(CancelCallTest, DropsACallThatWaitsAndTheBlockGoesOn) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.CancelCall(At(1ms), 2), ElementsAre("drop 2"));
@@ -30,7 +30,7 @@ TEST(CancelCallTest, DropsACallThatWaitsAndTheBlockGoesOn) {
 }
 
 TEST(CancelCallTest, LetsGoWhatWaitedBehindIt) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
@@ -38,7 +38,7 @@ TEST(CancelCallTest, LetsGoWhatWaitedBehindIt) {
 }
 
 TEST(CancelCallTest, AbortsACallInFlightOnce) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000, 5000});
   EXPECT_THAT(link.CancelCall(At(1ms), 0), ElementsAre("abort 0"));
   EXPECT_THAT(link.CancelCall(At(1ms), 0), IsEmpty());
@@ -54,7 +54,7 @@ TEST(CancelCallTest, AbortsACallInFlightOnce) {
 }
 
 TEST(CancelCallTest, BlockEndsWithItsLastCall) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Add(At(0ms), link.last_block(), 9000);
   link.Finish(At(1ms), 0);
@@ -68,7 +68,7 @@ TEST(CancelCallTest, BlockEndsWithItsLastCall) {
 }
 
 TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
-  ScheduleDriver link(With(Discipline::kBatches));
+  ScheduleDriver link(With(SchedulePolicy::kBatches));
   // Two batches of one call, and one that is added: a slot each.
   EXPECT_THAT(link.Submit(At(0ms), {9000, 9000}), ElementsAre("send 0"));
   link.Finish(At(1ms), 0);
@@ -153,7 +153,7 @@ TEST(CancelCallTest, OfALargeAnswerNothingComesThatIsNotCharged) {
 
 TEST(CancelTest, ABudgetAboveTheBufferDrainsForItsOwnTime) {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = Discipline::kRolling;
+  options.policy = SchedulePolicy::kRolling;
   options.budget_bytes = 2 * options.profile.buffer_bytes;
   ScheduleDriver link(options);
   link.Submit(At(0ms), {20'000});

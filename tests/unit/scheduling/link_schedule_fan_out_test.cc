@@ -52,10 +52,8 @@ struct Work {
 // the request or the grant arrives, and what the port drops comes again after a retransmission timeout.
 class FanOut {
  public:
-  FanOut(Discipline discipline, int64_t workers, Work work = {}, uint64_t seed = 1)
-      : work_(work),
-        schedule_({.profile = TestPort(), .discipline = discipline, .budget_bytes = {}}),
-        answers_(workers) {
+  FanOut(SchedulePolicy policy, int64_t workers, Work work = {}, uint64_t seed = 1)
+      : work_(work), schedule_({.profile = TestPort(), .policy = policy, .budget_bytes = {}}), answers_(workers) {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> decades(std::log10(200), std::log10(200'000));
     for (Answer& answer : answers_) {
@@ -115,7 +113,7 @@ class FanOut {
       answer.granted_bytes = std::min(answer.granted_bytes + action.bytes, answer.bytes);
       const TimePoint asked = now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt);
       const TimePoint ready = asked + (answer.straggles ? work_.tail_time : work_.think);
-      if (action.kind == Action::Kind::kSend && schedule_.options().discipline == Discipline::kGrants) {
+      if (action.kind == Action::Kind::kSend && schedule_.options().policy == SchedulePolicy::kGrants) {
         packets_.push({.at = ready, .answer = action.tag, .bytes = 0, .delivered = false});
       }
       SendAnswer(action.tag, action.kind == Action::Kind::kSend ? ready : asked);
@@ -164,7 +162,7 @@ class FanOut {
 
 TEST(FanOutTest, RollingFillsTheLinkAndDropsNothing) {
   for (const int64_t workers : {64, 256, 1000}) {
-    const Outcome outcome = FanOut(Discipline::kRolling, workers).Read();
+    const Outcome outcome = FanOut(SchedulePolicy::kRolling, workers).Read();
     EXPECT_EQ(outcome.drops, 0) << workers;
     EXPECT_GT(outcome.goodput_bps, 94e6) << workers;
     EXPECT_LT(outcome.goodput_bps, 100e6 * kSruBytes / WireBytes(TestPort(), kSruBytes)) << workers;
@@ -173,7 +171,7 @@ TEST(FanOutTest, RollingFillsTheLinkAndDropsNothing) {
 
 TEST(FanOutTest, BatchesDropNothingAndKeepTheTimeOfTheirPlan) {
   for (const int64_t workers : {64, 256, 1000}) {
-    const Outcome outcome = FanOut(Discipline::kBatches, workers).Read();
+    const Outcome outcome = FanOut(SchedulePolicy::kBatches, workers).Read();
     EXPECT_EQ(outcome.drops, 0) << workers;
     const double planned = PlanSlots(TestPort(), kSruBytes, workers)->goodput_bps;
     EXPECT_NEAR(outcome.goodput_bps, planned, 0.1 * planned) << workers;
@@ -181,15 +179,15 @@ TEST(FanOutTest, BatchesDropNothingAndKeepTheTimeOfTheirPlan) {
 }
 
 TEST(FanOutTest, UnscheduledOverflowsThePort) {
-  EXPECT_EQ(FanOut(Discipline::kUnscheduled, 3).Read().drops, 0);
-  const Outcome outcome = FanOut(Discipline::kUnscheduled, 64).Read();
+  EXPECT_EQ(FanOut(SchedulePolicy::kUnscheduled, 3).Read().drops, 0);
+  const Outcome outcome = FanOut(SchedulePolicy::kUnscheduled, 64).Read();
   EXPECT_GT(outcome.drops, 64 * 8 / 2);
   EXPECT_LT(outcome.goodput_bps, 30e6);
 }
 
 TEST(FanOutTest, GrantsFillTheLinkAndDropNothing) {
   for (const int64_t workers : {64, 256, 1000}) {
-    const Outcome outcome = FanOut(Discipline::kGrants, workers).Read();
+    const Outcome outcome = FanOut(SchedulePolicy::kGrants, workers).Read();
     EXPECT_EQ(outcome.drops, 0) << workers;
     EXPECT_GT(outcome.goodput_bps, 93e6) << workers;
   }
@@ -198,17 +196,17 @@ TEST(FanOutTest, GrantsFillTheLinkAndDropNothing) {
 TEST(FanOutTest, GrantsHideTheTimeThatWorkersThink) {
   const Work work{.think = 10ms};
   for (const int64_t workers : {64, 256, 512}) {
-    const Outcome outcome = FanOut(Discipline::kGrants, workers, work).Read();
+    const Outcome outcome = FanOut(SchedulePolicy::kGrants, workers, work).Read();
     EXPECT_EQ(outcome.drops, 0) << workers;
     const double transfer_seconds = 8.0 * static_cast<double>(kSruBytes * workers) / 93e6;
     EXPECT_GT(outcome.goodput_bps, 93e6 * transfer_seconds / (transfer_seconds + 0.010)) << workers;
-    EXPECT_LT(FanOut(Discipline::kRolling, workers, work).Read().goodput_bps, 25e6) << workers;
+    EXPECT_LT(FanOut(SchedulePolicy::kRolling, workers, work).Read().goodput_bps, 25e6) << workers;
   }
 }
 
 TEST(FanOutTest, GrantsFillTheLinkWithSizesThatNobodyKnewBefore) {
   for (const int64_t workers : {64, 256, 512}) {
-    const Outcome outcome = FanOut(Discipline::kGrants, workers, {.think = 2ms, .mixed_sizes = true}).Read();
+    const Outcome outcome = FanOut(SchedulePolicy::kGrants, workers, {.think = 2ms, .mixed_sizes = true}).Read();
     EXPECT_EQ(outcome.drops, 0) << workers;
     EXPECT_GT(outcome.goodput_bps, 88e6) << workers;
   }
@@ -221,11 +219,11 @@ TEST(FanOutTest, StragglersDoNotSlowDownTheOthers) {
     for (const bool mixed_sizes : {false, true}) {
       for (uint64_t seed = 1; seed <= 5; ++seed) {
         Work work{.think = 2ms, .mixed_sizes = mixed_sizes};
-        const double without = FanOut(Discipline::kGrants, workers, work, seed).Read().goodput_bps;
+        const double without = FanOut(SchedulePolicy::kGrants, workers, work, seed).Read().goodput_bps;
         work.straggler_percent = 5;
         for (const nanoseconds tail : {nanoseconds(200ms), nanoseconds(2s)}) {
           work.tail_time = tail;
-          const Outcome outcome = FanOut(Discipline::kGrants, workers, work, seed).Read();
+          const Outcome outcome = FanOut(SchedulePolicy::kGrants, workers, work, seed).Read();
           EXPECT_EQ(outcome.drops, 0) << workers << " workers, seed " << seed;
           EXPECT_GT(outcome.goodput_bps, 0.9 * without) << workers << " workers, seed " << seed;
         }

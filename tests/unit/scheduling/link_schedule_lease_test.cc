@@ -22,7 +22,7 @@ constexpr int64_t kLink = 10'000;
 
 ScheduleOptions Rolling() {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = Discipline::kRolling;
+  options.policy = SchedulePolicy::kRolling;
   return options;
 }
 
@@ -213,7 +213,7 @@ TEST(SetLeaseTest, HeadersOfStragglersFitTheLease) {
   EXPECT_THAT(Lend(link, At(1001ms), {.bytes = 2 * demand.need_bytes}), ::testing::Not(IsEmpty()));
 }
 
-class LeasesOfTheMoment : public ::testing::TestWithParam<Discipline> {};
+class LeasesOfTheMoment : public ::testing::TestWithParam<SchedulePolicy> {};
 
 // Whatever leases come and end: what leaves fits the lease of that moment, and in the end all of it has left.
 TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
@@ -224,7 +224,7 @@ TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };
   ScheduleOptions options = GrantsOptions();
-  options.discipline = GetParam();
+  options.policy = GetParam();
   ScheduleDriver link(options);
   TimePoint now = At(0ms);
   std::vector<uint64_t> thinking;
@@ -233,7 +233,7 @@ TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
   const auto take = [&](const ScheduleDriver::Words& words) {
     for (const std::string& word : words) {
       if (word.starts_with("stall")) continue;
-      const bool asks = word.starts_with("send ") && GetParam() == Discipline::kGrants;
+      const bool asks = word.starts_with("send ") && GetParam() == SchedulePolicy::kGrants;
       const auto tag = std::stoull(word.substr(word.find(' ')));
       const bool early = asks && word.rfind(' ') != word.find(' ');
       (asks && !early ? thinking : in_flight).push_back(tag);
@@ -278,8 +278,8 @@ TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, LeasesOfTheMoment, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, LeasesOfTheMoment, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 }  // namespace
 }  // namespace sluice

@@ -38,9 +38,9 @@ class Workers {
     int64_t every_steps = 1;
   };
 
-  explicit Workers(Discipline discipline) {
+  explicit Workers(SchedulePolicy policy) {
     ScheduleOptions options = GrantsOptions();
-    options.discipline = discipline;
+    options.policy = policy;
     schedule_.emplace(options);
   }
 
@@ -159,7 +159,7 @@ using Kind = Workers::Kind;
 // A hung worker holds early bytes for good; small answers come and go, other workers think. A large answer that is
 // ready has to fit beside all of it.
 TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
-  Workers workers(Discipline::kGrants);
+  Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
   ASSERT_EQ(workers.state().in_flight_bytes, 3300) << "it left with its grant";
   workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000});
@@ -175,7 +175,7 @@ TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
 // Dead hosts hold a third of the budget, and a hung early call another one. A part of an answer, and the headers beside
 // it, need more than the last third.
 TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
-  Workers workers(Discipline::kGrants);
+  Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
   ASSERT_EQ(workers.state().in_flight_bytes, 3300) << "it left with its grant";
   workers.ConnectToDeadHosts(300, 200);
@@ -188,7 +188,7 @@ TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
 // Dead hosts hold a third of the budget, and slow workers count as another one. A slow worker sends on, so nothing
 // stalls; its bytes come too slowly to wait for them.
 TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
-  Workers workers(Discipline::kGrants);
+  Workers workers(SchedulePolicy::kGrants);
   for (uint32_t id = 1; id <= 8; ++id) {
     workers.Ask({.answer_bytes = 60'000, .expected_bytes = 1000, .id = id, .step_bytes = 20, .every_steps = 20});
   }
@@ -203,7 +203,7 @@ TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
 
 // A request brings more than the two thirds that dead hosts leave.
 TEST(LivenessTest, DeadHostsDoNotHoldUpALargeRequestInRolling) {
-  Workers workers(Discipline::kRolling);
+  Workers workers(SchedulePolicy::kRolling);
   workers.ConnectToDeadHosts(300, 200);
   workers.Ask({.answer_bytes = 9000, .expected_bytes = 9000});
   for (int step = 0; step < 400; ++step) workers.Step();
@@ -212,7 +212,7 @@ TEST(LivenessTest, DeadHostsDoNotHoldUpALargeRequestInRolling) {
 }
 
 TEST(LivenessTest, RollingGetsPastHungWorkers) {
-  Workers workers(Discipline::kRolling);
+  Workers workers(SchedulePolicy::kRolling);
   for (int i = 0; i < 3; ++i) workers.Ask({.kind = Kind::kNeverReady, .expected_bytes = 9000});
   workers.Ask({});
   for (int step = 0; step < 3 * (kStallTime / 1ms) + 20; ++step) workers.Step();
@@ -221,7 +221,7 @@ TEST(LivenessTest, RollingGetsPastHungWorkers) {
 }
 
 TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
-  Workers workers(Discipline::kGrants);
+  Workers workers(SchedulePolicy::kGrants);
   for (int i = 0; i < 1000; ++i) workers.Ask({.kind = Kind::kNeverReady, .expected_bytes = 3300});
   const TimePoint asked = workers.now();
   while (workers.state().ungranted_calls + workers.state().in_flight_calls < 1000) workers.Step();
@@ -241,7 +241,7 @@ TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
 }
 
 TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
-  Workers workers(Discipline::kGrants);
+  Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.answer_bytes = 1'000'000, .expected_bytes = 1'000'000});
   for (int step = 0; step < 100; ++step) workers.Step();
   for (size_t i = 1; i <= 20; ++i) {
@@ -255,7 +255,7 @@ TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
   EXPECT_FALSE(workers.Ended(0));
 }
 
-class HungWorkersTest : public ::testing::TestWithParam<Discipline> {};
+class HungWorkersTest : public ::testing::TestWithParam<SchedulePolicy> {};
 
 // However many hang, a ready answer waits at most k + 1 stall timeouts and the time that what is ahead of it takes.
 TEST_P(HungWorkersTest, DelayAReadyAnswerByAStallTimeoutEachAtMost) {
@@ -297,8 +297,8 @@ TEST_P(HungWorkersTest, DelayAReadyAnswerByAStallTimeoutEachAtMost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, HungWorkersTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, HungWorkersTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 }  // namespace
 }  // namespace sluice

@@ -10,13 +10,13 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 
-class WorkerLoadTest : public ::testing::TestWithParam<Discipline> {
+class WorkerLoadTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
   WorkerLoadTest() { link_.set_worker(7); }
 
-  static ScheduleOptions With(Discipline discipline) {
+  static ScheduleOptions With(SchedulePolicy policy) {
     ScheduleOptions options = GrantsOptions();
-    options.discipline = discipline;
+    options.policy = policy;
     return options;
   }
   void ExpectCalls(int64_t calls, int64_t out, int64_t owing, int64_t ended) {
@@ -30,9 +30,9 @@ class WorkerLoadTest : public ::testing::TestWithParam<Discipline> {
 };
 
 INSTANTIATE_TEST_SUITE_P(In, WorkerLoadTest,
-                         ::testing::Values(Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling,
-                                           Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+                         ::testing::Values(SchedulePolicy::kUnscheduled, SchedulePolicy::kBatches,
+                                           SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST_P(WorkerLoadTest, CountsCallsThatAreOutThatOweAndThatHaveEnded) {
   link_.Submit(At(0ms), {3000});
@@ -107,14 +107,14 @@ class BacklogTest : public WorkerLoadTest {
   int64_t backlogged_bytes() const { return link_.state().backlogged_bytes; }
 };
 
-INSTANTIATE_TEST_SUITE_P(In, BacklogTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(In, BacklogTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST_P(BacklogTest, IsTheTimeInWhichCallsWaitForTheBudget) {
   link_.set_worker(0);
   link_.Submit(At(0ms), {9000, 9000});
   for (const uint64_t tag : {0, 1}) {
-    if (GetParam() == Discipline::kGrants) link_.Ready(At(1ms), tag, 9000);
+    if (GetParam() == SchedulePolicy::kGrants) link_.Ready(At(1ms), tag, 9000);
   }
   link_.Timer(At(1ms));
   const auto before = backlogged_time();

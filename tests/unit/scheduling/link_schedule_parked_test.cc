@@ -10,15 +10,15 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-ScheduleOptions With(Discipline discipline) {
+ScheduleOptions With(SchedulePolicy policy) {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = discipline;
+  options.policy = policy;
   options.stall_timeout = absl::InfiniteDuration();
   return options;
 }
 
 TEST(ParkTest, ParkedCallBlocksNobody) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   EXPECT_THAT(link.SubmitParked(At(0ms), 9000), IsEmpty());
   EXPECT_THAT(link.Submit(At(0ms), {9000}), ElementsAre("send 1"));
   EXPECT_EQ(link.state().waiting_calls, 1);
@@ -30,7 +30,7 @@ TEST(ParkTest, ParkedCallBlocksNobody) {
 }
 
 TEST(ParkTest, UnparkedCallGoesToTheEndOfItsBlock) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {5000});
   EXPECT_THAT(link.Add(At(0ms), link.last_block(), 4000), ElementsAre("send 1"));
   link.Add(At(0ms), link.last_block(), 7000);
@@ -43,7 +43,7 @@ TEST(ParkTest, UnparkedCallGoesToTheEndOfItsBlock) {
 }
 
 TEST(ParkTest, ParkedCallExpiresAndIsDropped) {
-  ScheduleDriver link(With(Discipline::kGrants));
+  ScheduleDriver link(With(SchedulePolicy::kGrants));
   link.SubmitParked(At(0ms), 1000, At(10ms));
   link.SubmitParked(At(0ms), 1000);
   EXPECT_EQ(link.next_timer(), At(10ms));
@@ -53,7 +53,7 @@ TEST(ParkTest, ParkedCallExpiresAndIsDropped) {
 }
 
 TEST(ParkTest, CountsAgainstTheQueueLimit) {
-  ScheduleOptions options = With(Discipline::kRolling);
+  ScheduleOptions options = With(SchedulePolicy::kRolling);
   options.queue_limit = 1;
   ScheduleDriver link(options);
   link.SubmitParked(At(0ms), 1000);
@@ -64,7 +64,7 @@ TEST(ParkTest, CountsAgainstTheQueueLimit) {
 }
 
 TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   EXPECT_THAT(link.Unsent(At(1ms), 0), ElementsAre("send 1"));
   EXPECT_EQ(link.state().parked_calls, 1);
@@ -76,7 +76,7 @@ TEST(UnsentTest, AllOfTheChargeIsReleasedAtOnceAndTheCallIsParked) {
 }
 
 TEST(UnsentTest, InBatchesTheBlockGivesUpItsTurnAndTheCallGetsASlot) {
-  ScheduleDriver link(With(Discipline::kBatches));
+  ScheduleDriver link(With(SchedulePolicy::kBatches));
   EXPECT_THAT(link.Submit(At(0ms), {5000, 5000}), ElementsAre("send 0", "send 1"));
   EXPECT_THAT(link.Submit(At(0ms), {5000}), IsEmpty());
   EXPECT_THAT(link.Unsent(At(1ms), 0), IsEmpty());
@@ -86,7 +86,7 @@ TEST(UnsentTest, InBatchesTheBlockGivesUpItsTurnAndTheCallGetsASlot) {
 }
 
 TEST(UnsentTest, NothingOfTheFirstAttemptIsLeft) {
-  ScheduleDriver link(With(Discipline::kGrants));
+  ScheduleDriver link(With(SchedulePolicy::kGrants));
   link.Submit(At(0ms), {9000});
   link.Ready(At(20ms), 0, 9000);
   link.Receive(At(20ms), 0, 500);
@@ -98,14 +98,14 @@ TEST(UnsentTest, NothingOfTheFirstAttemptIsLeft) {
 }
 
 TEST(UnsentTest, ExpiresWhereTheDeadlineHasPassed) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000}, At(10ms));
   EXPECT_THAT(link.Unsent(At(10ms), 0), ElementsAre("expire 0"));
   EXPECT_EQ(link.state().blocks, 0);
 }
 
 TEST(UnsentTest, AbortedCallStillHasToEnd) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Cancel(At(1ms), link.last_block());
   EXPECT_THAT(link.Unsent(At(2ms), 0), IsEmpty());
@@ -117,26 +117,26 @@ TEST(UnsentTest, AbortedCallStillHasToEnd) {
 }
 
 TEST(UnsentTest, IsIgnoredForWhatIsNotOut) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.Add(At(0ms), link.last_block(), 9000);
   EXPECT_THAT(link.Unsent(At(1ms), 1), IsEmpty());
   EXPECT_EQ(link.state().parked_calls, 0);
 }
 
-class AheadTest : public ::testing::TestWithParam<Discipline> {
+class AheadTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
-  // The words for a request that leaves with these bytes, where `usual` come with it in the other disciplines.
+  // The words for a request that leaves with these bytes, where `usual` come with it in the other policies.
   std::string Sent(uint64_t tag, int64_t bytes) const {
     const std::string words = "send " + std::to_string(tag);
-    return GetParam() == Discipline::kGrants ? words + " " + std::to_string(bytes) : words;
+    return GetParam() == SchedulePolicy::kGrants ? words + " " + std::to_string(bytes) : words;
   }
 };
 
 TEST_P(AheadTest, LeavesBeforeAllThatWaitsAsSoonAsItFits) {
   ScheduleDriver link(With(GetParam()));
   link.Submit(At(0ms), {3400});
-  if (GetParam() == Discipline::kGrants) link.Ready(At(20ms), 0, 3400);
+  if (GetParam() == SchedulePolicy::kGrants) link.Ready(At(20ms), 0, 3400);
   ASSERT_GE(link.state().in_flight_bytes, 3000);
   link.SetBudget(At(20ms), 3500);
   link.Submit(At(20ms), {3000});
@@ -179,11 +179,11 @@ TEST_P(AheadTest, ComesAfterAllOthersIfItIsARetryAndTakesASixth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, AheadTest,
-                         ::testing::Values(Discipline::kBatches, Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+                         ::testing::Values(SchedulePolicy::kBatches, SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST(SubmitAheadTest, ComesBeforeReadyAnswersAndIsNotHeldToTheQueueLimit) {
-  ScheduleOptions options = With(Discipline::kGrants);
+  ScheduleOptions options = With(SchedulePolicy::kGrants);
   options.queue_limit = 3;
   ScheduleDriver link(options);
   link.Submit(At(0ms), {3300, 3300, 3300});
@@ -213,8 +213,8 @@ TEST(SubmitAheadTest, RefusesWhatCanNotBeServed) {
 }
 
 TEST(SubmitTest, NamesItsCallsInTheirOrder) {
-  for (const Discipline discipline : {Discipline::kBatches, Discipline::kGrants}) {
-    ScheduleDriver link(With(discipline));
+  for (const SchedulePolicy policy : {SchedulePolicy::kBatches, SchedulePolicy::kGrants}) {
+    ScheduleDriver link(With(policy));
     const std::vector<CallRequest> calls(4, {.response_bytes = 5000, .parked = true});
     std::vector<Action> actions;
     std::vector<CallId> ids;

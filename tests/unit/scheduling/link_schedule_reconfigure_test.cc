@@ -18,7 +18,7 @@ constexpr auto kDrainTime = 11ms;  // R + B/C
 
 ScheduleOptions RollingOptions() {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = Discipline::kRolling;
+  options.policy = SchedulePolicy::kRolling;
   return options;
 }
 
@@ -117,7 +117,7 @@ TEST(ReconfigureTest, RefusesWhatIsOutOfBoundsOrCannotChange) {
   ScheduleOptions options = GrantsOptions();
   options.profile.capacity_bytes_per_second = 0;
   EXPECT_THAT(refused(options), HasSubstr("capacity"));
-  EXPECT_THAT(refused(RollingOptions()), HasSubstr("discipline: rolling cannot take the place of grants"));
+  EXPECT_THAT(refused(RollingOptions()), HasSubstr("policy: rolling cannot take the place of grants"));
   options = GrantsOptions();
   options.stall_timeout += absl::Seconds(1);
   EXPECT_THAT(refused(options), HasSubstr("stall_timeout"));

@@ -19,9 +19,9 @@ using std::chrono_literals::operator""ms;
 // thread.
 class Link {
  public:
-  explicit Link(Discipline discipline) {
+  explicit Link(SchedulePolicy policy) {
     ScheduleOptions options = GrantsOptions();
-    options.discipline = discipline;
+    options.policy = policy;
     schedule_.emplace(options);
   }
 
@@ -162,7 +162,7 @@ class Link {
   std::map<uint32_t, Worker> workers_;
 };
 
-class SlowWorkerTest : public ::testing::TestWithParam<Discipline> {
+class SlowWorkerTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
   // Healthy workers 1 to 20, each with one small answer at any time. They can fill the link.
   static constexpr uint32_t kHealthy = 20;
@@ -296,8 +296,8 @@ TEST(LinkScheduleLongLapTest, TheTimerFindsSlowWorkersThatHoldTheBudget) {
   EXPECT_GT(schedule.NextTimer(), now + kLongLap);
 }
 
-INSTANTIATE_TEST_SUITE_P(, SlowWorkerTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, SlowWorkerTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 }  // namespace
 }  // namespace sluice

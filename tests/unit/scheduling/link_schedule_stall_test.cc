@@ -16,9 +16,9 @@ constexpr auto kDrainTime = 11ms;  // R + B/C
 constexpr auto kStallTime = 300ms + kDrainTime;
 constexpr auto kThink = 20ms;
 
-ScheduleOptions With(Discipline discipline) {
+ScheduleOptions With(SchedulePolicy policy) {
   ScheduleOptions options = GrantsOptions();
-  options.discipline = discipline;
+  options.policy = policy;
   return options;
 }
 
@@ -34,7 +34,7 @@ TEST(ReceivedTest, ChargeFallsByteByByte) {
 }
 
 TEST(ReceivedTest, CostsWhatTheFramesOfTheRestCost) {
-  ScheduleOptions options = With(Discipline::kRolling);
+  ScheduleOptions options = With(SchedulePolicy::kRolling);
   options.profile.frame_bytes = 1066;
   ScheduleDriver link(options);
   link.Submit(At(0ms), {2500});
@@ -44,7 +44,7 @@ TEST(ReceivedTest, CostsWhatTheFramesOfTheRestCost) {
 }
 
 TEST(ReceivedTest, NeverBelowNothingAndNothingForCallsThatAreNotOut) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000, 9000});
   EXPECT_THAT(link.Receive(At(1ms), 0, 0), IsEmpty());
   EXPECT_THAT(link.Receive(At(1ms), 0, -5), IsEmpty());
@@ -57,7 +57,7 @@ TEST(ReceivedTest, NeverBelowNothingAndNothingForCallsThatAreNotOut) {
 }
 
 TEST(ReceivedTest, CountsForAbortedCallsToo) {
-  ScheduleDriver link(With(Discipline::kRolling));
+  ScheduleDriver link(With(SchedulePolicy::kRolling));
   link.Submit(At(0ms), {9000});
   link.CancelCall(At(1ms), 0);
   link.Receive(At(2ms), 0, 4000);
@@ -67,7 +67,7 @@ TEST(ReceivedTest, CountsForAbortedCallsToo) {
   EXPECT_EQ(link.state().in_flight_bytes, 5000);
 }
 
-class StallInTest : public ::testing::TestWithParam<Discipline> {};
+class StallInTest : public ::testing::TestWithParam<SchedulePolicy> {};
 
 // The request in rolling and batches, the grant in grants.
 TEST_P(StallInTest, BudgetOfBytesThatDoNotComeGoesToTheOthers) {
@@ -75,7 +75,7 @@ TEST_P(StallInTest, BudgetOfBytesThatDoNotComeGoesToTheOthers) {
   link.Submit(At(0ms), {9000});
   link.Submit(At(0ms), {9000});
   TimePoint granted = At(0ms);
-  if (GetParam() == Discipline::kGrants) {
+  if (GetParam() == SchedulePolicy::kGrants) {
     granted = At(kThink);
     link.Ready(granted, 0, 9000);
     link.Ready(granted, 1, 9000);
@@ -86,18 +86,18 @@ TEST_P(StallInTest, BudgetOfBytesThatDoNotComeGoesToTheOthers) {
   const ScheduleDriver::Words words = link.Timer(granted + kStallTime);
   ASSERT_GE(words.size(), 2u);
   EXPECT_EQ(words[0], "stall 0");
-  if (GetParam() != Discipline::kBatches) {
+  if (GetParam() != SchedulePolicy::kBatches) {
     EXPECT_EQ(link.state().in_flight_bytes, charged) << "of the other one";
     link.Receive(granted + kStallTime, 0, 500);
     EXPECT_EQ(link.state().in_flight_bytes, charged) << "what comes after all is simply received";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, StallInTest, ::testing::Values(Discipline::kRolling, Discipline::kGrants),
-                         [](const auto& info) { return std::string(DisciplineName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, StallInTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& info) { return std::string(SchedulePolicyName(info.param)); });
 
 TEST(StallTest, BatchesGiveBackTheBudgetAndKeepTheTurn) {
-  ScheduleDriver link(With(Discipline::kBatches));
+  ScheduleDriver link(With(SchedulePolicy::kBatches));
   link.Submit(At(0ms), {9000});
   link.Submit(At(0ms), {9000});
   EXPECT_THAT(link.Timer(At(kStallTime)), ElementsAre("stall 0"));
@@ -163,7 +163,7 @@ TEST(StallTest, AbortedCallDoesNotStall) {
 }
 
 TEST(StallTest, ACallLargerThanTheBudgetHasTheTimeThatItNeedsAlone) {
-  ScheduleDriver link(With(Discipline::kBatches));
+  ScheduleDriver link(With(SchedulePolicy::kBatches));
   link.Submit(At(0ms), {500'000});
   EXPECT_EQ(link.next_timer(), At(300ms + 1ms + 500ms));
 }

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A byte takes a microsecond and frames have no overhead, so a response of whole packets costs what it carries.
-ScheduleOptions TestOptions(Discipline discipline) {
+ScheduleOptions TestOptions(SchedulePolicy policy) {
   ScheduleOptions options;
   options.profile.capacity_bytes_per_second = 1e6;
   options.profile.buffer_bytes = 10'000;
@@ -23,7 +23,7 @@ ScheduleOptions TestOptions(Discipline discipline) {
   options.profile.packet_payload_bytes = 1000;
   options.profile.frame_bytes = 1000;
   options.profile.ack_frame_bytes = 40;
-  options.discipline = discipline;
+  options.policy = policy;
   options.stall_timeout = absl::InfiniteDuration();
   return options;
 }
@@ -32,10 +32,10 @@ ScheduleOptions TestOptions(Discipline discipline) {
 constexpr auto kDrainTime = 11ms;
 
 ScheduleOptions Rolling() {
-  return TestOptions(Discipline::kRolling);
+  return TestOptions(SchedulePolicy::kRolling);
 }
 ScheduleOptions Unscheduled() {
-  return TestOptions(Discipline::kUnscheduled);
+  return TestOptions(SchedulePolicy::kUnscheduled);
 }
 
 absl::Status CreateStatus(const ScheduleOptions& options) {
@@ -116,8 +116,8 @@ TEST(SubmitTest, ResponseLargerThanTheBudgetLeavesWithAPartWhenTheLinkIsIdle) {
 }
 
 TEST(SubmitTest, WhatAnAnswerHasBeyondTheBytesOfItsRequestIsGranted) {
-  for (const Discipline discipline : {Discipline::kRolling, Discipline::kBatches}) {
-    ScheduleDriver link(TestOptions(discipline));
+  for (const SchedulePolicy policy : {SchedulePolicy::kRolling, SchedulePolicy::kBatches}) {
+    ScheduleDriver link(TestOptions(policy));
     EXPECT_THAT(link.Submit(At(0ms), {5000}), ElementsAre("send 0"));
     EXPECT_THAT(link.Ready(At(1ms), 0, 5000), IsEmpty());
     EXPECT_THAT(link.Ready(At(2ms), 0, 8000), ElementsAre("grant 0 3000"));

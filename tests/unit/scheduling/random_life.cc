@@ -175,7 +175,7 @@ void RandomLife::BecomeReady(uint64_t tag, int send) {
   if (IsSilent(tag, send)) return;
   Answer& answer = answers_.at(tag);
   nanoseconds comes_after = nanoseconds(0);
-  if (options_.discipline == Discipline::kGrants && !answer.ahead && now_ < answer.headers_charged_until) {
+  if (options_.policy == SchedulePolicy::kGrants && !answer.ahead && now_ < answer.headers_charged_until) {
     int64_t bytes = options_.profile.buffer_packets > 0 ? options_.profile.frame_bytes : kHeaderBytes;
     if (has_headers_ && !headers_vary_)
       bytes = std::clamp(oracle_.BufferBytes(header_bytes_), bytes, std::max(bytes, buffer_bytes_));
@@ -273,7 +273,7 @@ int64_t RandomLife::Slack() const {
 }
 
 void RandomLife::NoRoom(std::function<void()> again) {
-  const bool may = options_.discipline == Discipline::kUnscheduled || overbooked_;
+  const bool may = options_.policy == SchedulePolicy::kUnscheduled || overbooked_;
   if (!may) return oracle_.Fail("the port overflowed");
   Later(std::max(port_.free_at() - now_, nanoseconds(0)) + nanoseconds(1), std::move(again));
 }

@@ -25,10 +25,10 @@ class RandomDraws {
   std::mt19937_64 random_;
 };
 
-// A discipline and a port whose every byte takes `byte_time`.
+// A policy and a port whose every byte takes `byte_time`.
 inline ScheduleOptions RandomOptions(RandomDraws& draws, std::chrono::nanoseconds byte_time) {
   ScheduleOptions options;
-  options.discipline = static_cast<Discipline>(std::min<int64_t>(draws.Between(0, 5), 3));
+  options.policy = static_cast<SchedulePolicy>(std::min<int64_t>(draws.Between(0, 5), 3));
   LinkProfile& profile = options.profile;
   profile.capacity_bytes_per_second = 1e9 / static_cast<double>(byte_time.count());
   profile.packet_payload_bytes = draws.Pick({1000, 1448});

@@ -172,8 +172,8 @@ class ScheduleDriver {
   }
 
   std::string Bytes(const Action& action) const {
-    const bool grants = schedule_.options().discipline == Discipline::kGrants;
-    const bool unscheduled = schedule_.options().discipline == Discipline::kUnscheduled;
+    const bool grants = schedule_.options().policy == SchedulePolicy::kGrants;
+    const bool unscheduled = schedule_.options().policy == SchedulePolicy::kUnscheduled;
     const int64_t usual = unscheduled ? kMaxResponseBytes : std::max<int64_t>(sizes_.at(action.tag), 1);
     if (action.kind != Action::Kind::kSend && action.kind != Action::Kind::kGrant) return "";
     if (action.kind == Action::Kind::kSend && action.bytes == (grants ? 0 : usual)) return "";

@@ -132,9 +132,9 @@ class ScheduleOracle {
   void CheckTimer(TimePoint next_timer);
   void MarkStragglers(const ScheduleState& state);
   const Block* WaitsForSlot() const;
-  bool granting() const { return options_.discipline == Discipline::kGrants; }
-  bool limited() const { return options_.discipline != Discipline::kUnscheduled; }
-  bool batched() const { return options_.discipline == Discipline::kBatches; }
+  bool granting() const { return options_.policy == SchedulePolicy::kGrants; }
+  bool limited() const { return options_.policy != SchedulePolicy::kUnscheduled; }
+  bool batched() const { return options_.policy == SchedulePolicy::kBatches; }
   int64_t CallsIn(int phase) const;
 
   // Admission.
@@ -161,7 +161,7 @@ class ScheduleOracle {
   // The workers.
   bool Bounded(const Call& call) const {
     return call.worker != 0 && !blocks_.at(call.block).ahead &&
-           (granting() || options_.discipline == Discipline::kRolling);
+           (granting() || options_.policy == SchedulePolicy::kRolling);
   }
   bool Slow(const Call& call) const { return Bounded(call) && load_(call.worker).slow; }
   bool Open(const Call& call) const;

@@ -7,16 +7,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DisciplineTest, NamesAreRead) {
-  for (const Discipline discipline :
-       {Discipline::kUnscheduled, Discipline::kBatches, Discipline::kRolling, Discipline::kGrants}) {
-    EXPECT_EQ(ParseDiscipline(DisciplineName(discipline)).value(), discipline);
+TEST(SchedulePolicyTest, NamesAreRead) {
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::kUnscheduled, SchedulePolicy::kBatches, SchedulePolicy::kRolling, SchedulePolicy::kGrants}) {
+    EXPECT_EQ(ParseSchedulePolicy(SchedulePolicyName(policy)).value(), policy);
   }
-  EXPECT_EQ(DisciplineName(Discipline::kRolling), "rolling");
+  EXPECT_EQ(SchedulePolicyName(SchedulePolicy::kRolling), "rolling");
 }
 
-TEST(DisciplineTest, UnknownNameIsRefusedWithTheKnownOnes) {
-  const absl::Status status = ParseDiscipline("Rolling").status();
+TEST(SchedulePolicyTest, UnknownNameIsRefusedWithTheKnownOnes) {
+  const absl::Status status = ParseSchedulePolicy("Rolling").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"Rolling\""));
   EXPECT_THAT(std::string(status.message()), HasSubstr("unscheduled, batches, rolling or grants"));

@@ -17,10 +17,10 @@ v1::LinkDaemonConfig Config() {
   return config;
 }
 
-LinkShares::Options Shares(const v1::LinkDaemonConfig& config) {
+LinkDivider::Options Shares(const v1::LinkDaemonConfig& config) {
   const auto options = ParseLinkDaemonConfig(config);
   EXPECT_TRUE(options.ok()) << options.status();
-  return options.ok() ? options->server.shares : LinkShares::Options();
+  return options.ok() ? options->server.shares : LinkDivider::Options();
 }
 
 TEST(ParseLinkDaemonConfigTest, WhatIsGoneDrainsAsLongAsAllOfTheBudgetTakes) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/sharing/link_shares.h"
+#include "lib/sharing/link_divider.h"
 
 namespace sluice {
 
@@ -17,7 +17,7 @@ inline TimePoint At(std::chrono::nanoseconds since_start) {
   return TimePoint(since_start);
 }
 
-inline LinkShares::Options TestOptions() {
+inline LinkDivider::Options TestOptions() {
   using std::chrono_literals::operator""ms;
   return {.budget_bytes = kBudget,
           .frame_bytes = 1000,
@@ -32,7 +32,7 @@ class Clients {
  public:
   using Leases = std::vector<std::pair<uint64_t, int64_t>>;
 
-  explicit Clients(const LinkShares::Options& options = TestOptions()) : shares_(options, TimePoint()) {}
+  explicit Clients(const LinkDivider::Options& options = TestOptions()) : shares_(options, TimePoint()) {}
 
   Leases Join(TimePoint now, uint64_t client, double weight = 1, ShareReport report = {}) {
     shares_.Join(now, client, weight);
@@ -63,7 +63,7 @@ class Clients {
   int64_t lease(uint64_t client) const { return shares_.State(client).lease_bytes; }
   size_t messages() const { return messages_; }  // of the last event
   const ShareLease& told(uint64_t client) { return told_[client]; }
-  LinkShares& shares() { return shares_; }
+  LinkDivider& shares() { return shares_; }
 
  private:
   template <class Event>
@@ -79,7 +79,7 @@ class Clients {
     return bytes;
   }
 
-  LinkShares shares_;
+  LinkDivider shares_;
   std::map<uint64_t, ShareLease> told_;
   size_t messages_ = 0;
 };

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "lib/sharing/link_shares.h"
+#include "lib/sharing/link_divider.h"
 
 namespace sluice {
 
@@ -20,7 +20,7 @@ class ShareSimulation {
   using Duration = std::chrono::nanoseconds;
 
   struct Options {
-    LinkShares::Options shares;
+    LinkDivider::Options shares;
     double bytes_per_second = 12.5e6;
     Duration rtt = std::chrono::microseconds(200);
     std::function<Duration()> message_delay = [] { return std::chrono::microseconds(50); };
@@ -45,11 +45,11 @@ class ShareSimulation {
   int64_t limit_bytes(size_t process) const { return processes_[process]->limit_bytes; }
   int64_t in_flight_bytes() const { return in_flight_bytes_; }            // of all, in truth
   int64_t most_in_flight_bytes() const { return most_in_flight_bytes_; }  // since the start
-  const LinkShares& shares() const { return shares_; }
+  const LinkDivider& shares() const { return shares_; }
 
  private:
   struct Process {
-    LinkShares::ClientId id = 0;
+    LinkDivider::ClientId id = 0;
     int64_t answer_bytes = 0;
     bool busy = false;
     bool stopped = false;
@@ -87,10 +87,10 @@ class ShareSimulation {
 
   const Options options_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1));
-  LinkShares shares_;
+  LinkDivider shares_;
   std::multimap<TimePoint, std::function<void()>> events_;
   std::vector<std::unique_ptr<Process>> processes_;
-  std::map<LinkShares::ClientId, TimePoint> report_sent_at_;  // of the last report that arrived
+  std::map<LinkDivider::ClientId, TimePoint> report_sent_at_;  // of the last report that arrived
   TimePoint port_free_at_;
   TimePoint timer_at_ = TimePoint::max();
   int64_t in_flight_bytes_ = 0;

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 TEST(LabelledMetricsTest, EverySampleHasTheLabelBesideItsOwn) {
   prometheus::Registry registry;
   WorkerMetrics worker(registry);
-  worker.CountSruRequest(WorkerOutcome::kOk);
+  worker.CountCall(WorkerOutcome::kOk);
   const LabelledMetrics labelled(registry, "level", "mla");
   EXPECT_THAT(ScrapeText({&labelled}),
               AllOf(HasSubstr("sluice_worker_sru_requests_total{outcome=\"ok\",level=\"mla\"} 1\n"),

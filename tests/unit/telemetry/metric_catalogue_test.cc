@@ -26,7 +26,7 @@ class MetricCatalogueTest : public ::testing::Test {
   MetricCatalogueTest() {
     // With a connection, a shared link and all faults: otherwise there is no round trip to show, no lease and no fault.
     aggregator_metrics_.SetGaugeSource([] {
-      AggregatorGauges gauges{
+      LinkGauges gauges{
           .leased = true, .connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
       for (int fault = 0; fault < kWorkerFaults; ++fault) {
         gauges.worker_faults.emplace_back("10.0.0.1:20000", static_cast<WorkerFault>(fault));
@@ -36,7 +36,7 @@ class MetricCatalogueTest : public ::testing::Test {
   }
 
   prometheus::Registry aggregator_registry_;
-  AggregatorMetrics aggregator_metrics_{aggregator_registry_};
+  LinkMetrics aggregator_metrics_{aggregator_registry_};
   ConfigMetrics config_metrics_{aggregator_registry_};
   prometheus::Registry mid_level_registry_;
   MidLevelMetrics mid_level_metrics_{mid_level_registry_};
@@ -111,7 +111,7 @@ TEST_F(PromtoolTest, FindsNothingWrongWithTheWorker) {
 TEST_F(PromtoolTest, FindsNothingWrongWithAMidLevelAggregator) {
   int exit_status = -1;
   prometheus::Registry registry;
-  const AggregatorMetrics aggregator(registry);
+  const LinkMetrics aggregator(registry);
   const WorkerMetrics worker(registry);
   const MidLevelMetrics mid_level(registry);
   EXPECT_EQ(

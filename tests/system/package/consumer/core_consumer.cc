@@ -6,7 +6,7 @@
 
 int main() {
   const sluice::ScheduleOptions options{.profile = {.buffer_bytes = 25000},
-                                        .discipline = *sluice::ParseDiscipline("batches")};
+                                        .policy = *sluice::ParseSchedulePolicy("batches")};
   if (const absl::Status valid = options.Validate(); !valid.ok()) {
     std::cerr << valid << "\n";
     return 1;

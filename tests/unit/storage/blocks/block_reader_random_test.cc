@@ -185,7 +185,7 @@ TEST(BlockReaderRandomTest, LargeSrusAndAShortQueue) {
 
 TEST(BlockReaderRandomTest, BatchesWithoutReplicas) {
   ExpectRightBytesOrADocumentedStatus(
-      {.workers = 5, .file_bytes = 150000, .sru_bytes = 5000, .schedule = {.discipline = Discipline::kBatches}});
+      {.workers = 5, .file_bytes = 150000, .sru_bytes = 5000, .schedule = {.policy = SchedulePolicy::kBatches}});
 }
 
 }  // namespace

@@ -75,12 +75,12 @@ struct Shape {
 class BlockReaderShapeTest : public ::testing::TestWithParam<Shape> {};
 
 // Every block by itself, and the whole file.
-TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryDiscipline) {
-  for (const Discipline discipline :
-       {Discipline::kGrants, Discipline::kRolling, Discipline::kBatches, Discipline::kUnscheduled}) {
+TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryPolicy) {
+  for (const SchedulePolicy policy :
+       {SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches, SchedulePolicy::kUnscheduled}) {
     auto options = GetParam().options;
-    options.schedule.discipline = discipline;
-    options.inline_callbacks = discipline == Discipline::kRolling;
+    options.schedule.policy = policy;
+    options.inline_callbacks = policy == SchedulePolicy::kRolling;
     TestCluster cluster(std::move(options));
     const size_t blocks = (cluster.source().size() + cluster.block_bytes() - 1) / cluster.block_bytes();
     for (uint64_t block = 0; block < blocks; ++block) {

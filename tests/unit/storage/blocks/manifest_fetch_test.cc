@@ -257,7 +257,7 @@ TEST_F(ManifestFetchTest, ReadsThatWantItAtTheSameTimeShareOneFetch) {
       here.Change([](uint64_t& reads) { ++reads; });
     });
   }
-  cluster.link().Await([](LinkCore&) {});  // all of them have asked
+  cluster.link().Await([](LinkLoop&) {});  // all of them have asked
   go_on.Notify();
   EXPECT_TRUE(here.Await([](uint64_t reads) { return reads == kReads; }));
   EXPECT_EQ(asked, 1);

@@ -55,7 +55,7 @@ class SegmentBufferTest : public ::testing::Test {
   uint32_t sru_bytes_ = 0;
   std::string source_;
   prometheus::Registry registry_;
-  AggregatorMetrics metrics_{registry_};
+  LinkMetrics metrics_{registry_};
 };
 
 TEST_F(SegmentBufferTest, HandsOutInOrderWhatIsSettled) {

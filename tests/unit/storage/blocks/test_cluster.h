@@ -29,7 +29,7 @@ class TestCluster {
     uint32_t replicas = 1;
     ScheduleOptions schedule;
     Link::BudgetOptions budget;
-    std::optional<SharedLink> share;
+    std::optional<SharedLinkOptions> share;
     bool inline_callbacks = false;
     BlockReader::Options reader;  // its workers are filled in
   };

@@ -30,7 +30,7 @@ TEST(WorkerMetricsTest, CountsUnderTheLabelOfEachOutcome) {
   for (const WorkerOutcome outcome : {WorkerOutcome::kOk, WorkerOutcome::kNotFound, WorkerOutcome::kOutOfRange,
                                       WorkerOutcome::kInvalid, WorkerOutcome::kCancelled, WorkerOutcome::kError}) {
     ++count;
-    for (int i = 0; i < count; ++i) metrics.CountSruRequest(outcome);
+    for (int i = 0; i < count; ++i) metrics.CountCall(outcome);
     metrics.CountManifestRequest(outcome);
   }
   const std::string text = ScrapeText({&registry});

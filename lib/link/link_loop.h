@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sluice/tls_options.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/grpc_wire/message_buffers.h"
+#include "lib/link/callback_memory.h"
+#include "lib/link/connection.h"
+#include "lib/link/link_metrics.h"
+#include "lib/link/scheduled.h"
+#include "lib/link/scheduled_stream.h"
+#include "lib/link/wire_call.h"
+#include "lib/link/worker.h"
+#include "lib/link/worker_table.h"
+#include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
+#include "lib/scheduling/link_schedule.h"
+
+namespace sluice {
+
+// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections. It
+// carries out the actions of the schedule, and tells the schedule what has become of them. It uses the Executor that it
+// is given, so the same code runs in virtual time. There is one for each Link, used on the link's thread only.
+class LinkLoop final : private FlushQueue {
+ public:
+  // The executor and the metrics must outlive the loop.
+  LinkLoop(Executor& executor, const ScheduleOptions& schedule, LinkMetrics& metrics);
+  ~LinkLoop() override;
+  LinkLoop(const LinkLoop&) = delete;
+  LinkLoop& operator=(const LinkLoop&) = delete;
+
+  // Returns the worker at this target. It is the same one for the same arguments, for as long as it is held. It is
+  // destroyed at the end of the turn in which its last user lets go of it, so that may be within any event.
+  // `server_name` is the name that its certificate must have; empty: that of the TLS options, or the target's.
+  std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
+                                     const std::string& server_name = "");
+  // Returns the TLS context for these options, the same one for the same options. Errors as TlsContext::Create.
+  absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
+
+  // Takes a call, or makes one. Submit or Add must follow at once; the owner gets no event before.
+  void Take(std::unique_ptr<ScheduledStream> call);
+  WireCall& NewCall(CallSpec spec, CallOwner& owner);
+  // As in LinkSchedule. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
+  absl::Status Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block);
+  absl::Status Add(BlockId block, ScheduledStream& call);
+  // The owner still gets OnEnded, with `why`, within this call or later.
+  void CancelCall(ScheduledStream& call, absl::Status why);
+
+  // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
+  void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
+  // Writes the output of this turn now if many connections have some, so that workers answer the first requests of a
+  // fan-out while the rest of it is made. Call it where none of them is within an event.
+  void FlushEarly();
+
+  // For the calls, the workers and their connections.
+  void Unsend(ScheduledStream& call);  // the call is not sent, until Unpark
+  void Park(ScheduledStream& call);    // as Unsend; its worker resumes it
+  void Unpark(ScheduledStream& call);
+  void HeadersCame(CallId id, size_t wire_bytes) { schedule_.OnHeaders(id, static_cast<int64_t>(wire_bytes)); }
+  void Ready(CallId id, int64_t remaining_bytes, int64_t withheld_bytes);
+  void Received(ScheduledStream& call, int64_t bytes);
+  void Unwanted(CallId id);                         // its owner has given it up, and its reset waits
+  void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
+  void Forget(ScheduledStream& call);               // the same for a call that the schedule does not know any more
+
+  // Submits something that is no stream, as a block of its own: the handshake of a connection, ahead of all that
+  // waits, or a call that other code makes. As in LinkSchedule; `block` is set before the first event.
+  // kAheadRetry: after an attempt that has failed.
+  enum class Place { kQueued, kAhead, kAheadRetry };
+  absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
+  void Cancel(BlockId block);  // what waits gets EndUnsent at once, what was sent gets Abort
+  void Finish(CallId id, CallEnd end);
+
+  // The schedule drops what it learnt of this worker. A different worker may get the number.
+  void ForgetWorker(uint32_t schedule_id) { schedule_.ForgetWorker(schedule_id); }
+
+  void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
+  // Options of the connections that are made from now on.
+  Http2Session::Options& session_options() { return session_options_; }
+
+  // The budget and the state of the schedule.
+  absl::Status SetBudget(int64_t budget_bytes);
+  absl::Status Reconfigure(ScheduleOptions options);
+  absl::Status SetLease(const BudgetLease& lease);
+  const LinkSchedule& schedule() const { return schedule_; }
+  // Sets a function that gets the demand once in each turn in which it may have changed. May be null.
+  void SetDemandWatcher(std::function<void(const LinkDemand&)> watcher) { demand_watcher_ = std::move(watcher); }
+  LinkDemand Demand() const { return schedule_.Demand(now()); }
+  // The size of the block that was submitted last, for the plan that the gauges show.
+  int64_t last_block_calls() const { return last_block_calls_; }
+  int64_t last_block_response_bytes() const { return last_block_response_bytes_; }
+
+  // The connections of the workers, one slice after the other. A worker that stays while they are taken is in one.
+  using WorkerKey = std::tuple<std::string, std::string, TlsContext*>;  // target, server name, TLS
+  struct TcpSlice {
+    std::vector<WorkerTable::Socket> sockets;  // that are open
+    std::optional<WorkerKey> last;             // empty behind the last slice
+  };
+  TcpSlice TcpSockets(const std::optional<WorkerKey>& after, size_t workers) const;
+  TimePoint now() const { return executor_.Now(); }
+  Executor& executor() { return executor_; }
+  FlushQueue& flushes() { return *this; }
+  TimerQueue& timers() { return timers_; }
+  WorkerTable& workers() { return workers_; }
+  LinkMetrics& metrics() { return metrics_; }
+  // Whoever needs a message of a call no longer may give its memory back here.
+  MessageBuffers& message_buffers() { return message_buffers_; }
+  CallbackMemory& callback_memory() { return callback_memory_; }
+  // Bounds it. Default: see CallbackMemory::DefaultBytes.
+  void SetCallbackMemory(int64_t bytes) { callback_memory_.SetBound(bytes); }
+
+ private:
+  template <class Event>
+  void Drive(Event event);
+  template <class Event>
+  absl::Status Configure(Event event);  // an event that may change the budget or the profile
+  void Apply(const Action& action);
+  void EndTurn();
+  void FreeGarbage();
+  void UseTls();
+  void SetPatience();
+  void FlushQueued();
+  void FlushLater(Flushable& connection) override;
+  void Forget(Flushable& connection) override;
+
+  Executor& executor_;
+  LinkMetrics& metrics_;
+  MessageBuffers message_buffers_;
+  Http2Session::Options session_options_;
+  TimerQueue timers_;
+  CallbackMemory callback_memory_;
+  WorkerTable workers_;
+  LinkSchedule schedule_;
+  std::vector<Action> actions_;  // not carried out yet
+  bool applying_ = false;
+  bool schedule_changed_ = false;
+  bool uses_tls_ = false;  // a worker was made that speaks it
+
+  std::vector<std::unique_ptr<ScheduledStream>> calls_;
+  std::vector<Flushable*> to_flush_;
+  size_t next_to_flush_ = 0;  // those before it have been flushed
+  std::vector<std::function<void()>> at_end_;
+  // Destroyed at the end of the turn, since their functions may still be on the stack. An action may also be pending
+  // for the handshake of a worker when its last user lets go of it.
+  std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;
+  std::vector<std::unique_ptr<Connection>> buried_;
+  std::vector<std::unique_ptr<Worker>> unused_workers_;
+
+  std::map<WorkerKey, std::weak_ptr<Worker>> workers_by_target_;
+  size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone
+  std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
+
+  std::function<void(const LinkDemand&)> demand_watcher_;
+  int64_t last_block_calls_ = 0;
+  int64_t last_block_response_bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,306 @@
+#include "lib/proxy/proxy_loop.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Time between asking clients to go elsewhere and refusing new calls: calls that were already sent arrive within it.
+constexpr milliseconds kGoAwayDelay{500};
+constexpr minutes kTargetIdleTime{10};
+constexpr seconds kUnreachedIdleTime{10};
+constexpr seconds kSweepTargetsEvery{5};
+constexpr seconds kMakeRoomEvery{1};
+constexpr seconds kLookEvery{1};
+// A client that reads has read something within this time. LookAround has also flushed bytes that wait for the rest of
+// their message by then.
+constexpr seconds kStuckAfter{2};
+static_assert(kStuckAfter > kLookEvery);
+constexpr size_t kMaxMethods = 1024;
+constexpr size_t kMaxOpenBlocks = 4096;
+// Resets that a client may send: hedged fan-outs of an application send many over one connection.
+constexpr uint32_t kResetsPerSecond = 1000;
+constexpr uint32_t kResetBurst = 10000;
+
+CallOutcome OutcomeOf(absl::StatusCode code, bool link_is_late) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return CallOutcome::kOk;
+    case absl::StatusCode::kCancelled:
+      return CallOutcome::kCancelled;
+    case absl::StatusCode::kDeadlineExceeded:
+      return link_is_late ? CallOutcome::kExpired : CallOutcome::kRpcDeadline;
+    default:
+      return CallOutcome::kRpcError;
+  }
+}
+
+// The name is random, so that each process has its own. The executor draws it, so that simulations are reproducible to
+// the byte.
+std::string NewPseudonym(Executor& executor) {
+  constexpr double kNumbers = uint64_t{1} << 48;
+  return absl::StrCat("sluice-", absl::Hex(static_cast<uint64_t>(executor.Random() * kNumbers), absl::kZeroPad12));
+}
+
+}  // namespace
+
+ProxyLoop::ProxyLoop(LinkLoop& link, ClientPolicies policies, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+                     ProxyMetrics& metrics)
+    : link_(link),
+      policies_(std::make_shared<const ClientPolicies>(std::move(policies))),
+      tls_(std::move(tls)),
+      options_(std::move(options)),
+      metrics_(metrics),
+      pseudonym_(NewPseudonym(link.executor())) {
+  SetHeldBounds();
+  LookAround();
+}
+
+ProxyLoop::~ProxyLoop() {
+  on_drained_ = nullptr;
+  Close(absl::UnavailableError("the proxy has stopped"));
+  link_.timers().Clear(look_timer_);
+  link_.timers().Clear(go_away_timer_);
+}
+
+void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
+  if (!closing_) MakeRoom();
+  if (closing_ || connections_.size() >= options_.max_connections) {
+    metrics_.CountConnection(ProxyConnection::kRefused);
+    return;  // the socket closes with `accept`
+  }
+  connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
+  connections_.back()->set_place(std::prev(connections_.end()));
+  OnIdle(*connections_.back());
+  metrics_.SetConnections(connections_.size());
+}
+
+// Idle connections must not keep other clients out.
+void ProxyLoop::MakeRoom() {
+  while (connections_.size() >= options_.max_connections && !idle_.empty()) {  // several, if the bound was lowered
+    metrics_.CountIdleEnd();
+    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
+  }
+}
+
+void ProxyLoop::Bury(ClientConnection& connection) {
+  link_.AtEndOfTurn([buried = std::move(*connection.place())] {});
+  connections_.erase(connection.place());
+  metrics_.SetConnections(connections_.size());
+  TellIfDrained();
+}
+
+void ProxyLoop::OnHandshakeFailed(const absl::Status& why) {
+  metrics_.CountConnection(ProxyConnection::kHandshakeFailed);
+  if (on_handshake_failed_ != nullptr) on_handshake_failed_(why);
+}
+
+void ProxyLoop::Close(const absl::Status& why) {
+  closing_ = true;
+  const auto connections = connections_;
+  for (const auto& connection : connections) connection->Close(why);
+}
+
+void ProxyLoop::Drain(std::function<void()> on_drained) {
+  closing_ = true;
+  on_drained_ = std::move(on_drained);
+  for (const auto& connection : connections_) connection->AnnounceGoAway();
+  go_away_timer_ = link_.timers().Set(link_.now() + kGoAwayDelay, [this] {
+    go_away_timer_ = TimerQueue::Id();
+    const auto connections = connections_;
+    for (const auto& connection : connections) connection->GoAway();
+    TellIfDrained();
+  });
+}
+
+void ProxyLoop::TellIfDrained() {
+  if (on_drained_ == nullptr || !connections_.empty()) return;
+  std::exchange(on_drained_, nullptr)();
+}
+
+void ProxyLoop::Reconfigure(ClientPolicies policies, ProxyOptions options) {
+  SetPolicies(std::move(policies));
+  options_ = std::move(options);
+  SetHeldBounds();
+  targets_.clear();
+}
+
+void ProxyLoop::SetHeldBounds() {
+  held_answers_.SetBound(options_.max_held_bytes, options_.max_calls);
+  held_requests_.SetBound(options_.max_held_bytes, options_.max_calls);
+}
+
+void ProxyLoop::SetOwnAddresses(std::vector<std::string> addresses) {
+  own_addresses_ = std::move(addresses);
+  SetPolicies(*policies_);
+}
+
+void ProxyLoop::SetPolicies(ClientPolicies policies) {
+  policies.SetOwnAddresses(own_addresses_);
+  policies_ = std::make_shared<const ClientPolicies>(std::move(policies));
+}
+
+Http2Session::Options ProxyLoop::session_options() const {
+  return {.side = Http2Session::Side::kServer,
+          .max_header_list_bytes = options_.max_header_bytes,
+          .max_concurrent_streams = options_.max_streams,
+          // WantedBytes bounds the requested bytes.
+          .max_unsent_bytes_per_stream = 1u << 30,
+          .max_output_bytes = StreamSocket::kMaxBacklogBytes,
+          .resets_per_second = kResetsPerSecond,
+          .reset_burst = kResetBurst,
+          .forgive_idle_resets = true};
+}
+
+absl::StatusOr<std::shared_ptr<Target>> ProxyLoop::FindTarget(std::shared_ptr<const TargetPolicy> policy,
+                                                              const std::string& name) {
+  const auto found = targets_.find({policy, name});
+  if (found != targets_.end()) return found->second;
+  if (absl::Status allowed = policy->CheckTarget(name); !allowed.ok()) return allowed;
+  if (targets_.size() >= options_.max_targets) MakeRoomForTarget();
+  if (targets_.size() >= options_.max_targets) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
+  }
+  auto target = std::make_shared<Target>(link_, policy, tls_, name);
+  targets_.emplace(std::pair(std::move(policy), name), target);
+  return target;
+}
+
+// Without a sweep, a worker without calls would stay connected, or be tried, forever. An unreachable worker is dropped
+// sooner, because each attempt to connect takes room on the link.
+void ProxyLoop::SweepTargets() {
+  swept_targets_ = link_.now();
+  absl::erase_if(targets_, [&](const auto& entry) {
+    const Target& target = *entry.second;
+    const TimePoint::duration idle = swept_targets_ - target.last_use();
+    if (entry.second.use_count() > 1 || idle <= kUnreachedIdleTime) return false;
+    return idle > kTargetIdleTime || !target.connected();
+  });
+}
+
+// Unreachable names from one client must not use up the target table. After a search that finds none, wait: a search
+// for each call costs too much.
+void ProxyLoop::MakeRoomForTarget() {
+  if (link_.now() < make_room_at_) return;
+  const auto evicted = absl::erase_if(
+      targets_, [](const auto& entry) { return entry.second.use_count() == 1 && !entry.second->connected(); });
+  if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
+}
+
+ScheduledStream& ProxyLoop::Take(const MakeStream& make) {
+  std::unique_ptr<WorkerStream> stream = make();
+  ScheduledStream& call = *stream;
+  link_.Take(std::move(stream));
+  return call;
+}
+
+// A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.
+absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline) {
+  const auto known = head.block.empty() ? blocks_by_name_.end() : blocks_by_name_.find(head.block);
+  if (known != blocks_by_name_.end()) {
+    OpenBlock& block = *known->second;
+    const BlockId id = block.id;
+    if (--block.calls_left <= 0) {
+      blocks_.erase(known->second);
+      blocks_by_name_.erase(known);
+    }
+    absl::Status added = link_.Add(id, Take(make));
+    if (!absl::IsNotFound(added)) return added;
+  }
+  BlockId id = 0;
+  ScheduledStream* const calls[] = {&Take(make)};
+  // A block has one deadline, and the deadlines of its calls may differ. Clients cancel late calls, or LookAround ends
+  // them.
+  const bool goes_on = head.calls > 1 && !head.block.empty();
+  absl::Status submitted = link_.Submit(calls, goes_on ? TimePoint::max() : deadline, id);
+  if (!submitted.ok() || !goes_on || blocks_by_name_.contains(head.block)) {
+    return submitted;
+  }
+  if (blocks_.size() >= kMaxOpenBlocks) {
+    blocks_by_name_.erase(blocks_.front().name);
+    blocks_.pop_front();
+  }
+  blocks_.push_back({.name = head.block, .id = id, .calls_left = head.calls - 1});
+  blocks_by_name_[head.block] = std::prev(blocks_.end());
+  return submitted;
+}
+
+int64_t ProxyLoop::ExpectedBytes(const std::string& path) const {
+  std::optional<int64_t> bytes;
+  if (const auto found = methods_.find(path); found != methods_.end()) bytes = found->second.history.ResponseBytes();
+  return bytes.value_or(MethodHistory::FirstResponseBytes(link_.schedule().options().profile));
+}
+
+bool ProxyLoop::MayIdle(const std::string& path) const {
+  const auto found = methods_.find(path);
+  return found == methods_.end() || !found->second.unary;
+}
+
+void ProxyLoop::ObserveResponse(const std::string& path, int64_t bytes, bool one_message) {
+  if (methods_.size() >= kMaxMethods && !methods_.contains(path)) return;
+  Method& method = methods_[path];
+  method.history.ObserveResponse(bytes);
+  method.unary = one_message;
+}
+
+void ProxyLoop::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
+  if (bytes == holder.bytes()) return;
+  held_answers_.Count(holder, bytes, link_.now());
+  metrics_.SetHeldBytes(held_answers_.bytes());
+}
+
+// Responses that are granted before they are ready, or that arrive over an unscheduled link, were not requested.
+// Therefore the total may exceed the bound before kStuckAfter has passed.
+void ProxyLoop::LimitHeldAnswers() {
+  if (!held_answers_.full()) return;
+  held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
+  held_answers_.ReleaseAbove(2 * held_answers_.max_bytes());
+}
+
+void ProxyLoop::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
+  if (bytes == holder.bytes()) return;
+  held_requests_.Count(holder, bytes, link_.now());
+  metrics_.SetHeldRequestBytes(held_requests_.bytes());
+}
+
+// Do not wait for kStuckAfter here: the bytes that clients send within that time have no bound.
+void ProxyLoop::LimitHeldRequests() {
+  held_requests_.ReleaseAbove(held_requests_.max_bytes());
+}
+
+std::shared_ptr<const void> ProxyLoop::OnCallBegan() {
+  metrics_.SetCalls(++calls_);
+  return living_calls_;
+}
+
+void ProxyLoop::OnCallEnded(const EndedCall& call) {
+  metrics_.SetCalls(--calls_);
+  metrics_.CountCall(call.pattern, call.code);
+  if (call.pattern.empty()) return;
+  metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
+  // Alert rules for a link use its request counters.
+  const CallOutcome outcome = OutcomeOf(call.code, call.link_is_late);
+  link_.metrics().CountCall(outcome);
+  if (outcome == CallOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
+  // The stream has already counted a request that was not sent.
+  if (outcome == CallOutcome::kExpired && call.sent) link_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
+}
+
+void ProxyLoop::LookAround() {
+  look_timer_ = link_.timers().Set(link_.now() + kLookEvery, [this] {
+    const auto connections = connections_;
+    for (const auto& connection : connections) connection->LookAround(link_.now());
+    if (link_.now() - swept_targets_ >= kSweepTargetsEvery) SweepTargets();
+    LookAround();
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/tls_options.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lib/link/link_loop.h"
+#include "lib/link/method_history.h"
+#include "lib/net/timer_queue.h"
+#include "lib/proxy/client_connection.h"
+#include "lib/proxy/client_policies.h"
+#include "lib/proxy/forwarded_head.h"
+#include "lib/proxy/held_bytes.h"
+#include "lib/proxy/proxy_metrics.h"
+#include "lib/proxy/target.h"
+#include "lib/proxy/target_policy.h"
+#include "lib/proxy/worker_stream.h"
+
+namespace sluice {
+
+// The options of a proxy.
+struct ProxyOptions {
+  // Name of a request header that names the worker instead of :authority; empty: none. The proxy forwards the header to
+  // the worker.
+  std::string worker_header;
+  bool pass_tunnels = true;         // of local clients, to targets that are not workers
+  bool pass_worker_tunnels = true;  // that carry something other than plaintext HTTP/2 to a worker
+  // Approximate TCP receive window of each such tunnel; 0: the kernel's choice. No schedule bounds the bytes that a
+  // worker sends through it. The default is Linux's initial window, before Linux grows it to megabytes. It fills 1
+  // Gbit/s up to a round trip of half a millisecond.
+  int64_t worker_tunnel_receive_bytes = 64 << 10;
+  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // until a connection starts HTTP/2
+  // The proxy ends a call whose client reads nothing of the response for this long.
+  std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
+  size_t max_connections = 16384;
+  size_t max_calls = 65536;               // of all clients; above it the proxy refuses calls
+  uint32_t max_streams = 4096;            // of one connection
+  uint32_t max_header_bytes = 64u << 10;  // of one call, counted as in HTTP/2
+  // Bound of the response bytes that clients have not read. The same bound applies to the request bytes, with headers,
+  // that workers have not read. Above it, the proxy ends calls, starting with the call whose client or worker has read
+  // nothing for the longest time. A response must have waited for two seconds, unless the total exceeds twice the
+  // bound. A call that holds less than max_held_bytes / max_calls is not ended.
+  int64_t max_held_bytes = int64_t{256} << 20;
+  int64_t max_held_bytes_per_call = int64_t{1} << 20;  // the same for the response of one call
+  size_t max_targets = 65536;
+};
+
+// The part of a proxy that runs on its link's thread: the client connections, the calls, and the targets that they
+// name. There is one for each proxy. Used on the link's thread only.
+class ProxyLoop {
+ public:
+  // The link and the metrics must outlive the loop. `tls` is for workers; null means plaintext.
+  ProxyLoop(LinkLoop& link, ClientPolicies policies, std::shared_ptr<TlsContext> tls, ProxyOptions options,
+            ProxyMetrics& metrics);
+  ~ProxyLoop();  // as Close
+  ProxyLoop(const ProxyLoop&) = delete;
+  ProxyLoop& operator=(const ProxyLoop&) = delete;
+
+  // Above ProxyOptions::max_connections, closes the connection that has been idle for the longest time. If no
+  // connection is idle, closes the new connection.
+  void Accept(const ClientOrigin& origin, const AcceptedSocket& accept);
+  // Ends all connections with this status.
+  void Close(const absl::Status& why);
+  // Asks clients to reconnect to another proxy, accepts the calls that they have already sent, and calls `on_drained`
+  // after the last call has ended.
+  void Drain(std::function<void()> on_drained);
+  // Applies to calls that begin later.
+  void Reconfigure(ClientPolicies policies, ProxyOptions options);
+  // Sets the proxy's own addresses, which it refuses as targets. Call it before the first Accept.
+  void SetOwnAddresses(std::vector<std::string> addresses);
+
+  // Called on the link's thread for each client whose connection fails: "10.0.0.7:41234 showed no certificate".
+  void SetOnHandshakeFailed(std::function<void(const absl::Status&)> told) { on_handshake_failed_ = std::move(told); }
+
+  // For the connections.
+  void Bury(ClientConnection& connection);  // once; destroys it at the end of the turn
+  void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
+  void OnHandshakeFailed(const absl::Status& why);
+  Http2Session::Options session_options() const;
+  // Calls whose worker stream still exists count, too: the stream may be waiting to send its reset.
+  bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
+
+  // For the calls.
+  absl::StatusOr<std::shared_ptr<Target>> FindTarget(std::shared_ptr<const TargetPolicy> policy,
+                                                     const std::string& name);
+  // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
+  // a second time. After an error the stream is destroyed.
+  using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
+  absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
+  int64_t ExpectedBytes(const std::string& path) const;
+  // Whether calls of this method may stay open between messages. The proxy has no description of the methods.
+  // It assumes that a method is unary if the last response that ended had one message.
+  bool MayIdle(const std::string& path) const;
+  void ObserveResponse(const std::string& path, int64_t bytes, bool one_message);
+  // The holders of connections also count the bytes that wait at the socket.
+  void CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes);
+  HeldBytes& held_answers() { return held_answers_; }
+  void LimitHeldAnswers();
+  void CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes);
+  const HeldBytes& held_requests() const { return held_requests_; }
+  void LimitHeldRequests();
+  struct EndedCall {
+    const std::string& pattern;  // empty: it was never routed to a worker
+    const std::string& path;
+    absl::StatusCode code;
+    TimePoint began;
+    bool sent;           // to its worker
+    bool link_is_late;   // if the code is DEADLINE_EXCEEDED: the link is to blame, not the worker; see AttemptTime
+    bool method_exists;  // its worker has sent a status other than UNIMPLEMENTED
+  };
+  // A call holds the result until the call is destroyed.
+  std::shared_ptr<const void> OnCallBegan();
+  void OnCallEnded(const EndedCall& call);
+
+  LinkLoop& link() { return link_; }
+  const ProxyOptions& options() const { return options_; }
+  // The name of this proxy in the `via` header of calls.
+  const std::string& pseudonym() const { return pseudonym_; }
+  const std::shared_ptr<const ClientPolicies>& policies() const { return policies_; }
+  ProxyMetrics& metrics() { return metrics_; }
+  size_t connections() const { return connections_.size(); }
+  size_t calls() const { return calls_; }
+
+ private:
+  void SetPolicies(ClientPolicies policies);
+  void SetHeldBounds();
+
+  // A fan-out that will make more calls.
+  struct OpenBlock {
+    std::string name;
+    BlockId id = 0;
+    int64_t calls_left = 0;
+  };
+
+  ScheduledStream& Take(const MakeStream& make);
+  void SweepTargets();
+  void MakeRoomForTarget();
+  void LookAround();
+  void MakeRoom();
+  void TellIfDrained();
+
+  LinkLoop& link_;
+  std::shared_ptr<const ClientPolicies> policies_;
+  const std::shared_ptr<TlsContext> tls_;
+  ProxyOptions options_;
+  ProxyMetrics& metrics_;
+  const std::string pseudonym_;
+  std::vector<std::string> own_addresses_;
+  std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
+  // Clients with different policies do not share a target.
+  absl::flat_hash_map<std::pair<std::shared_ptr<const TargetPolicy>, std::string>, std::shared_ptr<Target>> targets_;
+  TimePoint swept_targets_;
+  TimePoint make_room_at_;  // MakeRoomForTarget does nothing before this time
+  struct Method {
+    MethodHistory history;
+    bool unary = false;
+  };
+  absl::flat_hash_map<std::string, Method> methods_;
+  std::list<OpenBlock> blocks_;  // the oldest first
+  absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
+  size_t calls_ = 0;
+  const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // the loop itself holds one reference
+  HeldBytes held_answers_;
+  HeldBytes held_requests_;
+  TimerQueue::Id look_timer_;
+  TimerQueue::Id go_away_timer_;
+  std::function<void()> on_drained_;  // null: not draining
+  bool closing_ = false;
+  std::list<std::shared_ptr<ClientConnection>> connections_;
+  boost::intrusive::list<ClientConnection, boost::intrusive::base_hook<IdleHook>,
+                         boost::intrusive::constant_time_size<false>>
+      idle_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,203 @@
+#include <numeric>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/random_seed.h"
+#include "tests/unit/sharing/share_simulation.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
+
+constexpr int64_t kBudget = 32'768;
+constexpr int64_t kSru = 10'896;  // what an SRU of 10 KB costs
+constexpr double kRate = 12.5e6;
+
+ShareSimulation::Options TestOptions() {
+  ShareSimulation::Options options{.bytes_per_second = kRate};
+  options.shares = {.budget_bytes = kBudget, .drain_time = 3ms, .start_grace = 0ms};
+  return options;
+}
+
+std::vector<int64_t> Received(const ShareSimulation& link, size_t processes) {
+  std::vector<int64_t> received;
+  for (size_t i = 0; i < processes; ++i) received.push_back(link.received_bytes(i));
+  return received;
+}
+
+struct Case {
+  std::vector<double> weights;
+  std::vector<int64_t> answer_bytes;
+};
+
+class SharesOfBusyProcesses : public ::testing::TestWithParam<Case> {};
+
+// While all are busy: shares of what comes within 10 % of the weights, and the link is used.
+TEST_P(SharesOfBusyProcesses, AreInProportionToWeights) {
+  const auto& [weights, answer_bytes] = GetParam();
+  ShareSimulation link(TestOptions());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    link.AddProcess(weights[i], answer_bytes[i]);
+    link.SetBusy(i, true);
+  }
+  link.RunFor(50ms);
+  const std::vector<int64_t> before = Received(link, weights.size());
+  link.RunFor(1000ms);
+  std::vector<int64_t> received = Received(link, weights.size());
+  for (size_t i = 0; i < received.size(); ++i) received[i] -= before[i];
+  const auto all = static_cast<double>(std::accumulate(received.begin(), received.end(), int64_t{0}));
+  const double all_weights = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double share = static_cast<double>(received[i]) / all;
+    EXPECT_NEAR(share / (weights[i] / all_weights), 1, 0.1) << "process " << i;
+  }
+  EXPECT_GT(all, 0.93 * kRate);
+  EXPECT_LE(link.most_in_flight_bytes(), kBudget);
+}
+
+INSTANTIATE_TEST_SUITE_P(, SharesOfBusyProcesses,
+                         ::testing::Values(Case{{1, 1}, {kSru, kSru}}, Case{{3, 1}, {kSru, kSru}},
+                                           Case{{3, 1}, {kSru, 5500}}, Case{{3, 1}, {5500, kSru}},
+                                           Case{{1, 1, 1, 1}, {kSru, kSru, kSru, kSru}},
+                                           Case{{3, 1, 3, 1}, {5500, 5500, 5500, 5500}},
+                                           Case{{3, 1, 3, 1}, {kSru, kSru, kSru, kSru}},
+                                           Case{{1, 1, 1, 1}, {4500, 4500, 4500, 4500}}, Case{{1, 1}, {21'000, 3000}},
+                                           Case{{10, 1}, {kSru, kSru}}));
+
+TEST(LinkDividerSimulationTest, OneAloneHasTheWholeLinkWhenTheOthersAreIdle) {
+  ShareSimulation link(TestOptions());
+  for (size_t i = 0; i < 4; ++i) {
+    link.AddProcess(1, kSru);
+    link.SetBusy(i, true);
+  }
+  link.RunFor(200ms);
+  for (size_t i = 1; i < 4; ++i) link.SetBusy(i, false);
+  link.RunFor(10ms);
+  EXPECT_EQ(link.limit_bytes(0), kBudget);
+  const int64_t before = link.received_bytes(0);
+  link.RunFor(100ms);
+  EXPECT_GT(static_cast<double>(link.received_bytes(0) - before), 0.95 * kRate / 10);
+}
+
+TEST(LinkDividerSimulationTest, AStoppedProcessGivesUpItsShareAndGetsItBack) {
+  ShareSimulation link(TestOptions());
+  for (size_t i = 0; i < 2; ++i) {
+    link.AddProcess(1, kSru);
+    link.SetBusy(i, true);
+  }
+  link.RunFor(100ms);
+  link.Stop(1);
+  link.RunFor(265ms);
+  EXPECT_EQ(link.limit_bytes(0), kBudget);
+  link.Continue(1);
+  link.RunFor(20ms);
+  EXPECT_GE(link.limit_bytes(1), kSru);
+  EXPECT_LE(link.most_in_flight_bytes(), kBudget);
+}
+
+// Processes that come, go, stop, are killed, become idle, with messages that take any time: what is in flight never
+// exceeds the budget, and in the end everybody is served again.
+class RandomLife {
+ public:
+  explicit RandomLife(uint64_t seed) : random_(seed), link_(Options()) {}
+
+  void Run() {
+    for (int i = 0; i < 5; ++i) Add();
+    for (int step = 0; step < 200; ++step) {
+      Act();
+      link_.RunFor(std::chrono::nanoseconds(Between(0, 20'000'000)));
+      ASSERT_LE(link_.most_in_flight_bytes(), kBudget);
+    }
+    for (const size_t process : alive_) {
+      link_.Continue(process);
+      link_.SetBusy(process, true);
+    }
+    ExpectAllReceive(alive_);
+    // In fifo the others wait for that block's end.
+    if (link_.shares().options().mode == SharingMode::kWeighted) ExpectNobodyWaitsForSlowWorkers();
+    for (const size_t process : alive_) link_.Kill(process);
+    link_.RunFor(500ms);
+    EXPECT_EQ(link_.shares().entitled_bytes(), 0);
+    EXPECT_EQ(link_.in_flight_bytes(), 0);
+  }
+
+ private:
+  ShareSimulation::Options Options() {
+    ShareSimulation::Options options = TestOptions();
+    if (Between(0, 3) == 0) options.shares.mode = SharingMode::kFifo;
+    options.message_delay = [this] {
+      return std::chrono::nanoseconds(Between(0, 20) == 0 ? Between(0, 20'000'000) : Between(10'000, 200'000));
+    };
+    return options;
+  }
+
+  void ExpectAllReceive(const std::vector<size_t>& busy) {
+    link_.RunFor(500ms);
+    const std::vector<int64_t> before = Received(link_, processes_);
+    link_.RunFor(1000ms);
+    for (const size_t process : busy) {
+      EXPECT_GT(link_.received_bytes(process), before[process]) << "process " << process;
+    }
+  }
+
+  void ExpectNobodyWaitsForSlowWorkers() {
+    link_.SetBusy(alive_.front(), false);
+    link_.CallSlowWorker(alive_.front(), 2000ms);
+    ExpectAllReceive({alive_.begin() + 1, alive_.end()});
+  }
+
+  int64_t Between(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random_); }
+
+  void Add() {
+    alive_.push_back(link_.AddProcess(static_cast<double>(Between(1, 8)), Between(300, kBudget)));
+    ++processes_;
+  }
+
+  void Act() {
+    const size_t index = Between(0, std::ssize(alive_) - 1);
+    const size_t process = alive_[index];
+    switch (Between(0, 10)) {
+      case 0:
+        return link_.Stop(process);
+      case 1:
+        return link_.Continue(process);
+      case 2:
+        if (Between(0, 2) > 0) return;
+        link_.Kill(process);
+        alive_.erase(alive_.begin() + static_cast<int64_t>(index));
+        return Add();
+      case 3:
+        return link_.SetAnswerBytes(process, Between(300, kBudget));
+      case 4:
+        return link_.CallSlowWorker(process, std::chrono::milliseconds(Between(0, 1000)));
+      case 5:
+      case 6:
+        return link_.SetBusy(process, false);
+      default:
+        return link_.SetBusy(process, true);
+    }
+  }
+
+  std::mt19937_64 random_;
+  ShareSimulation link_;
+  std::vector<size_t> alive_;
+  size_t processes_ = 0;
+};
+
+TEST(LinkDividerRandomTest, WhatIsInFlightFitsTheBudgetWhateverHappens) {
+  const auto [first, replays] = TakeRandomSeed();
+  const int lives = replays ? 1 : 20;
+  for (int life = 0; life < lives; ++life) {
+    SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(first + life));
+    RandomLife(first + life).Run();
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

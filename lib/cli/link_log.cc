@@ -24,11 +24,6 @@ void LogBudget(const BudgetChange& change) {
        {"ceiling", change.ceiling_bytes}});
 }
 
-void LogShare(const absl::Status& state) {
-  if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
-  Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
-}
-
 // If a rack dies, its first workers say which.
 void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
   constexpr size_t kMost = 10;
@@ -51,10 +46,14 @@ void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
 
 }  // namespace
 
+void LogLease(const absl::Status& state) {
+  if (state.ok()) return Log(LogLevel::kInfo, "the budget of the link is leased");
+  Log(LogLevel::kWarning, "no lease of the shared link; its safe share is used", {{"reason", state}});
+}
+
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options) {
   options.budget.on_change = LogBudget;
   options.on_worker_faults = LogWorkerFaults;
-  if (options.share.has_value()) options.share->on_state = LogShare;
   return Link::Create(std::move(options));
 }
 

@@ -4,7 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "sluice/shared_link.h"
+
 #include "absl/strings/str_cat.h"
+#include "lib/cli/link_log.h"
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/units.h"
 
@@ -29,10 +32,11 @@ absl::Status ParseBudget(const LinkConfig& config, Link::BudgetOptions& options)
 absl::Status ParseSharedLink(const LinkConfig& config, Link::Options& options) {
   if (config.shared_link == nullptr) return absl::OkStatus();
   const v1::SharedLinkConfig& shared = *config.shared_link;
-  SharedLinkOptions& share = options.share.emplace();
+  SharedLinkOptions share{.on_state = LogLease};
   share.socket = shared.socket();
   share.application = shared.application().empty() ? config.application : shared.application();
   if (shared.has_weight()) share.weight = shared.weight();
+  options.share = ShareLink(std::move(share));
   if (!options.budget.buffer_known && !options.schedule.budget_bytes.has_value()) {
     return absl::InvalidArgumentError("shared_link: the budget of the whole link is not known; give link.buffer");
   }

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "lib/link/budget_lessor.h"
 #include "lib/link/callback_memory.h"
 #include "lib/link/callbacks.h"
 #include "lib/link/link_gauges.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
 #include "lib/link/link_monitor.h"
-#include "lib/link/shared_link_client.h"
 #include "lib/net/asio_executor.h"
 
 namespace sluice {
@@ -47,7 +46,7 @@ BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions
 }
 
 BudgetBounds BoundsOf(const Link::Options& options) {
-  return BoundsOf(options.schedule, options.budget, options.share.has_value());
+  return BoundsOf(options.schedule, options.budget, options.share != nullptr);
 }
 
 // What follows from options that are valid: those that were not given, and the bounds of the budget.
@@ -61,10 +60,20 @@ int64_t CallbackMemoryOf(const Link::Options& options, const BudgetBounds& bound
   return options.callback_memory_bytes.value_or(CallbackMemory::DefaultBytes(bounds.limit_bytes));
 }
 
-bool SameShare(const std::optional<SharedLinkOptions>& a, const std::optional<SharedLinkOptions>& b) {
-  if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
-  return std::tie(a->socket, a->application, a->weight, a->start_bytes) ==
-         std::tie(b->socket, b->application, b->weight, b->start_bytes);
+bool SameShare(const std::shared_ptr<const BudgetLessor>& a, const std::shared_ptr<const BudgetLessor>& b) {
+  return a == nullptr || b == nullptr ? a == b : a->SameAs(*b);
+}
+
+absl::Status CheckShare(const Link::Options& options) {
+  if (options.share == nullptr) return absl::OkStatus();
+  if (absl::Status valid = options.share->Validate(); !valid.ok()) return valid;
+  if (options.schedule.policy == SchedulePolicy::kUnscheduled) {
+    return absl::InvalidArgumentError("share: a link that is shared needs a policy other than unscheduled");
+  }
+  if (options.budget.floor_bytes.has_value() || options.budget.limit_bytes.has_value()) {
+    return absl::InvalidArgumentError("share: the budget is leased; give no budget floor and no budget limit");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckSame(absl::string_view field, bool same) {
@@ -96,7 +105,7 @@ absl::Status Link::Validate(const Options& options) {
     return absl::InvalidArgumentError(absl::StrCat("callback_memory_bytes: ", *options.callback_memory_bytes,
                                                    " is outside of 1 to ", CallbackMemory::kMaxBytes));
   }
-  return SharedLinkClient::Validate(options);
+  return CheckShare(options);
 }
 
 absl::StatusOr<std::shared_ptr<Link>> Link::Create(Options options) {
@@ -125,16 +134,14 @@ Link::Link(Options options, const BudgetBounds& bounds)
   } else {
     callbacks_ = std::make_unique<CallbackThreads>(*loop_, options_.callback_threads);
   }
-  if (options_.share.has_value()) {
-    share_ = std::make_unique<SharedLinkClient>(*loop_, *executor_, *options_.share, bounds.start_bytes);
-  }
+  if (options_.share != nullptr) lease_ = options_.share->Attach(*loop_, *executor_, bounds.start_bytes);
   metrics_->SetGaugeSource([this] {
     LinkGauges gauges;
     Await([&](LinkLoop& loop) {
       gauges = GaugesOf(loop);
       monitor_->FillGauges(gauges);
     });
-    if (share_) gauges.leased = share_->leased();
+    if (lease_) gauges.leased = lease_->in_force();
     return gauges;
   });
 }
@@ -142,7 +149,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
 // The gauges look at all the others, so they are the first to be forgotten.
 Link::~Link() {
   metrics_->SetGaugeSource(nullptr);
-  share_.reset();
+  lease_.reset();
   // The callback that let go of this link may have run before the link's thread was done with handing it over.
   executor_->Await([] {});
   callbacks_.reset();
@@ -161,7 +168,7 @@ void Link::Await(absl::FunctionRef<void(LinkLoop&)> task) const {
 }
 
 absl::Status Link::SetBudget(int64_t budget_bytes) {
-  if (share_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
+  if (lease_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
   absl::Status status;
   Await([&](LinkLoop&) { status = monitor_->FixBudget(budget_bytes); });
   return status;
@@ -183,7 +190,7 @@ absl::Status Link::Reconfigure(Options options) {
     status = loop.Reconfigure(options.schedule);
     if (status.ok()) loop.SetCallbackMemory(CallbackMemoryOf(options, bounds));
     // The budget of a link that is shared is a lease.
-    if (status.ok() && !share_) monitor_->Reconfigure(bounds);
+    if (status.ok() && !lease_) monitor_->Reconfigure(bounds);
   });
   if (status.ok()) options_ = std::move(options);
   return status;

@@ -20,26 +20,14 @@
 namespace sluice {
 
 class AsioExecutor;
+class BudgetLessor;
+class LeasedBudget;
 class LinkMetrics;
 class Callbacks;
 class LinkLoop;
 class LinkMonitor;
-class SharedLinkClient;
 struct BudgetBounds;
 struct WorkerSummary;
-
-// How this process takes part in a link that several processes of a host share: it leases its budget from the daemon
-// sluice-link. See docs/sharing.md.
-struct SharedLinkOptions {
-  std::string socket;       // path of the daemon's Unix socket
-  std::string application;  // name in the daemon's metrics: 1 to 64 characters of [A-Za-z0-9._-]
-  double weight = 1;        // 0.001 to 1000; while all processes want more, shares are proportional to it
-  // Bytes that may be in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
-  std::optional<int64_t> start_bytes;
-  // Called after each change, on the link's thread; for logs. OK means that a lease is in force. Otherwise the status
-  // says why there is none, and the link uses its safe share. May be null.
-  std::function<void(const absl::Status&)> on_state;
-};
 
 // One bottleneck link as this process uses it: the schedule, the connections to the workers, the thread that both run
 // on, and the metrics. Create one for each link, and share it among everything that reads over that link; two of them
@@ -84,9 +72,10 @@ class Link {
     // largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
-    // If set, this process leases parts of the budget from sluice-link. The budget of the schedule (default: the buffer
-    // of the profile) is then that of the whole link, and does not adapt. An error with the policy unscheduled.
-    std::optional<SharedLinkOptions> share;
+    // If set, this process leases parts of the budget from sluice-link: ShareLink of sluice/shared_link.h makes it. The
+    // budget of the schedule (default: the buffer of the profile) is then that of the whole link, and does not adapt.
+    // An error with the policy unscheduled.
+    std::shared_ptr<const BudgetLessor> share;
     // Whether the link looks at its TCP connections while calls are out, to infer losses, and at its workers, for
     // faults. If false, it infers nothing, and the budget stays.
     bool watch_connections = true;
@@ -147,7 +136,7 @@ class Link {
   std::unique_ptr<LinkMonitor> monitor_;
 
   std::unique_ptr<Callbacks> callbacks_;
-  std::unique_ptr<SharedLinkClient> share_;  // null: the budget is not leased
+  std::unique_ptr<LeasedBudget> lease_;  // null: the budget is not leased
 };
 
 }  // namespace sluice

@@ -29,7 +29,7 @@ class TestCluster {
     uint32_t replicas = 1;
     ScheduleOptions schedule;
     Link::BudgetOptions budget;
-    std::optional<SharedLinkOptions> share;
+    std::shared_ptr<const BudgetLessor> share;
     bool inline_callbacks = false;
     BlockReader::Options reader;  // its workers are filled in
   };

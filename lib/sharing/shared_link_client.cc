@@ -1,6 +1,8 @@
-#include "lib/link/shared_link_client.h"
+#include "lib/sharing/shared_link_client.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,24 +16,40 @@ int64_t StartBytes(const SharedLinkOptions& options, int64_t link_bytes) {
   return std::min(options.start_bytes.value_or(std::max<int64_t>(link_bytes / kStartShare, 1)), link_bytes);
 }
 
+class SharedLinkLessor final : public BudgetLessor {
+ public:
+  explicit SharedLinkLessor(SharedLinkOptions options) : options_(std::move(options)) {}
+
+  absl::Status Validate() const override {
+    if (absl::Status valid = LeaseClient::Validate(options_.socket, options_.application, options_.weight);
+        !valid.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("share.", valid.message()));
+    }
+    if (options_.start_bytes.value_or(1) < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("share.start_bytes: ", *options_.start_bytes, " is below 1"));
+    }
+    return absl::OkStatus();
+  }
+  bool SameAs(const BudgetLessor& other) const override {
+    const auto* const same = dynamic_cast<const SharedLinkLessor*>(&other);
+    return same != nullptr && FieldsOf(options_) == FieldsOf(same->options_);
+  }
+  std::unique_ptr<LeasedBudget> Attach(LinkLoop& loop, AsioExecutor& executor, int64_t link_bytes) const override {
+    return std::make_unique<SharedLinkClient>(loop, executor, options_, link_bytes);
+  }
+
+ private:
+  static auto FieldsOf(const SharedLinkOptions& options) {
+    return std::tie(options.socket, options.application, options.weight, options.start_bytes);
+  }
+
+  const SharedLinkOptions options_;
+};
+
 }  // namespace
 
-absl::Status SharedLinkClient::Validate(const Link::Options& options) {
-  if (!options.share.has_value()) return absl::OkStatus();
-  const SharedLinkOptions& share = *options.share;
-  if (absl::Status valid = LeaseClient::Validate(share.socket, share.application, share.weight); !valid.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("share.", valid.message()));
-  }
-  if (share.start_bytes.value_or(1) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("share.start_bytes: ", *share.start_bytes, " is below 1"));
-  }
-  if (options.schedule.policy == SchedulePolicy::kUnscheduled) {
-    return absl::InvalidArgumentError("share: a link that is shared needs a policy other than unscheduled");
-  }
-  if (options.budget.floor_bytes.has_value() || options.budget.limit_bytes.has_value()) {
-    return absl::InvalidArgumentError("share: the budget is leased; give no budget floor and no budget limit");
-  }
-  return absl::OkStatus();
+std::shared_ptr<const BudgetLessor> ShareLink(SharedLinkOptions options) {
+  return std::make_shared<SharedLinkLessor>(std::move(options));
 }
 
 // The lease client applies a lease in its constructor already, on the caller's thread.

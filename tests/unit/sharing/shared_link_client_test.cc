@@ -1,4 +1,4 @@
-#include "lib/link/shared_link_client.h"
+#include "lib/sharing/shared_link_client.h"
 
 #include <atomic>
 #include <string>
@@ -40,7 +40,7 @@ class SharedLinkClientTest : public ::testing::Test {
   TestCluster::Options Shared(const std::string& application, double weight = 1,
                               SchedulePolicy policy = SchedulePolicy::kGrants) const {
     return {.schedule = {.policy = policy},
-            .share = SharedLinkOptions{.socket = socket_, .application = application, .weight = weight}};
+            .share = ShareLink({.socket = socket_, .application = application, .weight = weight})};
   }
 
   static bool AwaitBudget(TestCluster& cluster, int64_t bytes) {
@@ -146,10 +146,10 @@ TEST_F(SharedLinkClientTest, AnotherBufferOfTheProfileLeavesTheLeaseAlone) {
   const int64_t leased_bytes = cluster.link().State().budget_bytes;
   LinkProfile smaller;
   smaller.buffer_bytes = 16 * 1024;
-  const SharedLinkOptions same = *Shared("search").share;
+  const auto same = Shared("search").share;
   ASSERT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = smaller}, .share = same}).ok());
   EXPECT_EQ(cluster.link().State().budget_bytes, leased_bytes);
-  const SharedLinkOptions heavier = *Shared("search", 3).share;
+  const auto heavier = Shared("search", 3).share;
   EXPECT_THAT(cluster.link().Reconfigure({.schedule = {.profile = smaller}, .share = heavier}),
               HasCode(absl::StatusCode::kInvalidArgument));
 }
@@ -160,14 +160,12 @@ TEST_F(SharedLinkClientTest, RefusesWhatCannotBeShared) {
     EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
     EXPECT_THAT(std::string(status.message()), HasSubstr(what));
   };
-  const SharedLinkOptions good{.socket = "/run/link.sock", .application = "search"};
+  const auto good = ShareLink({.socket = "/run/link.sock", .application = "search"});
   EXPECT_TRUE(Link::Validate({.share = good}).ok());
-  refused({.share = SharedLinkOptions{.socket = "", .application = "search"}}, "share.socket is empty");
-  refused({.share = SharedLinkOptions{.socket = "/run/link.sock", .application = ""}},
-          "share.application: \"\" is not");
-  refused({.share = SharedLinkOptions{.socket = "/run/link.sock", .application = "search", .weight = 0}},
-          "share.weight: 0");
-  refused({.share = SharedLinkOptions{.socket = "/run/link.sock", .application = "search", .start_bytes = 0}},
+  refused({.share = ShareLink({.socket = "", .application = "search"})}, "share.socket is empty");
+  refused({.share = ShareLink({.socket = "/run/link.sock", .application = ""})}, "share.application: \"\" is not");
+  refused({.share = ShareLink({.socket = "/run/link.sock", .application = "search", .weight = 0})}, "share.weight: 0");
+  refused({.share = ShareLink({.socket = "/run/link.sock", .application = "search", .start_bytes = 0})},
           "share.start_bytes: 0 is below 1");
   refused({.schedule = {.policy = SchedulePolicy::kUnscheduled}, .share = good}, "policy other than unscheduled");
   refused({.budget = {.floor_bytes = 1}, .share = good}, "no budget floor");

@@ -51,9 +51,9 @@ void AsioExecutor::Stop() {
   timer_task_ = nullptr;
 }
 
-// io_context::run would do, but for the end of a turn, which comes behind what is ready when the turn begins. Rejected:
-// to go on while anything is ready. An answer that comes packet by packet keeps the loop busy until nothing is in
-// flight any more, and its next grant waits for that.
+// io_context::run would suffice, except for the end of a turn, which comes after the handlers that are ready when the
+// turn begins. Rejected: to continue while any handler is ready. A response that arrives packet by packet keeps the
+// loop busy until nothing is in flight, and its next grant waits for that.
 void AsioExecutor::Run() {
   while (context_.run_one() > 0) {
     bool last = false;
@@ -82,7 +82,7 @@ void AsioExecutor::Post(std::function<void()> task) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopped_) return;
     posted_.push_back(std::move(task));
-    if (posted_.size() > 1) return;  // the first of them has woken the loop
+    if (posted_.size() > 1) return;  // the first task has woken the loop
   }
   boost::asio::post(context_, [this] { RunPosted(); });
 }
@@ -94,7 +94,7 @@ void AsioExecutor::RunPosted() {
   }
   for (std::function<void()>& task : running_) {
     task();
-    task = nullptr;  // what it holds goes with it, in order
+    task = nullptr;  // frees the objects that the task holds, in order
   }
   running_.clear();
 }

@@ -61,15 +61,15 @@ class AsioExecutor final : public Executor {
   void SetEndOfTurn(std::function<void()> task) override { end_of_turn_ = std::move(task); }
   void SetTimer(TimePoint time, std::function<void()> task) override;
   double Random() override { return std::uniform_real_distribution<double>()(random_); }
-  // Looks names up by getaddrinfo, on a few threads: a name whose name server does not answer takes one of them for
-  // long, and leaves the others to other names. The destructor waits for the look-ups that are under way, since
-  // getaddrinfo cannot be cancelled.
+  // Looks names up by getaddrinfo on a few threads. A name whose name server does not respond occupies one thread for
+  // long; the others remain for other names. The destructor waits for pending look-ups, since getaddrinfo cannot be
+  // cancelled.
   std::shared_ptr<void> Resolve(const std::string& target, OnResolved on_resolved) override;
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const ConnectOptions& options,
                                         StreamSocketEvents& events) override;
 
-  // Runs a look-up, which may block, on one of those threads; never, where the executor stops before. On the link's
-  // thread.
+  // Runs a look-up, which may block, on one of those threads. If the executor stops first, the look-up never runs. Call
+  // it on the link's thread.
   void RunLookUp(std::function<void()> look_up);
   const Options& options() const { return options_; }
 
@@ -78,13 +78,14 @@ class AsioExecutor final : public Executor {
   std::string& plaintext_buffer() { return plaintext_buffer_; }
   // The number of the current turn.
   uint64_t turn() const { return turn_; }
-  // Runs `task` at the end of this turn, when its output has left: for what can wait, and others would wait for.
+  // Runs `task` at the end of this turn, after its output has left. Use it for work that can wait and would delay that
+  // output.
   void AfterOutput(std::function<void()> task) { after_output_.push_back(std::move(task)); }
   // Runs `task` in the next turn.
   void NextTurn(std::function<void()> task) { next_turn_.push_back(std::move(task)); }
   // Run `step` of a TLS handshake in a turn that runs no other such step. A key exchange takes as long as a hundred
-  // calls. A crowd of new clients, or of workers that all come back, must not delay the connections that stand.
-  // Those with workers come first: the budget of the link bounds them, and clients may come in any number.
+  // calls. A crowd of new clients, or of workers that all reconnect, must not delay established connections. Handshakes
+  // with workers come first: the budget of the link bounds them, while any number of clients may connect.
   void QueueWorkerHandshake(std::function<void()> step) { worker_handshakes_.push_back(std::move(step)); }
   void QueueClientHandshake(std::function<void()> step) { client_handshakes_.push_back(std::move(step)); }
 
@@ -116,7 +117,7 @@ class AsioExecutor final : public Executor {
 
   boost::asio::steady_timer timer_;
   TimePoint armed_for_ = TimePoint::max();  // may be before timer_time_; max: not armed
-  uint64_t arming_ = 0;                     // distinguishes the handler of the last arming from those before
+  uint64_t arming_ = 0;                     // distinguishes the handler of the last arming from earlier ones
   TimePoint timer_time_ = TimePoint::max();
   std::function<void()> timer_task_;
 

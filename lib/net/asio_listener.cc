@@ -26,7 +26,7 @@ namespace {
 
 using boost::asio::generic::stream_protocol;
 
-// Without a file descriptor to take a connection with, and after other errors of the kernel.
+// Pause after an accept that lacked a file descriptor, and after other errors of the kernel.
 constexpr std::chrono::milliseconds kPause{100};
 
 struct Place {
@@ -47,7 +47,8 @@ absl::StatusOr<Place> PlaceOf(const std::string& address) {
   return Place{.endpoint = *endpoint, .path = std::string(path), .tcp = !IsUnixAddress(address)};
 }
 
-// A process that was killed leaves its socket behind; a connection to it is then refused. So is one to any other file.
+// A killed process leaves its socket behind, and a connection to it is refused. A connection to any other file is
+// refused, too.
 void RemoveDeadSocket(const Place& place) {
   struct stat status {};
   if (lstat(place.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
@@ -86,7 +87,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     if (error) return Unavailable(address, "open a socket for", error);
     if (place.tcp) acceptor_.set_option(boost::asio::socket_base::reuse_address(true), error);
     if (!place.path.empty()) RemoveDeadSocket(place);
-    // The mode counts from the first moment on.
+    // Set the mode through the umask, so it applies from the first moment.
     const mode_t umask_before = place.path.empty() ? 0 : umask(~options_.unix_mode & 0777);
     acceptor_.bind(place.endpoint, error);
     if (!place.path.empty()) umask(umask_before);
@@ -132,7 +133,7 @@ class AsioListener::Acceptor : public std::enable_shared_from_this<Acceptor> {
     if (is_tcp_) {
       boost::system::error_code error;
       const auto remote = socket.remote_endpoint(error);
-      if (error) return;  // it has gone
+      if (error) return;  // the client has closed the connection
       const boost::asio::ip::tcp::endpoint tcp = TcpEndpointOf(remote);
       connection.peer = FormatSocketAddress(tcp);
       const auto address = tcp.address();

@@ -15,14 +15,14 @@ namespace sluice {
 
 // A connection that a listener has accepted.
 struct AcceptedConnection {
-  // Makes its stream, as AcceptStream. Not called: the connection is closed.
+  // Makes its stream, as AcceptStream. If it is not called, the connection is closed.
   std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)> start;
   bool local = false;              // the client is on this host: a Unix socket, or an address of loopback
   std::optional<uint32_t> client;  // user id of the client, on a Unix socket (SO_PEERCRED of unix(7))
-  std::string peer;                // the client's end, for errors: "10.0.0.7:41234", "a client" of a Unix socket
+  std::string peer;                // the client's address, for errors: "10.0.0.7:41234", "a client" of a Unix socket
 };
 
-// Takes connections on one address, on the thread of an executor. While there are no file descriptors it waits. There
+// Accepts connections on one address, on the thread of an executor. It waits while no file descriptors are free. There
 // is one for each address. Made and destroyed on the executor's thread.
 class AsioListener {
  public:
@@ -32,9 +32,9 @@ class AsioListener {
     std::shared_ptr<const TlsContext> tls;  // for listeners; null: plaintext
   };
 
-  // Listens on "host:port" with an IP address or "localhost", port 0 for a free one, "unix:PATH" or
-  // "unix-abstract:NAME". A socket of a path that was left behind, and that nobody listens on, is replaced. Returns
-  // InvalidArgument for another address, Unavailable if the address is in use or is not one of this host.
+  // Listens on "host:port" with an IP address or "localhost", port 0 for a free port, "unix:PATH" or
+  // "unix-abstract:NAME". It replaces a socket file on which no process listens. Returns InvalidArgument for another
+  // address, Unavailable if the address is in use or does not belong to this host.
   static absl::StatusOr<std::unique_ptr<AsioListener>> Listen(AsioExecutor& executor, const std::string& address,
                                                               Options options, OnAccept on_accept);
   ~AsioListener();  // removes the socket of a path
@@ -42,7 +42,8 @@ class AsioListener {
   AsioListener& operator=(const AsioListener&) = delete;
 
   const std::string& address() const { return address_; }  // with the real port
-  // All addresses that lead here, as Executor::Resolve tells them: a listener on all addresses has each of the host's.
+  // All addresses of this listener in the form of Executor::Resolve. A listener on all addresses has each address of
+  // the host.
   std::vector<std::string> AllAddresses() const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// One question. Who asked holds it; what is on the way to an answer does not, and does nothing once it is dropped.
+// One look-up. Its caller owns it. The pending steps hold weak references and do nothing once it is dropped.
 struct Resolution {
   explicit Resolution(Executor::OnResolved callback) : on_resolved(std::move(callback)) {}
 
@@ -30,7 +30,7 @@ void Answer(const std::weak_ptr<Resolution>& question, absl::StatusOr<std::vecto
   }
 }
 
-// In the order of getaddrinfo (RFC 6724): those that can be reached come first.
+// Keeps the order of getaddrinfo (RFC 6724): reachable addresses come first.
 std::vector<WorkerAddress> AddressesOf(const tcp::resolver::results_type& results) {
   std::vector<WorkerAddress> addresses;
   for (const auto& result : results) {
@@ -43,7 +43,7 @@ std::vector<WorkerAddress> AddressesOf(const tcp::resolver::results_type& result
 }
 
 absl::StatusOr<std::vector<WorkerAddress>> LookUp(const std::string& host, int port) {
-  boost::asio::io_context context;  // a resolver wants one, and leaves it alone where it blocks
+  boost::asio::io_context context;  // the resolver requires a context, and does not use it in a blocking call
   tcp::resolver resolver(context);
   boost::system::error_code error;
   const tcp::resolver::results_type results =
@@ -72,7 +72,7 @@ std::shared_ptr<void> StartResolution(AsioExecutor& executor, const std::string&
     return question;
   }
   executor.RunLookUp([&executor, weak, host = std::move(parsed->host), port = parsed->port] {
-    if (weak.expired()) return;  // nobody waits for it any more
+    if (weak.expired()) return;  // the caller has dropped the look-up
     const auto& look_up = executor.options().look_up;
     executor.Post(
         [weak, answer = look_up != nullptr ? look_up(host, port) : LookUp(host, port)] { Answer(weak, answer); });

@@ -25,14 +25,16 @@ namespace {
 
 using boost::asio::generic::stream_protocol;
 
-// Of the executor's buffer, in one turn: a fast peer does not starve the others.
+// Reads into the executor's buffer in one turn, bounded so that a fast peer does not starve others.
 constexpr int kReadsPerTurn = 4;
 // Parts of one write, far below IOV_MAX.
 constexpr size_t kMaxParts = 64;
-// More than any handshake has after its first flight; of KeyUpdate (RFC 8446, section 4.6.3) it is thousands.
+// More than any handshake sends after its first flight; it holds thousands of responses to KeyUpdate (RFC 8446, section
+// 4.6.3).
 constexpr size_t kMaxUnreadReplyBytes = 64u << 10;
 
-// A socket and what is under way with it. Handlers hold it, so that the owner may drop its end at any time.
+// A socket and its pending operations; one for each connection, on the link's thread only. Handlers hold it, so that
+// the owner may drop its handle at any time.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(AsioExecutor& executor, const std::string& name, std::shared_ptr<const TlsContext> tls,
@@ -45,7 +47,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
         socket_(executor.context()) {}
 
   void Open(const WorkerAddress& address, const Executor::ConnectOptions& options);
-  // Takes the socket of a listener in place of Open.
+  // Adopts an accepted socket of a listener instead of Open.
   void Take(stream_protocol::socket socket);
   void StartTls();
   void Write(std::string bytes);
@@ -81,11 +83,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Flush();
   void FailWrites(absl::Status why);
   void Disconnect(absl::Status why);
-  // For where no event may be called: within a call of the owner.
+  // Reports the end in a later task: within a call of the owner no event may be called.
   void PostDisconnect(absl::Status why);
 
   AsioExecutor& executor_;
-  const std::string name_;                       // the other end's, for errors
+  const std::string name_;                       // the peer's name, for errors
   const std::shared_ptr<const TlsContext> tls_;  // null: plaintext
   const std::string server_name_;
   StreamSocketEvents* events_;  // null: closed
@@ -93,20 +95,20 @@ class Stream : public std::enable_shared_from_this<Stream> {
   int fd_ = -1;                         // of socket_
   bool accepted_ = false;               // by a listener
   bool may_stall_ = false;              // as in Executor::ConnectOptions
-  bool tls_later_ = false;              // as there
+  bool tls_later_ = false;              // as in Executor::ConnectOptions, too
   std::unique_ptr<TlsFilter> filter_;   // once the socket is connected; null: plaintext
   bool connected_ = false;              // and its TLS handshake is complete
-  std::optional<TcpSocket> described_;  // but for its TcpInfo
-  bool reading_ = true;                 // the owner wants OnBytes
+  std::optional<TcpSocket> described_;  // without its TcpInfo
+  bool reading_ = true;                 // the owner accepts OnBytes
   bool read_armed_ = false;
   bool write_armed_ = false;
-  uint64_t read_turn_ = 0;  // of which reads_left_ is
+  uint64_t read_turn_ = 0;  // the turn that reads_left_ counts
   int reads_left_ = 0;
   std::deque<std::string> unsent_;
-  size_t front_sent_ = 0;          // of its first part
+  size_t front_sent_ = 0;          // bytes sent of the first part
   size_t unsent_bytes_ = 0;        // of all parts
-  size_t unread_reply_bytes_ = 0;  // of TLS itself, such as to KeyUpdate, behind other bytes
-  absl::Status write_error_;       // of a connection that is read to its end
+  size_t unread_reply_bytes_ = 0;  // TLS replies, such as to KeyUpdate, queued behind other bytes
+  absl::Status write_error_;       // set while a failed connection is read to its end
 };
 
 void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& options) {
@@ -120,7 +122,8 @@ void Stream::Open(const WorkerAddress& address, const Executor::ConnectOptions& 
   fd_ = socket_.native_handle();
   if (error) return PostDisconnect(Error("open a socket for ", error.value()));
   if (endpoint->protocol().family() == AF_UNIX) {
-    // At once, one way or the other. Not by Asio, which takes a full queue of the listener (EAGAIN) for a connection.
+    // A Unix socket connects or fails at once. Asio is avoided because it takes a full listener queue (EAGAIN) for a
+    // connection.
     const int failed = ::connect(fd_, endpoint->data(), static_cast<socklen_t>(endpoint->size()));
     executor_.Post([self = shared_from_this(), error = failed != 0 ? errno : 0] { self->OnSocketConnected(error); });
     return;
@@ -135,11 +138,11 @@ void Stream::OnSocketConnected(int error) {
   if (!is_open()) return;
   if (error != 0) return Disconnect(Error("connect to ", error));
   described_ = DescribeTcp(fd_);
-  // With nobody listening at a local port of the range for clients, TCP may connect a socket to itself.
+  // If no process listens at a local port in the range for clients, TCP may connect a socket to itself.
   if (described_.has_value() && described_->local == described_->remote) {
     return Disconnect(Error("connect to ", ECONNREFUSED));
   }
-  if (may_stall_) LetStall(fd_);  // not before: the user timeout also bounds how long it takes to connect
+  if (may_stall_) LetStall(fd_);  // only now, because the user timeout also bounds the connect time
   StopWatchingWrites();
   Begin();
 }
@@ -174,8 +177,8 @@ void Stream::SetReading(bool reading) {
   ArmRead();
 }
 
-// Asio asks epoll for EPOLLOUT from the first wait for it on, which async_connect is, and each ArmRead would be told at
-// once that the socket is writable: two more system calls for each read. A new registration asks for EPOLLIN alone.
+// Registers the socket again with EPOLLIN alone. Asio registers EPOLLOUT from the first wait for it, which
+// async_connect is. Each ArmRead would then wake at once for a writable socket, at two more system calls per read.
 void Stream::StopWatchingWrites() {
   boost::system::error_code error;
   const stream_protocol protocol = socket_.local_endpoint(error).protocol();
@@ -184,7 +187,7 @@ void Stream::StopWatchingWrites() {
   if (!error) socket_.assign(protocol, fd, error);
 }
 
-// Not before the socket is connected: a key exchange for each try at a worker that is away would be dear.
+// Waits for the socket to connect: a key exchange for each try at an unreachable worker is expensive.
 void Stream::StartTls() {
   if (!is_open()) return;
   ArmRead();
@@ -197,7 +200,7 @@ void Stream::StartTls() {
   Send(filter_->TakeCiphertext());
 }
 
-// It is a system call, and what follows from bytes that have come is not to wait for it.
+// Arms after the output of the turn: it is a system call, and output caused by received bytes must not wait for it.
 void Stream::ArmRead() {
   if (std::exchange(read_armed_, true)) return;
   executor_.AfterOutput([self = shared_from_this()] {
@@ -216,7 +219,7 @@ void Stream::OnReadable() {
   accepted_ ? executor_.QueueClientHandshake(step) : executor_.QueueWorkerHandshake(step);
 }
 
-// Reads what is there into the buffer that all share: a connection that is idle costs no buffer.
+// Reads the available bytes into the shared buffer, so an idle connection costs no buffer.
 void Stream::Read() {
   const absl::Span<char> buffer = executor_.read_buffer();
   if (read_turn_ != executor_.turn()) {
@@ -228,14 +231,14 @@ void Stream::Read() {
     const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno != EAGAIN) return Disconnect(write_error_.ok() ? Broken(errno) : write_error_);
-    // A write failed, and what came before is read.
+    // A write failed earlier, and all bytes received before are read now.
     if (got <= 0 && !write_error_.ok()) return Disconnect(write_error_);
     if (got < 0) return ArmRead();
     if (got == 0) return Disconnect(End());
     --reads_left_;
     const auto bytes = static_cast<size_t>(got);
     OnBytes({buffer.data(), bytes});
-    // Less than there was room for is all there is; what came meanwhile makes the socket readable again.
+    // A short read has emptied the socket; later bytes make it readable again.
     if (is_open() && reading_ && bytes < buffer.size() && write_error_.ok()) return ArmRead();
   }
 }
@@ -250,7 +253,7 @@ void Stream::OnCiphertext(absl::string_view ciphertext) {
   plaintext.clear();
   absl::Status status = filter_->Receive(ciphertext, plaintext);
   std::string reply = filter_->TakeCiphertext();
-  // The owner does not see them, so it cannot stop a peer that asks for one after the other and reads none.
+  // The owner does not see TLS replies, so it cannot stop a peer that requests one after another and reads none.
   unread_reply_bytes_ = unsent_bytes_ > 0 ? unread_reply_bytes_ + reply.size() : 0;
   if (unread_reply_bytes_ > kMaxUnreadReplyBytes) {
     return Disconnect(absl::UnavailableError(absl::StrCat(name_, " reads none of the answers of TLS")));
@@ -318,7 +321,7 @@ void Stream::Flush() {
   }
 }
 
-// The other side may have said why before it went, so that is read first.
+// Read first: the peer may have sent its reason before it closed.
 void Stream::FailWrites(absl::Status why) {
   write_error_ = std::move(why);
   unsent_.clear();
@@ -358,7 +361,7 @@ std::optional<TcpSocket> Stream::Tcp() const {
   return ReadTcpInfo(fd_, tcp->info) ? tcp : std::nullopt;
 }
 
-// The owner's end.
+// The owner's handle of a stream.
 class StreamHandle final : public StreamSocket {
  public:
   explicit StreamHandle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}

@@ -28,14 +28,14 @@ class StreamSocketEvents {
   virtual void OnTcpConnected() {}
   virtual void OnConnected() = 0;
   virtual void OnBytes(absl::string_view bytes) = 0;
-  // The kernel has taken all bytes of Write that it did not take at once.
+  // The kernel has accepted all bytes of Write that it did not accept at once.
   virtual void OnDrained() {}
   // The stream has ended, or could not be made. `why` is OK if the other side closed it properly. No event follows.
   virtual void OnDisconnected(absl::Status why) = 0;
 };
 
-// One byte stream to a worker or from a client, over TCP or a Unix socket, with or without TLS. Dropping it closes it,
-// and its events are called no more. Used on the link's thread only.
+// One byte stream to a worker or from a client, over TCP or a Unix socket, with or without TLS. Dropping it closes it
+// and stops its events. Used on the link's thread only.
 class StreamSocket {
  public:
   static constexpr size_t kMaxBacklogBytes = 256u << 10;
@@ -44,18 +44,19 @@ class StreamSocket {
 
   // Begins the TLS handshake, once, after OnTcpConnected.
   virtual void StartTls() {}
-  // Sends bytes, after OnConnected. Bytes that the kernel does not take now are kept, and sent later.
+  // Sends bytes, after OnConnected. Bytes that the kernel does not accept now are kept and sent later.
   virtual void Write(std::string bytes) = 0;
-  // Bytes of Write that the kernel has not taken yet.
+  // Bytes of Write that the kernel has not accepted yet.
   virtual size_t unsent_bytes() const = 0;
-  // More of them wait than one should add to: whoever writes stops until OnDrained.
+  // True if the backlog is too large; the writer waits for OnDrained.
   bool congested() const { return unsent_bytes() > kMaxBacklogBytes; }
-  // Stops OnBytes, and lets it go on. What comes meanwhile stays in the kernel, whose window then stops the other side.
+  // Stops or resumes OnBytes. Bytes that arrive while it is stopped stay in the kernel, whose window then stops the
+  // peer.
   virtual void SetReading(bool reading) = 0;
   // Describes an open TCP connection; nothing for other streams.
   virtual std::optional<TcpSocket> Tcp() const = 0;
-  // Whether the certificate that the other side has shown has one of these names, as TlsFilter::PeerHasOneOf. False
-  // before OnConnected, and without TLS.
+  // Whether the peer's certificate has one of these names, as TlsFilter::PeerHasOneOf. False before OnConnected, and
+  // without TLS.
   virtual bool PeerHasOneOf(absl::Span<const std::string> /*names*/) const { return false; }
 };
 
@@ -65,9 +66,9 @@ struct WorkerAddress {
   friend bool operator==(const WorkerAddress&, const WorkerAddress&) = default;
 };
 
-// The world as the link's thread sees it: time, timers, names and byte streams. There are two implementations: the real
-// one (AsioExecutor), and one in virtual time for tests. There is one executor for each link. All functions except Post
-// are for the link's thread. All callbacks run on that thread, and never within the call that asks for them.
+// The environment of the link's thread: time, timers, names and byte streams. There are two implementations:
+// AsioExecutor, and one in virtual time for tests. There is one executor for each link. All functions except Post are
+// for the link's thread. All callbacks run on that thread, and never within the call that requests them.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -90,14 +91,13 @@ class Executor {
 
   struct ConnectOptions {
     std::shared_ptr<const TlsContext> tls = nullptr;  // null: plaintext
-    std::string server_name = {};                     // that the certificate must have
+    std::string server_name = {};                     // the name that the certificate must have
     bool tls_later = false;  // with `tls`: OnTcpConnected comes first, and StartTls begins the handshake
-    // Room for what has come and was not read (SO_RCVBUF of socket(7), before the kernel doubles it): about the window
-    // of TCP. It is set before the connection is made, since the scale of the window follows from it. 0: the kernel's
-    // choice, which grows as the other side sends. Nothing to Unix sockets.
+    // Buffer for received bytes that were not read (SO_RCVBUF of socket(7), before the kernel doubles it): about the
+    // TCP window. It is set before the connect, which fixes the scale of the window. 0: the kernel chooses, and grows
+    // it as the peer sends. Unix sockets ignore it.
     int receive_buffer_bytes = 0;
-    // Whether the other side may take nothing for as long as it likes, once it is connected. Otherwise its connection
-    // ends within 10 s.
+    // Whether a connected peer may stop reading for any time. Otherwise the connection of such a peer ends within 10 s.
     bool may_stall = false;
   };
   // Connects. `events` must outlive the stream.

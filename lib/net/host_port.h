@@ -14,7 +14,7 @@ struct HostPort {
   int port = 0;      // 0 to 65535
 };
 
-// Returns InvalidArgument that quotes the text and says what is wrong with it.
+// Returns InvalidArgument that quotes the text and explains the error.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// The thread for everything that is not an RPC: timers, signals, the admin server. One for each process is enough. Any
+// The thread for all work other than RPCs: timers, signals, the admin server. One for each process is enough. Any
 // thread may use the context; its handlers run on this thread alone, so they need no lock.
 class IoThread {
  public:

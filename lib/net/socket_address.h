@@ -13,7 +13,7 @@ namespace sluice {
 // Functions between the addresses of sockets as text and as the kernel takes them: "10.0.0.1:7000", "[::1]:7000",
 // "unix:PATH", "unix-abstract:NAME".
 
-// Returns InvalidArgument for anything else, names of hosts included. The port is 0 only where one is to listen on.
+// Returns InvalidArgument for any other text, including host names. Port 0 is valid for kListen only.
 enum class SocketUse { kConnect, kListen };
 absl::StatusOr<boost::asio::generic::stream_protocol::endpoint> ParseSocketAddress(const std::string& text,
                                                                                    SocketUse use);

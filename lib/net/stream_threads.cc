@@ -12,14 +12,14 @@
 namespace sluice {
 namespace {
 
-// What the two ends of a stream share.
+// State that the two ends of a stream share.
 struct Shared {
-  StreamSocketEvents* events = nullptr;  // null: dropped. For the link's thread only
-  std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not taken by the kernel
-  std::atomic<bool> asked = false;       // the near end has seen some, and wants to know when there are none
+  StreamSocketEvents* events = nullptr;  // null: the owner dropped the stream. For the link's thread only
+  std::atomic<size_t> unsent_bytes = 0;  // written by the near end, and not accepted by the kernel
+  std::atomic<bool> asked = false;       // the near end has seen unsent bytes, and waits for OnDrained
 
   std::mutex mutex;
-  std::optional<TcpSocket> tcp;  // guarded by mutex: as it was when it was last looked at
+  std::optional<TcpSocket> tcp;  // guarded by mutex; state at the last read
 };
 
 // The end on the stream's own thread: hands events to the link's thread.
@@ -85,10 +85,10 @@ class FarEnd final : public StreamSocketEvents {
   AsioExecutor& link_;
   const std::shared_ptr<Shared> shared_;
   std::unique_ptr<StreamSocket> socket_;  // null: not open yet, or closed
-  size_t held_bytes_ = 0;                 // of the shared unsent bytes: they have come here
+  size_t held_bytes_ = 0;                 // the part of the shared unsent bytes that has reached this end
 };
 
-// The owner's end.
+// The end that the owner uses, on the link's thread.
 class NearEnd final : public StreamSocket {
  public:
   NearEnd(AsioExecutor& link, AsioExecutor& thread, StreamSocketEvents& events)
@@ -110,17 +110,17 @@ class NearEnd final : public StreamSocket {
   void StartTls() override {
     thread_.Post([far = far_] { far->StartTls(); });
   }
-  // To the owner, bytes on their way to the other thread were not taken at once.
+  // Bytes on their way to the other thread count as unsent.
   size_t unsent_bytes() const override {
     if (shared_->unsent_bytes == 0) return 0;
-    shared_->asked = true;  // before the look: the far end looks in the other order
+    shared_->asked = true;  // set before the read below, because the far end accesses the two in the opposite order
     return shared_->unsent_bytes;
   }
   void SetReading(bool reading) override {
     thread_.Post([far = far_, reading] { far->SetReading(reading); });
   }
-  // What the socket said the last time; it is looked at again for the next. To wait for the other thread here would
-  // make the link as slow as that.
+  // Returns the last state of the socket, and starts a new read for the next call. Waiting for the other thread here
+  // would make the link as slow as that thread.
   std::optional<TcpSocket> Tcp() const override {
     thread_.Post([far = far_] { far->LookAtTcp(); });
     const std::lock_guard<std::mutex> lock(shared_->mutex);
@@ -151,7 +151,7 @@ std::unique_ptr<StreamSocket> StreamThreads::Connect(const WorkerAddress& addres
   return near;
 }
 
-// A posted Close has run before its thread ends, so that the other side hears of it in good order.
+// Runs every posted Close before the threads end, so that the peer receives an orderly end.
 void StreamThreads::Stop() {
   if (std::exchange(stopped_, true)) return;
   for (const auto& thread : threads_) thread->Await([] {});

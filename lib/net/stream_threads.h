@@ -11,7 +11,7 @@ namespace sluice {
 class AsioExecutor;
 
 // More threads for one link: they read and write its sockets, and encrypt. HTTP/2, the calls and the one schedule stay
-// on the link's thread. Bytes go from thread to thread as copies, in order. At most one for each link.
+// on the link's thread. Bytes pass between the threads as copies, in order. At most one for each link.
 class StreamThreads {
  public:
   // `link` runs the link's thread and must outlive this. At least one thread.
@@ -20,7 +20,7 @@ class StreamThreads {
   StreamThreads(const StreamThreads&) = delete;
   StreamThreads& operator=(const StreamThreads&) = delete;
 
-  // As Executor::Connect, called on the link's thread. The threads get streams in turn.
+  // As Executor::Connect, called on the link's thread. Streams are assigned to the threads in turn.
   std::unique_ptr<StreamSocket> Connect(const WorkerAddress& address, const Executor::ConnectOptions& options,
                                         StreamSocketEvents& events);
 

@@ -26,7 +26,7 @@ class TimerQueue {
 
   TimePoint next() const { return tasks_.empty() ? TimePoint::max() : tasks_.begin()->first.first; }
 
-  // Runs the tasks that are due at `now`, but not those that they set for `now` themselves, so that it ends.
+  // Runs the tasks that are due at `now`. Tasks that they set for `now` themselves run later, so that the loop ends.
   void RunDue(TimePoint now) {
     const uint64_t last = last_;
     for (auto next = tasks_.begin(); next != tasks_.end() && next->first.first <= now; next = tasks_.begin()) {

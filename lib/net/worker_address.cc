@@ -33,7 +33,7 @@ absl::StatusOr<WorkerTarget> ParseUnix(absl::string_view address, absl::string_v
   return WorkerTarget{.host = "localhost", .addresses = {{absl::StrCat(scheme, path)}}};
 }
 
-// `address` is the whole of it, for errors.
+// `address` is the complete address, for errors.
 absl::StatusOr<WorkerTarget> ParseHost(absl::string_view address, absl::string_view host_and_port) {
   absl::StatusOr<HostPort> parsed = ParseHostPort(std::string_view(host_and_port.data(), host_and_port.size()));
   if (!parsed.ok() || parsed->host.empty() || parsed->port == 0) {

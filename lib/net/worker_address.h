@@ -29,13 +29,13 @@ absl::Status ValidateWorkerAddress(absl::string_view address);
 // True for "unix:PATH" and "unix-abstract:NAME", valid or not.
 bool IsUnixAddress(absl::string_view address);
 
-// Returns the :authority of requests to `target`: that itself, or "localhost" for a Unix socket. An authority has no
-// place for a path (RFC 3986, section 3.2): servers reset the stream, so gRPC says this, too.
+// Returns the :authority of requests to `target`: the target itself, or "localhost" for a Unix socket. An authority
+// cannot contain a path (RFC 3986, section 3.2) and servers reset such streams, so gRPC also sends "localhost".
 std::string AuthorityOf(const std::string& target);
 
-// Puts the addresses of the first one's family in front, which can be reached best (RFC 6724), and returns how many
-// these are: a worker with an IPv4 and an IPv6 address is one worker. Sorts each family, since name servers give
-// addresses in turn, so that all who see the same ones number them alike.
+// Moves the addresses of the first address's family, the most reachable (RFC 6724), to the front and returns their
+// number: a worker with an IPv4 and an IPv6 address is one worker. Sorts each family, because name servers rotate
+// addresses, so that all processes with the same addresses number them alike.
 size_t SortByFamily(std::vector<WorkerAddress>& addresses);
 
 }  // namespace sluice

@@ -25,30 +25,31 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// What is not urgent is as old as that when it is heard of.
+// How often a busy process reports, which bounds the age of a change that is not urgent.
 constexpr nanoseconds kBusyPeriod = milliseconds(2);
-// Changes that come faster than that are told together.
-constexpr nanoseconds kMinPeriod = std::chrono::microseconds(500);
-// Until a lease says how long it lasts.
-constexpr nanoseconds kTypicalLeaseTime = milliseconds(250);
-// At least, so that a lost report does not cost the lease.
-constexpr int kReportsPerLease = 4;
+// Faster changes share one report.
+constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
+// Applies until a lease contains its own duration.
+constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
+constexpr int kProlongShare = 4;
 
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
-constexpr nanoseconds kMaxBackoff = milliseconds(100);  // shorter than a new daemon waits for all of us
+constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all processes
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 
-// A share that nobody leased ends after so long and is renewed before: a process that is stopped has nothing when it
-// goes on, for meanwhile somebody may divide the link again. Shorter than the time that a new daemon waits for us.
+// The safe share, held without a lease, ends after this time and is renewed before. A process that was stopped
+// therefore resumes with nothing, because a daemon may have divided the link again. The time is shorter than a new
+// daemon waits for this process.
 constexpr nanoseconds kSafeTime = milliseconds(200);
 
-// Of a lease: far more than anybody means, and far from overflow. A shorter one would keep the thread busy with
+// Bounds of a lease: far above any real link, and far from overflow. A shorter lease would keep the thread busy with
 // reports.
 constexpr int64_t kMaxLinkBytes = int64_t{1} << 60;
 constexpr nanoseconds kMinLease = milliseconds(1);
 constexpr nanoseconds kMaxLease = std::chrono::hours(1);
 
-// Another process wrote it. `bytes` above `link_bytes` and any `safe_bytes` are taken as the nearest that is possible.
+// Another process wrote the lease. `bytes` above `link_bytes` and any `safe_bytes` are not errors: the caller clamps
+// them.
 absl::Status CheckLease(const v1::LinkLease& lease, TimePoint now) {
   const auto check = [](absl::string_view field, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return absl::OkStatus();
@@ -78,7 +79,7 @@ absl::Status LeaseClient::Validate(const std::string& socket, const std::string&
   return status;
 }
 
-// The connection and what follows from it. On the IO thread only, but for OnDemand and leased.
+// The connection and its state. There is one for each client. Runs on the IO thread only, except OnDemand and leased.
 class LeaseClient::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(boost::asio::io_context& context, Options options)
@@ -100,14 +101,15 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   bool leased() const { return leased_; }
 
-  // Does what is due.
+  // Performs all due work and arms the timer for the next.
   void Tick() {
     if (closed_) return;
     const TimePoint now = Now();
     const bool slept = HasSlept(now);
     if (slept || HasLostSafeShare(now)) connect_at_ = now;
     if (!socket_.is_open() && now >= connect_at_) Connect(now);
-    // The daemon may have found that we hang, and given away what we had. It has a lease time to say so.
+    // The daemon may have expired this lease and given its bytes to others. Allow it one lease time to send a new
+    // lease.
     if ((slept && socket_.is_open()) || HasLostSafeShare(now)) AwaitLease(now);
     if (now >= fall_back_at_) FallBack(now);
     if (socket_.is_open() && now >= report_at_) Report(now);
@@ -127,7 +129,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
  private:
   static TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-  // As when it was stopped: what it knows of the daemon is old.
+  // Returns whether the process was stopped, for example, so that its state of the daemon is outdated.
   bool HasSlept(TimePoint now) {
     const nanoseconds since = now - std::exchange(ticked_at_, now);
     return since > (socket_.is_open() ? lease_time_ / 2 : kSafeTime);
@@ -147,7 +149,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   void Connect(TimePoint now) {
     const absl::StatusOr<int> fd = ConnectPacketSocket(options_.socket);
     if (!fd.ok()) {
-      // Nobody divides the link, and nobody has; unless it is only we who do not reach him.
+      // Unavailable means that no daemon is running. After another error the daemon may run, and only this process
+      // fails to reach it.
       const bool nobody_divides = absl::IsUnavailable(fd.status());
       const TimePoint patience_ends = nobody_divides ? now : now + 2 * lease_time_;
       if (!fell_back_ && !was_leased_) fall_back_at_ = std::min(fall_back_at_, patience_ends);
@@ -158,10 +161,10 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     v1::ToLinkDaemon message;
     message.mutable_hello()->set_application(options_.application);
     message.mutable_hello()->set_weight(options_.weight);
-    // Where that fails, reading tells why.
+    // If this fails, the read below reports the reason.
     SendPacket(socket_.native_handle(), message).IgnoreError();
     report_at_ = now;
-    // A daemon that takes connections may still not answer.
+    // A daemon that accepts connections may still not respond.
     if (!fell_back_) fall_back_at_ = std::min(fall_back_at_, now + 2 * lease_time_);
     Read();
   }
@@ -200,7 +203,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
 
   void OnLease(const v1::LinkLease& lease) {
     if (absl::Status sane = CheckLease(lease, Now()); !sane.ok()) return Lose(sane);
-    // Counted from our own report, however long the answer lay here: the daemon counts from when it got that.
+    // Count from this process's report, however late the lease is read: the daemon counts from its receipt of that
+    // report.
     const TimePoint until = TimePoint(nanoseconds(lease.report_sent_ns())) + nanoseconds(lease.valid_ns());
     const int64_t before_bytes = std::exchange(lease_bytes_, std::min(lease.bytes(), lease.link_bytes()));
     lease_time_ = nanoseconds(lease.valid_ns());
@@ -216,19 +220,19 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
       const std::lock_guard<std::mutex> lock(mutex_);
       by_block_ = lease.by_block();
     }
-    // Where the daemon hangs, all leases have ended by then. This one may have been here for long.
+    // If the daemon hangs, all leases have ended by then. This lease may have waited in the socket for a long time.
     fall_back_at_ = std::max(until, Now()) + lease_time_;
     fell_back_ = false;
     was_leased_ = true;
     backoff_ = kFirstBackoff;
-    // Others wait for what we gave up.
+    // Report at once, because other processes wait for the returned bytes.
     if (lease_bytes_ < before_bytes || !leased_) report_at_ = TimePoint::min();
     leased_ = true;
     Announce(absl::OkStatus());
   }
 
-  // Others may go by their leases for a lease time yet. Until then no more than the safe share, and no more than we
-  // had.
+  // Other processes may use their leases for one more lease time. Until then this process uses at most the safe share,
+  // and at most its own last limit.
   void Lose(const absl::Status& why) {
     CloseSocket();
     const TimePoint now = Now();
@@ -243,19 +247,19 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     ConnectLater(now, why);
   }
 
-  // Nobody divides the link: every process has its safe share, and they fit the budget together. With it a process must
-  // get on, so an answer larger than that goes alone.
+  // Without a daemon every process uses its safe share, and these shares together fit the budget. A process must make
+  // progress with its share, so a response that is larger than the share is sent alone.
   void FallBack(TimePoint now) {
     fall_back_at_ = TimePoint::max();
     fell_back_ = true;
     leased_ = false;
     lease_bytes_ = safe_bytes_;
     HoldSafeShare(now);
-    report_at_ = TimePoint::min();  // a daemon that is there after all has to know
+    report_at_ = TimePoint::min();  // a daemon that runs after all must receive the demand
     if (socket_.is_open()) Announce(absl::DeadlineExceededError("the daemon does not answer"));
   }
 
-  // With a daemon that does not answer, it has to hear of us before the share ends there, too.
+  // If a connected daemon does not respond, it must receive a report before the share ends there, too.
   void HoldSafeShare(TimePoint now) {
     safe_until_ = now + (socket_.is_open() ? std::min(kSafeTime, lease_time_ / 2) : kSafeTime);
     options_.apply({.bytes = lease_bytes_,
@@ -269,14 +273,14 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   bool HasLostSafeShare(TimePoint now) const { return fell_back_ && now >= safe_until_; }
   TimePoint renew_at() const { return safe_until_ - kSafeTime / 2; }
 
-  // Before we fall back, or again.
+  // Waits one lease time for a lease before the process falls back, or falls back again.
   void AwaitLease(TimePoint now) {
     if (std::exchange(fell_back_, false)) fall_back_at_ = TimePoint::min();
     fall_back_at_ = std::max(fall_back_at_, now + lease_time_);
   }
 
-  // Nobody lets processes take turns then, so answers have to fit the safe share, and two of them keep the link busy
-  // while others send, too.
+  // Without a daemon processes do not take turns, so responses must fit the safe share. Two such responses keep the
+  // link busy while other processes send, too.
   int64_t SafePlanBytes() const { return std::min(2 * safe_bytes_, link_bytes_); }
 
   void Report(TimePoint now) {
@@ -284,7 +288,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       poked_ = false;
-      reported_.reset();  // what happens from here on may be missing in this report
+      reported_.reset();  // later changes may be missing in this report
     }
     const LinkDemand demand = options_.demand();
     v1::ToLinkDaemon message;
@@ -332,7 +336,7 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
   bool closed_ = false;
   std::optional<absl::Status> announced_;
 
-  // What the last lease said.
+  // Values from the last lease.
   int64_t link_bytes_;
   int64_t safe_bytes_;
   int64_t lease_bytes_ = 0;

@@ -14,12 +14,12 @@ class io_context;
 
 namespace sluice {
 
-// Returns whether the daemon should be told of `now` at once, and not with the next regular report: the client became
-// busy or idle, has drained to a smaller lease, or waits for a larger one; with `by_block` also when a block has ended.
+// Returns whether to report `now` at once instead of with the next regular report. It does if the client became busy or
+// idle, has drained to a smaller lease, or waits for a larger lease. With `by_block` it also does if a block has ended.
 bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block);
 
-// The process's side of a shared link: it takes leases from sluice-link, applies them, and reports what the process
-// wants. There is one for each link. It connects again whenever it has lost the daemon; without one the process uses
+// The process's side of a shared link: it receives leases from sluice-link, applies them, and reports the demand of the
+// process. There is one for each link. It reconnects whenever it loses the daemon; without a daemon the process uses
 // its safe share.
 //
 // No call waits for it: OnDemand compares a few numbers, and everything else happens on the thread of the context, the
@@ -31,18 +31,18 @@ class LeaseClient {
     std::string application;
     double weight = 1;
     int64_t start_bytes = 1;  // may be in flight before the first daemon appears; at least 1
-    int64_t link_bytes = 1;   // the budget of the link until the daemon tells it; at least start_bytes
+    int64_t link_bytes = 1;   // the budget of the link until the first lease; at least start_bytes
     // Called on the IO thread; `apply` also in the constructor.
     std::function<LinkDemand()> demand;
     std::function<void(const BudgetLease&)> apply;
-    std::function<void(const absl::Status&)> on_state;  // OK: a lease is in force; else why there is none. May be null
+    std::function<void(const absl::Status&)> on_state;  // OK: a lease is in force; otherwise the reason. May be null
   };
   // Returns InvalidArgument that names the field, the value and the bound.
   static absl::Status Validate(const std::string& socket, const std::string& application, double weight);
 
-  // Nothing may be in flight until there is a lease, or until it is clear that there is no daemon.
+  // Nothing may be in flight until a lease arrives, or until it is clear that no daemon is running.
   LeaseClient(boost::asio::io_context& context, Options options);
-  // Nothing of Options is called from then on. Do not call it on the IO thread, which must still run.
+  // No callback of Options is called after this. Do not call it on the IO thread, which must still run.
   ~LeaseClient();
   LeaseClient(const LeaseClient&) = delete;
   LeaseClient& operator=(const LeaseClient&) = delete;

@@ -32,13 +32,13 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
-constexpr int kMaxPackets = 16;  // of one process in a row
+constexpr int kMostPackets = 16;  // handled from one process in a row
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-// Another process wrote it: nothing of it may make the sums overflow, or take what nobody has.
+// Another process wrote the report, so bound its values: they must not overflow the sums or exceed the budget.
 ShareReport Sanitized(const v1::LinkReport& report, int64_t budget_bytes) {
   const auto within = [](int64_t value, int64_t most) { return std::clamp<int64_t>(value, 0, most); };
   constexpr int64_t kMost = int64_t{1} << 60;
@@ -70,10 +70,10 @@ std::string_view SharingEventName(SharingEvent::Kind kind) {
   return "unknown";
 }
 
-// After construction on the IO thread only, but for Collect.
+// Runs on the IO thread only after construction, except Collect. There is one for each server.
 class LeaseServer::Core : public std::enable_shared_from_this<Core> {
  public:
-  // Owns `acceptor_fd`, which is that of `listening` once more: asio closes what it has.
+  // Owns `acceptor_fd`, a duplicate of the descriptor of `listening`, because asio closes its descriptor.
   Core(boost::asio::io_context& context, ListeningSocket listening, int acceptor_fd, Options options,
        prometheus::Registry& registry)
       : context_(context),
@@ -99,7 +99,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   void Close() {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
-    listening_.reset();  // handlers may keep this for a moment longer, and the next server wants the path
+    listening_.reset();  // pending handlers may keep this object a moment longer, and the next server needs the path
     retry_.cancel();
     timer_.cancel();
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -113,15 +113,15 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Connection(boost::asio::io_context& context, int fd) : socket(context, fd) {}
     stream_descriptor socket;
     PeerCredentials peer;
-    std::string application;  // empty: it has not said hello
+    std::string application;  // empty before its hello
     double weight = 0;
     std::string label;
     ApplicationCounters counters;
     int64_t report_sent_ns = 0;
-    LinkDivider::ClientState state;  // when it was counted last
+    LinkShares::ClientState state;  // as of the last Count
   };
 
-  // Out of file descriptors, mostly. Trying again at once would keep the thread busy.
+  // The usual cause is a lack of file descriptors. An immediate retry would keep the thread busy.
   void AcceptLater() {
     retry_.expires_after(kAcceptRetryDelay);
     retry_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -162,8 +162,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     auto found = connections_.find(id);
     for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
       Connection& connection = *found->second;
-      // The others may have said something, too.
-      if (packets == kMaxPackets) return Read(id, connection);
+      // Yield after this many packets, because other processes may have sent packets, too.
+      if (packets == kMostPackets) return Read(id, connection);
       v1::ToLinkDaemon message;
       const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
       if (absl::IsInvalidArgument(received.status())) {
@@ -198,7 +198,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
 
   void OnReport(LinkDivider::ClientId id, Connection& connection, const v1::LinkReport& report) {  // with mutex_ held
     const ShareReport sane = Sanitized(report, shares_.options().budget_bytes);
-    // What came before it joined is not counted.
+    // Bytes that the process received before it joined are not counted.
     if (connection.report_sent_ns == 0) connection.state.report.received_bytes = sane.received_bytes;
     connection.report_sent_ns = report.sent_ns();
     std::vector<ShareLease> leases;
@@ -226,8 +226,8 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     Deliver(leases);
   }
 
-  // A process that does not read misses it, and is told again when the lease is to be prolonged. Until then it goes by
-  // what it has, which LinkDivider reckons with.
+  // A process that does not read misses its lease and receives it again at the next renewal. Until then it uses the
+  // previous lease, which LinkShares still counts.
   void Deliver(const std::vector<ShareLease>& leases) {  // with mutex_ held
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);
@@ -250,7 +250,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     message.set_by_block(shares_.options().mode == SharingMode::kFifo);
   }
 
-  // An event of one process may end the lease of another.
+  // Check all processes, because an event of one process may end the lease of another.
   void Count() {  // with mutex_ held
     for (auto& [id, connection] : connections_) {
       if (connection->application.empty()) continue;
@@ -267,7 +267,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     }
   }
 
-  // A timer that is too early finds nothing and is set for what is next, so reports seldom touch it.
+  // A timer that fires too early does nothing and is armed again for the next event. Reports therefore seldom move it.
   void Arm(TimePoint time) {  // with mutex_ held
     armed_for_ = time;
     timer_.expires_at(time);

@@ -26,7 +26,7 @@ namespace sluice {
 struct SharingEvent {
   enum class Kind { kJoined, kLeft, kExpired, kReturned, kRefused };
   Kind kind = Kind::kJoined;
-  std::string application;  // empty if it was refused before it told its name
+  std::string application;  // empty if the process was refused before its hello
   double weight = 0;
   pid_t pid = 0;
   uid_t uid = 0;
@@ -34,7 +34,7 @@ struct SharingEvent {
 };
 std::string_view SharingEventName(SharingEvent::Kind kind);
 
-// The daemon's side of a shared link: a Unix socket on which processes report what they want, and LinkDivider, which
+// The daemon's side of a shared link: a Unix socket on which processes report their demand, and LinkShares, which
 // divides the link. There is one for each link of a host, in sluice-link or in any process. It runs on the thread of
 // the context, the IO thread; Collect is thread-safe.
 class LeaseServer : public prometheus::Collectable {

@@ -24,8 +24,8 @@ absl::Status CheckApplication(const std::string& application) {
       std::all_of(application.begin(), application.end(), IsLabelCharacter)) {
     return absl::OkStatus();
   }
-  // Escaped: it goes into a message and into logs, and may be cut within a character of UTF-8.
-  const std::string quoted = absl::CEscape(application.substr(0, 2 * kMaxApplication));
+  // Escape the name: it becomes part of an error message and of logs, and may be cut within a UTF-8 character.
+  const std::string quoted = absl::CEscape(application.substr(0, 2 * kLongestApplication));
   return absl::InvalidArgumentError(
       absl::StrCat("application: \"", quoted, "\" is not 1 to ", kMaxApplication, " of [A-Za-z0-9._-]"));
 }

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 
-// Checks of what a process tells of itself when it joins a shared link; both sides make them.
+// Checks of the name and weight with which a process joins a shared link; both sides make them.
 namespace sluice {
 
 // The name must have 1 to 64 characters of [A-Za-z0-9._-], since it is a label of metrics.

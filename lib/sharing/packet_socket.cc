@@ -68,7 +68,7 @@ absl::Status ListeningSocket::Listen(mode_t mode, std::optional<gid_t> group) {
   unlink(path_.c_str());
   fd_ = NewSocket();
   if (fd_ < 0) return Failed("cannot make a socket for", path_);
-  // Of the descriptor, before it has a name: bind gives the file its mode, so there is no moment without it.
+  // Set the mode of the descriptor before bind: bind gives it to the file, which therefore never lacks it.
   if (fchmod(fd_, mode) != 0) return Failed("cannot set the mode of", path_);
   const sockaddr_un address = AddressOf(path_);
   if (bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return Failed("cannot bind", path_);
@@ -76,7 +76,7 @@ absl::Status ListeningSocket::Listen(mode_t mode, std::optional<gid_t> group) {
   constexpr auto kSameUser = static_cast<uid_t>(-1);
   if (group.has_value() && chown(path_.c_str(), kSameUser, *group) != 0)
     return Failed("cannot set the group of", path_);
-  // The umask has taken some of it.
+  // Set the mode again, because bind applied the umask.
   if (chmod(path_.c_str(), mode) != 0) return Failed("cannot set the mode of", path_);
   if (listen(fd_, kBacklog) != 0) return Failed("cannot listen on", path_);
   return absl::OkStatus();
@@ -88,7 +88,7 @@ ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       bound_(std::exchange(other.bound_, false)) {}
 
-// The lock is let go last: until then the file is ours.
+// Releases the lock last: until then this process owns the file.
 ListeningSocket::~ListeningSocket() {
   if (bound_) unlink(path_.c_str());
   if (fd_ >= 0) close(fd_);
@@ -133,11 +133,12 @@ absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message) {
 absl::StatusOr<bool> ReceivePacket(int fd, google::protobuf::MessageLite& message) {
   std::array<char, kMaxPacketBytes> bytes;
   ssize_t size = recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
-  // The peer left before it had read everything; that is told before its last words, and once.
+  // The peer closed before it read everything. The kernel reports that error once, before the peer's last messages, so
+  // read again.
   if (size < 0 && errno == ECONNRESET) size = recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (size < 0) return absl::UnavailableError(absl::StrCat("receive: ", std::strerror(errno)));
-  // No message is empty, so this is the end.
+  // Messages are never empty, so size 0 is the end of the connection.
   if (size == 0) return absl::UnavailableError("the peer is gone");
   if (static_cast<size_t>(size) > bytes.size() || !message.ParseFromArray(bytes.data(), static_cast<int>(size))) {
     return absl::InvalidArgumentError(absl::StrCat("a packet of ", size, " bytes is not ", message.GetTypeName()));

@@ -19,8 +19,8 @@ namespace sluice {
 // Returns InvalidArgument that names `field` if the path is empty or too long for a Unix socket.
 absl::Status CheckSocketPath(const std::string& field, const std::string& path);
 
-// A socket file with a listening socket. The process that holds PATH.lock owns PATH, so it takes over a file that a
-// killed process has left, and not one that is in use. The destructor removes the file.
+// A socket file with a listening socket. The process that holds PATH.lock owns PATH. A new process therefore takes over
+// the file of a killed process, and never a file in use. The destructor removes the file.
 class ListeningSocket {
  public:
   // Returns FailedPrecondition if another process serves there; PermissionDenied or Unavailable if the file cannot be
@@ -48,19 +48,19 @@ struct PeerCredentials {
   uid_t uid = 0;
 };
 
-// The caller owns the descriptors. Accept returns NotFound if nobody waits. Connect returns Unavailable if nobody
-// serves there; after another error that is not known.
+// The caller owns the descriptors. Accept returns NotFound if no connection waits. Connect returns Unavailable if no
+// process serves there; after another error a process may serve there.
 absl::StatusOr<int> AcceptPacketSocket(int listening_fd);
 absl::StatusOr<int> ConnectPacketSocket(const std::string& path);
 
 // The process that connected, as the kernel reports it.
 absl::StatusOr<PeerCredentials> PeerOf(int fd);
 
-// Returns ResourceExhausted, and sends nothing, if the peer has not taken earlier messages; Unavailable if it is gone.
+// Returns ResourceExhausted, and sends nothing, if the peer has not read earlier messages; Unavailable if it is gone.
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message);
 
-// Returns false if there is no message now, Unavailable if the peer is gone, InvalidArgument if the message is of
-// another kind.
+// Returns false if no message has arrived, Unavailable if the peer is gone, InvalidArgument if the message has another
+// type.
 absl::StatusOr<bool> ReceivePacket(int fd, google::protobuf::MessageLite& message);
 
 }  // namespace sluice

@@ -24,7 +24,8 @@ int64_t Sum(const std::vector<int64_t>& shares) {
 
 }  // namespace
 
-// By bisection: a few additions a claim, exact to a byte, and no order of breakpoints to get wrong.
+// Uses bisection: it takes a few additions per claim, is exact to a byte, and needs no ordered breakpoints, which are
+// easy to get wrong.
 std::vector<int64_t> DivideByWeight(int64_t bytes, const std::vector<ShareClaim>& claims) {
   constexpr int kSteps = 64;
   double low = 0;

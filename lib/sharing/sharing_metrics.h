@@ -21,13 +21,13 @@ struct ApplicationCounters {
   prometheus::Counter* expirations = nullptr;
 };
 
-// The counters of a LeaseServer. There is one for each. Counting is thread-safe; the other functions are for its
+// The counters of a LeaseServer; one object for each server. Counting is thread-safe; the other functions are for its
 // thread.
 class SharingMetrics {
  public:
   explicit SharingMetrics(prometheus::Registry& registry);
 
-  // The label of an application: its own name, or "other" if there would be too many labels.
+  // Returns the label of an application: its own name, or "other" if the number of labels would be too large.
   std::string LabelOf(const std::string& application);
   ApplicationCounters CountersOf(const std::string& label);
   void CountRefusal(SharingRefusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }

@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// Says why OpenSSL's last call on this thread failed, in OpenSSL's words: "bad end line". Empties the thread's queue of
-// errors, so that no later call finds it there.
+// Returns the reason of OpenSSL's last failure on this thread, in OpenSSL's words: "bad end line". Empties the thread's
+// queue of errors, so that no later call reports it.
 std::string OpensslReason();
 
 }  // namespace sluice

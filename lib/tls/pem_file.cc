@@ -30,7 +30,7 @@ absl::Status Refuse(const PemFile& file, absl::string_view why) {
 absl::StatusOr<std::string> Read(const PemFile& file) {
   errno = 0;
   std::ifstream stream(file.path, std::ios::binary);
-  // One byte more than the bound tells a file that is too large.
+  // Read one byte more than the bound to detect a file that is too large.
   std::string text(kMaxBytes + 1, '\0');
   stream.read(text.data(), kMaxBytes + 1);
   if (!stream.is_open() || stream.bad()) {
@@ -52,7 +52,7 @@ bool AtEnd() {
   return ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
 }
 
-// OpenSSL would ask for a pass phrase on the terminal. `asked`: a bool, or null.
+// Records that a pass phrase is required: OpenSSL would prompt on the terminal. `asked`: a bool, or null.
 int NoPassPhrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* asked) {
   if (asked != nullptr) *static_cast<bool*>(asked) = true;
   return -1;
@@ -89,8 +89,8 @@ absl::StatusOr<std::vector<X509Ptr>> ReadCertificates(const PemFile& file) {
         file, absl::StrCat("has a certificate that does not parse, number ", certificates.size() + 1, ": ", reason));
   }
   if (certificates.empty()) return Refuse(file, "has no certificate in PEM");
-  // Decodes their extensions. OpenSSL would do that in the first handshake, where threads may share them, under a lock
-  // that ThreadSanitizer does not see whole. What is wrong with them is said there.
+  // Decodes their extensions now. OpenSSL would do that in the first handshake, where threads may share them, under a
+  // lock that ThreadSanitizer does not see whole. The handshake reports invalid extensions.
   for (const X509Ptr& next : certificates) X509_check_purpose(next.get(), -1, 0);
   ERR_clear_error();
   return certificates;

@@ -21,8 +21,9 @@ struct TlsIdentity {
   KeyPtr key;                  // of the first certificate
 };
 
-// The errors of both functions name the field and the file, and nothing of a key's content. They return NotFound if
-// there is no file, InvalidArgument if it cannot be read, is larger than 1 MiB, has no such item, or does not parse.
+// The errors of both functions name the field and the file, and never contain key data. They return NotFound if the
+// file does not exist, InvalidArgument if it cannot be read, is larger than 1 MiB, lacks such an item, or does not
+// parse.
 
 // Reads one certificate or more.
 absl::StatusOr<std::vector<X509Ptr>> ReadCertificates(const PemFile& file);

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::chrono::seconds kLookEvery(1);
 
-// With forward secrecy and authenticated encryption: HTTP/2 forbids the others with TLS 1.2 (RFC 9113, appendix A).
+// These ciphers have forward secrecy and authenticated encryption: HTTP/2 forbids all others with TLS 1.2 (RFC 9113,
+// appendix A).
 constexpr char kTls12Ciphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
@@ -60,17 +61,17 @@ absl::Status ShowIdentity(SSL_CTX& context, const PemFile& certificate, const Pe
       absl::StrCat(refused.field, ": \"", refused.path, "\" is not taken: ", OpensslReason()));
 }
 
-// What both sides have in common.
+// Makes a context with the settings that clients and listeners share.
 absl::StatusOr<std::shared_ptr<SSL_CTX>> NewContext(const SSL_METHOD* method) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(method), SSL_CTX_free);
   if (context == nullptr) return absl::ResourceExhaustedError("SSL_CTX_new failed");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(context.get(), kTls12Ciphers);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);  // RFC 9113, section 9.2.1
-  // A connection that is idle, as most are, keeps no buffers.
+  // An idle connection keeps no buffers, and most connections are idle.
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  // An authority need not be a root, as gRPC has it.
+  // As in gRPC, a trusted authority need not be a root.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
   return context;
 }
@@ -95,7 +96,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForWorkers(const TlsOptions& option
   return context;
 }
 
-// A client that offers no protocol at all does not come here; TlsFilter sees to that.
+// OpenSSL does not call this for a client that offers no protocol; TlsFilter rejects such a client.
 int SelectHttp2(SSL* /*ssl*/, const unsigned char** selected, unsigned char* selected_bytes,
                 const unsigned char* offered, unsigned int offered_bytes, void* /*unused*/) {
   unsigned char* found = nullptr;
@@ -111,7 +112,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> LoadForListener(const ServerTls& files)
   absl::StatusOr<std::shared_ptr<SSL_CTX>> context = NewContext(TLS_server_method());
   if (!context.ok()) return context;
   SSL_CTX_set_alpn_select_cb(context->get(), SelectHttp2, nullptr);
-  // No client comes back by a ticket: each connection is judged by the certificates, and the names, of its time.
+  // Disable session tickets, so that each connection is checked against the current certificates and names.
   SSL_CTX_set_options(context->get(), SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(context->get(), 0);
   absl::Status status = TrustAuthorities(**context, {.field = kClientCa, .path = files.client_ca_file});
@@ -132,7 +133,7 @@ absl::Status ValidateTls(const TlsOptions& options) {
   return LoadForWorkers(options).status();
 }
 
-// What could be no name in a certificate would let nobody in.
+// A name that cannot occur in a certificate would reject every client.
 absl::Status ValidateClientName(absl::string_view field, const std::string& name) {
   if (!name.empty() && name.size() <= kMaxNameBytes &&
       std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isgraph(c); })) {
@@ -194,7 +195,7 @@ std::shared_ptr<SSL_CTX> TlsContext::Current() const {
   return current_;
 }
 
-// The versions are those before the files are read: one that changes meanwhile is read again.
+// Takes the versions before it reads the files, so a file that changes during the read is read again.
 absl::Status TlsContext::Reload() const {
   const FileVersions versions = Versions();
   absl::StatusOr<std::shared_ptr<SSL_CTX>> loaded = load_();

@@ -21,12 +21,12 @@ typedef struct ssl_ctx_st SSL_CTX;
 
 namespace sluice {
 
-// TLS of the connections that a listener accepts: TLS 1.2 or newer, ALPN "h2", and a certificate of every client. A
+// TLS of the connections that a listener accepts: TLS 1.2 or newer, ALPN "h2", and a certificate from every client. A
 // plain value.
 struct ListenerTls {
   ServerTls files;  // all three are given
-  // Names, of which the certificate of a client has one: a DNS name or URI of its subjectAltName, compared whole, DNS
-  // names without regard to case. Empty: every certificate that client_ca_file has signed will do.
+  // Accepted client names: the certificate must have one as a DNS name or URI of its subjectAltName. Names are compared
+  // whole, DNS names without regard to case. Empty: every certificate that client_ca_file has signed is accepted.
   std::vector<std::string> client_names;
 
   friend bool operator==(const ListenerTls&, const ListenerTls&) = default;
@@ -35,18 +35,18 @@ struct ListenerTls {
 // Returns InvalidArgument or NotFound that names the field, as the config of sluice-proxy has it, and its value.
 // Without `look_at_files` no file is read.
 absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files = true);
-// Returns InvalidArgument that names the field for what can be no name of a client.
+// Returns InvalidArgument that names the field if `name` cannot be the name of a client.
 absl::Status ValidateClientName(absl::string_view field, const std::string& name);
 
 // Certificates and settings for the TLS connections that one FanOut, BlockReader or proxy makes, or that the listeners
-// of one proxy accept. It looks for changed files when a connection is made, at most once a second. If new files do not
-// load, the last good ones stay in force. There is one for each set of options of a link. Thread-safe, since
+// of one proxy accept. It checks for changed files when a connection is made, at most once a second. If new files do
+// not load, the last good files stay in force. There is one for each set of options of a link. Thread-safe, since
 // connections are made on several threads.
 class TlsContext {
  public:
   using Clock = std::function<TimePoint()>;
 
-  // For connections to workers. Returns the errors of ValidateTls. `now` measures the time between two looks.
+  // For connections to workers. Returns the errors of ValidateTls. `now` measures the time between two checks.
   static absl::StatusOr<std::shared_ptr<TlsContext>> Create(const TlsOptions& options,
                                                             Clock now = std::chrono::steady_clock::now);
   // For connections that are accepted. Returns the errors of ValidateListenerTls.
@@ -57,8 +57,8 @@ class TlsContext {
   const std::vector<std::string>& client_names() const { return client_names_; }  // of CreateForListener
   // Returns the context for one connection that is made now.
   std::shared_ptr<SSL_CTX> Current() const;
-  // OK if the files of the last look are in force. Otherwise the error of Create for which they were not taken;
-  // the last good ones are in force, and each look tries again.
+  // OK if the files of the last check are in force. Otherwise the error of Create that rejected them; the last good
+  // files stay in force, and each check tries again.
   absl::Status reload_status() const;
 
  private:

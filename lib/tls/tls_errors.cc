@@ -22,9 +22,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxNames = 5;  // of a certificate, in an error
+constexpr size_t kMaxNames = 5;  // names of a certificate listed in an error
 
-// What comes from the other side goes into logs: printable, and not endless.
+// Text from the peer goes into logs, so make it printable and bounded.
 std::string Printable(const unsigned char* data, int bytes) {
   return absl::CHexEscape(absl::string_view(reinterpret_cast<const char*>(data), std::min(std::max(bytes, 0), 100)));
 }
@@ -48,7 +48,7 @@ std::string CommonName(const X509_NAME* name) {
   return index < 0 ? "" : TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, index)));
 }
 
-// What it is for: the alternative names, or where there are none the common name (RFC 6125).
+// Returns the names of a certificate: the alternative names, or if it has none, the common name (RFC 6125).
 std::string NamesOf(const X509* certificate) {
   std::vector<std::string> names;
   size_t left_out = 0;
@@ -77,7 +77,7 @@ std::string TimeOf(const ASN1_TIME* time) {
                          utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
-// An alert that speaks of our certificate (RFC 8446, section 6.2).
+// Returns whether an alert is about this side's certificate (RFC 8446, section 6.2).
 bool IsAboutOurCertificate(int alert) {
   switch (alert) {
     case SSL3_AD_BAD_CERTIFICATE:
@@ -156,7 +156,7 @@ std::string OwnCertificate(const SSL* ssl) {
 }
 
 std::string TlsError(const SSL* ssl, absl::string_view peer) {
-  // Alerts are numbered from SSL_AD_REASON_OFFSET among the reasons.
+  // OpenSSL numbers alerts from SSL_AD_REASON_OFFSET among the reasons.
   const int reason = ERR_GET_REASON(ERR_peek_last_error());
   if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET &&
       reason < SSL_AD_REASON_OFFSET + 256) {

@@ -9,18 +9,18 @@
 
 namespace sluice {
 
-// Says why the check of a certificate failed, for the person who has to fix it. `peer` owns the certificate, which must
-// name `server_name`.
+// Returns why the check of a certificate failed, for the operator who must fix it. `peer` owns the certificate, which
+// must name `server_name`.
 std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl::string_view server_name);
 
-// Says that the certificate of a client, `peer`, has none of the names that a listener lets in.
+// Returns the error for a client, `peer`, whose certificate has none of the listener's accepted names.
 std::string ClientNameError(const X509* certificate, absl::string_view peer);
 
-// Describes the certificate that this side shows to a server that asks for one: none, or its owner, the authority that
-// signed it, and the end of its validity.
+// Describes the certificate that this side presents to a server that requests one: none, or its owner, the authority
+// that signed it, and the end of its validity.
 std::string OwnCertificate(const SSL* ssl);
 
-// Says why OpenSSL's last call for `ssl` on this thread failed, and empties its queue of errors. `peer` is the other
+// Returns why OpenSSL's last call for `ssl` on this thread failed, and empties its queue of errors. `peer` is the other
 // end.
 std::string TlsError(const SSL* ssl, absl::string_view peer);
 

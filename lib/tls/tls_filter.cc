@@ -20,7 +20,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
-// A BIO keeps the memory of the most that it ever held, and clears all of it each time; one that held more is replaced.
+// A BIO keeps the largest buffer that it ever needed, and clears all of it each time. Replace a BIO whose buffer
+// exceeded this size.
 constexpr size_t kKeptOutputBytes = 2048;
 
 absl::Status Name(SSL* ssl, const std::string& server_name) {
@@ -28,7 +29,7 @@ absl::Status Name(SSL* ssl, const std::string& server_name) {
   std::string name = server_name;
   if (absl::EndsWith(name, ".")) name.pop_back();
   X509_VERIFY_PARAM* const check = SSL_get0_param(ssl);
-  // Without a name OpenSSL would take any certificate.
+  // Without a name OpenSSL would accept any certificate.
   const bool fits = !name.empty() && (X509_VERIFY_PARAM_set1_ip_asc(check, name.c_str()) == 1 ||
                                       (X509_VERIFY_PARAM_set1_host(check, name.data(), name.size()) == 1 &&
                                        SSL_set_tlsext_host_name(ssl, name.c_str()) == 1));
@@ -39,7 +40,7 @@ absl::Status Name(SSL* ssl, const std::string& server_name) {
                                                  "cannot be checked"));
 }
 
-// Names are compared with all their bytes: one with a 0 in it is another one.
+// Compares all bytes of a name: a name with an embedded 0 byte is a different name.
 bool IsName(const GENERAL_NAME& name, const std::string& wanted) {
   if (name.type != GEN_DNS && name.type != GEN_URI) return false;
   const ASN1_STRING* const text = name.type == GEN_DNS ? name.d.dNSName : name.d.uniformResourceIdentifier;
@@ -106,7 +107,7 @@ int TlsFilter::OnVerify(int ok, X509_STORE_CTX* check) {
     filter.certificate_error_ = CertificateError(check, filter.peer_, filter.server_name_);
     return 0;
   }
-  // The certificates come with the other side's own as the last, at depth 0.
+  // OpenSSL checks the peer's own certificate last, at depth 0.
   const X509* const certificate = X509_STORE_CTX_get_current_cert(check);
   if (filter.client_names_.empty() || X509_STORE_CTX_get_error_depth(check) > 0 ||
       HasOneOf(certificate, filter.client_names_)) {
@@ -122,16 +123,17 @@ bool TlsFilter::PeerHasOneOf(absl::Span<const std::string> names) const {
   return established_ && certificate != nullptr && HasOneOf(certificate, names);
 }
 
-// The context has the certificate already, if there is one.
+// The context already holds the certificate, if one is configured.
 int TlsFilter::OnCertificateRequest(SSL* /*ssl*/, void* filter) {
   static_cast<TlsFilter*>(filter)->asked_ = true;
   return 1;
 }
 
-// OpenSSL reads from the bytes where they lie. It keeps a record that is not complete, and has then read all of them.
+// OpenSSL reads the bytes in place. It keeps an incomplete record, and has then read all of them.
 absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plaintext) {
   if (!error_.ok() || ended_) return error_;
-  // Every record of a handshake begins so (RFC 8446, section 5.1); OpenSSL's own error would be about a version.
+  // Every handshake record begins with these bytes (RFC 8446, section 5.1); OpenSSL's own error would report a wrong
+  // version.
   if (!heard_ && !ciphertext.empty()) {
     heard_ = true;
     if (ciphertext[0] != SSL3_RT_HANDSHAKE && ciphertext[0] != SSL3_RT_ALERT) {
@@ -141,11 +143,11 @@ absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plain
   }
   ERR_clear_error();
   BIO* const input = BIO_new_mem_buf(ciphertext.data(), static_cast<int>(ciphertext.size()));
-  BIO_set_mem_eof_return(input, -1);  // more may come
+  BIO_set_mem_eof_return(input, -1);  // more bytes may follow
   SSL_set0_rbio(ssl_.get(), input);
   error_ = Advance(plaintext);
   SSL_set0_rbio(ssl_.get(), nullptr);
-  // SSL_MODE_RELEASE_BUFFERS leaves the 16 KB of the handshake.
+  // SSL_MODE_RELEASE_BUFFERS does not free the 16 KB of the handshake.
   SSL_free_buffers(ssl_.get());
   return error_;
 }
@@ -197,7 +199,7 @@ absl::Status TlsFilter::ReceiveEnd(absl::string_view broken) const {
   if (!error_.ok() || ended_) return error_;
   std::string text = absl::StrCat(peer_, " ended the connection");
   if (asked_ && !heard_plaintext_) {
-    // gRPC's servers close it without an alert that would say so.
+    // gRPC servers close the connection without an alert about the certificate.
     absl::StrAppend(&text, " after it asked for a certificate of this client; ", OwnCertificate(ssl_.get()));
   } else if (!established_) {
     absl::StrAppend(&text, " in the TLS handshake", heard_ ? "" : "; it may not speak TLS");
@@ -212,7 +214,7 @@ absl::Status TlsFilter::Send(absl::string_view plaintext) {
   if (!error_.ok() || plaintext.empty()) return error_;
   ERR_clear_error();
   size_t written = 0;
-  // The BIO takes everything.
+  // The BIO accepts all bytes.
   if (SSL_write_ex(ssl_.get(), plaintext.data(), plaintext.size(), &written) != 1) error_ = Failure();
   return error_;
 }

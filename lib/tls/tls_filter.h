@@ -15,44 +15,45 @@
 
 namespace sluice {
 
-// One side of a TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock but that of
-// the certificate check. There is one for each TLS connection. Not thread-safe.
+// One side of a TLS connection that carries HTTP/2, as a filter of bytes. It has no socket, and no clock except for the
+// certificate check. There is one for each TLS connection. Not thread-safe.
 //
-// After each call the owner sends the bytes of TakeCiphertext to the other side; the first of a client are there from
-// the beginning.
+// After each call the owner sends the bytes of TakeCiphertext to the peer; a client has its first bytes from
+// construction.
 class TlsFilter {
  public:
-  // A client. The certificate of the other side must name `server_name`, a DNS name or an IP address without brackets.
-  // Errors call the other side `peer`. Returns InvalidArgument if `server_name` cannot be a name.
+  // Makes a client. The peer's certificate must name `server_name`, a DNS name or an IP address without brackets.
+  // Errors call the peer `peer`. Returns InvalidArgument if `server_name` cannot be a name.
   static absl::StatusOr<std::unique_ptr<TlsFilter>> Create(SSL_CTX& context, const std::string& server_name,
                                                            const std::string& peer);
-  // A server, with a context of TlsContext::CreateForListener. The other side must show a certificate, and with
-  // `client_names` one that has one of them.
+  // Makes a server, with a context of TlsContext::CreateForListener. The peer must present a certificate. If
+  // `client_names` is not empty, the certificate must have one of these names.
   static absl::StatusOr<std::unique_ptr<TlsFilter>> Accept(SSL_CTX& context, std::vector<std::string> client_names,
                                                            const std::string& peer);
   TlsFilter(const TlsFilter&) = delete;
   TlsFilter& operator=(const TlsFilter&) = delete;
 
-  // Takes bytes of the other side, cut anywhere, and appends their plaintext. Returns Unavailable if the connection has
-  // failed for good; plaintext that was appended is still valid.
+  // Takes bytes of the peer, cut anywhere, and appends their plaintext. Returns Unavailable if the connection has
+  // failed permanently; plaintext that was appended is still valid.
   absl::Status Receive(absl::string_view ciphertext, std::string& plaintext);
-  // Takes the end of the byte stream. Returns OK after the other side's close_notify, and otherwise Unavailable, since
-  // somebody may have cut the stream. `broken` says how it broke, such as "Connection reset by peer", if it did.
+  // Takes the end of the byte stream. Returns OK after the peer's close_notify, and otherwise Unavailable, since an
+  // attacker may have cut the stream. `broken` is the error that broke the stream, such as "Connection reset by peer",
+  // if any.
   absl::Status ReceiveEnd(absl::string_view broken = "") const;
 
   // Encrypts `plaintext`. Call it only while established.
   absl::Status Send(absl::string_view plaintext);
-  // Tells the other side that nothing follows (close_notify).
+  // Announces to the peer that nothing follows (close_notify).
   void SendEnd();
   std::string TakeCiphertext();
 
-  // True once the handshake is complete on this side and both sides speak HTTP/2. A server then knows the client's
-  // certificate. With TLS 1.3 the other side of a client may still refuse its certificate; Receive reports that.
+  // True once the handshake is complete on this side and both sides use HTTP/2. A server then has the client's
+  // certificate. With TLS 1.3 a server may still refuse the client's certificate later; Receive reports that.
   bool established() const { return established_; }
-  // True after the other side's close_notify.
+  // True after the peer's close_notify.
   bool ended() const { return ended_; }
-  // Whether the other side has shown a certificate that has one of these names: a DNS name or URI of its
-  // subjectAltName, compared whole, DNS names without regard to case.
+  // Whether the peer has presented a certificate that has one of these names: a DNS name or URI of its subjectAltName,
+  // compared whole, DNS names without regard to case.
   bool PeerHasOneOf(absl::Span<const std::string> names) const;
 
  private:
@@ -69,12 +70,12 @@ class TlsFilter {
   const std::string peer_;
   std::string server_name_;                // of a client
   std::vector<std::string> client_names_;  // of a server
-  bool heard_ = false;                     // a byte of the other side has come
-  bool asked_ = false;                     // the other side has asked for a certificate
-  bool heard_plaintext_ = false;           // plaintext has come, so the other side has accepted this side's certificate
+  bool heard_ = false;                     // a byte of the peer has arrived
+  bool asked_ = false;                     // the peer has requested a certificate
+  bool heard_plaintext_ = false;           // plaintext has arrived, so the peer has accepted this side's certificate
   bool established_ = false;
   bool ended_ = false;
-  std::string certificate_error_;  // empty if there is none
+  std::string certificate_error_;  // empty if the check found no error
   absl::Status error_;             // the error that ended the connection
 };
 

@@ -24,11 +24,11 @@
 namespace sluice {
 namespace {
 
-// States of include/net/tcp_states.h, as bits. Those with a tcp_info and an owner: not LISTEN, nor the two that the
-// kernel keeps after the process has closed its end.
+// States of include/net/tcp_states.h, as bits. Only states with a tcp_info and an owner are listed: not LISTEN, nor the
+// two that the kernel keeps after the process has closed its end.
 constexpr uint32_t kEstablished = 1U << 1;
 constexpr uint32_t kCloseWait = 1U << 8;
-// The kernel packs as many answers into one message as fit what the reader offers; see netlink_dump().
+// The kernel fills each message up to the reader's buffer; see netlink_dump().
 constexpr size_t kBufferBytes = 256 * 1024;
 
 absl::Status ErrnoStatus(absl::string_view what) {
@@ -51,7 +51,7 @@ int OnConnection(const nlmsghdr* header, void* sockets) {
   TcpSocket socket{.inode = message.idiag_inode,
                    .local = EndpointOf(message.idiag_family, message.id.idiag_src, message.id.idiag_sport),
                    .remote = EndpointOf(message.idiag_family, message.id.idiag_dst, message.id.idiag_dport)};
-  // Not mnl_attr_for_each, which is C.
+  // mnl_attr_for_each is avoided because it is valid only in C.
   for (const auto* attribute = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(header, sizeof(inet_diag_msg)));
        mnl_attr_ok(attribute, static_cast<const char*>(mnl_nlmsg_get_payload_tail(header)) -
                                   reinterpret_cast<const char*>(attribute));

@@ -12,11 +12,11 @@ struct mnl_socket;
 
 namespace sluice {
 
-// Asks the kernel for all TCP connections of this process in one go, through NETLINK_SOCK_DIAG (see sock_diag(7)). It
-// needs no privileges. There is one for each thread that asks. Not thread-safe.
+// Reads all TCP connections of this process from the kernel at once, through NETLINK_SOCK_DIAG (see sock_diag(7)). It
+// needs no privileges. There is one for each thread that reads. Not thread-safe.
 //
-// The kernel answers for the whole network namespace. A socket belongs to this process if one of its file descriptors
-// has the socket's inode. The descriptors are searched only when there is an inode that was not seen before.
+// The kernel reports the whole network namespace. A socket belongs to this process if one of its file descriptors has
+// the socket's inode. The descriptors are searched only when a new inode appears.
 class SocketDiag {
  public:
   // Returns Unavailable if this kernel has no NETLINK_SOCK_DIAG, or a sandbox forbids it.
@@ -25,7 +25,7 @@ class SocketDiag {
   SocketDiag& operator=(SocketDiag&&) noexcept;
   ~SocketDiag();
 
-  // Returns the connected sockets, in no order; Unavailable if the kernel did not answer.
+  // Returns the connected sockets, in no order; Unavailable if the kernel did not respond.
   absl::StatusOr<std::vector<TcpSocket>> OwnConnections();
 
  private:

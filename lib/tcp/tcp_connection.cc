@@ -12,21 +12,21 @@
 namespace sluice {
 namespace {
 
-// A connection that is quiet is probed after 5 to 7 s, then every second. Linux ends it at the first probe that is due
-// when nothing came for the user timeout (with one set, TCP_KEEPCNT does not count; it is for other kernels, where it
-// makes 8 to 10 s). So it ends 9 s after the last packet that came, with 2 to 4 probes unanswered: one of them may be
-// lost. One with bytes that stay unacknowledged ends 9 s after they were sent. With the kernel's ticks and our wake-up
-// this is within 10 s.
+// An idle connection is probed after 5 to 7 s, then every second. Linux ends it at the first probe that is due after a
+// silence as long as the user timeout. With a user timeout Linux ignores TCP_KEEPCNT; it is for other kernels, where it
+// makes 8 to 10 s. The connection therefore ends 9 s after the last received packet, with 2 to 4 unacknowledged probes,
+// of which one may be lost. A connection with unacknowledged bytes ends 9 s after they were sent. With the kernel's
+// ticks and this thread's wake-up this is within 10 s.
 //
-// Linux counts a closed window as unacknowledged bytes, too. A worker has to take its requests, so that is right for
-// it. A client may be in a debugger, or read a download slowly, so its socket has no user timeout (LetStall): then
-// TCP_KEEPCNT counts for a quiet connection, and whoever writes bounds how long its bytes wait.
+// Linux counts bytes that wait for a closed window as unacknowledged, too. A worker must read its requests, so that is
+// right for workers. A client may be in a debugger, or read a download slowly, so its socket has no user timeout
+// (LetStall). TCP_KEEPCNT then applies to an idle connection, and the writer bounds how long its bytes wait.
 //
-// Not the same quiet time for all: the connections of a thousand workers fall quiet together, with the last answer of a
-// block, and the answers to their probes would meet in the port's buffer.
+// The idle time varies between connections: the connections of a thousand workers become idle together, with the last
+// response of a block. Acknowledgements of simultaneous probes would meet in the port's buffer.
 //
-// Rejected: HTTP/2 PING. A server of gRPC takes one in five minutes while no call is open, and ends the connection of a
-// client that sends more; nobody above TCP sees these probes.
+// Rejected: HTTP/2 PING. A gRPC server accepts one PING in five minutes while no call is open, and ends the connection
+// of a client that sends more. TCP probes are invisible above TCP.
 constexpr int kQuietSeconds = 5;
 constexpr int kQuietChoices = 3;  // 5, 6, 7
 constexpr int kProbeSeconds = 1;

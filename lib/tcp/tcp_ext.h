@@ -7,18 +7,18 @@
 
 namespace sluice {
 
-// What TCP has counted in the network namespace of this process, for all processes in it; in Kubernetes that is the
-// pod. Read from /proc/self/net/netstat (TcpExt, names in include/uapi/linux/snmp.h) and /proc/self/net/snmp. A counter
-// that this kernel does not have is 0.
+// TCP's counters for the network namespace of this process, for all processes in it; in Kubernetes that is the pod.
+// Read from /proc/self/net/netstat (TcpExt, names in include/uapi/linux/snmp.h) and /proc/self/net/snmp. A counter that
+// this kernel lacks is 0.
 struct TcpExt {
   uint64_t retransmitted_packets = 0;  // RetransSegs
-  uint64_t rtos = 0;                   // TCPTimeouts: retransmission timers that ran out, with repetitions
-  // The part of rtos that ran out although something later had been acknowledged, or during another recovery:
+  uint64_t rtos = 0;                   // TCPTimeouts: expired retransmission timers, with repetitions
+  // The part of rtos that expired although a later packet had been acknowledged, or during another recovery:
   // TCPSackFailures, TCPRenoFailures, TCPSackRecoveryFail, TCPRenoRecoveryFail, TCPLossFailures.
   uint64_t rtos_after_feedback = 0;
-  uint64_t fast_recoveries = 0;       // TCPSackRecovery, TCPRenoRecovery: losses that the receiver told of
+  uint64_t fast_recoveries = 0;       // TCPSackRecovery, TCPRenoRecovery: losses that the receiver reported
   uint64_t lost_retransmits = 0;      // TCPLostRetransmit
-  uint64_t spurious_rtos = 0;         // TCPSpuriousRTOs: the answer was only late
+  uint64_t spurious_rtos = 0;         // TCPSpuriousRTOs: the acknowledgement was only late
   uint64_t tail_loss_probes = 0;      // TCPLossProbes
   uint64_t tail_loss_recoveries = 0;  // TCPLossProbeRecovery: losses that a probe repaired
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Not <netinet/tcp.h>, which Boost.Asio includes: its tcp_info ends where that of Linux 3 did.
+// <netinet/tcp.h>, which Boost.Asio includes, does not suffice: its tcp_info ends with the members of Linux 3.
 #include <linux/tcp.h>
 
 namespace sluice {

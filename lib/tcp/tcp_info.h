@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// What the kernel says of one TCP connection at one moment: the fields of struct tcp_info (linux/tcp.h) that are used
-// here. Counts begin when the connection was made. A plain value.
+// The kernel's state of one TCP connection at one moment: the members of struct tcp_info (linux/tcp.h) that Sluice
+// uses. Counts begin when the connection was made. A plain value.
 struct TcpInfo {
   // As a sender.
   uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
-  uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: the other end had them already
+  uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: the peer had received them already
   std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
   uint32_t unacknowledged_packets = 0;     // tcpi_unacked
   uint32_t congestion_window_packets = 0;  // tcpi_snd_cwnd
@@ -31,7 +31,7 @@ struct TcpInfo {
   uint32_t path_mtu_bytes = 0;        // tcpi_pmtu
 };
 
-// Parses the kernel's struct. Older kernels give less of it; the fields that are missing keep the defaults above.
+// Parses the kernel's struct. Older kernels return a shorter struct; missing members keep the defaults above.
 TcpInfo ParseTcpInfo(const void* data, size_t bytes);
 
 }  // namespace sluice

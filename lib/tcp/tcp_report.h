@@ -14,11 +14,11 @@
 
 namespace sluice {
 
-// What a sluice-worker tells an aggregator about the connection between them, in the trailing metadata of an answer:
-// only the sender of the answers knows what TCP had to repeat. Counts begin when the connection was made, so the next
-// report makes good for one that is lost with its answer.
+// The counts of a connection that a sluice-worker sends to its aggregator in the trailing metadata of a response: only
+// the sender of the responses has TCP's retransmission counts. Counts begin when the connection was made, so the next
+// report replaces a report that is lost with its response.
 struct TcpReport {
-  uint16_t port = 0;  // the aggregator's end, which names the connection to both
+  uint16_t port = 0;  // the aggregator's port, which identifies the connection to both sides
   uint64_t retransmits = 0;
   uint64_t rtos = 0;
   friend bool operator==(const TcpReport&, const TcpReport&) = default;
@@ -28,15 +28,15 @@ inline constexpr char kTcpReportKey[] = "sluice-tcp";
 std::string FormatTcpReport(const TcpReport& report);            // "51234 7 1"
 std::optional<TcpReport> ParseTcpReport(std::string_view text);  // nothing if `text` is not a report
 
-// The reports that a worker has to make. There is one for each process. Thread-safe. The report of a connection is due
-// when its counts have changed since the last one. So while nothing is lost no answer carries a report, and asking for
-// one costs one atomic load.
+// The pending reports of a worker. There is one object for each process. Thread-safe. The report of a connection is due
+// when its counts have changed since the last report. While no packet is lost, no response carries a report, and the
+// check costs one atomic load.
 class TcpReports {
  public:
-  // Takes the counts of all connections of the process. Called now and then.
+  // Updates the counts of all connections of the process. Called periodically.
   void Update(absl::Span<const TcpSocket> sockets);
-  // Returns the report that the next answer to a peer carries, if one is due. gRPC makes the name of the peer anew each
-  // time, so `peer` is called only when there is something to report.
+  // Returns the report that the next response to a peer carries, if one is due. gRPC builds the name of the peer on
+  // each call, so `peer` is called only when a report is due.
   std::optional<TcpReport> Take(absl::FunctionRef<std::string()> peer);
 
  private:

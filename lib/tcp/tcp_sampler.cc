@@ -13,11 +13,11 @@
 namespace sluice {
 namespace {
 
-constexpr int kCostFactor = 30;  // a look that takes 10 ms is made every 300 ms
+constexpr int kCostFactor = 30;  // a sample that takes 10 ms is taken every 300 ms
 
 }  // namespace
 
-// On the context's thread only.
+// Runs on the context's thread only. There is one for each sampler.
 class TcpSampler::Loop : public std::enable_shared_from_this<Loop> {
  public:
   Loop(boost::asio::io_context& context, SocketDiag diag, Options options)
@@ -32,7 +32,7 @@ class TcpSampler::Loop : public std::enable_shared_from_this<Loop> {
 
   void Look() {
     const auto start = std::chrono::steady_clock::now();
-    // A kernel that does not answer this time may the next one.
+    // If the kernel does not respond this time, the next sample may succeed.
     if (!options_.wanted || options_.wanted()) {
       if (const auto sockets = diag_.OwnConnections(); sockets.ok()) options_.on_sample(start, *sockets);
     }
@@ -55,7 +55,7 @@ class TcpSampler::Loop : public std::enable_shared_from_this<Loop> {
 absl::StatusOr<std::unique_ptr<TcpSampler>> TcpSampler::Start(boost::asio::io_context& context, Options options) {
   absl::StatusOr<SocketDiag> diag = SocketDiag::Open();
   if (!diag.ok()) return diag.status();
-  // Tells whether the kernel answers at all.
+  // Read once to check that the kernel responds at all.
   if (absl::Status answered = diag->OwnConnections().status(); !answered.ok()) return answered;
   const auto wait = absl::ToChronoNanoseconds(options.period);
   auto loop = std::make_shared<Loop>(context, *std::move(diag), std::move(options));

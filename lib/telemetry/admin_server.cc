@@ -59,7 +59,7 @@ absl::Status ListenError(const std::string& listen, const boost::system::error_c
   return absl::UnavailableError(absl::StrCat("admin: cannot listen on ", listen, ": ", error.message()));
 }
 
-// The first address that the host has; names of this machine resolve at once.
+// Returns the first address of the host; names of this machine resolve at once.
 absl::StatusOr<tcp::endpoint> Resolve(boost::asio::io_context& context, const std::string& listen) {
   const absl::StatusOr<HostPort> parsed = ParseHostPort(listen);
   if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("admin: ", parsed.status().message()));
@@ -76,7 +76,7 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const std
   tcp::acceptor acceptor(context);
   boost::system::error_code error;
   acceptor.open(endpoint->protocol(), error);
-  // A restarted program gets its port although old connections are in TIME_WAIT; a port in use stays refused.
+  // Lets a restarted program bind its port although old connections are in TIME_WAIT; a port in use stays refused.
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(*endpoint, error);
   if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
@@ -86,7 +86,8 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context, const std
 
 }  // namespace
 
-// Accepts connections and owns their sessions. After construction on the IO thread only.
+// Accepts connections and owns their sessions. There is one for each server. Runs on the IO thread only after
+// construction.
 class AdminServer::Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   Acceptor(tcp::acceptor acceptor, Options options)
@@ -112,7 +113,7 @@ class AdminServer::Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   using Sessions = std::list<std::shared_ptr<HttpSession>>;
 
-  // Out of file descriptors, mostly. Trying again at once would keep the thread busy.
+  // The usual cause is a lack of file descriptors. An immediate retry would keep the thread busy.
   void AcceptLater() {
     retry_.expires_after(kAcceptRetryDelay);
     retry_.async_wait([self = shared_from_this()](const boost::system::error_code&) {
@@ -126,7 +127,7 @@ class AdminServer::Acceptor : public std::enable_shared_from_this<Acceptor> {
       sessions_.pop_front();
     }
     const auto position = sessions_.emplace(sessions_.end());
-    // A session that is closed from here does not call back, so `this` and `position` are valid in these.
+    // A session that is closed by this class does not call back, so `this` and `position` are valid in these callbacks.
     *position = std::make_shared<HttpSession>(
         std::move(socket), absl::ToChronoMilliseconds(options_.request_timeout),
         [this](const std::string& path) { return Route(options_, path); },

@@ -23,7 +23,7 @@ namespace sluice {
 // pages that its owner adds. There is one for each process, on the process's IO thread, so it needs no lock and no
 // thread.
 //
-// Slow clients cannot hold it up: every connection has time and size limits (see HttpSession), and of more than 64
+// Slow clients cannot delay it: every connection has time and size limits (see HttpSession). With more than 64
 // connections the oldest is closed.
 class AdminServer {
  public:
@@ -37,19 +37,19 @@ class AdminServer {
     std::string name;    // name of the program, for the page at /
     // The metrics of /metrics, in this order. They must outlive the server, and are called on the IO thread.
     std::vector<const prometheus::Collectable*> collectables;
-    // The state at /healthz: 200 if OK, else 503 with the message. Default: always OK. Called on the IO thread.
+    // The state at /healthz: 200 if OK, otherwise 503 with the message. Default: always OK. Called on the IO thread.
     std::function<absl::Status()> health;
     // Pages by path. A page at / replaces the links; /metrics and /healthz cannot be replaced.
     std::map<std::string, Page> pages;
-    // Time for a client to send a request, and again to take the answer.
+    // Time for a client to send a request, and the same time again to read the response.
     absl::Duration request_timeout = absl::Seconds(10);
   };
 
-  // Returns InvalidArgument if `listen` is not a host:port, Unavailable if the address is in use or is not one of this
-  // machine.
+  // Returns InvalidArgument if `listen` is not a host:port, Unavailable if the address is in use or does not belong to
+  // this host.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(boost::asio::io_context& context, Options options);
 
-  // Closes every connection and waits for it. Nothing of Options is called from then on. Do not call it on the IO
+  // Closes every connection and waits for it. No callback of Options is called after this. Do not call it on the IO
   // thread, which must still run.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;

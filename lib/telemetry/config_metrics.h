@@ -13,7 +13,7 @@ namespace sluice {
 // The outcome of a change of the config file; label values are in config_metrics.cc, in this order.
 enum class ReloadOutcome { kApplied, kInvalid, kRefused };
 
-// Tells which config a process runs with. There is one for each process. Thread-safe.
+// Metrics of the config that a process uses. There is one for each process. Thread-safe.
 class ConfigMetrics {
  public:
   explicit ConfigMetrics(prometheus::Registry& registry);

@@ -14,11 +14,11 @@ namespace {
 
 namespace http = boost::beast::http;
 
-// Between requests; longer than the usual scrape interval, so that Prometheus keeps its connection.
+// Idle time between requests. It exceeds the usual scrape interval, so that Prometheus keeps its connection.
 constexpr std::chrono::seconds kIdleTimeout{75};
 constexpr std::chrono::seconds kLingerTimeout{1};
-// Pages are whole in themselves: their code stands in them, and talks to the server that they came from. What somebody
-// might smuggle into one cannot load or send anything elsewhere.
+// Pages are self-contained: their code is inline and contacts only the server that they came from. Injected content
+// therefore cannot load or send anything elsewhere.
 constexpr char kContentSecurityPolicy[] =
     "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -30,12 +30,13 @@ HttpReply ErrorReply(http::status status) {
 }
 
 http::status StatusOfBadRequest(boost::beast::error_code error) {
-  // header_limit is the parser's bound, buffer_overflow that of what may be pipelined behind it.
+  // header_limit is the parser's bound on a header; buffer_overflow is the bound on pipelined bytes after it.
   const bool too_large = error == http::error::header_limit || error == http::error::buffer_overflow;
   return too_large ? http::status::request_header_fields_too_large : http::status::bad_request;
 }
 
-// Errors of the parser are the client's; all the others (closed, reset, timed out) leave nobody to answer to.
+// Errors of the parser are the client's. After all others (closed, reset, timed out) no client remains to receive a
+// response.
 bool IsParseError(boost::beast::error_code error) {
   return error.category() == make_error_code(http::error::bad_method).category() &&
          error != http::error::end_of_stream && error != http::error::partial_message;
@@ -70,7 +71,8 @@ void HttpSession::OnHeader(boost::beast::error_code error) {
   if (IsParseError(error)) return Write(ErrorReply(StatusOfBadRequest(error)), {http::verb::get, "/", 11}, false);
   if (error) return End();
   const Request& request = parser_->get();
-  // A body would have to be read before the next request; nobody who may ask here sends one.
+  // A connection with a body ends after the response: its body would have to be read before the next request, and no
+  // legitimate client sends one.
   Write(Answer(request), request, request.keep_alive() && parser_->is_done());
 }
 
@@ -101,8 +103,8 @@ void HttpSession::Write(HttpReply reply, const Request& request, bool keep_alive
                     });
 }
 
-// Closing a socket that has unread input resets the connection, and the client may lose the answer. So what it still
-// sends is thrown away until it closes, for a second at most.
+// Discards further input until the client closes, for at most a second. Closing a socket with unread input resets the
+// connection, and the client may lose the response.
 void HttpSession::Linger() {
   boost::beast::error_code ignored;
   stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);

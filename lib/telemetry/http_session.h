@@ -23,20 +23,20 @@ struct HttpReply {
   std::string body;
 };
 
-// One connection of the admin server. It answers GET and HEAD, one request after the other (RFC 9110, 9112), and
-// refuses everything else. A client has `timeout` to send the header of its first request, and again to take an answer.
-// A header has at most 8 KiB, and request bodies are not read. Used on the thread of its io_context only. It keeps
-// itself alive until it has ended.
+// One connection of the admin server. It serves GET and HEAD, one request after the other (RFC 9110, 9112), and refuses
+// all other methods. A client has `timeout` to send the header of its first request, and the same time to read a
+// response. A header has at most 8 KiB, and request bodies are not read. Used on the thread of its io_context only. It
+// keeps itself alive until it has ended.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  // Answers a request; `path` is that of the request target, without its query.
+  // Returns the response to a request; `path` is the path of the request target, without its query.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
   HttpSession(boost::asio::ip::tcp::socket socket, std::chrono::milliseconds timeout, Handler handler,
               std::function<void()> on_end);
 
   void Start() { ReadHeader(timeout_); }
-  // Closes at once. Neither the handler nor on_end is called from then on.
+  // Closes at once. Neither the handler nor on_end is called after this.
   void Close();
 
  private:

@@ -12,8 +12,8 @@
 #include "prometheus/metric_type.h"
 #include "prometheus/registry.h"
 
-// Functions that make the metrics of Sluice. Every handle is resolved once, since finding one by its labels takes a
-// lock and a hash. docs/metrics.md is the catalogue; a test compares the two.
+// Functions that make the metrics of Sluice. Every handle is resolved once, since a look-up by labels takes a lock and
+// a hash. docs/metrics.md is the catalogue; a test compares the two.
 namespace sluice {
 
 // Makes the counters of one family, one for each value of its only label, in the order of `values`.
@@ -31,7 +31,7 @@ prometheus::Counter& MakeCounter(prometheus::Registry& registry, const std::stri
 prometheus::Histogram& MakeHistogram(prometheus::Registry& registry, const std::string& name, const std::string& help,
                                      const prometheus::Histogram::BucketBoundaries& buckets);
 
-// Makes a collected family for values that live elsewhere: one value, or one for each value of its only label.
+// Makes a collected family for values that are stored elsewhere: one value, or one for each value of its only label.
 prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
                                     double value);
 struct LabelledValue {
@@ -43,11 +43,11 @@ struct LabelledValue {
 prometheus::MetricFamily MakeFamily(prometheus::MetricType type, const std::string& name, const std::string& help,
                                     const std::string& label, const std::vector<LabelledValue>& values);
 
-// Makes sluice_build_info, which is always 1; its labels say which build this is.
+// Makes sluice_build_info, which is always 1; its labels identify the build.
 void MakeBuildInfo(prometheus::Registry& registry);
 
-// Buckets in seconds, from 100 us to a minute, close together where the times of blocks and SRUs are. The edges at 0.2
-// and 0.25 separate those that waited for one TCP retransmission timeout (200 ms on Linux).
+// Buckets in seconds, from 100 us to a minute, dense where the times of blocks and SRUs are. The edges at 0.2 and 0.25
+// separate transfers that waited for one TCP retransmission timeout (200 ms on Linux).
 prometheus::Histogram::BucketBoundaries TransferTimeBuckets();
 
 }  // namespace sluice

@@ -25,7 +25,7 @@ struct ProcessStat {
 std::optional<ProcessStat> ReadStat(const std::string& proc) {
   std::ifstream file(proc + "/self/stat");
   std::string line;
-  // The name of the program, in parentheses, may itself hold spaces and parentheses.
+  // The program's name, in parentheses, may itself contain spaces and parentheses.
   if (!std::getline(file, line) || line.rfind(')') == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   ProcessStat stat;
@@ -38,7 +38,7 @@ std::optional<ProcessStat> ReadStat(const std::string& proc) {
   return stat;
 }
 
-// Seconds since the epoch at which the machine was started.
+// Returns when the machine started, in seconds since the epoch.
 std::optional<uint64_t> ReadBootTime(const std::string& proc) {
   std::ifstream file(proc + "/stat");
   for (std::string line; std::getline(file, line);) {
@@ -56,7 +56,7 @@ std::optional<int64_t> CountOpenFds(const std::string& proc) {
   std::filesystem::directory_iterator entry(proc + "/self/fd", error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) ++count;
   if (error) return std::nullopt;
-  return count - 1;  // without the one that reads the folder
+  return count - 1;  // without the descriptor that reads the folder
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace sluice {
 // Values that cannot be read are left out. Stateless and thread-safe.
 class ProcessMetrics : public prometheus::Collectable {
  public:
-  // Tests give another folder than /proc.
+  // Tests pass a folder other than /proc.
   explicit ProcessMetrics(std::string proc = "/proc") : proc_(std::move(proc)) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;

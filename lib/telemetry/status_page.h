@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// status_page.html, the live page of an aggregator. Each second it asks the server that it came from for `metrics`,
-// `healthz` and `workers.json`, and it asks for nothing else.
+// status_page.html, the live page of an aggregator. Each second it requests `metrics`, `healthz` and `workers.json`
+// from its own server, and nothing more.
 AdminServer::Page StatusPage();
 
 }  // namespace sluice

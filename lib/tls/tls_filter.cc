@@ -132,8 +132,8 @@ int TlsFilter::OnCertificateRequest(SSL* /*ssl*/, void* filter) {
 // OpenSSL reads the bytes in place. It keeps an incomplete record, and has then read all of them.
 absl::Status TlsFilter::Receive(absl::string_view ciphertext, std::string& plaintext) {
   if (!error_.ok() || ended_) return error_;
-  // Every handshake record begins with these bytes (RFC 8446, section 5.1); OpenSSL's own error would report a wrong
-  // version.
+  // Every record during a handshake begins with one of these types (RFC 8446, section 5.1); OpenSSL's own error would
+  // report a wrong version.
   if (!heard_ && !ciphertext.empty()) {
     heard_ = true;
     if (ciphertext[0] != SSL3_RT_HANDSHAKE && ciphertext[0] != SSL3_RT_ALERT) {

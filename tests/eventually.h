@@ -6,10 +6,11 @@
 
 namespace sluice::testing {
 
-// How long a test waits for what has to happen. Far more than it takes, on a machine that is busy with a sanitizer.
+// How long a test waits for an expected event: far longer than the event takes, even on a machine that is busy with a
+// sanitizer.
 inline constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Whether it came true in time.
+// Returns whether the condition became true in time.
 inline bool Eventually(absl::FunctionRef<bool()> condition) {
   return WaitUntil(condition, kPatience);
 }

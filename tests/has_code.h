@@ -5,7 +5,7 @@
 
 namespace sluice::testing {
 
-// Of an absl::Status.
+// Matches the code of an absl::Status.
 MATCHER_P(HasCode, code, "") {
   const absl::Status& status = arg;
   *result_listener << status.ToString();

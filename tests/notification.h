@@ -5,8 +5,8 @@
 
 namespace sluice::testing {
 
-// Something that happens once, and that a test waits for. Thread-safe. As absl::Notification, but ThreadSanitizer sees
-// what it orders.
+// An event that happens once, and that a test waits for. Thread-safe. As absl::Notification, but ThreadSanitizer
+// recognizes its ordering.
 class Notification {
  public:
   void Notify() {
@@ -16,7 +16,7 @@ class Notification {
     });
   }
   bool HasBeenNotified() const { return happened_.Get(); }
-  // False where it did not happen in time.
+  // Returns false if the event did not happen in time.
   bool Await() const {
     return happened_.Await([](bool happened) { return happened; });
   }

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// What a randomised test draws everything from: another one each time, or the one that SLUICE_SEED=... replays.
+// The source of all random values of a randomised test: a new seed each time, or the seed that SLUICE_SEED=... replays.
 struct RandomSeed {
   uint64_t value = std::random_device()();
   bool replays = false;

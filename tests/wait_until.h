@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// For what nothing tells of, as a metric or another process: whether it came to hold while patience lasted.
+// Polls a condition that has no notification, such as a metric or another process. Returns whether it became true
+// within `patience`.
 inline bool WaitUntil(absl::FunctionRef<bool()> holds, absl::Duration patience) {
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(patience);
   while (!holds()) {

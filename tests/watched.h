@@ -10,7 +10,7 @@
 
 namespace sluice::testing {
 
-// A value that one thread changes and a test waits for. Thread-safe, in a way that ThreadSanitizer sees: Debian's
+// A value that one thread changes and a test waits for. Thread-safe, in a way that ThreadSanitizer recognizes: Debian's
 // absl::Mutex is not instrumented.
 template <class Value>
 class Watched {
@@ -24,7 +24,7 @@ class Watched {
     change(value_);
     changed_.notify_all();
   }
-  // False where it did not come true in time.
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Value&)>& condition, absl::Duration patience = kPatience) const {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [&] { return condition(value_); });

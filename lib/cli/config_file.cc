@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::FailedPreconditionError(absl::StrCat("config file ", path, " cannot be opened for reading"));
-  // One byte more than the bound tells a file that is too large; a pipe has no size to ask for.
+  // Read one byte more than the bound to detect a file that is too large; a pipe has no size to query.
   std::string text(kMaxConfigBytes + 1, '\0');
   file.read(text.data(), kMaxConfigBytes + 1);
   if (file.bad()) return absl::FailedPreconditionError(absl::StrCat("config file ", path, " cannot be read"));

@@ -11,14 +11,15 @@ class Message;
 
 namespace sluice {
 
-// What is in a config file. NotFound, FailedPrecondition (not readable, larger than 1 MiB).
+// Returns the content of a config file. Errors: NotFound, FailedPrecondition (not readable, larger than 1 MiB).
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
 
-// Merges protobuf's JSON into `config`: a field that the text does not name keeps its value. InvalidArgument (not JSON,
-// a key that the config does not have, a value of another type): `config` has not changed.
+// Merges protobuf's JSON into `config`: fields that the text does not name keep their values. After InvalidArgument
+// (not JSON, an unknown key, a value of another type) `config` has not changed.
 absl::Status ParseConfig(const std::string& text, google::protobuf::Message& config);
 
-// The same with what is in a config file. Errors say which file: those of ReadConfigFile and ParseConfig.
+// As ParseConfig, with the content of a config file. Returns the errors of ReadConfigFile and ParseConfig, which name
+// the file.
 absl::Status LoadConfigFile(const std::string& path, google::protobuf::Message& config);
 
 }  // namespace sluice

@@ -16,24 +16,24 @@
 
 namespace sluice {
 
-// Returns FailedPrecondition that names the fields, with their old and new values, if two configs differ. Both have
-// been rid of what a process can change while it runs.
+// Returns FailedPrecondition that names the fields, with their old and new values, if two configs differ. The caller
+// has cleared the reloadable fields of both.
 absl::Status CheckSameButReloadable(const google::protobuf::Message& before, const google::protobuf::Message& after);
 
-// Clears what every program with a link can change of its schedule while it runs: all but the policy.
+// Clears the schedule fields that every program with a link can change while it runs: all except the policy.
 void ClearReloadable(v1::ScheduleConfig& schedule);
 
 // Returns a hash of a config. It is the same for two processes of one version with the same config.
 uint32_t ConfigHash(const google::protobuf::Message& config);
 
-// Takes over what has changed in the config of a program, all of it or nothing, and tells the log and the metrics.
+// Applies a changed config of a program, all of it or nothing, and reports the outcome to the log and the metrics.
 // There is one for each process. Not thread-safe.
 class ConfigReload {
  public:
   using Config = google::protobuf::Message;
   struct Options {
     std::unique_ptr<Config> in_force;
-    std::function<absl::Status(Config& config)> read;  // into an empty one
+    std::function<absl::Status(Config& config)> read;  // reads into an empty config
     // Returns FailedPrecondition if `after` needs a restart: see CheckSameButReloadable.
     std::function<absl::Status(const Config& before, const Config& after)> check;
     std::function<absl::Status(const Config& config)> apply;
@@ -50,15 +50,15 @@ class ConfigReload {
   ConfigMetrics& metrics_;
 };
 
-// Hands the options of a config to `apply`, and sets the log level if that took them. Returns the errors of `parse`, of
-// ParseLogLevel and of `apply`; then nothing has changed.
+// Passes the options of a config to `apply`, and sets the log level if `apply` succeeds. Returns the errors of `parse`,
+// of ParseLogLevel and of `apply`; after an error nothing has changed.
 template <class Config, class Parse, class Apply>
 absl::Status ApplyConfig(const Config& config, Parse parse, Apply apply) {
   const auto options = parse(config);
   if (!options.ok()) return options.status();
   if (absl::Status known = ParseLogLevel(config.log_level()).status(); !known.ok()) return known;
   if (absl::Status applied = apply(*options); !applied.ok()) return applied;
-  // The last: it has no effect on a config that is refused.
+  // Set the log level last: a refused config must not change it.
   return SetLogLevel(config.log_level());
 }
 

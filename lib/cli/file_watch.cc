@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// On the thread of the context only, but for its construction.
+// Runs on the thread of the context only, except its construction. There is one for each FileWatch.
 class FileWatch::Loop : public std::enable_shared_from_this<Loop> {
  public:
   Loop(boost::asio::io_context& context, std::string path, absl::Duration period, std::function<void()> on_change)
@@ -57,7 +57,7 @@ class FileWatch::Loop : public std::enable_shared_from_this<Loop> {
     });
   }
 
-  // From what was there at the look before. All that cannot be read is alike.
+  // Returns whether the file differs from the last check. All read failures count as equal.
   bool Differs() {
     absl::StatusOr<std::string> read = ReadConfigFile(path_);
     std::optional<std::string> text;

@@ -24,7 +24,7 @@ void LogBudget(const BudgetChange& change) {
        {"ceiling", change.ceiling_bytes}});
 }
 
-// If a rack dies, its first workers say which.
+// Logs only the first workers of a dead rack by name.
 void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
   constexpr size_t kMost = 10;
   for (const WorkerFaultChange& change : absl::MakeConstSpan(changes).first(std::min(kMost, changes.size()))) {

@@ -16,20 +16,20 @@
 
 namespace sluice {
 
-// What a config says of the link.
+// The parts of a config that describe the link.
 struct LinkConfig {
   const v1::LinkProfile& link;
   const v1::ScheduleConfig& schedule;
   const v1::SharedLinkConfig* shared_link = nullptr;  // null: the link is not shared
   std::optional<bool> watch_connections;
-  std::string application;  // name of this process for sluice-link, where the config gives none
+  std::string application;  // name of this process for sluice-link, if the config has none
 };
 
-// Makes the options of the link. They have passed Link::Validate. Returns InvalidArgument that names the field as the
-// config file has it.
+// Makes the options of the link, which have passed Link::Validate. Returns InvalidArgument that names the field as in
+// the config file.
 absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config);
 
-// The same for the config of a program that has these fields.
+// The same for the config of a program with these fields.
 template <class Config>
 absl::StatusOr<Link::Options> ParseLinkOptions(const Config& config, const std::string& application) {
   return ParseLinkOptions(LinkConfig{
@@ -44,7 +44,7 @@ void AddScheduleFlags(CLI::App& app, const std::function<v1::ScheduleConfig*()>&
 void AddSharedLinkFlags(CLI::App& app, const std::function<v1::SharedLinkConfig*()>& config,
                         const std::string& application);
 
-// Adds the flags for all of these fields. Only flags that are given are written; `config` must outlive parsing.
+// Adds the flags for all these fields. Parsing writes only flags that are given; `config` must outlive parsing.
 template <class Config>
 void AddLinkFlags(CLI::App& app, Config& config, const std::string& application) {
   AddScheduleFlags(app, [&config] { return config.mutable_schedule(); });

@@ -83,7 +83,7 @@ absl::StatusOr<LinkProfile> ParseLinkProfile(const v1::LinkProfile& config) {
 }
 
 void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config) {
-  // Setters, not references to the fields: loading a config file may replace the strings behind them.
+  // Bind setters instead of references to the fields: loading a config file may replace the strings behind them.
   const auto add_text = [&app, &config](const char* name, void (v1::LinkProfile::*set)(const std::string&),
                                         const char* help) {
     app.add_option_function<std::string>(
@@ -93,7 +93,7 @@ void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config) {
   const auto add_number = [&app, &config](const char* name, void (v1::LinkProfile::*set)(int64_t), const char* help) {
     app.add_option_function<int64_t>(
            name, [&config, set](int64_t number) { (config.*set)(number); }, help)
-        ->check(CLI::PositiveNumber)  // 0 would mean "not given" further on
+        ->check(CLI::PositiveNumber)  // because 0 means "not given" in the config
         ->group("Bottleneck link");
   };
   const auto set = &v1::LinkProfile::set_mtu;

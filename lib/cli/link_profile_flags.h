@@ -12,10 +12,11 @@ class App;
 namespace sluice {
 
 // Empty fields keep the defaults of LinkProfile; `mtu` sets packet_payload, frame and ack unless those are given. The
-// result has passed Validate(). InvalidArgument names the field as the config file has it: "link.capacity: ...".
+// result has passed Validate(). InvalidArgument names the field as in the config file: "link.capacity: ...".
 absl::StatusOr<LinkProfile> ParseLinkProfile(const v1::LinkProfile& config);
 
-// One flag for each field, in a group of --help. Only flags that are given are written; `config` must outlive parsing.
+// Adds one flag for each field, in a group of --help. Parsing writes only flags that are given; `config` must outlive
+// parsing.
 void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config);
 
 }  // namespace sluice

@@ -24,7 +24,7 @@ bool NeedsQuotes(std::string_view value) {
          });
 }
 
-// The escapes of JSON strings, which is what logfmt parsers undo. absl's CEscape writes \x.., which they do not know.
+// Uses the escapes of JSON strings, which logfmt parsers decode. absl's CEscape writes \x.., which they do not decode.
 void AppendQuoted(std::string_view value, std::string& line) {
   line += '"';
   for (const char c : value) {

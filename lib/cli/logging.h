@@ -33,20 +33,20 @@ struct LogField {
 
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// "debug", "info", "warning" or "error"; empty is info. InvalidArgument otherwise.
+// Parses "debug", "info", "warning" or "error"; empty is info. Otherwise returns InvalidArgument.
 absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name);
-// The same; of the whole process.
+// Sets the level of the whole process; errors as above.
 absl::Status SetLogLevel(std::string_view name);
 
-// Which level of an aggregation tree this process is: "tree_level" in every line from now on; a word of [A-Za-z0-9._-],
-// empty for none. ("level" is how grave a line is.) Of the whole process.
+// Sets this process's level of an aggregation tree, for the whole process: every later line contains it as
+// "tree_level". It is a word of [A-Za-z0-9._-], empty for none. ("level" is the severity of a line.)
 void SetLogTreeLevel(std::string_view level);
 
-// What follows the level in a line: msg=... key=value ... Values are quoted where they have to be, and every byte that
+// Returns the text after the level in a line: msg=... key=value ... Values are quoted if necessary, and every byte that
 // would end the line or the value is escaped.
 std::string FormatLogfmt(std::string_view message, std::initializer_list<LogField> fields);
 
-// Called once by RunProgram, before any thread: the format of the lines, and stderr.
+// Sets the format of the lines and their output, stderr. RunProgram calls it once, before any thread starts.
 void StartLogging();
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-// CLI11 takes the last argument first.
+// CLI11 expects the last argument first.
 std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   for (std::string& argument : arguments) {
@@ -43,7 +43,7 @@ void AddConfigFlags(CLI::App& app, google::protobuf::Message& config, std::strin
          },
          "Config file in protobuf's JSON; flags override it")
       ->type_name("FILE")
-      ->trigger_on_parse();  // before the callbacks of all the other flags, which run when everything is parsed
+      ->trigger_on_parse();  // runs before the callbacks of all other flags, which run after parsing
   app.add_flag("--check_config", check_only,
                "Check the flags and the config, print \"config ok\" and exit; start nothing");
 }

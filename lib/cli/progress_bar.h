@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-enum class ShowProgress { kAuto, kAlways, kNever };  // auto: where stderr is a terminal
+enum class ShowProgress { kAuto, kAlways, kNever };  // auto: if stderr is a terminal
 absl::StatusOr<ShowProgress> ParseShowProgress(std::string_view text);
 
-// One line on stderr that tells how far something is. Not thread-safe.
+// A line on stderr that shows progress. Not thread-safe.
 class ProgressBar {
  public:
   explicit ProgressBar(ShowProgress show);
@@ -19,13 +19,13 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // A transfer, and how fast it is.
+  // Shows a transfer and its speed.
   void Update(uint64_t bytes, uint64_t total_bytes);  // total 0: not known
-  // A stage of something longer: how much of the whole is done, from 0 to 1, and what goes on.
+  // Shows a stage of a longer operation: the completed share of the whole, from 0 to 1, and the current step.
   void UpdateStage(double share, std::string_view text);
 
  private:
-  bool IsDue();  // shown, and not drawn a moment ago
+  bool IsDue();  // the bar is shown, and was not drawn a moment ago
 
   const bool shown_;
   const std::chrono::steady_clock::time_point started_;

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Tells whoever started a server, by a file, that it serves and where: a line an address. The file appears whole. Does
-// nothing for an empty path. FailedPrecondition: it cannot be written.
+// Reports to the starter of a server, through a file, that it serves, and its addresses, one per line. The file appears
+// whole. Does nothing for an empty path. Returns FailedPrecondition if the file cannot be written.
 absl::Status WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses);
 
 }  // namespace sluice

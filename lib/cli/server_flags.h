@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Adds the flags that every server has. They set the fields of the same names in its config.
+// Adds the flags that every server has. They set the config fields of the same names.
 template <class Config>
 void AddServerFlags(CLI::App& app, Config& config, std::string& ready_file) {
   const auto text = [&](const char* name, void (Config::*set)(const std::string&), const char* help) {

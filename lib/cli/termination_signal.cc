@@ -11,12 +11,12 @@
 
 namespace sluice {
 
-// Shared with the handler, which may still be queued when the owner goes.
+// The state is shared with the handler, which may still be queued when the owner is destroyed.
 struct TerminationSignal::State {
   explicit State(boost::asio::io_context& context) : context(context), signals(context, SIGTERM, SIGINT) {}
 
   boost::asio::io_context& context;
-  boost::asio::signal_set signals;  // after construction only on the thread of the io_context
+  boost::asio::signal_set signals;  // used after construction only on the thread of the io_context
   int number = 0;
   absl::Notification received;
 };

@@ -8,8 +8,8 @@ class io_context;
 
 namespace sluice {
 
-// Waits for SIGTERM or SIGINT. One a process, made before the servers start, destroyed before its io_context. A second
-// signal has its default action again: it ends a process that takes too long to drain.
+// Waits for SIGTERM or SIGINT. There is one for each process, made before the servers start, destroyed before its
+// io_context. A second signal has its default action again: it ends a process that takes too long to drain.
 class TerminationSignal {
  public:
   explicit TerminationSignal(boost::asio::io_context& context);
@@ -17,7 +17,8 @@ class TerminationSignal {
   TerminationSignal(const TerminationSignal&) = delete;
   TerminationSignal& operator=(const TerminationSignal&) = delete;
 
-  // Blocks until the signal; any thread but that of the io_context, which has to run. Returns the signal's number.
+  // Blocks until the signal and returns its number. Call it on any thread except that of the io_context, which must
+  // run.
   int Wait();
 
  private:

@@ -40,7 +40,8 @@ absl::Status CheckFields(const v1::TlsConfig& config, TlsRole role) {
   }
   if (role == TlsRole::kClient) {
     status.Update(CheckNoEffect("client_ca", config.client_ca(), "nobody calls this program"));
-    // Without TLS the certificate would not be asked for, and nothing would be encrypted.
+    // Without `ca` the client would use no TLS: no server would request the certificate, and no byte would be
+    // encrypted.
     status.Update(CheckNeeds("certificate", config.certificate(), "ca", config.ca()));
   }
   return status;

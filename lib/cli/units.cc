@@ -44,14 +44,14 @@ struct Quantity {
   std::string_view unit;
 };
 
-// Only plain decimals. strtod and SimpleAtod would also take "inf", "nan", "0x1p3" and exponents.
+// Accepts only plain decimals. strtod and SimpleAtod would also accept "inf", "nan", "0x1p3" and exponents.
 bool SplitQuantity(std::string_view text, Quantity& quantity) {
   const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   quantity.unit = text.substr(end);
   return absl::SimpleAtod(std::string(text.substr(0, end)), &quantity.number);
 }
 
-// absl's takes absl::string_view, which is not std's in packages that were built for C++14.
+// absl's EqualsIgnoreCase takes absl::string_view, which is not std's in packages built for C++14.
 bool EqualsIgnoreCase(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
@@ -68,7 +68,7 @@ absl::Status Refuse(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("\"", std::string(text), "\" ", std::string(why)));
 }
 
-// Three significant digits of a positive number below a thousand or so, without trailing zeros or an exponent.
+// Formats a positive number below about 1000 with three significant digits, without trailing zeros or an exponent.
 std::string FormatScaled(double value, std::string_view unit) {
   const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : 2;
   std::string number = absl::StrFormat("%.*f", decimals, value);

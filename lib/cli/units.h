@@ -16,8 +16,8 @@ namespace sluice {
 // "32000", "32000b", "32k", "32kb" (1024 bytes), "1.5mb", "4gb". At least 0, whole bytes, at most 2^53.
 absl::StatusOr<int64_t> ParseByteSize(std::string_view text);
 
-// Bits per second: "100mbit" (1000-based), "1gbit", "10kbit", "1mibit" (1024-based), a plain number. Above 0. What tc
-// reads as bytes per second ("12mbps") is refused: most people who write it mean bits.
+// Bits per second: "100mbit" (1000-based), "1gbit", "10kbit", "1mibit" (1024-based), a plain number. Above 0. Bytes per
+// second in tc's notation ("12mbps") are refused: most people who write them mean bits.
 absl::StatusOr<double> ParseBitRate(std::string_view text);
 
 // "100us", "1.5ms", "2s", "1m30s". At least 0, and not infinite.
@@ -30,7 +30,7 @@ struct BufferSize {
 };
 absl::StatusOr<BufferSize> ParseBufferSize(std::string_view text);
 
-// For people: three significant digits and a unit ("32 KiB", "92.3 Mbit/s", "1.87 ms").
+// Formats values for people: three significant digits and a unit ("32 KiB", "92.3 Mbit/s", "1.87 ms").
 std::string FormatByteSize(int64_t bytes);
 std::string FormatBitRate(double bits_per_second);
 std::string FormatDuration(absl::Duration duration);  // call it as sluice::FormatDuration: absl has one, too

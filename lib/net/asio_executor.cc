@@ -99,8 +99,6 @@ void AsioExecutor::RunPosted() {
   running_.clear();
 }
 
-// The time moves with every event, mostly to a later one. Then the timer stays as it is, and OnTimer looks again: that
-// costs one wake-up for many changes, each of which would cost a system call.
 void AsioExecutor::Await(absl::FunctionRef<void()> task) {
   if (std::this_thread::get_id() == thread_.get_id()) return task();
   const auto done = std::make_shared<std::promise<void>>();
@@ -111,6 +109,8 @@ void AsioExecutor::Await(absl::FunctionRef<void()> task) {
   done->get_future().wait();
 }
 
+// The time of the timer changes with every event, mostly to a later time. The armed timer then stays as it is, and
+// OnTimer checks the time again: one wake-up for many changes, instead of a system call for each.
 void AsioExecutor::SetTimer(TimePoint time, std::function<void()> task) {
   timer_time_ = time;
   timer_task_ = std::move(task);

@@ -24,7 +24,7 @@ void LogBudget(const BudgetChange& change) {
        {"ceiling", change.ceiling_bytes}});
 }
 
-// Logs only the first workers of a dead rack by name.
+// Bounds the log if a rack dies: only the first changes name their workers.
 void LogWorkerFaults(const std::vector<WorkerFaultChange>& changes) {
   constexpr size_t kMost = 10;
   for (const WorkerFaultChange& change : absl::MakeConstSpan(changes).first(std::min(kMost, changes.size()))) {

@@ -36,7 +36,8 @@ class FileWatchTest : public ::testing::Test {
     return mutex_.AwaitWithTimeout(absl::Condition(&reached), kPatience) && changes_ == expected;
   }
 
-  // As a program that writes a file anew does, and Kubernetes with the link to a folder: at once.
+  // Replaces the file in one step, as a program that rewrites a file does, and as Kubernetes does with the link to a
+  // folder.
   void Replace(const std::string& text) {
     std::ofstream(path_ + ".new", std::ios::binary) << text;
     std::filesystem::rename(path_ + ".new", path_);

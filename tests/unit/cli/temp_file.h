@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// A file in the folder of the test framework, named after the running test so that tests can run at the same time.
+// Writes a file in the folder of the test framework, named after the running test so that tests can run at the same
+// time.
 inline std::string WriteTempFile(const std::string& text) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string path = ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name() + ".json";

@@ -116,7 +116,7 @@ TEST(CheckTlsFilesTest, LooksAtTheFilesOfBothDirections) {
   EXPECT_THAT(std::string(check(server, bad_client).message()), StartsWith("tls.key: \"/none\""));
 }
 
-// What a program with these flags has in its config.
+// Returns the config of a program with these flags.
 v1::TlsConfig ParseFlags(TlsRole role, std::vector<std::string> arguments, v1::TlsConfig config = {}) {
   CLI::App app;
   AddTlsFlags(

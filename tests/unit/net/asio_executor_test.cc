@@ -80,7 +80,7 @@ TEST(AsioExecutorTest, ATurnEndsOnceForAllThatWasReady) {
   AsioExecutor executor;
   RunOn(executor, [&] {
     executor.SetEndOfTurn([&] { log.Add("end"); });
-    // A batch: all of these are ready when the next turn of the loop begins.
+    // Posts a batch: all these tasks are ready when the next turn of the loop begins.
     for (int i = 0; i < 3; ++i) executor.Post([&, i] { log.Add(absl::StrCat("posted ", i)); });
     boost::asio::post(executor.context(), [&] { log.Add("handler"); });
   });
@@ -129,7 +129,8 @@ TEST(AsioExecutorTest, AChainOfTasksDoesNotKeepTheTurnFromItsEnd) {
   RunOn(executor, [] {});
 }
 
-// As answers do that come packet by packet. What a turn writes would wait until nothing is in flight any more.
+// Responses that arrive packet by packet behave like this. Without an end of the turn, its output would wait until
+// nothing is in flight.
 TEST(AsioExecutorTest, HandlersThatKeepComingDoNotKeepTheTurnFromItsEnd) {
   constexpr int kHandlers = 100;
   EventLog log;
@@ -228,7 +229,7 @@ TEST(AsioExecutorTest, NeverMeansThatNothingIsCalled) {
     executor.SetTimer(executor.Now() + milliseconds(2), [&] { log.Add("never"); });
     executor.SetTimer(TimePoint::max(), [&] { log.Add("at the end of time"); });
   });
-  // By Asio's own timer, since one that is set here would take the place of the other.
+  // Use Asio's own timer, because SetTimer would replace the timer under test.
   boost::asio::steady_timer later(executor.context(), milliseconds(10));
   later.async_wait([&](const boost::system::error_code&) { log.Add("later"); });
   EXPECT_THAT(log.Await(1), ElementsAre("later"));

@@ -34,7 +34,7 @@ using testing::RunOn;
 using ::testing::SizeIs;
 using testing::TestStream;
 
-// What a listener accepts: it says back what it is told, and logs it.
+// A connection that a listener accepts: it echoes its input, and logs it.
 class Accepted final : public StreamSocketEvents {
  public:
   Accepted(EventLog& log, const AcceptedConnection& connection) : log_(log), socket_(connection.start(*this)) {}
@@ -225,7 +225,7 @@ TEST_F(AsioListenerTest, TakesManyConnections) {
   for (const auto& client : clients) EXPECT_THAT(client->AwaitBytes(1), "x");
 }
 
-// --- Streams that are not read from, and that are not read.
+// --- Streams whose owner or whose peer does not read.
 
 TEST_F(AsioListenerTest, AStreamThatIsNotReadKeepsItsBytesInTheKernel) {
   const auto bound = Listen(absl::StrCat("unix:", Path("socket")));
@@ -238,7 +238,7 @@ TEST_F(AsioListenerTest, AStreamThatIsNotReadKeepsItsBytesInTheKernel) {
   RunOn(executor_, [] {});
   RunOn(executor_, [] {});
   EXPECT_EQ(client.received(), "1");
-  // More than sockets hold: what is not read stops the writer.
+  // Write more than the sockets hold: unread bytes then stop the writer.
   client.Write(std::string(8 << 20, 'x'));
   RunOn(executor_, [&] { EXPECT_GT(client.socket()->unsent_bytes(), 1U << 20); });
   RunOn(executor_, [&] { accepted_.front()->socket().SetReading(true); });

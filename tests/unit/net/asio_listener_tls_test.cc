@@ -36,7 +36,7 @@ using testing::TestCertificates;
 using testing::TestStream;
 using testing::TlsClientEnd;
 
-// Says back what it is told, and logs it.
+// Echoes its input, and logs it.
 class Accepted final : public StreamSocketEvents {
  public:
   Accepted(EventLog& log, const AcceptedConnection& connection) : log_(log), socket_(connection.start(*this)) {}
@@ -88,12 +88,12 @@ class AsioListenerTlsTest : public ::testing::Test {
     return *context;
   }
   WorkerAddress address() const { return {listener_->address()}; }
-  // Listens on a Unix socket, where connections stand and take bytes before they are accepted.
+  // Listens on a Unix socket, where a client can connect and send before it is accepted.
   void ListenOnUnixSocket() {
     name_ = absl::StrCat("sluice-listener-tls-test-", getpid());
     Listen("unix-abstract:" + name_);
   }
-  // Connects to it. The caller closes the socket.
+  // Connects to the Unix socket. The caller closes the socket.
   int ConnectToUnixSocket() const {
     sockaddr_un place{.sun_family = AF_UNIX, .sun_path = {}};
     name_.copy(place.sun_path + 1, sizeof(place.sun_path) - 1);
@@ -147,9 +147,9 @@ TEST_F(AsioListenerTlsTest, IsNotConnectedToAClientInTheClear) {
                                                       ": the other side does not speak TLS")));
 }
 
-// Each KeyUpdate is answered by TLS itself.
+// TLS itself responds to each KeyUpdate.
 TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver) {
-  ListenOnUnixSocket();  // does not hold more and more, as TCP does
+  ListenOnUnixSocket();  // its buffer does not grow, unlike that of TCP
   const int fd = ConnectToUnixSocket();
   TlsClientEnd client = NewClient();
   std::string output;
@@ -174,7 +174,7 @@ TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver
   close(fd);
 }
 
-// A crowd of new connections does not hold up those that stand.
+// A crowd of new connections must not delay established connections.
 TEST_F(AsioListenerTlsTest, AnswersOneHandshakeATurn) {
   constexpr size_t kClients = 20;
   ListenOnUnixSocket();
@@ -184,7 +184,7 @@ TEST_F(AsioListenerTlsTest, AnswersOneHandshakeATurn) {
   ASSERT_EQ(peers_.Await(kClients).size(), kClients);
   std::string hello;
   ASSERT_TRUE(NewClient().Receive("", hello));
-  testing::Watched<std::vector<size_t>> answered;  // by the end of each turn
+  testing::Watched<std::vector<size_t>> answered;  // completed handshakes by the end of each turn
   RunOn(executor_, [&] {
     executor_.SetEndOfTurn([&] {
       const int ready = poll(sockets.data(), sockets.size(), 0);

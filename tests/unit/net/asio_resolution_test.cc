@@ -25,7 +25,7 @@ using testing::RunOn;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Look-ups of "slow-..." wait until they are let go.
+// Blocks look-ups of "slow-..." until they are released.
 class SlowNames {
  public:
   AsioExecutor::Options Options() {
@@ -116,7 +116,7 @@ TEST_F(AsioResolutionTest, AQuestionThatIsDroppedIsNotAnswered) {
   EXPECT_THAT(log_.events(), SizeIs(1));
 }
 
-// Their name server does not answer, say.
+// The slow names represent names whose name server does not respond.
 TEST_F(AsioResolutionTest, AFewSlowNamesDoNotStopTheOthers) {
   SlowNames names;
   AsioExecutor executor(names.Options());

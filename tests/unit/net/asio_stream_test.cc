@@ -79,7 +79,7 @@ TEST_P(AsioStreamAddressTest, CarriesBytesBothWays) {
 INSTANTIATE_TEST_SUITE_P(Addresses, AsioStreamAddressTest,
                          ::testing::Values("127.0.0.1:0", "[::1]:0", "unix:", "unix-abstract:"));
 
-// By the number of threads that carry the streams beside the link's.
+// Parameter: the number of threads that carry the streams, in addition to the link's thread.
 class AsioStreamTest : public ::testing::TestWithParam<size_t> {
  protected:
   AsioExecutor executor_{{.stream_threads = GetParam()}};
@@ -106,7 +106,7 @@ TEST_P(AsioStreamTest, SaysWhichUnixSocketIsNotThere) {
 TEST_P(AsioStreamTest, AUnixListenerWhoseQueueIsFullIsAnError) {
   TestListener listener("unix-abstract:", [](int fd) { ReceiveAll(fd); });
   std::vector<std::unique_ptr<TestStream>> streams;
-  // One is served, and the queue holds some.
+  // The server accepts one connection, and its queue holds a few more.
   const auto refused = [&] {
     return !streams.empty() && streams.back()->log().Await(1)[0].find("temporarily unavailable") != std::string::npos;
   };
@@ -127,7 +127,7 @@ TEST_P(AsioStreamTest, TheEndOfTheOtherSideComesAfterItsBytes) {
   TestListener listener("127.0.0.1:0", [](int fd) {
     SendAll(fd, "all of it");
     shutdown(fd, SHUT_WR);
-    ReceiveAll(fd);  // it only said that nothing follows
+    ReceiveAll(fd);  // only the client's sending side has ended
   });
   TestStream stream(executor_, listener.address());
   EXPECT_THAT(stream.log().Await(2), ElementsAre("connected", "ended: OK"));
@@ -150,7 +150,7 @@ TEST_P(AsioStreamTest, AResetIsAnError) {
 TEST_P(AsioStreamTest, WhatIsWrittenIntoAClosedConnectionIsAnErrorAndNoSignal) {
   TestListener listener("127.0.0.1:0", [](int fd) { SendAll(fd, "last words"); });
   bool ended = false;
-  // Writes until the end, which a posted task tells.
+  // Writes until the stream ends; each write posts the next.
   std::function<void(TestStream&)> write = [&](TestStream& stream) {
     if (ended) return;
     stream.socket()->Write(std::string(1000, 'x'));
@@ -163,11 +163,11 @@ TEST_P(AsioStreamTest, WhatIsWrittenIntoAClosedConnectionIsAnErrorAndNoSignal) {
   EXPECT_THAT(events[1], AnyOf(std::string("ended: OK"), HasSubstr("Connection reset"), HasSubstr("Broken pipe")));
 }
 
-// On the link's thread alone: another one would have read before it writes.
+// Uses the link's thread alone: a stream thread would have read before it writes.
 TEST(AsioStreamTurnTest, ReadsWhatCameBeforeAWriteFailed) {
   AsioExecutor executor;
   EventLog served;
-  // The link's thread is kept from reading until the other side is gone.
+  // The hook keeps the link's thread from reading until the peer is gone.
   TestStream::Hooks hooks{.on_connected = [&](TestStream& stream) {
     served.Await(1);
     stream.socket()->Write("x");
@@ -222,7 +222,7 @@ TEST_P(AsioStreamTest, ReadsMoreThanOneBufferAndShares) {
 
 TEST(AsioStreamTurnTest, AFastPeerGetsOnlyItsShareOfATurn) {
   AsioExecutor executor;
-  // All of it lies in the kernel when it is read; 2 MB are eight buffers.
+  // All bytes are in the kernel before the read; 2 MB are eight buffers.
   const std::string bytes = SomeBytes(2 << 20);
   EventLog sent;
   TestListener listener("unix-abstract:", [&](int fd) {
@@ -313,7 +313,7 @@ TEST_P(AsioStreamTest, TellsOfItsTcpConnection) {
     stream.Write("question");
     stream.AwaitBytes(8);
     std::optional<TcpSocket> tcp;
-    // Another thread than the link's has it looked at for the next time.
+    // With stream threads, a call starts the read for the next call.
     ASSERT_TRUE(WaitUntil(
         [&] {
           RunOn(executor_, [&] { tcp = stream.socket()->Tcp(); });

@@ -43,7 +43,7 @@ class AsioStreamTlsTest : public ::testing::Test {
     return *context;
   }
 
-  // Until the end of the client: what it wrote. Sends it back, if `echoes`.
+  // Serves until the client ends and returns the client's bytes. Sends them back if `echoes`.
   static std::string Serve(int fd, TlsServerEnd& end, bool echoes) {
     size_t echoed = 0;
     while (true) {
@@ -55,7 +55,7 @@ class AsioStreamTlsTest : public ::testing::Test {
       SendAll(fd, output);
     }
   }
-  // Until the handshake is complete and the first bytes came.
+  // Returns once the handshake is complete and the first bytes have arrived.
   static void AwaitFirstBytes(int fd, TlsServerEnd& end) {
     while (end.received().empty()) {
       const std::string bytes = ReceiveAtLeast(fd, 1);
@@ -70,7 +70,7 @@ class AsioStreamTlsTest : public ::testing::Test {
   AsioExecutor executor_;
 };
 
-// Counts what comes, and begins TLS when the test says so.
+// Counts events, and begins TLS at the test's command.
 class LaterTls final : public StreamSocketEvents {
  public:
   void OnTcpConnected() override { log.Add("tcp connected"); }
@@ -211,13 +211,13 @@ TEST_F(AsioStreamTlsTest, ARefusedClientCertificateEndsTheConnectionWithTheReaso
     ReceiveAll(fd);
   });
   TestStream stream(executor_, listener.address(), Context(certificates_.ClientOptions()));
-  // With TLS 1.3 the client's side of the handshake is complete before the server looks at its certificate.
+  // With TLS 1.3 the client's side of the handshake is complete before the server checks its certificate.
   EXPECT_THAT(stream.log().Await(2),
               ElementsAre("connected", absl::StrCat("ended: UNAVAILABLE: ", listener.address().text,
                                                     " asks for a certificate of this client, which has none")));
 }
 
-// Workers that all come back at once do not hold up those that are connected.
+// Workers that all reconnect at once must not delay connected workers.
 TEST_F(AsioStreamTlsTest, CompletesOneHandshakeATurn) {
   constexpr size_t kWorkers = 20;
   testing::Watched<std::vector<int>> accepted;
@@ -237,7 +237,7 @@ TEST_F(AsioStreamTlsTest, CompletesOneHandshakeATurn) {
     TlsServerEnd end(server_);
     ASSERT_TRUE(end.Receive(ReceiveAtLeast(fd, 1), answers.emplace_back()));
   }
-  testing::Watched<std::vector<size_t>> connected_by_turn;  // at the end of each
+  testing::Watched<std::vector<size_t>> connected_by_turn;  // connected streams at the end of each turn
   RunOn(executor_, [&] {
     executor_.SetEndOfTurn(
         [&] { connected_by_turn.Change([&](std::vector<size_t>& turns) { turns.push_back(connected); }); });

@@ -1,4 +1,4 @@
-// The window that a stream lets the other side have, on real sockets.
+// The window that a stream grants its peer, on real sockets.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ using testing::SendUntilFull;
 using testing::SendWindow;
 using testing::TestListener;
 
-// A stream with a thread of its own may have read something before it is told not to.
+// Counts received bytes: a stream with its own thread may read some before SetReading(false) reaches it.
 struct Counter final : StreamSocketEvents {
   void OnConnected() override {}
   void OnBytes(absl::string_view bytes) override { read_bytes += static_cast<int>(bytes.size()); }

@@ -11,8 +11,9 @@
 
 namespace sluice::testing {
 
-// The other end of a TCP connection whose two ends are in this process; -1 if it is not there. Call it on the thread
-// that closes sockets: it looks at all descriptors of the process, and another thread could close one meanwhile.
+// Returns the other end of a TCP connection with both ends in this process; -1 if it does not exist. Call it on the
+// thread that closes sockets: it checks all descriptors of the process, and another thread could close one during the
+// check.
 inline int FarEnd(int fd) {
   constexpr int kDescriptors = 1024;
   const std::optional<TcpSocket> near = DescribeTcp(fd);
@@ -24,7 +25,7 @@ inline int FarEnd(int fd) {
   return -1;
 }
 
-// A number that the kernel keeps for a socket.
+// Returns an integer option of a socket.
 inline int SocketOption(int fd, int level, int option) {
   int value = -1;
   socklen_t bytes = sizeof(value);

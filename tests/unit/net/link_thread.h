@@ -11,14 +11,14 @@
 
 namespace sluice::testing {
 
-// What happened, in its order, for a test that waits for it. Thread-safe.
+// A log of events in order, for a test that waits for them. Thread-safe.
 class EventLog {
  public:
   void Add(std::string event) {
     events_.Change([&](std::vector<std::string>& events) { events.push_back(std::move(event)); });
   }
   std::vector<std::string> events() const { return events_.Get(); }
-  // All events, when there are `count` of them; fewer when patience is at its end.
+  // Returns all events once `count` of them have happened; fewer after a timeout.
   std::vector<std::string> Await(size_t count) const {
     events_.Await([count](const std::vector<std::string>& events) { return events.size() >= count; });
     return events_.Get();

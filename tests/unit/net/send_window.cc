@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <linux/tcp.h>  // that of libc lacks the field, and the two do not go together
+#include <linux/tcp.h>  // libc's header lacks the member, and the two headers conflict
 #include <sys/socket.h>
 
 #include "gtest/gtest.h"

@@ -4,7 +4,7 @@
 
 namespace sluice::testing {
 
-// Bytes that the other side of a TCP connection lets this one have under way (tcpi_snd_wnd).
+// Returns the number of bytes that the peer of a TCP connection permits in flight (tcpi_snd_wnd).
 uint32_t SendWindow(int fd);
 
 }  // namespace sluice::testing

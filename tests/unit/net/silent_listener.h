@@ -14,8 +14,8 @@
 
 namespace sluice::testing {
 
-// A TCP socket on a free port of loopback. It takes connections and never says a word; or, closed, it is an address
-// where nobody listens. Not thread-safe.
+// A TCP socket on a free port of loopback. It accepts connections and never sends. After Close it is an address on
+// which no process listens. Not thread-safe.
 class SilentListener {
  public:
   SilentListener() {
@@ -32,13 +32,13 @@ class SilentListener {
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  // Whether somebody has connected.
+  // Returns whether a client has connected.
   bool HasConnection() const {
     pollfd state{fd_, POLLIN, 0};
     return poll(&state, 1, 0) == 1;
   }
 
-  // The port stays taken: a server of another test would answer there.
+  // Keeps the port bound: otherwise a server of another test could respond there.
   void Close() {
     close(fd_);
     Bind();

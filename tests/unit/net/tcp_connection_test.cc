@@ -27,7 +27,7 @@ struct Connected final : StreamSocketEvents {
   EventLog log;
 };
 
-// What a stream to `listener` has of its socket.
+// Checks the socket options of a stream to `listener`.
 class TcpConnectionTest : public ::testing::Test {
  protected:
   struct Options {
@@ -56,7 +56,7 @@ class TcpConnectionTest : public ::testing::Test {
   AsioExecutor executor_;
 };
 
-// Linux ends a connection whose peer keeps its window shut, though it is there, after the user timeout.
+// Linux ends a connection after the user timeout if its peer keeps the window closed, even if the peer is alive.
 TEST_F(TcpConnectionTest, OnlyAPeerThatMayStallKeepsItsWindowShutForLong) {
   const Options bounded = See(/*may_stall=*/false);
   EXPECT_GT(bounded.user_timeout_ms, 0);

@@ -25,13 +25,13 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Free, also where the test runs several times at once.
+// Returns a unique name, so that the test can run several times at once.
 std::string AbstractAddress() {
   static std::atomic<int> made{0};
   return absl::StrCat("unix-abstract:sluice-test-", getpid(), "-", ++made);
 }
 
-// Binds and listens; gives the descriptor, and the address that it has.
+// Binds and listens; returns the descriptor and the actual address.
 std::pair<int, WorkerAddress> Listen(const std::string& address) {
   if (absl::StartsWith(address, "unix")) {
     const bool abstract = address == "unix-abstract:";

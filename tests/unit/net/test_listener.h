@@ -11,15 +11,15 @@
 
 namespace sluice::testing {
 
-// A server of a test, with blocking sockets on a thread of its own: it serves one connection after the other.
+// A test server with blocking sockets on its own thread: it serves one connection after the other.
 class TestListener {
  public:
-  // Given a connection, which is closed when it returns.
+  // Serves one connection, which is closed when the function returns.
   using Serve = std::function<void(int fd)>;
 
-  // On a free port of "127.0.0.1:0" or "[::1]:0", or at a Unix socket; "unix-abstract:" gets a name of its own.
+  // Listens on a free port of "127.0.0.1:0" or "[::1]:0", or at a Unix socket; "unix-abstract:" gets a unique name.
   TestListener(const std::string& address, Serve serve);
-  ~TestListener();  // ends the connection that is served
+  ~TestListener();  // ends the current connection
   TestListener(const TestListener&) = delete;
   TestListener& operator=(const TestListener&) = delete;
 
@@ -37,15 +37,16 @@ class TestListener {
   std::thread thread_;
 };
 
-// For `Serve`.
+// Helpers for `Serve`.
 void SendAll(int fd, absl::string_view bytes);
 std::string ReceiveAtLeast(int fd, size_t bytes);  // fewer at the end of the stream
 std::string ReceiveAll(int fd);                    // until its end
-// Sends by TCP until the other side has taken no more for half a second, or `most_bytes`. Returns what it has taken.
+// Sends over TCP until the peer has accepted nothing for half a second, or `most_bytes` are sent. Returns the accepted
+// bytes.
 size_t SendUntilFull(int fd, size_t most_bytes);
-void Reset(int fd);  // ends with an RST when it is closed
+void Reset(int fd);  // closing then sends an RST
 
-// An address of loopback where nobody listens.
+// Returns a loopback address on which no process listens.
 WorkerAddress AddressOfNobody();
 
 }  // namespace sluice::testing

@@ -14,14 +14,14 @@ namespace sluice::testing {
 
 class TestStream;
 
-// Called on the link's thread, after what happened was logged.
+// Called on the link's thread, after the event was logged.
 struct TestStreamHooks {
   std::function<void(TestStream&)> on_connected = [](TestStream&) {};
   std::function<void(TestStream&)> on_bytes = [](TestStream&) {};
   std::function<void(TestStream&)> on_disconnected = [](TestStream&) {};
 };
 
-// One stream of an executor, and what happens on it: "connected", "ended: OK". For the test's thread, but for the
+// One stream of an executor, and a log of its events: "connected", "ended: OK". For the test's thread, except the
 // hooks.
 class TestStream final : public StreamSocketEvents {
  public:
@@ -32,7 +32,7 @@ class TestStream final : public StreamSocketEvents {
       : executor_(executor), hooks_(std::move(hooks)) {
     RunOn(executor_, [&] {
       socket_ = executor_.Connect(address, {.tls = std::move(tls), .server_name = "localhost"}, *this);
-      EXPECT_TRUE(log_.events().empty());  // nothing from within a call
+      EXPECT_TRUE(log_.events().empty());  // no event may be called within Connect
     });
   }
   ~TestStream() override {
@@ -46,11 +46,11 @@ class TestStream final : public StreamSocketEvents {
       EXPECT_EQ(log_.events().size(), before);
     });
   }
-  // On the link's thread.
+  // For the link's thread.
   std::unique_ptr<StreamSocket>& socket() { return socket_; }
 
   EventLog& log() { return log_; }
-  // What came so far, when it is this much.
+  // Returns the received bytes once there are at least `count`.
   std::string AwaitBytes(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     came_.wait_for(lock, absl::ToChronoSeconds(kPatience), [&] { return received_.size() >= count; });

@@ -32,7 +32,7 @@ class SocketDiagTest : public ::testing::Test {
     diag_ = std::make_unique<SocketDiag>(*std::move(diag));
   }
 
-  // By inode.
+  // Returns the connections by inode.
   std::map<uint64_t, TcpSocket> OwnConnections() {
     const auto sockets = diag_->OwnConnections();
     EXPECT_TRUE(sockets.ok()) << sockets.status();
@@ -170,7 +170,7 @@ TEST_F(SocketDiagTest, AnEndThatIsStillOpenStaysWhenTheOtherHasClosed) {
   EXPECT_GE(sockets.at(InodeOf(pair.client())).info.received_bytes, 20u);  // the kernel counts the end as one more
 }
 
-// A descriptor's number says nothing: the same one may be another socket the next time.
+// A descriptor's number does not identify a socket: the number may be reused for another.
 TEST_F(SocketDiagTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
   auto pair = std::make_unique<TcpPair>();
   pair->SendFromClient(1000);
@@ -199,7 +199,7 @@ TEST_F(SocketDiagTest, TellsOfManyConnectionsInOneAnswer) {
   EXPECT_EQ(seen, inodes);
 }
 
-// A process with one connection of its own, until it is let go.
+// A process with its own connection, which lives until it is released.
 class OtherProcess {
  public:
   OtherProcess() {

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// One counter of the kernel, found by counting columns: independent of how the code under test reads.
+// Reads one counter of the kernel by counting columns, independently of the code under test.
 uint64_t KernelCounter(const std::string& file, const std::string& protocol, const std::string& name) {
   std::ifstream lines("/proc/self/net/" + file);
   for (std::string line, column; std::getline(lines, line);) {
@@ -60,7 +60,7 @@ TEST(ReadTcpExtTest, SaysWhatTheFilesOfTheKernelSay) {
       {"tail_loss_recoveries", &TcpExt::tail_loss_recoveries, [] { return KernelTcpExt("TCPLossProbeRecovery"); }},
   };
   for (const Case& counter : cases) {
-    // Others on this machine count meanwhile.
+    // Other processes on this machine also change the counter.
     const uint64_t before = counter.truth();
     const auto read = ReadTcpExt();
     ASSERT_TRUE(read.ok()) << read.status();

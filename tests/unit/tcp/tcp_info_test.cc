@@ -12,9 +12,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kTotalRtoOffset = 240;  // of Linux 6.7; the headers of Debian 12 end before it
+constexpr size_t kTotalRtoOffset = 240;  // in Linux 6.7; the headers of Debian 12 end before it
 
-// What a kernel of today gives, each field with a value of its own.
+// Returns the struct of a current kernel, with a different value for each member.
 std::string FullInfo() {
   tcp_info info{};
   info.tcpi_total_retrans = 7;
@@ -34,7 +34,7 @@ std::string FullInfo() {
 }
 
 TcpInfo ParseFirst(size_t bytes) {
-  // A copy without what follows, so that a read past it is one that AddressSanitizer sees.
+  // Copy the prefix alone, so that AddressSanitizer detects a read past it.
   const std::string info = FullInfo().substr(0, bytes);
   return ParseTcpInfo(info.data(), info.size());
 }

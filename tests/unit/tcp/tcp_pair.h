@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// A TCP connection of loopback, both of its ends in this process.
+// A TCP connection over loopback with both ends in this process.
 class TcpPair {
  public:
   using Address = boost::asio::ip::address;
@@ -34,12 +34,12 @@ class TcpPair {
   Socket& client() { return client_; }
   Socket& server() { return server_; }
 
-  // The other end reads them.
+  // Sends bytes that the other end reads.
   void SendFromClient(size_t bytes) { Send(client_, server_, bytes); }
   void SendFromServer(size_t bytes) { Send(server_, client_, bytes); }
 
  private:
-  // In pieces that the buffers of the sockets hold.
+  // Sends in pieces that fit the socket buffers.
   static void Send(Socket& from, Socket& to, size_t bytes) {
     std::vector<char> piece(std::min<size_t>(bytes, 16 * 1024));
     for (size_t sent = 0; sent < bytes; sent += piece.size()) {

@@ -50,7 +50,7 @@ class TcpReportsTest : public ::testing::Test {
   }
 
   TcpReports reports_;
-  int names_ = 0;  // that were asked for
+  int names_ = 0;  // calls of the peer-name function
 };
 
 TEST_F(TcpReportsTest, NothingIsReportedWhileNothingIsLost) {
@@ -106,7 +106,7 @@ TEST_F(TcpReportsTest, AConnectionThatIsGoneIsForgotten) {
   reports_.Update({Connection(kPeer, 7)});
   reports_.Update({});
   EXPECT_EQ(Take(kPeer), std::nullopt);
-  reports_.Update({Connection(kPeer, 7)});  // a new one, of the same port
+  reports_.Update({Connection(kPeer, 7)});  // a new connection from the same port
   EXPECT_EQ(Take(kPeer), (TcpReport{51234, 7, 0}));
 }
 

@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// What a sampler called, from its thread to that of the test.
+// The samples of a sampler, passed from its thread to the test's thread.
 class Samples {
  public:
   struct Sample {
@@ -35,7 +35,7 @@ class Samples {
     samples_.push_back({now, {sockets.begin(), sockets.end()}});
   }
 
-  // The first that meets the condition, waited for. None: it did not come.
+  // Waits for and returns the first sample that meets the condition, or nothing after a timeout.
   template <class Condition>
   std::optional<Sample> Await(Condition condition) {
     const auto met = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -167,14 +167,14 @@ TEST_F(TcpSamplerTest, CallsNothingOfItsOptionsAfterItIsGone) {
     }
     EXPECT_GE(*calls, i % 5);
     sampler->reset();
-    calls.reset();  // a call after this is an error that AddressSanitizer sees
+    calls.reset();  // AddressSanitizer detects a call after this
     absl::Notification done;
     boost::asio::post(io_thread_.context(), [&done] { done.Notify(); });
     ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   }
 }
 
-// It goes while its thread is in the middle of a look, and the next one is due at once.
+// The sampler is destroyed during a sample, when the next sample is due at once.
 TEST_F(TcpSamplerTest, CallsNothingMoreWhenItGoesDuringALook) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<int> calls = 0;

@@ -79,7 +79,7 @@ TEST_F(AdminServerTest, SaysThatAPortIsBusy) {
 
 TEST_F(AdminServerTest, SaysThatAnAddressIsNotOfThisMachine) {
   AdminServer::Options options = Options();
-  options.listen = "192.0.2.1:0";  // for documentation only, RFC 5737
+  options.listen = "192.0.2.1:0";  // an address reserved for documentation (RFC 5737)
   const auto server = AdminServer::Start(io_thread_.context(), options);
   EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(server.status().message()), HasSubstr("192.0.2.1:0"));
@@ -268,7 +268,7 @@ TEST_F(AdminServerTest, CallsNothingOfItsOptionsAfterItIsGone) {
     HttpClient client(server_->address());
     client.Send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
     server_.reset();
-    health.reset();  // a call after this is an error that AddressSanitizer sees
+    health.reset();  // AddressSanitizer detects a call after this
     EXPECT_THAT(client.Receive(), Not(HasSubstr("503")));
   }
 }

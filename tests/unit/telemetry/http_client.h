@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// One connection to a server on 127.0.0.1, byte by byte: for requests that no HTTP library would send. Every wait ends
-// after ten seconds at most.
+// One connection to a server on 127.0.0.1, byte by byte, for requests that no HTTP library would send. Every wait ends
+// after at most ten seconds.
 class HttpClient {
  public:
   explicit HttpClient(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -34,7 +34,8 @@ class HttpClient {
     EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
   }
 
-  // The next response, header and body; of a HEAD request the header alone. Empty where the connection has ended.
+  // Returns the next response: header and body, or only the header for a HEAD request. Empty if the connection has
+  // ended.
   std::string Receive(bool is_head = false) {
     while (input_.find("\r\n\r\n") == std::string::npos) {
       if (!ReceiveSome()) return std::exchange(input_, {});
@@ -51,7 +52,7 @@ class HttpClient {
     return response;
   }
 
-  // Whether the server closes the connection, without a word more.
+  // Returns whether the server closes the connection without further bytes.
   bool IsClosed() { return input_.empty() && !ReceiveSome() && !timed_out_; }
 
  private:

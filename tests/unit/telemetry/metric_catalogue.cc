@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// What stands between back quotes, in order.
+// Returns the texts between back quotes, in order.
 std::vector<std::string> Quoted(const std::string& text) {
   std::vector<std::string> quoted;
   std::istringstream parts(text);
@@ -18,8 +18,8 @@ std::vector<std::string> Quoted(const std::string& text) {
   return quoted;
 }
 
-// "`outcome`: `ok`, `error`" is a label with its values, "`version`, `compiler`" are two with free values, and
-// "`worker`; `fault`: `slow`, `hung`" are one of each kind.
+// Parses label cells: "`outcome`: `ok`, `error`" is a label with its values, "`version`, `compiler`" are two labels
+// with free values, and "`worker`; `fault`: `slow`, `hung`" combines both forms.
 std::map<std::string, std::set<std::string>> ParseLabels(const std::string& cell) {
   std::map<std::string, std::set<std::string>> labels;
   std::istringstream parts(cell);

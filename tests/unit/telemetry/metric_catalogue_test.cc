@@ -20,11 +20,12 @@
 namespace sluice {
 namespace {
 
-// What both programs show, each by its own collectables.
+// The metrics of both programs, from their own collectables.
 class MetricCatalogueTest : public ::testing::Test {
  protected:
   MetricCatalogueTest() {
-    // With a connection, a shared link and all faults: otherwise there is no round trip to show, no lease and no fault.
+    // Include a connection, a shared link and all faults: otherwise the round trip, the lease and the faults are
+    // missing.
     aggregator_metrics_.SetGaugeSource([] {
       LinkGauges gauges{
           .leased = true, .connections = 1, .min_rtt = absl::ZeroDuration(), .smoothed_rtt = absl::ZeroDuration()};
@@ -68,12 +69,12 @@ TEST_F(MetricCatalogueTest, TheWorkerShowsWhatIsDocumented) {
   EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Worker"));
 }
 
-// On top of what an aggregator and a worker show, which it shows, too.
+// The mid-level aggregator exports these metrics in addition to those of an aggregator and of a worker.
 TEST_F(MetricCatalogueTest, TheMidLevelAggregatorShowsWhatIsDocumented) {
   EXPECT_EQ(CatalogueOf(Scrape({&mid_level_registry_}), FreeLabels()), Documented("Mid-level aggregator"));
 }
 
-// The text as a file, for promtool reads standard input only.
+// Passes the text through a file, because promtool reads only standard input.
 std::string CheckWithPromtool(const std::string& text, int& exit_status) {
   const std::string path = ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::ofstream(path) << text;

@@ -28,7 +28,7 @@ TEST(ProcessMetricsTest, ReadsThisProcess) {
   EXPECT_GE(values.at("process_cpu_seconds_total"), 0);
   EXPECT_GT(values.at("process_resident_memory_bytes"), 1 << 20);
   EXPECT_GE(values.at("process_open_fds"), 3);
-  // Started in the past, and after the clock of any machine that builds this.
+  // The start time is in the past, and after the clock of any machine that builds this.
   EXPECT_GT(values.at("process_start_time_seconds"), 1.5e9);
   EXPECT_LE(values.at("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) + 1);
 }

@@ -20,7 +20,7 @@ inline std::vector<prometheus::MetricFamily> Scrape(
   return families;
 }
 
-// The text that Prometheus would see, after an empty line so that every sample has a line break before it.
+// Returns the text that Prometheus would receive, after an empty line so that every sample follows a line break.
 inline std::string ScrapeText(std::initializer_list<const prometheus::Collectable*> collectables) {
   return "\n" + prometheus::TextSerializer().Serialize(Scrape(collectables));
 }

@@ -23,7 +23,7 @@ TEST(StatusPageTest, IsTheFileByteForByte) {
 
 TEST(StatusPageTest, NamesNoOtherServer) {
   std::string html = StatusPage().body();
-  // The name of a language, and nothing that is loaded.
+  // The SVG namespace is a name, and is not loaded.
   const std::string svg = "http://www.w3.org/2000/svg";
   for (size_t at = html.find(svg); at != std::string::npos; at = html.find(svg)) html.erase(at, svg.size());
   EXPECT_THAT(html, Not(HasSubstr("//www")));

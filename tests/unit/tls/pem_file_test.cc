@@ -107,7 +107,7 @@ TEST_F(PemFileTest, AFileBeyondTheBoundIsRefused) {
   ExpectRefused(ReadCa(path), "ca", path, "more than 1048576 bytes");
 }
 
-// And is not asked for on the terminal.
+// The pass phrase must not be prompted for on the terminal.
 TEST_F(PemFileTest, AKeyWithAPassPhraseIsRefused) {
   const TestIdentity identity = authority_.Issue("server");
   std::FILE* file = std::fopen(Path("locked").c_str(), "w");

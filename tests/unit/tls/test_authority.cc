@@ -23,7 +23,7 @@ struct Free {
 using Certificate = std::unique_ptr<X509, Free>;
 using Key = std::unique_ptr<EVP_PKEY, Free>;
 
-// Nothing can be tested without certificates.
+// Ends the test on failure: no test can run without certificates.
 void Must(bool done, const std::string& what) {
   if (done) return;
   std::cerr << "test certificates: " << what << std::endl;
@@ -44,7 +44,7 @@ void Extend(X509* certificate, X509* issuer, int nid, const std::string& value) 
   Must(extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1, value);
 }
 
-// Not signed yet. The issuer null: itself.
+// Makes an unsigned certificate. If `issuer` is null, it is its own issuer.
 Certificate NewCertificate(const std::string& name, EVP_PKEY* key, X509* issuer, long serial) {
   Certificate certificate(X509_new());
   X509_set_version(certificate.get(), X509_VERSION_3);

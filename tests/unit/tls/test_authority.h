@@ -24,8 +24,8 @@ class TestAuthority {
 
   const std::string& file() const { return file_; }
 
-  // Signs a certificate for subject `name`, good for servers called `hosts` ("DNS:localhost", "IP:127.0.0.1") and for
-  // clients, and writes it to "NAME.pem" and "NAME.key". Files that are there are replaced, each at once.
+  // Signs a certificate for subject `name`, valid for servers called `hosts` ("DNS:localhost", "IP:127.0.0.1") and for
+  // clients, and writes it to "NAME.pem" and "NAME.key". It replaces existing files, each at once.
   TestIdentity Issue(const std::string& name, const std::string& hosts = "DNS:localhost,IP:127.0.0.1");
 
  private:

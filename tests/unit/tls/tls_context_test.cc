@@ -33,7 +33,7 @@ using testing::TestCertificates;
 
 class ValidateTlsTest : public ::testing::Test {
  protected:
-  // Refused with `code`, and by a message that names the field and the file and says `why`.
+  // Expects a refusal with `code` and a message that contains the field, the file and `why`.
   void ExpectRefusal(const TlsOptions& options, absl::StatusCode code, const std::string& field,
                      const std::string& file, const std::string& why) {
     const absl::Status status = ValidateTls(options);
@@ -160,7 +160,7 @@ TEST(ValidateListenerTlsTest, NamesTheFieldAndItsValue) {
   }
 }
 
-// With a clock of the test's.
+// Uses a clock that the test controls.
 class TlsContextTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -208,7 +208,7 @@ TEST_F(TlsContextTest, TakesANewFileOfTheSameSizeAndTime) {
 }
 
 TEST_F(TlsContextTest, FollowsALinkThatPointsElsewhere) {
-  // As Kubernetes rotates a mounted secret.
+  // Replace the files as Kubernetes rotates a mounted secret.
   TestCertificates others;
   const std::string link = certificates_.Path("linked.pem");
   std::filesystem::create_symlink(certificates_.ca_file(), link);
@@ -224,7 +224,7 @@ TEST_F(TlsContextTest, FollowsALinkThatPointsElsewhere) {
 TEST_F(TlsContextTest, KeepsTheLastGoodFilesUntilThereAreOthersAndSaysWhy) {
   const std::string before = Serial();
   const std::string key = ReadFile(certificates_.Path("client.key"));
-  // Half of a rotation: a new certificate, and still the old key.
+  // Half a rotation: the certificate is new, and the key is still old.
   certificates_.Make("client");
   const std::string new_key = ReadFile(certificates_.Path("client.key"));
   ReplaceFile(certificates_.Path("client.key"), key);
@@ -251,7 +251,7 @@ TEST_F(TlsContextTest, AFileThatIsGoneForAWhileDoesNoHarm) {
   EXPECT_TRUE(context_->reload_status().ok());
 }
 
-// The listener's context is another one, and looks as the clients' does.
+// The listener's context is a separate context, and checks its files as the clients' context does.
 TEST_F(TlsContextTest, AListenersFilesAreReadAgainToo) {
   const auto files = certificates_.Make("listener");
   const auto context = TlsContext::CreateForListener({.files = {.certificate_file = files.certificate_file,

@@ -39,7 +39,7 @@ Context ServerContext(const TlsServerEnd::Options& options) {
   if (!options.client_ca_file.empty()) {
     EXPECT_EQ(SSL_CTX_load_verify_locations(context.get(), options.client_ca_file.c_str(), nullptr), 1);
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-    // Without it, OpenSSL resumes no session of a client with a certificate.
+    // Without a session id context, OpenSSL resumes no session of a client with a certificate.
     static constexpr unsigned char kSession[] = "test";
     SSL_CTX_set_session_id_context(context.get(), kSession, sizeof(kSession));
   }

@@ -14,17 +14,17 @@
 
 namespace sluice::testing {
 
-// One side of a TLS connection, by OpenSSL alone, as bytes. Not thread-safe.
+// One side of a TLS connection, implemented with OpenSSL alone, as a filter of bytes. Not thread-safe.
 class TlsEnd {
  public:
-  // Takes ciphertext and gives what is to be sent. False: TLS has failed; the output is an alert.
+  // Takes ciphertext and outputs the bytes to send. False: TLS has failed; the output is an alert.
   bool Receive(absl::string_view ciphertext, std::string& output);
   std::string Send(absl::string_view plaintext);
   std::string SendEnd();
 
   bool established() const;                                  // the handshake is complete: Send may be called
   const std::string& received() const { return received_; }  // plaintext
-  bool ended() const { return ended_; }                      // by the other side's close_notify
+  bool ended() const { return ended_; }                      // by the peer's close_notify
   const std::string& error() const { return error_; }        // why it has failed, in OpenSSL's words
   SSL* ssl() const { return ssl_.get(); }
 
@@ -49,14 +49,14 @@ class TlsServerEnd final : public TlsEnd {
  public:
   struct Options {
     TestCertificates::Files files;
-    std::string client_ca_file;  // empty: asks no client for a certificate
+    std::string client_ca_file;  // empty: requests no client certificate
     std::vector<std::string> alpn = {"h2"};
-    bool alpn_is_required = true;  // otherwise goes on without one
+    bool alpn_is_required = true;  // otherwise continues without a protocol
     int max_version = 0;           // TLS1_2_VERSION; 0: the newest
   };
   explicit TlsServerEnd(const Options& options);
 
-  std::string server_name() const;  // that the client sent (SNI)
+  std::string server_name() const;  // the name that the client sent (SNI)
 
  private:
   const Options options_;
@@ -66,11 +66,11 @@ class TlsClientEnd final : public TlsEnd {
  public:
   struct Options {
     std::string ca_file;
-    std::optional<TestCertificates::Files> files;  // absent: shows no certificate
+    std::optional<TestCertificates::Files> files;  // absent: presents no certificate
     std::vector<std::string> alpn = {"h2"};
     int max_version = 0;  // TLS1_2_VERSION; 0: the newest
   };
-  // Its first bytes are those of Receive("").
+  // Receive("") outputs its first bytes.
   explicit TlsClientEnd(const Options& options);
 };
 

@@ -26,7 +26,7 @@ using testing::TlsClientEnd;
 
 constexpr char kPeer[] = "10.0.0.7:41234";
 
-// A filter that accepts, and a client whose bytes go to each other.
+// An accepting filter and a client that exchange their bytes.
 class TlsFilterAcceptTest : public ::testing::Test {
  protected:
   ListenerTls Options(const std::vector<std::string>& names = {}) {
@@ -54,7 +54,7 @@ class TlsFilterAcceptTest : public ::testing::Test {
     EXPECT_EQ(filter_->TakeCiphertext(), "") << "the client speaks first";
     EXPECT_TRUE(client_->Receive("", to_filter_));
   }
-  // Until nobody has anything to say, in pieces of at most piece_bytes_.
+  // Exchanges bytes until neither side has output, in pieces of at most piece_bytes_.
   void Exchange() {
     while (!to_filter_.empty() || !to_client_.empty()) {
       const std::string piece = to_filter_.substr(0, piece_bytes_);
@@ -70,7 +70,7 @@ class TlsFilterAcceptTest : public ::testing::Test {
     Begin(options, client);
     Exchange();
   }
-  // Refused, and the client is told.
+  // Expects a refusal that the client receives.
   void ExpectRefused(const std::string& why) {
     EXPECT_FALSE(filter_->established());
     EXPECT_EQ(status_.code(), absl::StatusCode::kUnavailable);
@@ -166,7 +166,7 @@ TEST_F(TlsFilterAcceptTest, OneOfTheNamesWillDo) {
   }
 }
 
-// With a chain, and where the certificate itself is among the authorities.
+// Checks a chain, and a certificate that is itself among the authorities.
 TEST_F(TlsFilterAcceptTest, NamesAreLookedAtHoweverACertificateIsTrusted) {
   TestCertificates chained(TestCertificates::Key::kEcdsa, /*intermediate=*/true);
   for (const auto& [names, good] : {std::pair(std::vector<std::string>{"localhost"}, true), {{"other"}, false}}) {
@@ -211,7 +211,7 @@ TEST_F(TlsFilterAcceptTest, SaysThatAClientRefusesItsCertificate) {
                          "10.0.0.7:41234 refuses the certificate of this listener: TLS alert \"unknown CA\""));
 }
 
-// A ticket would let a client in that the files of the day refuse.
+// A ticket would admit a client that the current files refuse.
 TEST_F(TlsFilterAcceptTest, NoClientComesBackByATicket) {
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     TlsClientEnd::Options client = Client();

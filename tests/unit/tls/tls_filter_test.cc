@@ -30,7 +30,7 @@ using testing::TlsServerEnd;
 
 constexpr char kPeer[] = "127.0.0.1:7001";
 
-// A filter and a server whose bytes go to each other.
+// A filter and a server that exchange their bytes.
 class TlsFilterTest : public ::testing::Test {
  protected:
   void Connect(const TlsServerEnd::Options& server, const TlsOptions& client,
@@ -44,7 +44,7 @@ class TlsFilterTest : public ::testing::Test {
     Exchange();
   }
 
-  // Until nobody has anything to say, in pieces of at most piece_bytes_.
+  // Exchanges bytes until neither side has output, in pieces of at most piece_bytes_.
   void Exchange() {
     while (true) {
       absl::StrAppend(&to_server_, filter_->TakeCiphertext());
@@ -167,7 +167,7 @@ TEST_F(TlsFilterTest, SaysWhatNamesACertificateIsFor) {
   EXPECT_FALSE(filter_->established());
   EXPECT_EQ(status_, absl::UnavailableError("the certificate of 127.0.0.1:7001 is for a.example, b.example, 10.0.0.1, "
                                             "fd00:0:0:0:0:0:0:2, not w-7.example"));
-  EXPECT_TRUE(server_failed_);  // it was told
+  EXPECT_TRUE(server_failed_);  // the filter sent it an alert
 }
 
 TEST_F(TlsFilterTest, SaysWhatAddressesACertificateIsFor) {
@@ -229,7 +229,7 @@ TEST_F(TlsFilterTest, SaysThatAServerRefusesItsCertificate) {
             absl::UnavailableError("127.0.0.1:7001 refuses the certificate of this client: TLS alert \"unknown CA\""));
 }
 
-// As gRPC's servers do, which send no alert.
+// gRPC servers close the connection like this, without an alert.
 TEST_F(TlsFilterTest, AnEndAfterTheServerAskedForACertificateTellsWhatThisSideShowed) {
   const TestCertificates::Options expired{.valid_from = -absl::Hours(2), .valid_until = -absl::Hours(1)};
   const struct {
@@ -320,7 +320,7 @@ TEST_F(TlsFilterTest, BytesThatWereChangedOnTheWayEndTheConnectionForGood) {
   EXPECT_EQ(received_, "");
 }
 
-// What a server sends until the connection can be used: it meets in the port's buffer with that of the other workers.
+// The handshake bytes of a server meet the bytes of the other workers in the port's buffer.
 TEST_F(TlsFilterTest, AHandshakeFitsAFewPackets) {
   for (const auto key : {TestCertificates::Key::kEcdsa, TestCertificates::Key::kRsa2048}) {
     TestCertificates certificates(key, /*intermediate=*/true);

@@ -35,7 +35,7 @@ struct TlsSettings {
 // protection.
 absl::StatusOr<TlsSettings> ParseTlsConfig(const v1::TlsConfig& config, TlsRole role);
 
-// Returns the errors of CheckIdentity and CheckAuthorities for all files that the settings name.
+// Reads all files that the settings name. Returns the errors of ValidateServerTls, ReadCertificates and ReadIdentity.
 absl::Status CheckTlsFiles(const TlsSettings& settings);
 
 // Adds the flags for the fields that apply in this role, in a group of --help. Parsing writes only flags that are

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "lib/scheduling/saturating_add.h"
 
-// The events. How the budget is divided is in link_divider_division.cc.
+// The events of LinkShares. The division of the budget is in link_shares_division.cc.
 namespace sluice {
 namespace {
 
-// A lease is prolonged when that much of its time has passed.
+// A lease is prolonged after this fraction of its time.
 constexpr int kProlongShare = 4;
 
 }  // namespace
@@ -43,8 +43,8 @@ absl::Status LinkDivider::Validate(const Options& options) {
 
 LinkDivider::LinkDivider(const Options& options, TimePoint now) : options_(options), started_at_(now), now_(now) {}
 
-// The largest of all that it may still go by: messages in both directions may be late.
-int64_t LinkDivider::Client::EntitledBytes() const {
+// Returns the largest amount that the client may still use, because messages in both directions may be late.
+int64_t LinkShares::Client::EntitledBytes() const {
   int64_t bytes = std::max({lease_bytes, acknowledged.bytes, report.limit_bytes, report.in_flight_bytes});
   for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.bytes);
   return bytes;
@@ -142,12 +142,12 @@ void LinkDivider::Enter(TimePoint now) {
   }
 }
 
-// It does not go by its lease any more, and what it had on the way arrives; when it comes back, it says what it has.
-void LinkDivider::Expire(Client& client) {
+// The client no longer uses its lease, and its bytes on the way arrive. If it returns, it reports its bytes in flight.
+void LinkShares::Expire(Client& client) {
   Drain(client);
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
-  // It was not told otherwise, so when nobody divides the link any more, it goes by its safe share.
+  // The client has received no other share. If no daemon divides the link, it therefore uses its safe share.
   client.safe_bytes = client.EntitledSafeBytes();
   client.acknowledged = {.safe_bytes = client.safe_bytes};
   client.unacknowledged.clear();
@@ -176,17 +176,18 @@ bool LinkDivider::SomebodyWaits() const {
   return std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client.second.waits; });
 }
 
-// Who wants less than his share, or waits for nothing but his workers, is owed nothing; unless he has no turn.
-bool LinkDivider::Contends(const Client& client) const {
+// Returns whether a client is owed credit. It is not if it demands less than its share, or waits only for its workers,
+// unless it waits for its turn.
+bool LinkShares::Contends(const Client& client) const {
   return client.waits || (client.needy() && client.report.demand_bytes >= client.share_bytes);
 }
 
-// What came belongs by weight to those that contend for it.
-void LinkDivider::Account(Client& from, int64_t received_bytes) {
+// Credits received bytes, by weight, to the clients that contend for the link.
+void LinkShares::Account(Client& from, int64_t received_bytes) {
   if (received_bytes <= 0) return;
   from.turn_bytes += received_bytes;
   from.stalls_at = StallsAt();
-  const bool counts = Contends(from) || SomebodyWaits();  // it takes from those that wait, however little it wants
+  const bool counts = Contends(from) || SomebodyWaits();  // even a small demand takes bytes from waiting clients
   if (!counts) return;
   const auto contends = [&](const Client& client) { return &client == &from || Contends(client); };
   double weights = 0;

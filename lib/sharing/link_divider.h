@@ -14,17 +14,16 @@
 namespace sluice {
 
 // How the budget of a link is divided. The names are those of flags and configs.
-//   weighted  Clients that want a share get it in proportion to their weights.
-//   fifo      One block of one client at a time, in the order in which they were asked for, as the source paper
-//   proposes.
+//   weighted  Clients with demand get shares in proportion to their weights.
+//   fifo      One block of one client at a time, in the order of their requests, as the source paper proposes.
 enum class SharingMode { kWeighted, kFifo };
 std::string_view SharingModeName(SharingMode mode);
 absl::StatusOr<SharingMode> ParseSharingMode(std::string_view name);
 
-// What a client reports of itself. Sizes as in LinkDemand.
+// The report of a client. Sizes as in LinkDemand.
 struct ShareReport {
-  uint64_t acknowledged = 0;  // the newest lease that it uses; 0: none
-  int64_t limit_bytes = 0;    // maximum that it has in flight now
+  uint64_t acknowledged = 0;  // the newest lease that the client uses; 0: none
+  int64_t limit_bytes = 0;    // maximum that the client has in flight now
   int64_t demand_bytes = 0;   // 0: it is idle
   int64_t in_flight_bytes = 0;
   int64_t need_bytes = 0;
@@ -36,23 +35,23 @@ struct ShareReport {
 // A lease for a client: it may have `bytes` in flight until `lease_time` after it sent its last report.
 struct ShareLease {
   uint64_t client = 0;
-  uint64_t id = 0;  // grows by one with each change; the same id again only prolongs the lease
+  uint64_t id = 0;  // grows by one with each change; a repeated id only prolongs the lease
   int64_t bytes = 0;
-  int64_t safe_bytes = 0;  // may be in flight when nobody divides the link any more
+  int64_t safe_bytes = 0;  // may be in flight when no daemon divides the link
 };
 
-// Divides the budget of one link among its clients: a state machine like LinkSchedule, events with their time in,
-// leases out. There is one for each link. Not thread-safe. It reads no clock.
+// Divides the budget of one link among its clients. It is a state machine like LinkSchedule: it takes events with their
+// time, and returns leases. There is one for each link. Not thread-safe. It reads no clock.
 //
-// Invariant: a lease grows only by bytes that are free. For each client, the largest of these is not free: its lease,
-// an earlier lease that it may still use, what it says it may have in flight, and what it says it has. Also not free,
-// for `drain_time`, is what may still be on the way to clients that are gone. So all that is in flight fits the budget,
-// however late messages are.
+// Invariant: a lease grows only by free bytes. For each client, the largest of these amounts is not free: its lease, an
+// earlier lease that it may still use, the limit that it reports, and the bytes in flight that it reports. For
+// `drain_time`, bytes that may still be on the way to clients that are gone are not free either. All bytes in flight
+// therefore fit the budget, however late messages are.
 //
-// A lease is 0 or at least what the client's next call costs, since a call that does not fit is not sent. If not all of
-// these fit the budget, clients take turns. Bytes that came are counted against weights and correct the shares, since
-// leases are quantised by the size of grants. See docs/sharing.md.
-class LinkDivider {
+// A lease is 0 or at least the cost of the client's next call, since a call that does not fit is not sent. If these
+// costs do not all fit the budget, clients take turns. Received bytes are counted against weights and correct the
+// shares, since leases are quantised by the size of grants. See docs/sharing.md.
+class LinkShares {
  public:
   using ClientId = uint64_t;  // chosen by the owner, never reused
 
@@ -67,13 +66,13 @@ class LinkDivider {
   static absl::Status Validate(
       const Options& options);  // InvalidArgument that names the field, its value and its bound
 
-  // Clients of an earlier process that divided the link use the safe shares that they got from it. For `start_grace`,
-  // until all have come back, nothing is divided, and they keep those.
-  LinkDivider(const Options& options, TimePoint now);
+  // Clients of an earlier daemon use the safe shares that they received from it. For `start_grace`, until all clients
+  // have reconnected, nothing is divided, and they keep their safe shares.
+  LinkShares(const Options& options, TimePoint now);
 
-  // Events append the leases that follow. Unknown clients are ignored. A `now` before that of the last event counts as
-  // that one.
-  void Join(TimePoint now, ClientId client, double weight);  // it gets a lease when it reports
+  // Events append the resulting leases. Unknown clients are ignored. A `now` before the last event's time counts as
+  // that time.
+  void Join(TimePoint now, ClientId client, double weight);  // the client gets a lease when it reports
   void Leave(TimePoint now, ClientId client, std::vector<ShareLease>& leases);
   void Report(TimePoint now, ClientId client, const ShareReport& report, std::vector<ShareLease>& leases);
   void SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases);  // at least 1
@@ -81,8 +80,8 @@ class LinkDivider {
   TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for
 
   const Options& options() const { return options_; }
-  int64_t draining_bytes() const;  // of clients that are gone
-  int64_t entitled_bytes() const;  // all that is not free, with the draining bytes
+  int64_t draining_bytes() const;  // bytes that may be on the way to clients that are gone
+  int64_t entitled_bytes() const;  // all bytes that are not free, including the draining bytes
 
   struct ClientState {
     bool expired = false;
@@ -106,30 +105,30 @@ class LinkDivider {
     ShareReport report;
     TimePoint expires_at;
     TimePoint asked_at;           // fifo: when its oldest block was submitted
-    int64_t last_need_bytes = 0;  // of its last call that waited
+    int64_t last_need_bytes = 0;  // need of its last call that waited
 
-    // The leases that it was given, and those that it may still use.
+    // The leases that the client received, and the leases that it may still use.
     uint64_t lease_id = 0;
     int64_t lease_bytes = 0;
     int64_t safe_bytes = 0;
-    Promise acknowledged;  // may have expired at the client, and come back with a message that is on its way
+    Promise acknowledged;  // may have expired at the client, and revive with a message that is on its way
     std::vector<Promise> unacknowledged;
     TimePoint told_at;
-    bool told = false;     // it was given a lease before
-    bool changed = false;  // the lease has changed, and the client was not told yet
+    bool told = false;     // it has received a lease
+    bool changed = false;  // the lease has changed, and the change was not sent yet
 
-    // What it should have.
-    int64_t share_bytes = 0;  // by its weight, among those that are busy
+    // The amounts that the client should have.
+    int64_t share_bytes = 0;  // by its weight, among busy clients
     int64_t floor_bytes = 0;
     int64_t target_bytes = 0;
-    double credit_bytes = 0;  // how far it is behind the others; negative if it is ahead
+    double credit_bytes = 0;  // how far it is behind other clients; negative if it is ahead
 
     // Its turn.
     bool in_turn = false;
-    bool waits = false;      // it waited for its turn when the link was divided last
-    int64_t turn_bytes = 0;  // bytes that came in its turn
+    bool waits = false;      // it waited for its turn at the last division
+    int64_t turn_bytes = 0;  // bytes received in its turn
     uint64_t turn_block = 0;
-    TimePoint stalls_at;  // when its turn ends unless something comes
+    TimePoint stalls_at;  // when its turn ends unless bytes arrive
 
     int64_t lease_changes = 0;
     int64_t expirations = 0;

@@ -7,18 +7,20 @@
 #include "lib/sharing/link_divider.h"
 #include "lib/sharing/share_division.h"
 
-// How LinkDivider divides the budget: whose turn it is, what everybody should have, and who is told now.
+// The division of the budget by LinkShares: the turns of clients, their targets, and the leases to send now.
 namespace sluice {
 namespace {
 
-// A turn lasts while so many budgets come in: some milliseconds on any link whose buffer drains in some.
+// A turn lasts for this number of budgets of received bytes: some milliseconds on any link whose buffer drains in some
+// milliseconds.
 constexpr int64_t kTurnBudgets = 2;
 
-// To whom nothing came for so long, to him nothing will come soon. Some reports have to fit in.
+// A client that has received nothing for this time is unlikely to receive bytes soon. The time is long enough for some
+// reports.
 constexpr int64_t kStallDrainTimes = 4;
 constexpr std::chrono::nanoseconds kMinStallTime = std::chrono::milliseconds(10);
 
-constexpr size_t kMaxPromises = 16;  // to one client, unanswered
+constexpr size_t kMostPromises = 16;  // unacknowledged promises to one client
 
 }  // namespace
 
@@ -60,14 +62,14 @@ TimePoint LinkDivider::StallsAt() const {
   return SaturatingAdd(now_, std::max<std::chrono::nanoseconds>(kStallDrainTimes * options_.drain_time, kMinStallTime));
 }
 
-// In fifo a block has the link until it ends, and one that waits for its workers only is in nobody's way.
-bool LinkDivider::MayStall(const Client& client) const {
+// In fifo a block has the link until it ends. A client that waits only for its workers delays no other client.
+bool LinkShares::MayStall(const Client& client) const {
   return client.in_turn && client.needy() && options_.mode != SharingMode::kFifo;
 }
 
-// The link stood still for those that wait, so what was before counts no longer: they are next. The turn costs what it
-// could have brought, else its owner would be the first again.
-void LinkDivider::EndStalledTurns() {
+// The link was idle for the waiting clients, so their earlier debts are cancelled: they are next. The turn costs as
+// many bytes as it could have brought; otherwise its owner would be first again.
+void LinkShares::EndStalledTurns() {
   if (!SomebodyWaits()) return;
   for (auto& [id, stalled] : clients_) {
     if (!MayStall(stalled) || now_ < stalled.stalls_at) continue;
@@ -80,8 +82,9 @@ void LinkDivider::EndStalledTurns() {
   }
 }
 
-// Those whose turn has not ended; then, in fifo, who asked first, else who is the furthest behind for his weight.
-std::vector<LinkDivider::Client*> LinkDivider::HungryInOrder() {
+// Sorts clients in a current turn first. The other clients follow by the time of their block in fifo, otherwise by how
+// far they are behind for their weight.
+std::vector<LinkShares::Client*> LinkShares::HungryInOrder() {
   const auto rank = [this](const Client& client) {
     const bool fifo = options_.mode == SharingMode::kFifo;
     const double behind = fifo ? 0 : client.credit_bytes / client.weight;
@@ -99,9 +102,10 @@ std::vector<LinkDivider::Client*> LinkDivider::HungryInOrder() {
   return hungry;
 }
 
-// As many as can have what their next call costs. One whose share is less than that gets more than his share with it,
-// so he rests when he is ahead of somebody who can use the link now. The first is always served.
-std::vector<LinkDivider::Client*> LinkDivider::TakeTurns(const std::vector<Client*>& hungry) {
+// Serves every client, in order, whose next call fits the remaining budget. A client whose share is below that cost
+// receives more than its share. It therefore rests while it is ahead and another client can use the link now. The first
+// client is always served.
+std::vector<LinkShares::Client*> LinkShares::TakeTurns(const std::vector<Client*>& hungry) {
   const bool fifo = options_.mode == SharingMode::kFifo;
   std::vector<Client*> served;
   bool serves_needy = false;
@@ -128,14 +132,15 @@ std::vector<LinkDivider::Client*> LinkDivider::TakeTurns(const std::vector<Clien
   return served;
 }
 
-// Who is behind counts for more, up to twice his weight, who is ahead for less.
-double LinkDivider::EffectiveWeight(const Client& client) const {
+// A client that is behind counts for more, up to twice its weight; a client that is ahead counts for less.
+double LinkShares::EffectiveWeight(const Client& client) const {
   if (options_.mode == SharingMode::kFifo) return client.weight;
   return client.weight * std::exp2(client.credit_bytes / (kCreditBudgets * static_cast<double>(options_.budget_bytes)));
 }
 
-// Those served first; those who want nothing keep what they have, so that nobody who pauses has to ask again.
-void LinkDivider::SetTargets(const std::vector<Client*>& served) {
+// Sets the targets of served clients first. Idle clients keep their leases, so that a client that pauses need not
+// request again.
+void LinkShares::SetTargets(const std::vector<Client*>& served) {
   for (auto& [id, client] : clients_) client.target_bytes = 0;
   std::vector<ShareClaim> claims;
   for (const Client* client : served) {
@@ -156,7 +161,7 @@ void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   const double kept = held_bytes > left_bytes ? static_cast<double>(left_bytes) / static_cast<double>(held_bytes) : 1;
   for (Client* client : idle) {
     const auto bytes = static_cast<int64_t>(kept * static_cast<double>(client->lease_bytes));
-    // With less it could not make the call that it is likely to make.
+    // With less the client could not make its probable next call.
     if (bytes < std::max(options_.frame_bytes, client->last_need_bytes)) continue;
     client->target_bytes = bytes;
     left_bytes -= bytes;
@@ -164,8 +169,8 @@ void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   Spread(left_bytes, served.empty() ? idle : served);
 }
 
-// What nobody wants now may be wanted before the next report.
-void LinkDivider::Spread(int64_t bytes, const std::vector<Client*>& clients) {
+// Spreads the unused bytes, because clients may need them before the next report.
+void LinkShares::Spread(int64_t bytes, const std::vector<Client*>& clients) {
   double weights = 0;
   for (const Client* client : clients) weights += client->weight;
   for (Client* client : clients) {
@@ -173,14 +178,14 @@ void LinkDivider::Spread(int64_t bytes, const std::vector<Client*>& clients) {
   }
 }
 
-bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {
-  // Nothing and all are more than a number: who has all of it may exceed it.
+bool LinkShares::WorthTelling(int64_t before_bytes, int64_t bytes) const {
+  // A lease of 0 or of the whole budget has a special meaning: a client with the whole budget may exceed it.
   if (before_bytes == 0 || bytes == 0 || bytes == options_.budget_bytes) return before_bytes != bytes;
   return std::abs(bytes - before_bytes) >= options_.frame_bytes;
 }
 
-// To the byte where somebody waits for it.
-void LinkDivider::Shrink(const std::vector<Client*>& served) {
+// Shrinks leases to the byte if a served client waits for bytes.
+void LinkShares::Shrink(const std::vector<Client*>& served) {
   const bool wanted =
       std::any_of(served.begin(), served.end(), [](const Client* c) { return c->lease_bytes < c->floor_bytes; });
   for (auto& [id, client] : clients_) {
@@ -191,9 +196,9 @@ void LinkDivider::Shrink(const std::vector<Client*>& served) {
   }
 }
 
-// From what is free, and in order: what the first one still lacks is not given to the next.
-void LinkDivider::Grow(const std::vector<Client*>& served) {
-  // Below 0 when a client that had expired comes back and says what it has in flight: that was given away meanwhile.
+// Grows leases from free bytes, in order: bytes that the first client still lacks are not given to the next.
+void LinkShares::Grow(const std::vector<Client*>& served) {
+  // Below 0 if an expired client returns and reports bytes in flight that were given to others since.
   int64_t free_bytes = options_.budget_bytes - entitled_bytes();
   [[maybe_unused]] bool grown = false;
   for (Client* client : served) grown |= GrowOne(*client, free_bytes);
@@ -205,7 +210,7 @@ void LinkDivider::Grow(const std::vector<Client*>& served) {
 
 bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {
   if (client.target_bytes <= client.lease_bytes) return false;
-  // What it is entitled to anyway costs nothing.
+  // Bytes that the client is entitled to already cost nothing.
   const int64_t entitled_bytes = client.EntitledBytes();
   const int64_t floor_bytes = client.hungry() ? client.floor_bytes : 0;
   const int64_t bytes = std::min(client.target_bytes, entitled_bytes + free_bytes);
@@ -220,8 +225,9 @@ bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {
   return bytes > entitled_bytes;
 }
 
-// By weight among all, busy or not, and like leases: what one gives up is given to others when it knows.
-void LinkDivider::SetSafeShares() {
+// Divides the budget by weight among all clients, busy or not. As with leases, bytes that a client gives up go to
+// others only after it acknowledges.
+void LinkShares::SetSafeShares() {
   double weights = 0;
   int64_t entitled_bytes = 0;
   for (const auto& [id, client] : clients_) {
@@ -240,16 +246,17 @@ void LinkDivider::SetSafeShares() {
   }
 }
 
-// Who does not answer may still go by the largest of them; that is all that has to be known.
-void LinkDivider::ForgetOldPromises(std::vector<Promise>& promises) {
-  if (promises.size() <= kMaxPromises) return;
+// Merges the oldest promises of a client that does not acknowledge: it may still use the largest of them, so only the
+// maximum is needed.
+void LinkShares::ForgetOldPromises(std::vector<Promise>& promises) {
+  if (promises.size() <= kMostPromises) return;
   promises[1].bytes = std::max(promises[0].bytes, promises[1].bytes);
   promises[1].safe_bytes = std::max(promises[0].safe_bytes, promises[1].safe_bytes);
   promises.erase(promises.begin());
 }
 
-// Several changes in one go are one lease.
-void LinkDivider::Change(Client& client, int64_t lease_bytes, int64_t safe_bytes) {
+// Combines several changes of one event into one lease.
+void LinkShares::Change(Client& client, int64_t lease_bytes, int64_t safe_bytes) {
   if (!client.changed) {
     client.changed = true;
     client.unacknowledged.push_back({++client.lease_id, lease_bytes, safe_bytes});

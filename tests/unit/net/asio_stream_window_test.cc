@@ -33,8 +33,8 @@ struct Counter final : StreamSocketEvents {
 
 class AsioStreamWindowTest : public ::testing::TestWithParam<size_t> {
  protected:
-  // Of what a peer may send at once, and of what it could send to a stream that does not read, in all but what that had
-  // read.
+  // The window for a peer's first bytes, and the total that a peer could send to a stream that does not read. The total
+  // excludes the bytes that the stream had already read.
   struct Seen {
     int window_bytes = 0;
     int taken_bytes = 0;

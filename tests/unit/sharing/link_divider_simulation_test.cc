@@ -15,7 +15,7 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""us;
 
 constexpr int64_t kBudget = 32'768;
-constexpr int64_t kSru = 10'896;  // what an SRU of 10 KB costs
+constexpr int64_t kSru = 10'896;  // the cost of an SRU of 10 KB
 constexpr double kRate = 12.5e6;
 
 ShareSimulation::Options TestOptions() {
@@ -37,7 +37,8 @@ struct Case {
 
 class SharesOfBusyProcesses : public ::testing::TestWithParam<Case> {};
 
-// While all are busy: shares of what comes within 10 % of the weights, and the link is used.
+// While all processes are busy, their shares of the received bytes are within 10 % of the weights, and the link is
+// used.
 TEST_P(SharesOfBusyProcesses, AreInProportionToWeights) {
   const auto& [weights, answer_bytes] = GetParam();
   ShareSimulation link(TestOptions());
@@ -100,8 +101,8 @@ TEST(LinkDividerSimulationTest, AStoppedProcessGivesUpItsShareAndGetsItBack) {
   EXPECT_LE(link.most_in_flight_bytes(), kBudget);
 }
 
-// Processes that come, go, stop, are killed, become idle, with messages that take any time: what is in flight never
-// exceeds the budget, and in the end everybody is served again.
+// Processes join, leave, stop, are killed and become idle, and messages take any time. The bytes in flight never exceed
+// the budget, and in the end every process is served again.
 class RandomLife {
  public:
   explicit RandomLife(uint64_t seed) : random_(seed), link_(Options()) {}
@@ -118,7 +119,7 @@ class RandomLife {
       link_.SetBusy(process, true);
     }
     ExpectAllReceive(alive_);
-    // In fifo the others wait for that block's end.
+    // In fifo other processes wait for the end of that block.
     if (link_.shares().options().mode == SharingMode::kWeighted) ExpectNobodyWaitsForSlowWorkers();
     for (const size_t process : alive_) link_.Kill(process);
     link_.RunFor(500ms);

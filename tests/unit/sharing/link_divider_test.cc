@@ -25,7 +25,7 @@ TEST(LinkDividerTest, AnotherOneGetsItsShareWhenTheFirstHasDrained) {
   Clients clients;
   clients.Join(At(0ms), 1, 3, Busy());
   EXPECT_THAT(clients.Join(At(10ms), 2, 1, Busy()), ElementsAre(Pair(1, 24'000)));
-  // It has heard of it, and is not there yet.
+  // The client has acknowledged the lease, and has not drained to it yet.
   EXPECT_THAT(clients.Report(At(11ms), 1, Busy(32'000)), IsEmpty());
   EXPECT_THAT(clients.Report(At(12ms), 1, Busy(29'000)), ElementsAre(Pair(2, 3000)));
   EXPECT_THAT(clients.Report(At(13ms), 1, Busy(20'000)), ElementsAre(Pair(2, 8000)));
@@ -42,8 +42,8 @@ TEST(LinkDividerTest, WhatALateClientMayStillGoByIsNotFree) {
   EXPECT_THAT(clients.Report(At(12ms), 1, Busy()), ElementsAre(Pair(2, 16'000)));
 }
 
-// Its time ran out there, and a message that prolongs it is on its way.
-TEST(LinkDividerTest, ALeaseThatMayComeBackToLifeIsNotFree) {
+// The lease has expired at the client, and a message that prolongs it is on its way.
+TEST(LinkSharesTest, ALeaseThatMayComeBackToLifeIsNotFree) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, Busy());
   const uint64_t id = clients.told(1).id;
@@ -127,14 +127,14 @@ TEST(LinkDividerTest, OneThatIsNotHeardOfLosesItsLeaseAndMayComeBack) {
   EXPECT_EQ(clients.shares().State(1).expirations, 1);
   EXPECT_THAT(clients.Report(At(104ms), 2, Busy()), IsEmpty());
   EXPECT_THAT(clients.Timer(At(105ms)), ElementsAre(Pair(2, kBudget)));
-  // By its own clock its lease has ended, too.
+  // The client's lease has ended by its own clock, too.
   EXPECT_THAT(clients.Late(At(110ms), 1, Busy()), UnorderedElementsAre(Pair(1, 0), Pair(2, 16'000)));
   EXPECT_FALSE(clients.shares().State(1).expired);
   EXPECT_THAT(clients.Report(At(111ms), 2, Busy()), ElementsAre(Pair(1, 16'000)));
 }
 
-// It says what it had in flight when it stopped, and all of that was given to the other one.
-TEST(LinkDividerTest, WhatOneThatComesBackStillHasInFlightIsNoLease) {
+// The client reports its bytes in flight from before it stopped, and all these bytes were given to the other client.
+TEST(LinkSharesTest, WhatOneThatComesBackStillHasInFlightIsNoLease) {
   Clients clients;
   clients.Join(At(0ms), 1);
   clients.Report(At(1ms), 1, {.demand_bytes = kLots, .in_flight_bytes = 16'000, .need_bytes = 8000});
@@ -186,7 +186,7 @@ TEST(LinkDividerTest, SafeSharesAreByWeightAmongAllAndFitTheBudget) {
   EXPECT_EQ(clients.told(1).safe_bytes, kBudget);
   clients.Join(At(1ms), 2, 1, {});
   EXPECT_EQ(clients.told(1).safe_bytes, 24'000);
-  EXPECT_EQ(clients.told(2).safe_bytes, 0);  // the first one may not know yet
+  EXPECT_EQ(clients.told(2).safe_bytes, 0);  // the first client may not have received its smaller share yet
   clients.Report(At(2ms), 1, Busy());
   EXPECT_EQ(clients.told(2).safe_bytes, 8000);
 }
@@ -221,11 +221,11 @@ TEST(FifoTest, OneBlockAtATimeInTheOrderOfAsking) {
   options.mode = SharingMode::kFifo;
   Clients clients(options);
   EXPECT_THAT(clients.Join(At(10ms), 1, 1, Block(1, 1ms)), ElementsAre(Pair(1, kBudget)));
-  clients.Join(At(20ms), 3, 1, Block(1, 2ms));  // asked at 18 ms
-  clients.Join(At(21ms), 2, 1, Block(1, 5ms));  // at 16 ms, and its report was late
+  clients.Join(At(20ms), 3, 1, Block(1, 2ms));  // requested at 18 ms
+  clients.Join(At(21ms), 2, 1, Block(1, 5ms));  // requested at 16 ms; its report was late
   EXPECT_EQ(clients.lease(2), 0);
   EXPECT_EQ(clients.lease(3), 0);
-  // The first one's next block was asked for at 19 ms: the others come first.
+  // The first client's next block was requested at 19 ms: the other clients come first.
   clients.Report(At(30ms), 1, Block(2, 11ms, 30'000));
   EXPECT_EQ(clients.lease(1), 0);
   clients.Report(At(31ms), 1, Block(2, 12ms));

@@ -3,18 +3,19 @@
 
 #include "tests/unit/sharing/share_clients.h"
 
-// Turns, where not everybody's next call fits the budget: nobody waits for good, whatever the others do.
+// Turns, when the next calls of all clients do not fit the budget together: no client waits permanently, whatever the
+// others do.
 namespace sluice {
 namespace {
 
 using std::chrono_literals::operator""ms;
 
-// A call is out, and its worker thinks about it.
+// A call was sent, and its worker has not begun to respond.
 ShareReport Thinking(int64_t demand_bytes) {
   return {.demand_bytes = demand_bytes, .in_flight_bytes = 192};
 }
 
-// Takes what its lease allows, and has it by the next millisecond.
+// Makes a call when its lease allows it, and has received the response by the next millisecond.
 class Reader {
  public:
   Reader(Clients& clients, uint64_t client, int64_t answer_bytes) : clients_(clients), client_(client) {
@@ -27,7 +28,7 @@ class Reader {
     ++turns_;
     report_.in_flight_bytes = report_.need_bytes;
   }
-  int64_t turns() const { return turns_; }  // reports with a lease that is enough for a call
+  int64_t turns() const { return turns_; }  // reports with a lease that suffices for a call
 
  private:
   Clients& clients_;
@@ -38,7 +39,7 @@ class Reader {
 
 TEST(TurnsTest, OneCallAtASlowWorkerHoldsUpNobody) {
   Clients clients;
-  constexpr int64_t kAnswer = 10'600;  // above a quarter of the budget, which is everybody's share
+  constexpr int64_t kAnswer = 10'600;  // above a quarter of the budget, which is each client's share
   for (uint64_t client = 1; client <= 4; ++client) clients.Join(At(0ms), client, 1, Busy(0, kAnswer));
   std::vector<Reader> readers;
   for (uint64_t client = 2; client <= 4; ++client) readers.emplace_back(clients, client, kAnswer);
@@ -74,7 +75,7 @@ TEST(TurnsTest, TheTimerEndsItWhereNobodyReports) {
   EXPECT_EQ(clients.lease(2), kBudget);
 }
 
-// Nobody waits for it, so its next turn is not worse for that.
+// No other client waits, so this client's next turn must not suffer.
 TEST(TurnsTest, OneAloneMayWaitForItsWorkersAsLongAsItLikes) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, Busy(0, 20'000));

@@ -24,7 +24,7 @@ mode_t ModeOf(const std::string& path) {
   return found.st_mode & 0777;
 }
 
-// As of a process that was killed.
+// Leaves a socket file behind, as a killed process does.
 void LeaveSocketFile(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
   sockaddr_un address{};

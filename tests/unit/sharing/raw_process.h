@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// A process as a test of the protocol needs it.
+// A process that a protocol test controls message by message.
 class RawProcess {
  public:
   explicit RawProcess(const std::string& socket) : fd_(ConnectPacketSocket(socket).value()) {}
@@ -40,7 +40,7 @@ class RawProcess {
   bool Send(const v1::ToLinkDaemon& message) { return SendPacket(fd_, message).ok(); }
   void Bytes(const std::string& bytes) { EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), 0), std::ssize(bytes)); }
 
-  // The next message, or why there is none.
+  // Returns the next message, or the error of the connection.
   absl::StatusOr<v1::FromLinkDaemon> Receive() {
     v1::FromLinkDaemon message;
     timeval patience{.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
@@ -65,7 +65,7 @@ class RawProcess {
   const int fd_;
 };
 
-// A daemon as a test of what a process says needs it: it takes one, and does what the test says.
+// A daemon for tests of a process's messages: it accepts one process, and acts at the test's command.
 class RawDaemon {
  public:
   explicit RawDaemon(const std::string& socket) : listening_(*ListeningSocket::Open(socket, 0600, std::nullopt)) {}
@@ -73,7 +73,7 @@ class RawDaemon {
     if (fd_ >= 0) close(fd_);
   }
 
-  // The next report that `wanted` says yes to, or none.
+  // Returns the next report for which `wanted` returns true, or nothing.
   std::optional<v1::LinkReport> AwaitReport(const std::function<bool(const v1::LinkReport&)>& wanted) {
     v1::ToLinkDaemon message;
     const auto said = [&] {

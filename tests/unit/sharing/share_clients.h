@@ -26,8 +26,7 @@ inline LinkDivider::Options TestOptions() {
           .start_grace = std::chrono::nanoseconds(0)};
 }
 
-// Clients that do as they are told: what a report does not say otherwise is what the last lease said. Events return the
-// bytes of leases that became others, by client.
+// Clients that obey their leases: Report fills in the last lease. Events return the bytes of changed leases, by client.
 class Clients {
  public:
   using Leases = std::vector<std::pair<uint64_t, int64_t>>;
@@ -39,14 +38,14 @@ class Clients {
     return Report(now, client, report);
   }
 
-  // With all that was told so far.
+  // Reports with all earlier leases acknowledged.
   Leases Report(TimePoint now, uint64_t client, ShareReport report) {
     report.acknowledged = told_[client].id;
     report.limit_bytes = told_[client].bytes;
     return Late(now, client, report);
   }
 
-  // With what the report says.
+  // Reports exactly the given report.
   Leases Late(TimePoint now, uint64_t client, const ShareReport& report) {
     return Do([&](std::vector<ShareLease>& leases) { shares_.Report(now, client, report, leases); });
   }
@@ -61,7 +60,7 @@ class Clients {
   }
 
   int64_t lease(uint64_t client) const { return shares_.State(client).lease_bytes; }
-  size_t messages() const { return messages_; }  // of the last event
+  size_t messages() const { return messages_; }  // leases of the last event
   const ShareLease& told(uint64_t client) { return told_[client]; }
   LinkDivider& shares() { return shares_; }
 

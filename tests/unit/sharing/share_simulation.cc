@@ -48,7 +48,7 @@ void ShareSimulation::StartBlock(Process& process) {
   process.block_since = now_;
 }
 
-// The worst order: it goes on with what it was doing before it looks at its messages.
+// Uses the worst order: the process continues its work before it reads its messages.
 void ShareSimulation::Continue(size_t index) {
   Process& process = *processes_[index];
   process.stopped = false;
@@ -115,7 +115,7 @@ void ShareSimulation::Arrived(Process& process, int64_t bytes) {
   AfterChange(process);
 }
 
-// As IsUrgent of the real client.
+// Reports at once under the conditions of IsUrgent.
 void ShareSimulation::AfterChange(Process& process) {
   Ask(process);
   const bool turned = process.wants() != process.reported_wants;

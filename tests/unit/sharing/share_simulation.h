@@ -11,10 +11,9 @@
 
 namespace sluice {
 
-// A link, whoever divides it, and processes that read over it, in simulated time: messages take a while and keep their
-// order, answers go through one port with a queue. A process goes by its lease as LinkSchedule does: it asks for an
-// answer where that fits, and for none after the lease has ended. What it reads are blocks, one after the other. One
-// thread.
+// A link, its daemon, and processes that read over it, in simulated time. Messages take time and keep their order;
+// responses go through one port with a queue. A process uses its lease as LinkSchedule does: it requests a response if
+// it fits, and nothing after the lease has ended. It reads blocks, one after the other. One thread.
 class ShareSimulation {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -29,7 +28,7 @@ class ShareSimulation {
 
   size_t AddProcess(double weight, int64_t answer_bytes);
   void SetBusy(size_t process, bool busy);
-  // An idle process has one call out at a worker that never answers; the process gives it up after so long.
+  // An idle process makes one call to a worker that never responds, and gives it up after `patience`.
   void CallSlowWorker(size_t process, Duration patience);
   void SetAnswerBytes(size_t process, int64_t answer_bytes) { processes_[process]->answer_bytes = answer_bytes; }
   void Stop(size_t process) { processes_[process]->stopped = true; }  // as SIGSTOP
@@ -43,7 +42,7 @@ class ShareSimulation {
   TimePoint now() const { return now_; }
   int64_t received_bytes(size_t process) const { return processes_[process]->received_bytes; }
   int64_t limit_bytes(size_t process) const { return processes_[process]->limit_bytes; }
-  int64_t in_flight_bytes() const { return in_flight_bytes_; }            // of all, in truth
+  int64_t in_flight_bytes() const { return in_flight_bytes_; }            // actual total of all processes
   int64_t most_in_flight_bytes() const { return most_in_flight_bytes_; }  // since the start
   const LinkDivider& shares() const { return shares_; }
 
@@ -57,19 +56,19 @@ class ShareSimulation {
     int64_t limit_bytes = 0;
     TimePoint until = TimePoint::max();
     uint64_t acknowledged = 0;
-    int64_t in_flight_bytes = 0;  // as it knows it
-    int64_t thinking_bytes = 0;   // that workers have been asked for, and have not begun to send
+    int64_t in_flight_bytes = 0;  // as the process counts it
+    int64_t thinking_bytes = 0;   // requested from workers that have not begun to send
     int64_t received_bytes = 0;
     uint64_t block = 0;
-    int64_t block_bytes = 0;  // that came of it
+    int64_t block_bytes = 0;  // bytes received of the block
     TimePoint block_since;
     uint64_t reported_block = 0;
     uint64_t reports = 0;
     bool reported_wants = false;
     int64_t reported_in_flight_bytes = 0;
-    TimePoint last_arrival;                      // of a message to the daemon, which keep their order
-    TimePoint last_delivery;                     // of a message from it
-    std::vector<std::function<void()>> on_wake;  // what came while it was stopped
+    TimePoint last_arrival;                      // of a message to the daemon; messages keep their order
+    TimePoint last_delivery;                     // of a message from the daemon
+    std::vector<std::function<void()>> on_wake;  // messages that arrived while it was stopped
 
     bool wants() const { return busy || in_flight_bytes > 0 || thinking_bytes > 0; }
   };

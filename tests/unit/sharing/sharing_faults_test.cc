@@ -10,7 +10,7 @@
 #include "tests/unit/sharing/raw_process.h"
 #include "tests/unit/sharing/sharing_fixture.h"
 
-// What processes and daemons do that hang, flood, or lie.
+// Behavior with processes and daemons that hang, flood, or lie.
 namespace sluice {
 namespace {
 
@@ -102,7 +102,7 @@ TEST_F(SharingTest, AProcessThatFallsBackSaysSoAtOnce) {
   EXPECT_LE(TimePoint(std::chrono::nanoseconds(report->sent_ns())), process.safe_share_applied_at());
 }
 
-// Its characters have two bytes, and an error that quotes the name is cut at an even number of them.
+// The name consists of two-byte characters, and an error that quotes it is cut at an even number of characters.
 TEST_F(SharingTest, AProcessWhoseNameIsTooLongHearsWhy) {
   Serve();
   std::string name = "x";
@@ -112,8 +112,8 @@ TEST_F(SharingTest, AProcessWhoseNameIsTooLongHearsWhy) {
   EXPECT_THAT(process.Refusal(), ::testing::HasSubstr("is not 1 to 64 of [A-Za-z0-9._-]"));
 }
 
-// A process would go by one that lasts for ever after the daemon has given it to others, and would do nothing but
-// report for one that lasts a nanosecond.
+// A process would use an endless lease after the daemon has given its bytes to others, and would only send reports with
+// a lease of a nanosecond.
 TEST_F(SharingTest, ALeaseThatMakesNoSenseIsRefused) {
   const std::vector<std::pair<std::string, std::function<void(v1::LinkLease&)>>> spoils{
       {"valid_ns is 9223372036854775807", [](auto& lease) { lease.set_valid_ns(INT64_MAX); }},
@@ -152,7 +152,7 @@ TEST_F(SharingTest, WhatADaemonMissedIsSaidAgain) {
   v1::LinkLease lease;
   lease.set_id(1);
   lease.set_bytes(kBudget);
-  lease.set_valid_ns(1'000'000'000'000);  // regular reports of an idle process take longer than this test
+  lease.set_valid_ns(1'000'000'000'000);  // its regular reports are further apart than this test lasts
   lease.set_report_sent_ns(first->sent_ns());
   lease.set_link_bytes(kBudget);
   lease.set_safe_bytes(8000);
@@ -162,7 +162,7 @@ TEST_F(SharingTest, WhatADaemonMissedIsSaidAgain) {
     return WaitUntil([&] { return process.reports() >= reports; }, kPatience);
   };
   process.Want(kLots);
-  ASSERT_TRUE(await_reports(600));  // that is more than the socket holds
+  ASSERT_TRUE(await_reports(600));  // 600 reports exceed the capacity of the socket
   const int64_t before = process.reports();
   process.Want(0);
   ASSERT_TRUE(await_reports(before + 2));
@@ -178,7 +178,7 @@ TEST_F(SharingTest, OneThatSaysALotDoesNotKeepTheOthersWaiting) {
   RawProcess flood(socket_);
   flood.Hello("flood", 1);
   for (int i = 0; i < 100; ++i) flood.Report(kLots);
-  flood.Hello("flood", 1);  // is refused
+  flood.Hello("flood", 1);  // the second hello is refused
   RawProcess quiet(socket_);
   quiet.Hello("quiet", 1);
   all_said.Notify();

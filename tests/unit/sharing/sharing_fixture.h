@@ -21,12 +21,12 @@ namespace sluice {
 inline constexpr int64_t kBudget = 32'000;
 inline constexpr int64_t kLots = 1'000'000;
 
-// A daemon in this process, and what is seen of it.
+// A daemon in this process, and its observed events.
 class SharingTest : public ::testing::Test {
  protected:
   LeaseServer::Options Options() {
     LeaseServer::Options options{.socket = socket_};
-    // Long enough for a machine on which other tests keep a thread waiting.
+    // Long enough for a machine on which other tests delay threads.
     options.shares = {.budget_bytes = kBudget,
                       .frame_bytes = 1000,
                       .lease_time = std::chrono::milliseconds(1000),
@@ -46,7 +46,7 @@ class SharingTest : public ::testing::Test {
   }
   void Serve() { Serve(Options()); }
 
-  // As the first ones.
+  // Waits until the first events are these.
   bool AwaitEvents(const std::vector<std::string>& events) {
     absl::MutexLock lock(&mutex_);
     const auto holds = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -22,13 +22,13 @@ namespace sluice {
 
 inline constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// A path for a socket: that of the framework's folder may be longer than a Unix socket's may be.
+// Returns a path for a socket: the framework's folder may exceed the length of a Unix socket's path.
 inline std::string SocketPath() {
   const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
   return "/tmp/sluice-" + std::to_string(getpid()) + "-" + name.substr(0, 40) + ".sock";
 }
 
-// The side of a process on a shared link, whose wishes a test sets. It has the lease client on a thread of its own.
+// A process on a shared link, whose demand a test sets. Its lease client has its own thread.
 class SharingProcess {
  public:
   SharingProcess(const std::string& socket, const std::string& application, double weight = 1) {
@@ -65,7 +65,7 @@ class SharingProcess {
     client_->OnDemand(demand);
   }
 
-  // As one that is not scheduled: nothing happens here for so long.
+  // Blocks the thread for `duration`, like a process that is not scheduled.
   void HangFor(std::chrono::nanoseconds duration) {
     absl::Notification begun;
     boost::asio::post(io_thread_.context(), [&begun, duration] {
@@ -76,7 +76,7 @@ class SharingProcess {
     begun.WaitForNotification();
   }
 
-  // A share that nobody leased, as it was applied last; and how many were.
+  // The last applied safe share, and the number of safe shares applied.
   BudgetLease safe_share() const {
     absl::MutexLock lock(&mutex_);
     return safe_share_;
@@ -85,7 +85,7 @@ class SharingProcess {
     absl::MutexLock lock(&mutex_);
     return safe_shares_;
   }
-  TimePoint safe_share_applied_at() const {  // the first one
+  TimePoint safe_share_applied_at() const {  // of the first safe share
     absl::MutexLock lock(&mutex_);
     return safe_share_applied_at_;
   }
@@ -100,7 +100,7 @@ class SharingProcess {
   }
   bool leased() const { return client_->leased(); }
 
-  // False when it did not come to that in time.
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const BudgetLease&)>& condition) const {
     absl::MutexLock lock(&mutex_);
     const auto holds = [this, &condition]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return condition(lease_); };

@@ -62,8 +62,8 @@ absl::Status ApplyConfig(const Config& config, Parse parse, Apply apply) {
   return SetLogLevel(config.log_level());
 }
 
-// Makes the options of a program's ConfigReload. `Flags` is what its command line binds to: it has AddTo(CLI::App&) and
-// a `config`. `check` is as in ConfigReload::Options, `parse` and `apply` are as in ApplyConfig.
+// Makes the options of a program's ConfigReload. `Flags` holds the command line's values: it has AddTo(CLI::App&) and a
+// `config`. `check` is as in ConfigReload::Options, `parse` and `apply` are as in ApplyConfig.
 template <class Flags, class Check, class Parse, class Apply>
 ConfigReload::Options ReloadOptions(const Flags& in_force, int argc, const char* const* argv, Check check, Parse parse,
                                     Apply apply) {

@@ -50,7 +50,7 @@ class AsioExecutor final : public Executor {
   // destroyed. Do not call it on the link's thread. A second call does nothing.
   void Stop();
 
-  // Runs `task` on the link's thread and waits for it; on that thread it runs it at once. Not after Stop.
+  // Runs `task` on the link's thread and waits for it; on that thread it runs it at once. Do not call it after Stop.
   void Await(absl::FunctionRef<void()> task);
 
   // For other work on the link's thread. Its handlers are part of turns, too.

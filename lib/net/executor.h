@@ -30,7 +30,7 @@ class StreamSocketEvents {
   virtual void OnBytes(absl::string_view bytes) = 0;
   // The kernel has accepted all bytes of Write that it did not accept at once.
   virtual void OnDrained() {}
-  // The stream has ended, or could not be made. `why` is OK if the other side closed it properly. No event follows.
+  // The stream has ended, or could not be made. `why` is OK if the peer closed it properly. No event follows.
   virtual void OnDisconnected(absl::Status why) = 0;
 };
 

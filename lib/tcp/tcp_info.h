@@ -11,7 +11,7 @@ namespace sluice {
 // The kernel's state of one TCP connection at one moment: the members of struct tcp_info (linux/tcp.h) that Sluice
 // uses. Counts begin when the connection was made. A plain value.
 struct TcpInfo {
-  // As a sender.
+  // Counts as a sender.
   uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
   uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: the peer had received them already
   std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
@@ -20,12 +20,12 @@ struct TcpInfo {
   absl::Duration smoothed_rtt;             // tcpi_rtt; 0 before the first acknowledgement
   std::optional<absl::Duration> min_rtt;   // tcpi_min_rtt; none before the first
   absl::Duration since_data_sent;          // tcpi_last_data_sent, in the kernel's ticks of 1 to 10 ms
-  // As a receiver.
+  // Counts as a receiver.
   uint32_t out_of_order_packets = 0;   // tcpi_rcv_ooopack, from Linux 5.4: an earlier packet was lost, or overtaken
   uint64_t received_bytes = 0;         // tcpi_bytes_received
   uint32_t received_packets = 0;       // tcpi_segs_in, with acknowledgements
   absl::Duration since_data_received;  // tcpi_last_data_recv, in ticks
-  // Of the path.
+  // Properties of the path.
   uint32_t packet_payload_bytes = 0;  // tcpi_snd_mss: of a full packet, without TCP's options
   bool timestamps = false;            // an option of 12 bytes in every packet (RFC 7323)
   uint32_t path_mtu_bytes = 0;        // tcpi_pmtu

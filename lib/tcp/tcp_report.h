@@ -47,7 +47,7 @@ class TcpReports {
 
   std::atomic<bool> due_ = false;
   std::mutex mutex_;
-  absl::flat_hash_map<std::string, Connection> connections_;  // by peer, those with losses; guarded by mutex_
+  absl::flat_hash_map<std::string, Connection> connections_;  // connections with losses, by peer; guarded by mutex_
 };
 
 }  // namespace sluice

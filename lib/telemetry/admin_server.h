@@ -33,7 +33,7 @@ class AdminServer {
   };
 
   struct Options {
-    std::string listen;  // host:port; port 0 takes a free one
+    std::string listen;  // host:port; port 0 selects a free port
     std::string name;    // name of the program, for the page at /
     // The metrics of /metrics, in this order. They must outlive the server, and are called on the IO thread.
     std::vector<const prometheus::Collectable*> collectables;

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// Of /proc/self/stat, see proc(5).
+// The used values of /proc/self/stat, see proc(5).
 struct ProcessStat {
   uint64_t user_ticks = 0;
   uint64_t system_ticks = 0;

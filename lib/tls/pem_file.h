@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// A file of TLS in PEM (RFC 7468), and the field of a config or of an options struct that names the file. A plain
+// A TLS file in PEM format (RFC 7468), and the field of a config or of an options struct that names the file. A plain
 // value.
 struct PemFile {
   std::string field;  // "tls.certificate"; errors begin with it

@@ -25,7 +25,7 @@ constexpr char kTls12Ciphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
 
-// The fields of a ListenerTls, as the config of sluice-proxy has them.
+// The fields of a ListenerTls, as named in the config of sluice-proxy.
 constexpr char kCertificate[] = "listener_tls.certificate";
 constexpr char kKey[] = "listener_tls.key";
 constexpr char kClientCa[] = "listener_tls.client_ca";

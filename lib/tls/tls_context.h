@@ -32,8 +32,8 @@ struct ListenerTls {
   friend bool operator==(const ListenerTls&, const ListenerTls&) = default;
 };
 
-// Returns InvalidArgument or NotFound that names the field, as the config of sluice-proxy has it, and its value.
-// Without `look_at_files` no file is read.
+// Returns InvalidArgument or NotFound that names the field, as in the config of sluice-proxy, and its value. Without
+// `look_at_files` no file is read.
 absl::Status ValidateListenerTls(const ListenerTls& options, bool look_at_files = true);
 // Returns InvalidArgument that names the field if `name` cannot be the name of a client.
 absl::Status ValidateClientName(absl::string_view field, const std::string& name);

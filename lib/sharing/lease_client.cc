@@ -129,7 +129,8 @@ class LeaseClient::Session : public std::enable_shared_from_this<Session> {
  private:
   static TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-  // Returns whether the process was stopped, for example, so that its state of the daemon is outdated.
+  // Returns whether this thread has not run for long, for example because the process was stopped. Its last lease may
+  // then be outdated.
   bool HasSlept(TimePoint now) {
     const nanoseconds since = now - std::exchange(ticked_at_, now);
     return since > (socket_.is_open() ? lease_time_ / 2 : kSafeTime);

@@ -127,7 +127,7 @@ TEST_P(AsioStreamTest, TheEndOfTheOtherSideComesAfterItsBytes) {
   TestListener listener("127.0.0.1:0", [](int fd) {
     SendAll(fd, "all of it");
     shutdown(fd, SHUT_WR);
-    ReceiveAll(fd);  // only the client's sending side has ended
+    ReceiveAll(fd);  // only the server's sending side has ended
   });
   TestStream stream(executor_, listener.address());
   EXPECT_THAT(stream.log().Await(2), ElementsAre("connected", "ended: OK"));

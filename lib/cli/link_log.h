@@ -9,7 +9,10 @@
 
 namespace sluice {
 
-// As Link::Create; the link logs the changes of its budget and of its lease.
+// For SharedLinkOptions::on_state.
+void LogLease(const absl::Status& state);
+
+// As Link::Create, with a link that logs the changes of its budget and the faults of its workers.
 absl::StatusOr<std::shared_ptr<Link>> CreateLoggedLink(Link::Options options);
 
 }  // namespace sluice

@@ -28,13 +28,14 @@ using std::chrono::nanoseconds;
 // How often a busy process reports, which bounds the age of a change that is not urgent.
 constexpr nanoseconds kBusyPeriod = milliseconds(2);
 // Faster changes share one report.
-constexpr nanoseconds kLeastPeriod = std::chrono::microseconds(500);
+constexpr nanoseconds kMinPeriod = std::chrono::microseconds(500);
 // Applies until a lease contains its own duration.
-constexpr nanoseconds kUsualLeaseTime = milliseconds(250);
-constexpr int kProlongShare = 4;
+constexpr nanoseconds kTypicalLeaseTime = milliseconds(250);
+// At least, so that a lost report does not cost the lease.
+constexpr int kReportsPerLease = 4;
 
 constexpr nanoseconds kFirstBackoff = milliseconds(10);
-constexpr nanoseconds kLongestBackoff = milliseconds(100);  // shorter than a new daemon waits for all processes
+constexpr nanoseconds kMaxBackoff = milliseconds(100);  // shorter than a new daemon waits for all processes
 constexpr nanoseconds kRefusedBackoff = std::chrono::seconds(1);
 
 // The safe share, held without a lease, ends after this time and is renewed before. A process that was stopped

@@ -32,7 +32,7 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kAcceptRetryDelay{100};
-constexpr int kMostPackets = 16;  // handled from one process in a row
+constexpr int kMaxPackets = 16;  // handled from one process in a row
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -118,7 +118,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     std::string label;
     ApplicationCounters counters;
     int64_t report_sent_ns = 0;
-    LinkShares::ClientState state;  // as of the last Count
+    LinkDivider::ClientState state;  // as of the last Count
   };
 
   // The usual cause is a lack of file descriptors. An immediate retry would keep the thread busy.
@@ -163,7 +163,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
     for (int packets = 0; found != connections_.end(); found = connections_.find(id), ++packets) {
       Connection& connection = *found->second;
       // Yield after this many packets, because other processes may have sent packets, too.
-      if (packets == kMostPackets) return Read(id, connection);
+      if (packets == kMaxPackets) return Read(id, connection);
       v1::ToLinkDaemon message;
       const absl::StatusOr<bool> received = ReceivePacket(connection.socket.native_handle(), message);
       if (absl::IsInvalidArgument(received.status())) {
@@ -227,7 +227,7 @@ class LeaseServer::Core : public std::enable_shared_from_this<Core> {
   }
 
   // A process that does not read misses its lease and receives it again at the next renewal. Until then it uses the
-  // previous lease, which LinkShares still counts.
+  // previous lease, which LinkDivider still counts.
   void Deliver(const std::vector<ShareLease>& leases) {  // with mutex_ held
     for (const ShareLease& lease : leases) {
       const auto found = connections_.find(lease.client);

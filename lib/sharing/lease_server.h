@@ -34,7 +34,7 @@ struct SharingEvent {
 };
 std::string_view SharingEventName(SharingEvent::Kind kind);
 
-// The daemon's side of a shared link: a Unix socket on which processes report their demand, and LinkShares, which
+// The daemon's side of a shared link: a Unix socket on which processes report their demand, and LinkDivider, which
 // divides the link. There is one for each link of a host, in sluice-link or in any process. It runs on the thread of
 // the context, the IO thread; Collect is thread-safe.
 class LeaseServer : public prometheus::Collectable {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/scheduling/saturating_add.h"
 
-// The events of LinkShares. The division of the budget is in link_shares_division.cc.
+// The events of LinkDivider. The division of the budget is in link_divider_division.cc.
 namespace sluice {
 namespace {
 
@@ -44,7 +44,7 @@ absl::Status LinkDivider::Validate(const Options& options) {
 LinkDivider::LinkDivider(const Options& options, TimePoint now) : options_(options), started_at_(now), now_(now) {}
 
 // Returns the largest amount that the client may still use, because messages in both directions may be late.
-int64_t LinkShares::Client::EntitledBytes() const {
+int64_t LinkDivider::Client::EntitledBytes() const {
   int64_t bytes = std::max({lease_bytes, acknowledged.bytes, report.limit_bytes, report.in_flight_bytes});
   for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.bytes);
   return bytes;
@@ -143,7 +143,7 @@ void LinkDivider::Enter(TimePoint now) {
 }
 
 // The client no longer uses its lease, and its bytes on the way arrive. If it returns, it reports its bytes in flight.
-void LinkShares::Expire(Client& client) {
+void LinkDivider::Expire(Client& client) {
   Drain(client);
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
@@ -178,12 +178,12 @@ bool LinkDivider::SomebodyWaits() const {
 
 // Returns whether a client is owed credit. It is not if it demands less than its share, or waits only for its workers,
 // unless it waits for its turn.
-bool LinkShares::Contends(const Client& client) const {
+bool LinkDivider::Contends(const Client& client) const {
   return client.waits || (client.needy() && client.report.demand_bytes >= client.share_bytes);
 }
 
 // Credits received bytes, by weight, to the clients that contend for the link.
-void LinkShares::Account(Client& from, int64_t received_bytes) {
+void LinkDivider::Account(Client& from, int64_t received_bytes) {
   if (received_bytes <= 0) return;
   from.turn_bytes += received_bytes;
   from.stalls_at = StallsAt();

@@ -51,7 +51,7 @@ struct ShareLease {
 // A lease is 0 or at least the cost of the client's next call, since a call that does not fit is not sent. If these
 // costs do not all fit the budget, clients take turns. Received bytes are counted against weights and correct the
 // shares, since leases are quantised by the size of grants. See docs/sharing.md.
-class LinkShares {
+class LinkDivider {
  public:
   using ClientId = uint64_t;  // chosen by the owner, never reused
 
@@ -68,7 +68,7 @@ class LinkShares {
 
   // Clients of an earlier daemon use the safe shares that they received from it. For `start_grace`, until all clients
   // have reconnected, nothing is divided, and they keep their safe shares.
-  LinkShares(const Options& options, TimePoint now);
+  LinkDivider(const Options& options, TimePoint now);
 
   // Events append the resulting leases. Unknown clients are ignored. A `now` before the last event's time counts as
   // that time.

@@ -7,7 +7,7 @@
 #include "lib/sharing/link_divider.h"
 #include "lib/sharing/share_division.h"
 
-// The division of the budget by LinkShares: the turns of clients, their targets, and the leases to send now.
+// The division of the budget by LinkDivider: the turns of clients, their targets, and the leases to send now.
 namespace sluice {
 namespace {
 
@@ -20,7 +20,7 @@ constexpr int64_t kTurnBudgets = 2;
 constexpr int64_t kStallDrainTimes = 4;
 constexpr std::chrono::nanoseconds kMinStallTime = std::chrono::milliseconds(10);
 
-constexpr size_t kMostPromises = 16;  // unacknowledged promises to one client
+constexpr size_t kMaxPromises = 16;  // unacknowledged promises to one client
 
 }  // namespace
 
@@ -63,13 +63,13 @@ TimePoint LinkDivider::StallsAt() const {
 }
 
 // In fifo a block has the link until it ends. A client that waits only for its workers delays no other client.
-bool LinkShares::MayStall(const Client& client) const {
+bool LinkDivider::MayStall(const Client& client) const {
   return client.in_turn && client.needy() && options_.mode != SharingMode::kFifo;
 }
 
 // The link was idle for the waiting clients, so their earlier debts are cancelled: they are next. The turn costs as
 // many bytes as it could have brought; otherwise its owner would be first again.
-void LinkShares::EndStalledTurns() {
+void LinkDivider::EndStalledTurns() {
   if (!SomebodyWaits()) return;
   for (auto& [id, stalled] : clients_) {
     if (!MayStall(stalled) || now_ < stalled.stalls_at) continue;
@@ -84,7 +84,7 @@ void LinkShares::EndStalledTurns() {
 
 // Sorts clients in a current turn first. The other clients follow by the time of their block in fifo, otherwise by how
 // far they are behind for their weight.
-std::vector<LinkShares::Client*> LinkShares::HungryInOrder() {
+std::vector<LinkDivider::Client*> LinkDivider::HungryInOrder() {
   const auto rank = [this](const Client& client) {
     const bool fifo = options_.mode == SharingMode::kFifo;
     const double behind = fifo ? 0 : client.credit_bytes / client.weight;
@@ -105,7 +105,7 @@ std::vector<LinkShares::Client*> LinkShares::HungryInOrder() {
 // Serves every client, in order, whose next call fits the remaining budget. A client whose share is below that cost
 // receives more than its share. It therefore rests while it is ahead and another client can use the link now. The first
 // client is always served.
-std::vector<LinkShares::Client*> LinkShares::TakeTurns(const std::vector<Client*>& hungry) {
+std::vector<LinkDivider::Client*> LinkDivider::TakeTurns(const std::vector<Client*>& hungry) {
   const bool fifo = options_.mode == SharingMode::kFifo;
   std::vector<Client*> served;
   bool serves_needy = false;
@@ -133,14 +133,14 @@ std::vector<LinkShares::Client*> LinkShares::TakeTurns(const std::vector<Client*
 }
 
 // A client that is behind counts for more, up to twice its weight; a client that is ahead counts for less.
-double LinkShares::EffectiveWeight(const Client& client) const {
+double LinkDivider::EffectiveWeight(const Client& client) const {
   if (options_.mode == SharingMode::kFifo) return client.weight;
   return client.weight * std::exp2(client.credit_bytes / (kCreditBudgets * static_cast<double>(options_.budget_bytes)));
 }
 
 // Sets the targets of served clients first. Idle clients keep their leases, so that a client that pauses need not
 // request again.
-void LinkShares::SetTargets(const std::vector<Client*>& served) {
+void LinkDivider::SetTargets(const std::vector<Client*>& served) {
   for (auto& [id, client] : clients_) client.target_bytes = 0;
   std::vector<ShareClaim> claims;
   for (const Client* client : served) {
@@ -170,7 +170,7 @@ void LinkShares::SetTargets(const std::vector<Client*>& served) {
 }
 
 // Spreads the unused bytes, because clients may need them before the next report.
-void LinkShares::Spread(int64_t bytes, const std::vector<Client*>& clients) {
+void LinkDivider::Spread(int64_t bytes, const std::vector<Client*>& clients) {
   double weights = 0;
   for (const Client* client : clients) weights += client->weight;
   for (Client* client : clients) {
@@ -178,14 +178,14 @@ void LinkShares::Spread(int64_t bytes, const std::vector<Client*>& clients) {
   }
 }
 
-bool LinkShares::WorthTelling(int64_t before_bytes, int64_t bytes) const {
+bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {
   // A lease of 0 or of the whole budget has a special meaning: a client with the whole budget may exceed it.
   if (before_bytes == 0 || bytes == 0 || bytes == options_.budget_bytes) return before_bytes != bytes;
   return std::abs(bytes - before_bytes) >= options_.frame_bytes;
 }
 
 // Shrinks leases to the byte if a served client waits for bytes.
-void LinkShares::Shrink(const std::vector<Client*>& served) {
+void LinkDivider::Shrink(const std::vector<Client*>& served) {
   const bool wanted =
       std::any_of(served.begin(), served.end(), [](const Client* c) { return c->lease_bytes < c->floor_bytes; });
   for (auto& [id, client] : clients_) {
@@ -197,7 +197,7 @@ void LinkShares::Shrink(const std::vector<Client*>& served) {
 }
 
 // Grows leases from free bytes, in order: bytes that the first client still lacks are not given to the next.
-void LinkShares::Grow(const std::vector<Client*>& served) {
+void LinkDivider::Grow(const std::vector<Client*>& served) {
   // Below 0 if an expired client returns and reports bytes in flight that were given to others since.
   int64_t free_bytes = options_.budget_bytes - entitled_bytes();
   [[maybe_unused]] bool grown = false;
@@ -227,7 +227,7 @@ bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {
 
 // Divides the budget by weight among all clients, busy or not. As with leases, bytes that a client gives up go to
 // others only after it acknowledges.
-void LinkShares::SetSafeShares() {
+void LinkDivider::SetSafeShares() {
   double weights = 0;
   int64_t entitled_bytes = 0;
   for (const auto& [id, client] : clients_) {
@@ -248,15 +248,15 @@ void LinkShares::SetSafeShares() {
 
 // Merges the oldest promises of a client that does not acknowledge: it may still use the largest of them, so only the
 // maximum is needed.
-void LinkShares::ForgetOldPromises(std::vector<Promise>& promises) {
-  if (promises.size() <= kMostPromises) return;
+void LinkDivider::ForgetOldPromises(std::vector<Promise>& promises) {
+  if (promises.size() <= kMaxPromises) return;
   promises[1].bytes = std::max(promises[0].bytes, promises[1].bytes);
   promises[1].safe_bytes = std::max(promises[0].safe_bytes, promises[1].safe_bytes);
   promises.erase(promises.begin());
 }
 
 // Combines several changes of one event into one lease.
-void LinkShares::Change(Client& client, int64_t lease_bytes, int64_t safe_bytes) {
+void LinkDivider::Change(Client& client, int64_t lease_bytes, int64_t safe_bytes) {
   if (!client.changed) {
     client.changed = true;
     client.unacknowledged.push_back({++client.lease_id, lease_bytes, safe_bytes});

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxApplication = 64;
 constexpr double kMinWeight = 0.001;
-constexpr double kMostWeight = 1000;
+constexpr double kMaxWeight = 1000;
 
 bool IsLabelCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
@@ -25,15 +25,15 @@ absl::Status CheckApplication(const std::string& application) {
     return absl::OkStatus();
   }
   // Escape the name: it becomes part of an error message and of logs, and may be cut within a UTF-8 character.
-  const std::string quoted = absl::CEscape(application.substr(0, 2 * kLongestApplication));
+  const std::string quoted = absl::CEscape(application.substr(0, 2 * kMaxApplication));
   return absl::InvalidArgumentError(
       absl::StrCat("application: \"", quoted, "\" is not 1 to ", kMaxApplication, " of [A-Za-z0-9._-]"));
 }
 
 absl::Status CheckWeight(double weight) {
-  if (weight >= kMinWeight && weight <= kMostWeight) return absl::OkStatus();
+  if (weight >= kMinWeight && weight <= kMaxWeight) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("weight: ", weight, " is outside of ", kMinWeight, " to ", kMostWeight));
+      absl::StrCat("weight: ", weight, " is outside of ", kMinWeight, " to ", kMaxWeight));
 }
 
 }  // namespace sluice

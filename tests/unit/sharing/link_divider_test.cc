@@ -43,7 +43,7 @@ TEST(LinkDividerTest, WhatALateClientMayStillGoByIsNotFree) {
 }
 
 // The lease has expired at the client, and a message that prolongs it is on its way.
-TEST(LinkSharesTest, ALeaseThatMayComeBackToLifeIsNotFree) {
+TEST(LinkDividerTest, ALeaseThatMayComeBackToLifeIsNotFree) {
   Clients clients;
   clients.Join(At(0ms), 1, 1, Busy());
   const uint64_t id = clients.told(1).id;
@@ -134,7 +134,7 @@ TEST(LinkDividerTest, OneThatIsNotHeardOfLosesItsLeaseAndMayComeBack) {
 }
 
 // The client reports its bytes in flight from before it stopped, and all these bytes were given to the other client.
-TEST(LinkSharesTest, WhatOneThatComesBackStillHasInFlightIsNoLease) {
+TEST(LinkDividerTest, WhatOneThatComesBackStillHasInFlightIsNoLease) {
   Clients clients;
   clients.Join(At(0ms), 1);
   clients.Report(At(1ms), 1, {.demand_bytes = kLots, .in_flight_bytes = 16'000, .need_bytes = 8000});

@@ -16,6 +16,10 @@ int64_t StartBytes(const SharedLinkOptions& options, int64_t link_bytes) {
   return std::min(options.start_bytes.value_or(std::max<int64_t>(link_bytes / kStartShare, 1)), link_bytes);
 }
 
+auto FieldsOf(const SharedLinkOptions& options) {
+  return std::tie(options.socket, options.application, options.weight, options.start_bytes);
+}
+
 class SharedLinkLessor final : public BudgetLessor {
  public:
   explicit SharedLinkLessor(SharedLinkOptions options) : options_(std::move(options)) {}
@@ -39,10 +43,6 @@ class SharedLinkLessor final : public BudgetLessor {
   }
 
  private:
-  static auto FieldsOf(const SharedLinkOptions& options) {
-    return std::tie(options.socket, options.application, options.weight, options.start_bytes);
-  }
-
   const SharedLinkOptions options_;
 };
 

@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-// The state of one stream that nghttp2 does not keep. nghttp2 has a pointer to it as the stream's user data, so that no
-// callback looks anything up.
+// The state of one stream that nghttp2 does not keep. There is one for each open stream. nghttp2 has a pointer to it as
+// the stream's user data, so that callbacks need no look-up.
 struct Http2Stream {
   explicit Http2Stream(StreamEvents& stream_events) : events(stream_events) {}
 
   StreamEvents& events;
 
-  bool opened = false;        // nghttp2 knows the stream: its HEADERS were serialised, or came
+  bool opened = false;        // nghttp2 has the stream: its HEADERS were serialised, or received
   uint64_t output_after = 0;  // how many times Output had been called when its HEADERS were serialised
   UnsentData unsent;
   HeaderList trailers;             // they wait for the end of `unsent`
@@ -28,7 +28,7 @@ struct Http2Stream {
 
   uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
   bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
-  bool received_any = false;    // a header block of the response came: the server has looked at the request
+  bool received_any = false;    // a header block of the response came: the server has processed the request
   bool received_end = false;    // END_STREAM
   bool received_reset = false;  // RST_STREAM
   bool was_reset = false;       // Reset was called: only OnClosed follows

@@ -18,12 +18,13 @@ struct OptionDeleter {
   void operator()(nghttp2_option* option) const { nghttp2_option_del(option); }
 };
 
-// PINGs and SETTINGS of the other side that wait for their answer to be serialised, which is once a Receive.
+// Bound of the other side's PINGs and SETTINGS whose acknowledgements are not serialised yet. Each Receive serialises
+// them.
 constexpr size_t kMaxUnsentAcks = 1000;
 constexpr size_t kMaxSettings = 32;  // in one frame; RFC 9113 and its extensions know nine
 
-// HPACK's table of what this side sends. It holds the fields that all requests of a client share; a byte of it takes
-// three of the heap, which an idle connection keeps.
+// HPACK's table for sent headers. It holds the headers that all requests of a client share. A byte of the table takes
+// three bytes of the heap, and an idle connection keeps them.
 constexpr size_t kSentHeaderTableBytes = 1024;
 
 uint32_t ErrorCode(Http2Error error) {
@@ -103,7 +104,7 @@ absl::Status Http2Session::Start() {
     settings.push_back({NGHTTP2_SETTINGS_ENABLE_PUSH, 0});
   } else {
     settings.push_back({NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options_.max_concurrent_streams});
-    // No tree of priorities, which would remember streams that are idle or closed (RFC 9218, section 2.1).
+    // Use no priority tree: it would keep idle and closed streams (RFC 9218, section 2.1).
     settings.push_back({NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1});
   }
   if (nghttp2_submit_settings(nghttp2_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) != 0 ||
@@ -125,12 +126,12 @@ absl::Status Http2Session::Receive(absl::string_view bytes) {
   in_nghttp2_ = false;
   if (lost_) return absl::OkStatus();
   if (taken < 0) {
-    // nghttp2 gives up without a word to the other side.
+    // nghttp2 stops without a GOAWAY, so send one.
     const bool flood = taken == NGHTTP2_ERR_FLOODED || taken == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS;
     nghttp2_session_terminate_session(nghttp2_, flood ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
     Fail(absl::InternalError(absl::StrCat("HTTP/2 connection: ", nghttp2_strerror(static_cast<int>(taken)))));
   }
-  // Other errors nghttp2 tells nobody but the other side, by a GOAWAY; so it is serialised here already.
+  // nghttp2 reports other errors only to the other side, by a GOAWAY. Serialise it here, to see it in OnFrameSend.
   Serialise(output_);
   const bool at_end = going_away_ && streams_.empty();
   if (error_.ok() && !lost_ && !at_end && !nghttp2_session_want_read(nghttp2_)) {
@@ -207,7 +208,7 @@ bool Http2Session::on_wire(int32_t id) const {
 void Http2Session::Lose() {
   lost_ = true;
   auto streams = std::exchange(streams_, {});
-  // In the order of their numbers: what a hash map's order leads to could not be replayed.
+  // Close the streams in the order of their numbers: a run in the order of a hash map could not be replayed.
   std::vector<int32_t> ids;
   for (const auto& [id, stream] : streams) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
@@ -218,7 +219,7 @@ void Http2Session::Lose() {
   }
 }
 
-// An Output has had its HEADERS. What the owner made of that is not known here.
+// Whether an Output has returned the HEADERS of the stream. The session cannot see whether its owner wrote them.
 bool Http2Session::HasLeft(const Http2Stream& stream) const {
   return options_.side == Side::kServer || (stream.opened && outputs_ > stream.output_after);
 }
@@ -226,8 +227,8 @@ bool Http2Session::HasLeft(const Http2Stream& stream) const {
 StreamEnd Http2Session::EndOf(const Http2Stream& stream, uint32_t error_code) const {
   const auto error = static_cast<Http2Error>(error_code);
   if (stream.was_reset) return {StreamEnd::Kind::kReset, error, true, stream.exceeded_header_list_bytes};
-  // A RST_STREAM that says so, a GOAWAY whose last stream is below, or HEADERS that a GOAWAY kept from being sent. A
-  // server that answered and says that it never looked is not believed.
+  // The server refused the request by RST_STREAM, or by a GOAWAY whose last stream is lower, or a GOAWAY came before
+  // the HEADERS left. Ignore such a code after the server has responded: it did process the request.
   if (options_.side == Side::kClient && error == Http2Error::kRefusedStream && !stream.received_any) {
     return {StreamEnd::Kind::kUnhandled, error};
   }

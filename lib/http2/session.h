@@ -37,8 +37,8 @@ struct StreamEnd {
   enum class Kind {
     kComplete,   // Both sides sent END_STREAM.
     kReset,      // Either side sent RST_STREAM with `error`.
-    kUnhandled,  // The request is safe to send again. The other side says that it never looked at it (REFUSED_STREAM,
-                 // or a GOAWAY whose last stream is below this one), or the connection ended before it left.
+    kUnhandled,  // The request is safe to send again. The other side did not process it (REFUSED_STREAM, or a GOAWAY
+                 // whose last stream is lower than this one), or the connection ended before the request left.
     kLost,       // The connection ended first.
   };
   Kind kind = Kind::kComplete;
@@ -88,8 +88,8 @@ class SessionEvents {
 // The owner does the flow control of streams: a stream begins with Options::stream_window_bytes, and the other side
 // sends no more DATA than that until Grant. The window of the connection is wide, and refilled before it is used up.
 //
-// nghttp2 must not be asked for output from one of its callbacks. So the session queues what StreamEvents and
-// SessionEvents do to it, and serialises that once the outermost call has left nghttp2.
+// nghttp2 must not be asked for output from one of its callbacks. So the session queues the calls that StreamEvents and
+// SessionEvents make, and serialises their frames once the outermost call has left nghttp2.
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
@@ -105,13 +105,13 @@ class Http2Session {
     uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
     uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
     uint32_t first_stream = 1;  // client side: the number of the first stream; odd, 1 to 2^31 - 1. For tests
-    // Output stops behind the DATA frame with which it has so many bytes. The rest stays for the next one.
+    // Output stops after the DATA frame that reaches this number of bytes. The next Output continues there.
     size_t max_output_bytes = std::numeric_limits<size_t>::max();
     // Server side: resets that a client may send, a second and at once. Above that the connection fails
     // (CVE-2023-44487).
     uint32_t resets_per_second = 33;
     uint32_t reset_burst = 1000;
-    // Server side: does not mind resets of streams that were never opened. See IdleResetFilter.
+    // Server side: ignores resets of streams that were never opened. See IdleResetFilter.
     bool forgive_idle_resets = false;
   };
 
@@ -154,12 +154,12 @@ class Http2Session {
   // of the stream that are kept. Returns ResourceExhausted if they would be more than max_unsent_bytes_per_stream, and
   // FailedPrecondition after END_STREAM; then no byte is taken.
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
-  // Bytes of SendData that no Output has had yet, for want of a window or because nobody has called Output.
+  // Bytes of SendData that no Output has returned yet: the window is closed, or no Output was called.
   size_t unsent_bytes(int32_t stream) const;
-  // Server side: bytes of SendHeaders, as HTTP/2 counts them, that no Output has had yet. A reset drops them no sooner
-  // than Output.
+  // Server side: bytes of SendHeaders, as HTTP/2 counts them, that no Output has returned yet. After a reset they count
+  // until the next Output.
   size_t unsent_header_bytes(int32_t stream) const;
-  // Client side: whether an Output has had the headers of this stream. A reset before that sends nothing at all.
+  // Client side: whether an Output has returned the headers of this stream. A reset before that sends nothing.
   bool on_wire(int32_t stream) const;
   // Lets the other side send `bytes` more of DATA on this stream; 0 does nothing. If the window grows to 2^31 or more,
   // the stream is reset with kFlowControlError.
@@ -168,8 +168,8 @@ class Http2Session {
 
   void Ping();
   void GoAway(Http2Error error);  // open streams go on; no new ones are opened
-  // Server side: asks the client to open no more streams here, and still takes those that are on their way (RFC 9113,
-  // section 6.8). GoAway follows after a round trip.
+  // Server side: asks the client to open no more streams, and still accepts streams that are on their way (RFC 9113,
+  // section 6.8). The owner calls GoAway after a round trip.
   void AnnounceGoAway();
   // Tells the session that the connection is gone: every open stream gets OnClosed, with kLost or kUnhandled.
   void Lose();
@@ -209,10 +209,10 @@ class Http2Session {
 
   IdleResetFilter idle_resets_;
 
-  std::string output_;                    // serialised by Receive, and not fetched by Output yet
+  std::string output_;                    // serialised by Receive, and not yet returned by Output
   uint64_t outputs_ = 0;                  // calls of Output
   std::string* serialised_to_ = nullptr;  // not null while Serialise runs
-  bool in_nghttp2_ = false;               // a function of nghttp2 that calls back is on the stack
+  bool in_nghttp2_ = false;               // a function of nghttp2 that may call back is on the stack
   std::vector<int32_t> opened_;           // streams from Open whose HEADERS are not serialised yet
   std::vector<int32_t> granted_;          // streams with grant_bytes
   std::vector<int32_t> writable_;         // streams whose kept bytes have left

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
-constexpr size_t kTypicalFields = 12;    // of a call of gRPC
+constexpr size_t kTypicalFields = 12;    // of a gRPC call
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -55,7 +55,7 @@ int Http2Session::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_fram
   if (session.lost_) return NGHTTP2_ERR_CALLBACK_FAILURE;
   if (events == nullptr) {
     nghttp2_submit_rst_stream(session.nghttp2_, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
-    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // the rest of the block is decoded and nobody hears of it
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // nghttp2 decodes the rest of the block, and reports none of it
   }
   // Incremental: streams of one urgency take turns. By default nghttp2 sends all of one stream before the next
   // (RFC 9218, section 4.2), so an endless stream starves the others of a client that reads slowly.
@@ -100,7 +100,7 @@ int Http2Session::Callbacks::OnHeaderBlock(Http2Session& session, const nghttp2_
 int Http2Session::Callbacks::OnDataChunk(nghttp2_session*, uint8_t, int32_t id, const uint8_t* data, size_t bytes,
                                          void* user_data) {
   Http2Session& session = *static_cast<Http2Session*>(user_data);
-  // The window of the connection is not what holds anybody back. nghttp2 sends an update for each half of it.
+  // The connection's window must not limit any stream. nghttp2 sends an update for each half of it.
   nghttp2_session_consume_connection(session.nghttp2_, bytes);
   Http2Stream* stream = StreamOf(session, id);
   if (stream == nullptr || stream->was_reset) return 0;
@@ -116,8 +116,8 @@ int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* fram
     case NGHTTP2_DATA: {
       Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
       if (stream == nullptr || stream->was_reset) return 0;
-      // The bytes themselves went to OnDataChunk. END_STREAM waits for here, where nghttp2 has checked the body against
-      // content-length; so does padding, whose last byte comes with the frame's.
+      // OnDataChunk has passed on the bytes. Report END_STREAM only here, after nghttp2 has checked the body against
+      // content-length. Report padding here too: its last byte is that of the frame.
       stream->received_end = EndsStream(*frame);
       if (frame->data.padlen > 0 || EndsStream(*frame)) {
         stream->events.OnData(absl::string_view(), frame->data.padlen, EndsStream(*frame));
@@ -152,11 +152,11 @@ int Http2Session::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, uint32_
   if (const Http2Stream* stream = StreamOf(session, id); stream != nullptr) {
     session.Close(id, session.EndOf(*stream, error_code));
   }
-  return 0;  // not Done(): nghttp2 1.52 leaks the HEADERS that it could not send when this fails
+  return 0;  // not Done(): if this fails, nghttp2 1.52 leaks the HEADERS that it could not send
 }
 
-// nghttp2 takes padding for consumed, and gives it back to the window of its stream by itself. Whoever grants would
-// then not know what the other side may send; so of the updates of a stream only those leave that are grants.
+// nghttp2 treats padding as consumed, and returns it to the window of its stream. The owner would then not know what
+// the other side may send, so drop every window update of a stream that is not a grant.
 int Http2Session::Callbacks::BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   if (frame->hd.type != NGHTTP2_WINDOW_UPDATE || frame->hd.stream_id == 0) return 0;
   Http2Stream* stream = StreamOf(*static_cast<Http2Session*>(user_data), frame->hd.stream_id);
@@ -167,7 +167,7 @@ int Http2Session::Callbacks::BeforeFrameSend(nghttp2_session*, const nghttp2_fra
 int Http2Session::Callbacks::OnFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   if (frame->hd.type == NGHTTP2_HEADERS) {
     Http2Stream* stream = StreamOf(*static_cast<Http2Session*>(user_data), frame->hd.stream_id);
-    if (stream == nullptr || stream->unsent_header_bytes == 0) return 0;  // of requests nothing was counted
+    if (stream == nullptr || stream->unsent_header_bytes == 0) return 0;  // the headers of requests are not counted
     for (const nghttp2_nv& field : absl::MakeConstSpan(frame->headers.nva, frame->headers.nvlen)) {
       stream->unsent_header_bytes -= field.namelen + field.valuelen + kHeaderFieldOverhead;
     }
@@ -188,7 +188,7 @@ ssize_t Http2Session::Callbacks::ReadData(nghttp2_session*, int32_t id, uint8_t*
   if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (stream->unsent.size() > bytes) return static_cast<ssize_t>(bytes);
-  // The last frame for now; more bytes are submitted anew. To defer the next frame instead would hold trailers back
+  // This is the last frame until SendData submits more bytes. Deferring the next frame instead would hold back trailers
   // while the window is 0.
   *flags |= NGHTTP2_DATA_FLAG_EOF;
   stream->sends_data = false;

@@ -13,7 +13,7 @@ struct Http2Session::Callbacks {
 
   // If an event has called Lose, nghttp2 gives up the rest of the input.
   static int Done(const Http2Session& session) { return session.lost_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0; }
-  // Returns null if nobody gets the events of the stream.
+  // Returns null if the stream has no receiver of its events.
   static Http2Stream* StreamOf(const Http2Session& session, int32_t id);
 
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data);

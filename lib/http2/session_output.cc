@@ -91,8 +91,8 @@ void Http2Session::SubmitHeaders(int32_t id, const HeaderList& headers, bool end
   nghttp2_submit_headers(nghttp2_, EndFlag(end_stream), id, nullptr, fields.data(), fields.size(), nullptr);
 }
 
-// What the windows of the other side let out of this stream now. Another stream may take of the connection's first;
-// then more is kept than was said, and the next SendData says it.
+// The bytes that the other side's windows allow on this stream now. A different stream may use the connection's window
+// first. The session then keeps more bytes than SendData returned, and the next SendData returns the higher number.
 size_t Http2Session::SendableBytes(int32_t id) const {
   int64_t window = nghttp2_session_get_stream_remote_window_size(nghttp2_, id);
   if (window < 0) {  // not opened yet
@@ -129,7 +129,7 @@ absl::StatusOr<size_t> Http2Session::SendData(int32_t id, std::string bytes, boo
 void Http2Session::SubmitData(int32_t id) {
   nghttp2_data_provider provider = {};
   provider.read_callback = Callbacks::ReadData;
-  // END_STREAM stands for "with the last frame"; ReadData takes it back where that is not the end.
+  // END_STREAM means "with the last frame". ReadData removes the flag if the stream does not end there.
   nghttp2_submit_data(nghttp2_, NGHTTP2_FLAG_END_STREAM, id, &provider);
 }
 
@@ -150,8 +150,8 @@ bool Http2Session::wants_write() const {
                     (error_.ok() && (!opened_.empty() || !granted_.empty())));
 }
 
-// The order matters. HEADERS first: nghttp2 forgets a window update of a stream that it has not opened, without a word.
-// Then DATA, then grants, when nothing but grants is in nghttp2's queue: BeforeFrameSend tells them apart by that.
+// The order matters. HEADERS come first: nghttp2 silently drops a window update of a stream that it has not opened.
+// DATA follows, and grants come last, when nghttp2's queue is empty: BeforeFrameSend recognises them by that.
 void Http2Session::Serialise(std::string& out) {
   serialised_to_ = &out;
   for (;;) {
@@ -210,7 +210,7 @@ void Http2Session::StartOpened() {
 void Http2Session::SubmitGrants() {
   for (const int32_t id : std::exchange(granted_, {})) {
     Http2Stream* stream = Find(id);
-    // Whoever has ended its side needs no window, and need not be woken to hear of one.
+    // A side that has ended its stream needs no window, and a frame would only wake it.
     if (stream == nullptr || stream->was_reset || stream->received_end) continue;
     const uint64_t bytes = std::exchange(stream->grant_bytes, 0);
     constexpr uint64_t kMaxWindow = (1u << 31) - 1;

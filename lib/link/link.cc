@@ -25,7 +25,7 @@ constexpr int64_t kFloorFrames = 8;
 constexpr int64_t kUnknownLimitBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
 
-// For a profile that is valid. Fields that are not given go along with those that are.
+// The profile must be valid. Bounds that are not set follow the bounds that are.
 BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions& options, bool shared) {
   const LinkProfile& profile = schedule.profile;
   const int64_t buffer = BufferBudgetBytes(profile);
@@ -36,7 +36,7 @@ BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
   bounds.limit_bytes =
       options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
-  // At least 1, so that a limit below that is what is refused.
+  // At least 1, so that a lower limit is refused, and not this floor.
   bounds.floor_bytes = options.floor_bytes.value_or(
       std::max<int64_t>(1, std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes})));
   if (fixed) bounds.floor_bytes = bounds.limit_bytes = start;
@@ -49,7 +49,7 @@ BudgetBounds BoundsOf(const Link::Options& options) {
   return BoundsOf(options.schedule, options.budget, options.share != nullptr);
 }
 
-// What follows from options that are valid: those that were not given, and the bounds of the budget.
+// Sets the options that were not given, and returns the bounds of the budget. The options must be valid.
 BudgetBounds FillIn(Link::Options& options) {
   const BudgetBounds bounds = BoundsOf(options);
   if (options.schedule.policy != SchedulePolicy::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;
@@ -88,7 +88,7 @@ absl::StatusOr<std::shared_ptr<Link>> Link::Create(const LinkProfile& profile) {
 }
 
 absl::Status Link::Validate(const Options& options) {
-  // Checks the profile, which the bounds are made from.
+  // Check the profile first: the bounds follow from it.
   if (absl::Status valid = options.schedule.Validate(); !valid.ok()) return valid;
   if (absl::Status valid = BoundsOf(options).Validate(); !valid.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("budget.", valid.message()));
@@ -146,11 +146,11 @@ Link::Link(Options options, const BudgetBounds& bounds)
   });
 }
 
-// The gauges look at all the others, so they are the first to be forgotten.
+// Remove the gauges first: they read all other members.
 Link::~Link() {
   metrics_->SetGaugeSource(nullptr);
   lease_.reset();
-  // The callback that let go of this link may have run before the link's thread was done with handing it over.
+  // Wait for the link's thread: it may still be handing over the callback that released this link.
   executor_->Await([] {});
   callbacks_.reset();
   executor_->Await([this] {
@@ -189,7 +189,7 @@ absl::Status Link::Reconfigure(Options options) {
   Await([&](LinkLoop& loop) {
     status = loop.Reconfigure(options.schedule);
     if (status.ok()) loop.SetCallbackMemory(CallbackMemoryOf(options, bounds));
-    // The budget of a link that is shared is a lease.
+    // A leased budget does not follow the profile.
     if (status.ok() && !lease_) monitor_->Reconfigure(bounds);
   });
   if (status.ok()) options_ = std::move(options);

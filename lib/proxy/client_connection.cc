@@ -18,7 +18,7 @@ ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const 
 
 ClientConnection::~ClientConnection() = default;
 
-// --- How it begins.
+// --- The opening.
 
 void ClientConnection::OnOpeningTimeout() {
   opening_timer_ = TimerQueue::Id();
@@ -40,7 +40,7 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
     case Phase::kTunnel:
       return tunnel_->Write(std::string(bytes));
     case Phase::kConnecting:
-      // A client that does not wait for its tunnel.
+      // The client does not wait until its tunnel is open.
       if (early_.size() + bytes.size() > ClientOpening::kMaxHeadBytes) return End();
       early_.append(bytes.data(), bytes.size());
       return;
@@ -85,7 +85,7 @@ void ClientConnection::Receive(absl::string_view bytes) {
   if (backlog_) socket_->SetReading(false);
   FlushLater();
   if (received.ok()) return EndIfDone();
-  Flush();  // a GOAWAY that says why
+  Flush();  // a GOAWAY with the reason
   End();
 }
 
@@ -118,7 +118,7 @@ void ClientConnection::SendHeaders(const ProxiedCall& call, const HeaderList& he
 }
 
 void ClientConnection::SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more) {
-  // Whoever asked for the bytes has seen to it that they are not too many.
+  // The call requested no more bytes than it has room for.
   if (!session_->SendData(call.stream(), std::move(bytes), end_stream).ok()) {
     return Reset(call, Http2Error::kInternalError);
   }
@@ -167,7 +167,7 @@ void ClientConnection::Flush() {
   const bool may_have_more = output.size() >= proxy_.session_options().max_output_bytes;
   if (!output.empty()) Write(std::move(output));
   WatchSocket();
-  // The client gets no more, and is not read from: a client that does not read responses must not ask for more of them.
+  // Send no more, and do not read the client: a client that does not read responses must not request more of them.
   if (socket_->congested()) {
     backlog_ = true;
     if (!read_is_due_) socket_->SetReading(false);
@@ -200,7 +200,7 @@ void ClientConnection::ReleaseSocket() {
   EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
 }
 
-// The calls may ask for more of their answers, and end.
+// A call may request more of its response, or end, in OnClientTook.
 void ClientConnection::TellTaken() {
   for (const int32_t stream : std::exchange(fed_, {})) {
     const auto found = calls_.find(stream);
@@ -226,7 +226,7 @@ void ClientConnection::OnDrained() {
   EndIfDone();
 }
 
-// --- How it ends.
+// --- The end.
 
 void ClientConnection::AnnounceGoAway() {
   going_away_ = true;
@@ -266,7 +266,7 @@ void ClientConnection::LookAround(TimePoint now) {
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
     if (!call->has_head() && call->began() <= now - head_timeout) {
-      // Nothing else can come on the connection, and it would count as one with a call.
+      // End the connection: no other frame can come on it before these headers end, and it would count as busy.
       return Close(absl::DeadlineExceededError(absl::StrCat("the headers of a call have not come within ",
                                                             "limits.opening_timeout, ",
                                                             absl::FormatDuration(absl::FromChrono(head_timeout)))));
@@ -279,21 +279,22 @@ void ClientConnection::LookAround(TimePoint now) {
   }
 }
 
-// A reset of a stream would not leave.
+// End the connection: a reset of a stream would not leave.
 void ClientConnection::EndStuck(const absl::Status& why) {
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) call->FailStuck(why);
   End();
 }
 
-// After a GOAWAY, when the last call has ended and the client knows it.
+// Ends the connection after a GOAWAY, once the last call has ended and the client has received its end.
 void ClientConnection::EndIfDone() {
   if (phase_ != Phase::kHttp2 || !session_->going_away() || !calls_.empty()) return;
   proxy_.link().AtEndOfTurn([weak = weak_from_this()] {
     const std::shared_ptr<ClientConnection> self = weak.lock();
     if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
     self->Flush();
-    if (self->socket_->unsent_bytes() == 0) self->End();  // else when the client has read it: OnDrained
+    if (self->socket_->unsent_bytes() == 0)
+      self->End();  // otherwise OnDrained ends it, when the client has read everything
   });
 }
 

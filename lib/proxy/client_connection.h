@@ -29,25 +29,25 @@ namespace sluice {
 class ProxyLoop;
 class Tunnel;
 
-// A connection is linked while it has no call and is no tunnel: in front is what has been so for the longest time.
+// Links a connection while it has no call and is not a tunnel. The longest idle connection is in front.
 struct IdleTag;
 using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>,
                                                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-// Where a connection came in.
+// The listener and the client of a connection.
 struct ClientOrigin {
-  std::string route;                            // the worker that this listener stands for; empty: the client names it
+  std::string route;                            // the worker of this listener; empty: the client names the worker
   bool local = false;                           // the client is on this host
   std::string peer;                             // the client's end, for errors
   std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
 };
 
-// Makes the stream of a connection that was accepted.
+// Makes the stream of an accepted connection.
 using AcceptedSocket = std::function<std::unique_ptr<StreamSocket>(StreamSocketEvents& events)>;
 
-// One connection of a client: HTTP/2 at once, HTTP/2 within a tunnel that CONNECT has asked for, or a tunnel that is
-// only passed on. A client that does not read is not read from, so what is kept for it is bounded. Used on the link's
-// thread only.
+// One connection of a client: HTTP/2 from the start, HTTP/2 in a tunnel that CONNECT requested, or a tunnel whose bytes
+// the proxy passes on. There is one for each connection. The proxy does not read a client that does not read, so the
+// bytes held for it are bounded. Used on the link's thread only.
 class ClientConnection final : public IdleHook,
                                public Flushable,
                                public StreamSocketEvents,
@@ -55,51 +55,51 @@ class ClientConnection final : public IdleHook,
                                public std::enable_shared_from_this<ClientConnection>,
                                private TargetWaiter {
  public:
-  // `proxy` must be there until the connection has ended; see ProxyLoop::Bury.
+  // `proxy` must outlive the connection; see ProxyLoop::Bury.
   ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept);
   ~ClientConnection() override;
 
-  // In the loop's list of connections.
+  // The position in the loop's list of connections.
   using Place = std::list<std::shared_ptr<ClientConnection>>::iterator;
   Place place() const { return place_; }
   void set_place(Place place) { place_ = place; }
 
-  // The worker of a call: that of the route, that of CONNECT, or the one that the call names.
+  // The worker of a call: the route's, CONNECT's, or the worker that the call names, in this order.
   std::string TargetOf(const ForwardedHead& head) const;
   bool keeps_authority() const { return !connect_target_.empty(); }
-  // Which workers the client may call, by the options of now.
+  // The workers that the client may call, by the current options.
   const std::shared_ptr<const TargetPolicy>& policy();
 
   // For the calls.
   void SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream);
-  // With `more`, the bytes may wait for others that follow soon; the next write of the connection takes them along.
+  // If `more` is true, the bytes may wait for bytes that follow soon. The next write of the connection includes them.
   void SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more);
   void Grant(const ProxiedCall& call, uint32_t bytes);
   void Reset(const ProxiedCall& call, Http2Error error);
-  void EndSoon(const ProxiedCall& call);               // resets the stream when all of the answer has left
-  int64_t UnsentBytes(const ProxiedCall& call) const;  // of its answer, headers included
+  void EndSoon(const ProxiedCall& call);               // resets the stream when all of the response has left
+  int64_t UnsentBytes(const ProxiedCall& call) const;  // of its response, headers included
   void Forget(const ProxiedCall& call);
 
-  // Lets the calls end, and takes no more. The connection ends with the last one.
+  // Accepts no new calls. The connection ends with its last call.
   void AnnounceGoAway();
   void GoAway();
   void Close(const absl::Status& why);
-  // Writes what has waited for more. Ends the calls that are late, which clients do themselves unless they hang, and
-  // those of which the client has taken nothing for ProxyOptions::client_stall_timeout; all of them, and the
-  // connection, if it does not read its socket. A tunnel of which one end reads nothing ends, too.
+  // Writes the bytes that waited for more. Ends calls that are late, which only a hung client leaves open, and calls
+  // whose response the client has not read for ProxyOptions::client_stall_timeout. If the client does not read its
+  // socket, ends the connection with all calls. Also ends a tunnel if one of its ends reads nothing.
   void LookAround(TimePoint now);
 
   void Flush() override;
 
  private:
   enum class Phase {
-    kOpening,     // nothing is decided
-    kConnecting,  // CONNECT came, and its target is looked up
-    kInTunnel,    // the tunnel is open, and what it carries is not known
+    kOpening,     // the protocol is not known yet
+    kConnecting,  // CONNECT came, and the proxy looks up its target
+    kInTunnel,    // the tunnel is open, and its protocol is not known yet
     kHttp2,
-    kTunnel,   // bytes are passed on
-    kLeaving,  // the client has gone, and what it said last leaves its tunnel
-    kRefused,  // the answer leaves, and the connection ends
+    kTunnel,   // the proxy passes bytes on
+    kLeaving,  // the client has gone, and its last bytes leave the tunnel
+    kRefused,  // the connection ends when the refusal has left
     kOver,
   };
   enum class TunnelKind { kWorker, kOther };
@@ -140,19 +140,19 @@ class ClientConnection final : public IdleHook,
   const ClientOrigin origin_;
   Place place_;
   Phase phase_ = Phase::kOpening;
-  bool connected_ = false;                          // nothing was said before
-  std::shared_ptr<const ClientPolicies> policies_;  // of which policy_ is
+  bool connected_ = false;                          // no byte comes before
+  std::shared_ptr<const ClientPolicies> policies_;  // contains policy_
   std::shared_ptr<const TargetPolicy> policy_;
   ClientOpening opening_;
   TimerQueue::Id opening_timer_;
-  std::string connect_target_;      // of CONNECT
-  std::shared_ptr<Target> target_;  // the same
-  std::string early_;               // what came before the tunnel was open
+  std::string connect_target_;      // named by CONNECT
+  std::shared_ptr<Target> target_;  // of that name
+  std::string early_;               // bytes that came before the tunnel was open
   bool flush_queued_ = false;
-  UnsentWatch unsent_;                                   // of what was written to the client
+  UnsentWatch unsent_;                                   // of the bytes written to the client
   HeldBytes::Holder held_{[this] { ReleaseSocket(); }};  // the same bytes
-  bool backlog_ = false;      // more is unsent than may be; nothing is added until it has left
-  bool read_is_due_ = false;  // a backlog has left, and the client has not been read since
+  bool backlog_ = false;                                 // the socket is congested; write nothing until OnDrained
+  bool read_is_due_ = false;                             // a backlog has left, and the client has not been read since
   bool going_away_ = false;
   std::map<int32_t, std::shared_ptr<ProxiedCall>> calls_;  // whose stream is open
   std::vector<int32_t> ending_;                            // see EndSoon

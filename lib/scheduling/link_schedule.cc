@@ -209,7 +209,7 @@ TimePoint LinkSchedule::NextTimer() const {
   TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
   if (WaitsForRoom()) next = std::min(next, calls_.outstanding().next_late());
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
-  // With an answer on its way the link has work, and the event that ends that looks at the stragglers, too.
+  // While a response is in flight the link has work, and the event that ends it checks the stragglers, too.
   if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
     next = std::min(next, calls_.sent().NextStraggler(calls_.window().StraggleAfter()));
   }
@@ -265,7 +265,7 @@ void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
   calls_.budget().EndLease(now_);
   calls_.budget().Drain(now_);
-  // Bytes that were granted and lost wait for a retransmission timeout, with nothing on the link meanwhile.
+  // Granted bytes that were lost wait for a retransmission timeout, and the link is idle until then.
   while (Call* const call = calls_.TakeStalled(now_)) {
     actions.push_back({Action::Kind::kStall, call->id, call->tag});
   }
@@ -280,7 +280,8 @@ void LinkSchedule::Expire(std::vector<Action>& actions) {
   }
 }
 
-// Eq. 20: call i belongs to batch i mod k, so that the batches are as equal as they can be. Elsewhere all are one.
+// Eq. 20: call i belongs to batch i mod k, which makes the batches as equal as possible. The other policies use one
+// batch.
 void LinkSchedule::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids) {
   const size_t batches = batched_ ? PlanBlock(block, calls) : 1;
   for (size_t batch = 0; batch < batches; ++batch) {
@@ -303,7 +304,7 @@ size_t LinkSchedule::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest>
   return static_cast<size_t>(plan.batches);
 }
 
-// What is left of its batch still waits for the slot.
+// The rest of its batch still waits for the slot.
 void LinkSchedule::PassSlotOn(Call& call) {
   if (call.phase != Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
   const auto next = std::next(call.block->waiting.iterator_to(call));
@@ -326,14 +327,14 @@ void LinkSchedule::AbortAll(CallList& calls, std::vector<Action>& actions) {
   for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
 }
 
-// Tells the caller, once.
+// Reports the end to the caller, once.
 void LinkSchedule::Abort(Call& call, std::vector<Action>& actions) {
   if (call.progress.aborted) return;
   actions.push_back({Action::Kind::kAbort, call.id, call.tag});
   calls_.Abort(call, now_);
 }
 
-// The block has one call less that waits or is out.
+// Counts a call of the block that neither waits nor is out any longer.
 void LinkSchedule::OnCallGone(QueuedBlock& block) {
   if (block.idle()) slots_.Ended(block);
   if (block.ended()) calls_.blocks().Remove(block);

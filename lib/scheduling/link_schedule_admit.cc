@@ -1,4 +1,4 @@
-// What LinkSchedule lets through at the end of each event, and in which order.
+// Admission: which calls LinkSchedule sends and grants at the end of each event, and in which order.
 #include <optional>
 
 #include "sluice/plan.h"
@@ -7,25 +7,25 @@
 
 namespace sluice {
 
-// Handshakes, then answers, since they are what the link waits for, then requests. Strictly in their order: a smaller
-// call further back would fit more often, and starve the large one in front. A call whose worker is full keeps its
-// place and is passed over, since it waits for its worker and not for the link.
+// Handshakes come first, then responses, because the link waits for them, then requests. Each group keeps its order: a
+// smaller call further back would fit more often, and starve the large call in front. A call whose worker is full keeps
+// its place and is passed over, because it waits for its worker and not for the link.
 void LinkSchedule::Admit(std::vector<Action>& actions) {
   if (granting_) calls_.sent().MarkStragglers(now_, calls_.window().StraggleAfter());
-  // A worker that turns out to be late makes room: its next part is smaller, and not all of its bytes count.
+  // A worker that is found late makes room: its next part is smaller, and not all of its bytes count.
   int64_t late_laps = 0;
   do {
     late_laps = calls_.outstanding().late_laps();
     if (!SendAhead(actions)) continue;
-    // After each one the answers again: early bytes move the headers of their call to those that share a third, which
-    // may make room, and a request may fill the worker whose answer was next.
+    // Try the responses again after each request. Early bytes move the headers of their call into the shared third,
+    // which may make room, and a request may fill the worker whose response was next.
     while (GrantNext(actions) || GrantEarly(actions) || SendNext(actions)) continue;
   } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
   CountBacklog();
   calls_.Check();
 }
 
-// What came with this event was on the link before it.
+// Bytes that came with this event were on the link before it.
 void LinkSchedule::CountBacklog() {
   const int64_t received_bytes = calls_.outstanding().received_bytes();
   if (backlogged_) {
@@ -42,8 +42,8 @@ bool LinkSchedule::WaitsForRoom() const {
   return !calls_.queue().empty() || blocks.first_ahead() != nullptr || (!batched_ && blocks.first_waiting() != nullptr);
 }
 
-// Returns false if room has to be made for a handshake. One that waits for the share of the handshakes, which may be
-// held by dead workers, stops nothing.
+// Returns false if a handshake needs room first. A handshake that waits for the share of all handshakes stops nothing:
+// dead workers may hold that share.
 bool LinkSchedule::SendAhead(std::vector<Action>& actions) {
   while (QueuedBlock* const block = calls_.blocks().first_ahead()) {
     Call& call = block->waiting.front();
@@ -89,8 +89,8 @@ bool LinkSchedule::GrantNext(std::vector<Action>& actions) {
   return true;
 }
 
-// The first answers of a burst are on the link, and the prefixes of those that were asked for behind them come after
-// them: a grant that waited for the prefix would leave the link without work for a round trip.
+// The first responses of a burst are on the link, and the prefixes of later responses follow them. A grant that waits
+// for its prefix would leave the link without work for a round trip.
 bool LinkSchedule::GrantEarly(std::vector<Action>& actions) {
   Call* const call = calls_.sent().first_early();
   if (call == nullptr) return false;

@@ -10,8 +10,8 @@ namespace sluice {
 // The memory of messages that nobody needs any more, for those that come next. There is one for each link. Not
 // thread-safe.
 //
-// A thread's heap gives memory at its end back to the system as soon as a fan-out has let go of its answers, and each
-// page of the next answers is then a page fault: with answers of 1 MB that was two thirds of the processor time.
+// A thread's heap gives memory at its end back to the system as soon as a fan-out has let go of its responses, and each
+// page of the next responses is then a page fault: with responses of 1 MB that was two thirds of the processor time.
 class MessageBuffers {
  public:
   // Upper bound of the memory that is kept. What would exceed it takes the place of all that is kept.

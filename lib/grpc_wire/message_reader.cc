@@ -71,7 +71,7 @@ void MessageReader::ReadBody(absl::string_view& bytes) {
   if (size > body_.capacity()) {
     // Room for four times what is here: a large message is copied a third of a time altogether as it grows, and a peer
     // that claims one pays for a quarter of the memory. A whole message gets exactly its size. 64 KiB at the prefix
-    // were rejected: a thousand answers that wait for their grants would take 64 MB.
+    // were rejected: a thousand responses that wait for their grants would take 64 MB.
     body_.reserve(std::min(body_size_, 4 * size));
   }
   body_.append(bytes.data(), taken);

@@ -9,19 +9,19 @@
 
 namespace sluice {
 
-// The head of an answer, as a server sends it (gRPC's PROTOCOL-HTTP2, "Responses").
+// The head of a response, as a server sends it (gRPC's PROTOCOL-HTTP2, "Responses").
 struct ResponseHead {
   std::string encoding;                // grpc-encoding of compressed messages; empty if there are none
   const Metadata* metadata = nullptr;  // valid, or null
 };
 HeaderList ToHeaders(const ResponseHead& head);
 
-// The trailers of an answer, sent with END_STREAM. `details` is a serialised google.rpc.Status or empty. `metadata` is
+// The trailers of a response, sent with END_STREAM. `details` is a serialised google.rpc.Status or empty. `metadata` is
 // valid.
 HeaderList ToTrailers(const absl::Status& status, absl::string_view details, const Metadata& metadata);
 
-// An answer without messages: head and trailers in one, sent with END_STREAM. The HTTP status is 200 unless the request
-// is not one of gRPC.
+// A response without messages: head and trailers in one, sent with END_STREAM. The HTTP status is 200 unless the
+// request is not one of gRPC.
 HeaderList ToTrailersOnly(const absl::Status& status, absl::string_view details, const Metadata& metadata,
                           int http_status = 200);
 

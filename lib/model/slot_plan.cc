@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 // One more round than eq. 18 prints. The numbers in the paper's text come out only with it, and a worker needs it: the
-// request (over a fresh connection: the handshake) takes a round trip before the first packet of the answer.
+// request (over a fresh connection: the handshake) takes a round trip before the first packet of the response.
 constexpr int64_t kRequestRounds = 1;
 
 absl::Status CheckSize(absl::string_view name, int64_t value, int64_t high) {

@@ -49,7 +49,7 @@ bool Admission::HandshakeFits(const Call& call) const {
   return budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
-// Rolling and batches. The paper knows no parts; rolling sends one where the whole answer would never fit, or is more
+// Rolling and batches. The paper knows no parts; rolling sends one where the whole response would never fit, or is more
 // than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
 
 bool Admission::MayAsk() const {
   const int64_t header_bytes = HeaderBytes();
-  // Of a lease, headers that are out have taken what a ready answer waits for. More would be in its way.
+  // Of a lease, headers that are out have taken what a ready response waits for. More would be in its way.
   if (!calls_.queue().empty() && budget_.idle()) return false;
   // Nothing else would let it go but a straggler, however small the budget is.
   if (calls_.sent().young() == 0 && budget_.idle())
@@ -102,7 +102,7 @@ bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
   return budget_.HasRoom(cost_bytes + HeaderReserve()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
-// Beside the grants there is room for the headers of a full window, not only of what is out: else small answers would
+// Beside the grants there is room for the headers of a full window, not only of what is out: else small responses would
 // fill the budget, requests would stop, and the link would run dry. More may be out than that after the window has
 // shrunk.
 int64_t Admission::HeaderReserve() const {

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Decides whether a request may leave and an answer may be granted now, and with how many bytes. It changes nothing.
+// Decides whether a request may leave and a response may be granted now, and with how many bytes. It changes nothing.
 // The objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
 class Admission {
  public:
@@ -17,8 +17,8 @@ class Admission {
 
   void SetPlan();  // call it after a change of the profile, or of the budget that parts are sized for
 
-  // For a waiting call whose turn it is: the bytes of its answer that come with the request, 0 or more. Nothing if the
-  // call has to wait.
+  // For a waiting call whose turn it is: the bytes of its response that come with the request, 0 or more. Nothing if
+  // the call has to wait.
   std::optional<int64_t> BytesWithRequest(const Call& call) const;
 
   // Handshakes take a third of the budget at most, or go one at a time; those of workers that could not be reached
@@ -27,8 +27,8 @@ class Admission {
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
 
-  // For a call that waits, or is out without a grant: the bytes of its answer that it may be granted before the answer
-  // is ready. Nothing if there are none now.
+  // For a call that waits, or is out without a grant: the bytes of its response that it may be granted before the
+  // response is ready. Nothing if there are none now.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
   // The part of `bytes` that is granted at once: all of them if their cost fits a third of the budget, else a part in

@@ -13,7 +13,7 @@ struct BatchPlan {
   std::chrono::nanoseconds slot{0};
 };
 
-// Plans `calls` answers of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since the
+// Plans `calls` responses of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since the
 // owner may reserve a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
 BatchPlan PlanBatches(const ScheduleOptions& options, int64_t budget_bytes, int64_t response_bytes, int64_t calls);
 

@@ -15,7 +15,7 @@ namespace sluice {
 // a larger budget, drains.
 std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes = 0);
 
-// The bytes of the port buffer that answers in flight may take, and those that they take. There is one for each
+// The bytes of the port buffer that responses in flight may take, and those that they take. There is one for each
 // schedule. Not thread-safe.
 class Budget {
  public:

@@ -18,7 +18,7 @@ using std::chrono::seconds;
 constexpr nanoseconds kMeasure = milliseconds(500);
 // A probe has longer to show a loss: where the buffer is nearly large enough, it takes an unlucky moment.
 constexpr nanoseconds kProbeTrial = seconds(2);
-// An answer that is lost now may be missed for a while yet: until a retransmission timeout and a sample have passed.
+// A response that is lost now may be missed for a while yet: until a retransmission timeout and a sample have passed.
 constexpr nanoseconds kSettle = milliseconds(500);
 
 // Between trials: longer with each that loses or is of no use, shorter with each that goes well, since what was lost

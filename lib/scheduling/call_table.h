@@ -31,7 +31,7 @@ using StallHook = boost::intrusive::set_base_hook<boost::intrusive::tag<StallTag
 using TurnHook = boost::intrusive::set_base_hook<boost::intrusive::tag<TurnTag>>;
 using HeldHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldTag>>;
 
-// The progress of a request, and of its answer byte by byte.
+// The progress of a request, and of its response byte by byte.
 struct CallProgress {
   bool straggles = false;         // sent for too long to count in the window of grants
   bool aborted = false;           // the caller was told; only its OnFinished is missing
@@ -42,7 +42,7 @@ struct CallProgress {
   int64_t header_wire_bytes = 0;  // of headers, before it was ready; 0 once they were observed
   int64_t received_bytes = 0;     // of DATA
   int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
-  int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the answer was ready
+  int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the response was ready
   int64_t remaining_bytes = 0;    // still to come of messages whose prefix is here, granted or not
   TimePoint sent_at;
 };
@@ -50,7 +50,7 @@ struct CallProgress {
 // One call that has not ended. It is in exactly one list: that of its phase in its block, or the free list of the
 // table.
 struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
-  // A call is in flight if part of its answer was granted, or nothing is to be granted. Only grants have the phases
+  // A call is in flight if part of its response was granted, or nothing is to be granted. Only grants have the phases
   // sent and ready. A held call waits until its worker has less than its share outstanding.
   enum class Phase : uint8_t { kFree, kParked, kHeld, kWaiting, kSent, kReady, kInFlight };
   static constexpr size_t kPhases = 7;
@@ -70,7 +70,7 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   uint64_t place = 0;          // while it waits: among the waiting calls of its block; with a turn: among all turns
   bool opens_slot = false;     // batches: the first call of its batch
   bool may_idle = false;       // nothing of it comes early
-  int64_t expected_bytes = 0;  // of the answer, when it was asked for; at least 1, since an empty answer costs a packet
+  int64_t expected_bytes = 0;  // of the response, at its request; at least 1: an empty response costs a packet
   CallProgress progress;
 
   // In units of the budget; Outstanding keeps these.

@@ -106,8 +106,8 @@ void GrantQueue::Overtook(int64_t cost_bytes) {
   overtook_bytes_ += cost_bytes;
 }
 
-// Rejected: one budget of new answers before each turn of a rest. With ten large answers, each of them then waits for
-// ten budgets.
+// Rejected: one budget of new responses before each turn of a rest. With ten large responses, each of them then waits
+// for ten budgets.
 bool GrantQueue::RestIsDue(int64_t budget_bytes) const {
   return rest_calls_ > 0 && overtook_bytes_ >= budget_bytes / rest_calls_;
 }

@@ -13,16 +13,16 @@
 
 namespace sluice {
 
-// The answers that are ready and wait for a grant, in the order of their turns. There is one for each schedule. Not
+// The responses that are ready and wait for a grant, in the order of their turns. There is one for each schedule. Not
 // thread-safe.
 //
-// An answer is new if nothing of it was granted since it became ready. New answers of the oldest block come first, and
-// in a block the one that was ready first. A rest is what is left of an answer that was granted in part. Rests come
-// after the new answers, so that small answers need not wait for a large one, and take turns. Between two turns of a
-// rest, new answers get at most one budget, and each other rest one part. Answers that are unwanted have turns only
-// while no other has one: they keep their streams, and not the link. An answer that was held for kHoldLimit comes
-// first. Answers of a worker that has its share outstanding have no turn: they keep their place and are passed over,
-// and nothing waits for them.
+// A response is new if nothing of it was granted since it became ready. New responses of the oldest block come first,
+// and in a block the one that was ready first. A rest is what is left of a response that was granted in part. Rests
+// come after the new responses, so that small responses need not wait for a large one, and take turns. Between two
+// turns of a rest, new responses get at most one budget, and each other rest one part. Responses that are unwanted have
+// turns only while no other has one: they keep their streams, and not the link. A response that was held for kHoldLimit
+// comes first. Responses of a worker that has its share outstanding have no turn: they keep their place and are passed
+// over, and nothing waits for them.
 class GrantQueue {
  public:
   // Servers on Kestrel abort the connection of a write that was blocked for 5 s.
@@ -33,7 +33,7 @@ class GrantQueue {
   void AddRest(Call& call, TimePoint now);
   void Remove(Call& call);  // may be in the queue or not
 
-  // Sets whether answers of the worker have a turn.
+  // Sets whether responses of the worker have a turn.
   void SetOpen(QueuedWorker& worker, bool open);
 
   // The call whose turn it is; null if there is none.

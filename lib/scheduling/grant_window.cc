@@ -18,7 +18,7 @@ constexpr double kMaxStraggleDrains = 8;
 
 }  // namespace
 
-// Before the first answer nothing is known of the workers, and only what would be a stall is too long.
+// Before the first response nothing is known of the workers, and only what would be a stall is too long.
 GrantWindow::GrantWindow(const ScheduleOptions& options)
     : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);

@@ -30,21 +30,21 @@ namespace sluice {
 //
 // All policies admit in the same order: first block first, and in a block first call first (batches deal a block
 // into slots). A request leaves when its time has come (batches only) and the bytes that come with it fit what is left
-// of the budget; no other overtakes it. In rolling and batches the whole expected answer comes with the request;
-// rolling sends an answer that costs more than the budget in parts.
+// of the budget; no other overtakes it. In rolling and batches the whole expected response comes with the request;
+// rolling sends a response that costs more than the budget in parts.
 //
 // Each worker has a share of the budget, except in batches and unscheduled. The share follows how fast the worker
 // delivers, and is never more than it delivers while the link receives two budgets, or a packet. Calls of a worker that
 // has its share outstanding are passed over. See "Slow workers" in docs/scheduling.md.
 //
-// Grants admit twice. A request leaves, in the same order, while the window is open. Its answer is granted when it is
-// ready and fits: the oldest block first, then the answer that was ready first. A call that is not ready blocks no
-// other. An answer that costs more than a third of the budget is granted in parts, and smaller ones overtake it. An
-// answer that was held for 3 s goes first. Headers of an answer may come at any moment until it is ready, so room for
-// them is kept beside the granted bytes. While answers are ready within about a round trip, or everything that is asked
-// for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out are
-// granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the call
-// frees them. In the other policies, except unscheduled, the same rules grant what an answer has beyond the bytes
+// Grants admit twice. A request leaves, in the same order, while the window is open. Its response is granted when it is
+// ready and fits: the oldest block first, then the response that was ready first. A call that is not ready blocks no
+// other. A response that costs more than a third of the budget is granted in parts, and smaller ones overtake it. A
+// response that was held for 3 s goes first. Headers of a response may come at any moment until it is ready, so room
+// for them is kept beside the granted bytes. While responses are ready within about a round trip, or everything that is
+// asked for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out
+// are granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the
+// call frees them. In the other policies, except unscheduled, the same rules grant what a response has beyond the bytes
 // that came with its request. See docs/scheduling.md.
 class LinkSchedule {
  public:
@@ -67,8 +67,8 @@ class LinkSchedule {
   absl::StatusOr<CallId> Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
 
   // Queues a block of one call that leaves before all other waiting calls as soon as all of its bytes fit, and is
-  // charged for all of them. It is for what a connection receives before its first answer: TCP and TLS handshakes (192
-  // bytes to 6 KB). The queue limit and slots do not apply. Otherwise as Submit.
+  // charged for all of them. It is for what a connection receives before its first response: TCP and TLS handshakes
+  // (192 bytes to 6 KB). The queue limit and slots do not apply. Otherwise as Submit.
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline, std::vector<Action>& actions,
                                       CallId* id = nullptr);
 

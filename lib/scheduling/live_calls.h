@@ -31,7 +31,7 @@ class LiveCalls {
   void Unpark(Call& call, TimePoint now);  // the call must be parked
   void Hold(Call& call, TimePoint now);    // the call must be waiting; it comes back when its worker is not full
 
-  // A waiting call leaves, with `bytes` of its answer.
+  // A waiting call leaves, with `bytes` of its response.
   void Send(Call& call, int64_t bytes, TimePoint now);
 
   // For calls that are out.
@@ -74,7 +74,7 @@ class LiveCalls {
   int64_t waiting() const {  // with held and parked ones
     return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kHeld) + blocks_.calls(Phase::kParked);
   }
-  // Ready answers of open workers. Others wait for their worker, not for the link.
+  // Ready responses of open workers. Others wait for their worker, not for the link.
   int64_t ready() const { return blocks_.calls(Phase::kReady) - passed_over_; }
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
@@ -102,7 +102,7 @@ class LiveCalls {
   GrantQueue queue_;
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
-  int64_t passed_over_ = 0;  // ready answers of workers that are not open
+  int64_t passed_over_ = 0;  // ready responses of workers that are not open
   int64_t submitted_ = 0;
   int64_t ended_ = 0;
 };

@@ -17,7 +17,7 @@
 namespace sluice {
 
 // Knows, byte by byte, what may come of each call, and charges the call and its worker for it: BufferCostBytes of what
-// was granted and not received. Early bytes are granted before the answer is ready, with the request or later. They
+// was granted and not received. Early bytes are granted before the response is ready, with the request or later. They
 // have no stall timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:

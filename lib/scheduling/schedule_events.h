@@ -17,29 +17,31 @@ struct CallId {
 
 // One call that the caller wants to make.
 struct CallRequest {
-  int64_t response_bytes = 0;  // expected size of the answer, or of all messages of a stream: 0 to kMaxResponseBytes
-                               // (of sluice/plan.h). An empty answer still costs a packet; OnReady tells the true size
-  uint64_t tag = 0;            // the caller's own value; comes back with every action
-  bool may_idle = false;       // the call may stay open between messages: with grants, no bytes come early, since what
-                               // is left of them would stay charged until then
-  bool parked = false;         // the worker cannot take it now; the call blocks no other until Unpark
-  uint32_t worker = 0;         // the worker that is asked; 0: not known, and without a share
-  bool retry = false;          // SubmitAhead: an earlier attempt has failed, so all others leave first
+  // Expected size of the response, or of all messages of a stream: 0 to kMaxResponseBytes (of sluice/plan.h). An empty
+  // response still costs a packet; OnReady reports the true size.
+  int64_t response_bytes = 0;
+  uint64_t tag = 0;       // the caller's own value; comes back with every action
+  bool may_idle = false;  // the call may stay open between messages: with grants, no bytes come early, since what
+                          // is left of them would stay charged until then
+  bool parked = false;    // the worker cannot take it now; the call blocks no other until Unpark
+  uint32_t worker = 0;    // the worker that is asked; 0: not known, and without a share
+  bool retry = false;     // SubmitAhead: an earlier attempt has failed, so all others leave first
 };
 
 // An action that the caller carries out. Each call ends exactly once: by kExpire, by kDrop, or by the caller's
 // OnFinished.
 struct Action {
   enum class Kind {
-    kSend,   // Send the request, and let the worker send `bytes` of the answer; 0 lets only the length prefix come. The
-             // caller then reports OnReady, OnReceived, and OnFinished when the call has ended in any way; or OnUnsent.
-    kGrant,  // Let the worker send `bytes` more of the answer.
-    kStall,  // For counting; nothing is to be done. Granted bytes did not come in time, and other calls get their
-             // budget. May come again after progress.
+    // Send the request, and let the worker send `bytes` of the response; 0 lets only the length prefix come. The caller
+    // then reports OnReady, OnReceived, and OnFinished when the call has ended in any way; or OnUnsent.
+    kSend,
+    kGrant,   // Let the worker send `bytes` more of the response.
+    kStall,   // For counting; nothing is to be done. Granted bytes did not come in time, and other calls get their
+              // budget. May come again after progress.
     kExpire,  // The call has ended: the block's deadline passed while it waited. Nothing was sent.
     kDrop,    // The call has ended: it was cancelled while it waited. Nothing was sent.
     kAbort,   // Cancel the RPC; OnFinished still follows. The block was cancelled while the call was out, or its
-              // deadline passed before anything of the answer was granted.
+              // deadline passed before anything of the response was granted.
   };
   Kind kind;
   CallId call;
@@ -49,10 +51,10 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// How a call in flight ended. kArrived: the whole answer is here, or an error instead of one. kAborted: anything else,
-// such as an abort, a deadline or a lost connection. Bytes that were granted to an aborted call may still arrive, so
-// its charge is released only after a round trip and the time that a full buffer takes to drain (at once where there is
-// no budget).
+// How a call in flight ended. kArrived: the whole response is here, or an error instead of one. kAborted: anything
+// else, such as an abort, a deadline or a lost connection. Bytes that were granted to an aborted call may still arrive,
+// so its charge is released only after a round trip and the time that a full buffer takes to drain (at once where there
+// is no budget).
 enum class CallEnd { kArrived, kAborted };
 
 // A part of the link's budget that this process may use for some time, where several processes share the link. See
@@ -61,7 +63,7 @@ struct BudgetLease {
   int64_t bytes = 0;                   // may be in flight; 0 or more. At 0 nothing leaves
   TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on
   int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
-  int64_t plan_bytes = 0;              // the budget that parts of answers are sized for; 0 to link_bytes
+  int64_t plan_bytes = 0;              // the budget that parts of responses are sized for; 0 to link_bytes
   // Whether a call that costs more than `bytes` may go alone, as it may with a budget. Otherwise it waits for a larger
   // lease, since what other processes hold is in flight, too.
   bool may_exceed = false;
@@ -74,7 +76,7 @@ struct LinkDemand {
   int64_t in_flight_bytes = 0;  // may be in the network now, with the headers that may come at any moment
   int64_t need_bytes = 0;       // a lease that is enough for the next call, with the headers of stragglers; 0 if
                                 // no call waits
-  int64_t received_bytes = 0;   // of answers, since the start, in units of the budget
+  int64_t received_bytes = 0;   // of responses, since the start, in units of the budget
   BlockId oldest_block = 0;     // the oldest block that has not ended; 0 if there is none
   TimePoint oldest_since;       // when that block was submitted
 };

@@ -11,12 +11,12 @@
 
 namespace sluice {
 
-// Grants: the calls whose requests are out and whose answers are not ready, by age. A straggler is out for longer than
-// straggle_after. There is one for each schedule. Not thread-safe.
+// Grants: the calls whose requests are out and whose responses are not ready, by age. A straggler is out for longer
+// than straggle_after. There is one for each schedule. Not thread-safe.
 class SentCalls {
  public:
   void Add(Call& call, TimePoint now);  // the request leaves now
-  void Remove(Call& call);              // the answer is ready, or the call is over
+  void Remove(Call& call);              // the response is ready, or the call is over
 
   // Marks a call in flight of which nothing is known to come: it was granted early and is not ready, it is a stream
   // between two messages, or it waits for its trailers. Like a straggler it may send a header at any moment.

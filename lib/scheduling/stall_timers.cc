@@ -32,7 +32,7 @@ Call* StallTimers::FirstStalled(TimePoint now) {
 }
 
 // The link is shared: while everything in flight drains once, the call gets through what it is charged for. Rejected:
-// its own bytes at the full rate of the link, which takes an answer that shares it for stalled.
+// its own bytes at the full rate of the link, which takes a response that shares it for stalled.
 std::chrono::nanoseconds StallTimers::TransferTime(const Call& call, int64_t budget_bytes) const {
   const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.charged_bytes));
   constexpr double kMaxNs = 1e18;

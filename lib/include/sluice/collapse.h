@@ -60,7 +60,7 @@ struct CollapseEstimate {
   double printed_goodput_bps = 0;        // (5) with P_TO, as the paper prints it
 };
 
-// All of the model for N workers that answer with `sru_bytes` each, for a profile and options that have passed
+// All of the model for N workers that respond with `sru_bytes` each, for a profile and options that have passed
 // Validate(). Sizes beyond kMaxResponseBytes and kMaxWorkers count as these.
 CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, int64_t workers,
                                  const CollapseOptions& options = {});

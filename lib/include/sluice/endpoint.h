@@ -13,14 +13,14 @@ namespace sluice {
 
 class ProxyServer;
 
-// Request metadata of a call through an Endpoint or sluice-proxy that says, in decimal, how many bytes the answer will
-// have, or all messages of a stream: 0 to kMaxResponseBytes (of sluice/plan.h). Without it the size is learnt from
-// earlier answers of the method. It does not reach the worker.
+// Request metadata of a call through an Endpoint or sluice-proxy that says, in decimal, how many bytes the response
+// will have, or all messages of a stream: 0 to kMaxResponseBytes (of sluice/plan.h). Without it the size is learnt from
+// earlier responses of the method. It does not reach the worker.
 inline constexpr char kResponseBytesField[] = "sluice-response-bytes";
 
 // A socket in this process that generated stubs of gRPC connect to in place of the workers, for client code that stays
 // as it is. Their calls go to the workers by the schedule of the link, as those of a FanOut do. Calls of every kind and
-// with any metadata pass; their answers come message by message as they fit the link.
+// with any metadata pass; their responses come message by message as they fit the link.
 //
 // The channel to a worker has the endpoint's target(), and the worker's address as its authority:
 //

@@ -43,9 +43,9 @@ struct Ask {
       : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)), metadata(std::move(sent)) {}
 
   Request request;
-  // Size of the answer's message in bytes, or of all messages of a stream, where the caller knows it; 0 to
+  // Size of the response's message in bytes, or of all messages of a stream, where the caller knows it; 0 to
   // kMaxResponseBytes of sluice/plan.h. A wrong size costs time and nothing else: a worker tells the true one when its
-  // answer is ready. Default: an upper quantile of what the method answered before.
+  // response is ready. Default: an upper quantile of what the method answered before.
   std::optional<int64_t> response_bytes;
   // Other workers that can answer the same request, as indices. One of them is tried when a worker fails or is late,
   // the one that was quickest lately first.
@@ -61,7 +61,7 @@ struct FanOutOptions {
   // Maximum number of worker failures tolerated; one more fails the fan-out. A worker that has not answered at the
   // deadline has failed. At least 0.
   int fail_limit = 0;
-  // Finish successfully after this many answers, and cancel the rest. The fan-out fails as soon as it cannot reach
+  // Finish successfully after this many responses, and cancel the rest. The fan-out fails as soon as it cannot reach
   // this number any more. At least 1. Default: wait for every worker to answer or fail.
   std::optional<int> success_quorum;
 
@@ -70,13 +70,13 @@ struct FanOutOptions {
   // Default: no limit but the fan-out's.
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that fails counts as kUnavailable. A replica is also tried
-  // when an attempt takes longer than attempt_timeout, and when `merge` refuses an answer or it does not decompress.
+  // when an attempt takes longer than attempt_timeout, and when `merge` refuses a response or it does not decompress.
   // gRPC's servers in C++ answer kCancelled to calls that come in while they shut down.
   std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled};
   // Maximum share of this FanOut's requests that are retries, 0 to 1. A few are allowed at the start.
   double retry_ratio = 0.2;
 
-  // When a worker's answer is not ready this long after its request was sent, a replica is asked as well. The first
+  // When a worker's response is not ready this long after its request was sent, a replica is asked as well. The first
   // answer counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and 1 (both
   // excluded) of the times that the method took before; a quantile hedges nothing until it has seen a few calls. Giving
   // both is an error. Default: no hedges.
@@ -88,7 +88,7 @@ struct FanOutOptions {
   // Sent to every worker.
   Metadata metadata;
   // If true, the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
-  // decompress them fails with kUnimplemented. Workers may compress their answers with gzip in any case.
+  // decompress them fails with kUnimplemented. Workers may compress their responses with gzip in any case.
   bool compress_requests = false;
   // Whether FanOutResult::responses is filled.
   bool keep_response_metadata = false;
@@ -101,7 +101,7 @@ struct WorkerFailure {
   std::string status_details;  // grpc-status-details-bin: a serialized google.rpc.Status, or empty
 };
 
-// The metadata that a worker sent with its answer.
+// The metadata that a worker sent with its response.
 struct ResponseMetadata {
   size_t primary = 0;
   size_t worker = 0;
@@ -117,13 +117,13 @@ struct FanOutResult {
   // one too many, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that `map` did not skip
-  size_t answered = 0;   // answers that were merged
+  size_t answered = 0;   // responses that were merged
   size_t cancelled = 0;  // requests that were not needed any more, or ended with the fan-out
   std::vector<WorkerFailure> failures;
-  std::vector<ResponseMetadata> responses;  // of the answers, if keep_response_metadata
+  std::vector<ResponseMetadata> responses;  // of the responses, if keep_response_metadata
   size_t retries = 0;                       // requests to replicas after a failure
   size_t hedges = 0;                        // requests to replicas after hedge_after
-  size_t hedges_won = 0;                    // hedges whose answer counted
+  size_t hedges_won = 0;                    // hedges whose response counted
   int64_t response_bytes = 0;               // bytes of the messages that were merged
 
   // The addresses of the workers that the numbers above count, which may differ from those that the FanOut has now.
@@ -178,7 +178,7 @@ class FanOut {
 
   // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
   static absl::Status Validate(const Options& options);
-  // If there are names to look up, Create waits for the answers, for at most connect_timeout; do not call it from a
+  // If there are names to look up, Create waits for the responses, for at most connect_timeout; do not call it from a
   // callback then. Until the first answer there are no workers, and fan-outs end with Unavailable.
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
@@ -199,8 +199,8 @@ class FanOut {
   // Returns the request for a worker: a Request or an Ask<Request>. std::nullopt skips the worker.
   template <class Request>
   using Map = std::function<std::optional<Ask<Request>>(size_t worker)>;
-  // Takes an answer, or one message of a stream. `worker` is the one that `map` was called for, even if a replica has
-  // answered. A status other than OK refuses the answer, and the worker that sent it has failed.
+  // Takes a response, or one message of a stream. `worker` is the one that `map` was called for, even if a replica has
+  // answered. A status other than OK refuses the response, and the worker that sent it has failed.
   template <class Response>
   using Merge = std::function<absl::Status(size_t worker, Response response)>;
   using Done = std::function<void(FanOutResult)>;
@@ -217,7 +217,7 @@ class FanOut {
   template <class Request, class Response>
   FanOutResult Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                     std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options = {});
-  // As Call, and keeps every answer.
+  // As Call, and keeps every response.
   template <class Request, class Response>
   Collected<Response> Collect(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                               const FanOutOptions& options = {});

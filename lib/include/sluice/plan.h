@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;        // maximum numbe
 int64_t Packets(const LinkProfile& profile, int64_t payload_bytes);
 int64_t WireBytes(const LinkProfile& profile, int64_t payload_bytes);
 
-// wnd_max: the maximum number of packets that one worker can have in the buffer while it answers with `sru_packets`
+// wnd_max: the maximum number of packets that one worker can have in the buffer while it responds with `sru_packets`
 // packets. For persistent connections that is all of them; for fresh ones it is the slow-start bound (eq. 9 to 11),
 // generalised to any initial window.
 int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets);

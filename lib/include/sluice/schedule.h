@@ -19,7 +19,7 @@ namespace sluice {
 //   batches      The slots of the source paper: n workers are asked at T~ * i, and a block begins when the one before
 //                has ended.
 //   rolling      The next request leaves as soon as its response fits the budget.
-//   grants       Requests leave early, so that workers think at the same time. An answer that is ready waits at its
+//   grants       Requests leave early, so that workers think at the same time. A response that is ready waits at its
 //                worker until the budget has room for it; a large one is granted in parts.
 enum class SchedulePolicy { kUnscheduled, kBatches, kRolling, kGrants };
 
@@ -35,7 +35,7 @@ struct ScheduleOptions {
   // Granted bytes count as stalled when none of them has come for this long, plus a round trip and the time in which
   // the budget drains. Above 0.
   absl::Duration stall_timeout = absl::Milliseconds(300);
-  // Bytes of framing in a part of an answer, so that the part fills whole packets; at least 0. An HTTP/2 frame header
+  // Bytes of framing in a part of a response, so that the part fills whole packets; at least 0. An HTTP/2 frame header
   // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31: a Link raises it to that
   // once one of its workers speaks TLS.
   int64_t record_overhead_bytes = 9;
@@ -49,7 +49,7 @@ struct ScheduleState {
   int64_t plan_bytes = 0;        // a grant costs at most a third of this; equal to the budget unless a lease differs
   int64_t in_flight_bytes = 0;   // charged, in units of the budget, with aborted calls that still drain
   int64_t slow_bytes = 0;        // of these, to workers whose share is less than a part; a third of the budget counts
-  int64_t in_flight_calls = 0;   // sent, and part of the answer was granted, or there is nothing to grant
+  int64_t in_flight_calls = 0;   // sent, and part of the response was granted, or there is nothing to grant
   int64_t ungranted_calls = 0;   // grants: sent without a grant, whether ready or not
   int64_t straggling_calls = 0;  // grants: those of the ungranted that are too late to count in the window
   int64_t grant_window = 0;      // grants: maximum of ungranted calls, without stragglers

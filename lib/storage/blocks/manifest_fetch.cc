@@ -19,7 +19,7 @@ namespace {
 constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
 // Far more than most manifests have, and no more than a worker reads at once.
 constexpr uint64_t kRangeBytes = 1 << 20;
-constexpr int64_t kManifestFieldBytes = 32;  // of an answer, beside the bytes of the manifest
+constexpr int64_t kManifestFieldBytes = 32;  // of a response, beside the bytes of the manifest
 constexpr int64_t kMaxManifestBytes = kRangeBytes + kManifestFieldBytes;
 // Workers that one run may ask, one after the other. More would not heed what the first ones say of the file; fewer
 // give up their block's place in the queue of the link more often.

@@ -18,9 +18,9 @@ namespace sluice {
 class ReaderState;
 
 // Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
-// time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first answer has the
-// first MiB and the size, which is all of most manifests; the rest of a larger one is asked for after that. It lives
-// until it has ended. Used on the link's thread only.
+// time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first response has
+// the first MiB and the size, which is all of most manifests; the rest of a larger one is asked for after that. It
+// lives until it has ended. Used on the link's thread only.
 class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
   using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;

@@ -198,7 +198,7 @@ absl::Status SegmentRead::Store(size_t attempt, uint64_t index, absl::string_vie
   return absl::OkStatus();
 }
 
-// What an answer in part has brought stays: only its gaps are filled, since whoever fills them may yet fail.
+// What a response in part has brought stays: only its gaps are filled, since whoever fills them may yet fail.
 void SegmentRead::StorePartial(uint64_t sru, const SruMessage& message, const ByteRange& place,
                                const ByteRanges& missing) {
   const auto known = partial_.find(sru);
@@ -232,8 +232,8 @@ absl::Status SegmentRead::Complete(size_t attempt) {
   return absl::OkStatus();
 }
 
-// Where another replica may have more, the answer does not count as one, so that it is asked. A worker that answers in
-// part has tried what it could, so it is not asked again by itself.
+// Where another replica may have more, the response does not count as one, so that it is asked. A worker that responses
+// in part has tried what it could, so it is not asked again by itself.
 absl::Status SegmentRead::CompletePartial(const FanOutLogic::Attempt& made, Partial& partial) {
   const bool is_first = !partial.gaps.has_value();
   const ByteRanges gaps = is_first ? partial.missing : Intersect(*partial.gaps, partial.missing);

@@ -30,9 +30,9 @@ struct SruMessage;
 // manifest, and handed out in order while later SRUs still arrive. There is one for each segment. It lives until its
 // last call has ended. Used on the link's thread only.
 //
-// If partial results are allowed, a worker that is an aggregator itself may answer in part. The other replicas are then
-// asked for the missing bytes, and bytes that they do not have either are a gap. Such an SRU cannot be checked as a
-// whole; the worker has checked the bytes that it sent.
+// If partial results are allowed, a worker that is an aggregator itself may respond in part. The other replicas are
+// then asked for the missing bytes, and bytes that they do not have either are a gap. Such an SRU cannot be checked as
+// a whole; the worker has checked the bytes that it sent.
 class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from_this<SegmentRead> {
  public:
   struct Spec {
@@ -64,9 +64,9 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
   };
   // The state of an SRU that some worker has answered in part.
   struct Partial {
-    ByteRanges missing;              // in the answer that is coming
+    ByteRanges missing;              // in the response that is coming
     absl::Status why;                // why the first of them is missing
-    std::optional<ByteRanges> gaps;  // missing in all answers that have ended; empty if none has
+    std::optional<ByteRanges> gaps;  // missing in all responses that have ended; empty if none has
     WorkerKind from = WorkerKind::kPrimary;
   };
 

@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Bounds the memory of the answers that a service holds, also for clients that do not read them: gRPC's own quota does
-// not count these. There is one for each service. Thread-safe.
+// Bounds the memory of the responses that a service holds, also for clients that do not read them: gRPC's own quota
+// does not count these. There is one for each service. Thread-safe.
 class AnswerMemory {
  public:
-  // The memory of one answer, or of one piece of it if it comes in pieces, from the request until the last byte has
+  // The memory of one response, or of one piece of it if it comes in pieces, from the request until the last byte has
   // left. Not thread-safe.
   class Share {
    public:

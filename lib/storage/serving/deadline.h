@@ -10,7 +10,7 @@ namespace sluice {
 absl::Duration TimeLeft(const grpc::ServerContextBase& context);
 
 // The time that the level below may take for a call of the level above that ends in `left`. The reserve is taken off;
-// in it the answer travels up, and the level above may ask a replica. 0 if nothing is left.
+// in it the response travels up, and the level above may ask a replica. 0 if nothing is left.
 absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve);
 
 }  // namespace sluice

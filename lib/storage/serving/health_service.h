@@ -12,8 +12,8 @@
 namespace sluice {
 
 // grpc.health.v1.Health of one server, Check and Watch, for the services "", "readiness" and "liveness" (see
-// RpcServer). It gets every method that no other service has, and answers UNIMPLEMENTED to those that are not its own.
-// Thread-safe. It must outlive the server.
+// RpcServer). It gets every method that no other service has, and returns UNIMPLEMENTED for those that are not its
+// own. Thread-safe. It must outlive the server.
 //
 // gRPC has a health service of its own, but never ends a Watch: one client that watches would make every drain last for
 // its whole timeout. The library has no generated code of health.proto, since an application may have its own; the two

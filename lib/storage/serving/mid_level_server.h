@@ -21,10 +21,10 @@ namespace sluice {
 class MidLevelServer final : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // Part of the time until the caller's deadline that is kept for the answer's way up and for a replica. The reader
+    // Part of the time until the caller's deadline that is kept for the response's way up and for a replica. The reader
     // has a limit of its own for each block.
     absl::Duration deadline_reserve = absl::Milliseconds(5);
-    // Answers beyond this are refused with RESOURCE_EXHAUSTED.
+    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)

@@ -25,7 +25,7 @@ inline constexpr uint32_t kMaxProbePayloadBytes = 1 << 20;
 class ProbeServer : public v1::ProbeService::CallbackService {
  public:
   struct Options {
-    uint64_t max_answer_bytes = 64 << 20;  // answers beyond this are refused with RESOURCE_EXHAUSTED
+    uint64_t max_answer_bytes = 64 << 20;  // responses beyond this are refused with RESOURCE_EXHAUSTED
     int max_counter_calls = 256;           // GetTcpCounters that wait for the kernel; likewise
   };
   ProbeServer(boost::asio::io_context& context, const Options& options)

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   // By default two servers share a port, each with half of the connections, and nobody is told.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Requests are small and their window never has to grow. A probe of the bandwidth-delay product would send a ping
-  // with each answer, and an acknowledgement of its echo: two packets in ten through the bottleneck, and nobody's
+  // with each response, and an acknowledgement of its echo: two packets in ten through the bottleneck, and nobody's
   // budget.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   std::vector<int> ports(options.listen.size(), 0);

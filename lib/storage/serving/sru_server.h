@@ -26,7 +26,7 @@ class SruServer : public v1::SruService::CallbackService {
     // How long the first message of an SRU is held back, without a thread that waits. Above 0 only to test slow
     // workers.
     ThinkTime::Options think_time;
-    // Answers beyond this are refused with RESOURCE_EXHAUSTED.
+    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,

@@ -12,14 +12,14 @@
 
 namespace sluice {
 
-// Decides how long each answer of a process is held back, to test slow workers: most of them for `usual`, and a share
+// Decides how long each response of a process is held back, to test slow workers: most of them for `usual`, and a share
 // of them, the tail, for `tail`. The draws of a worker depend only on its number and on how many it has made before, so
 // runs replay. There is one for each process. Thread-safe.
 class ThinkTime {
  public:
   struct Options {
     absl::Duration usual;
-    absl::Duration tail;    // for the answers in the tail; above 0 if there is a tail
+    absl::Duration tail;    // for the responses in the tail; above 0 if there is a tail
     double tail_share = 0;  // 0: there is no tail; at most 1
   };
   // Returns InvalidArgument for a share outside of 0 to 1, for a share without a time, and for a time without a share.

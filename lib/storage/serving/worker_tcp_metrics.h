@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What TCP did with the answers of this worker. There is one for each process. Thread-safe. There are two sources,
+// What TCP did with the responses of this worker. There is one for each process. Thread-safe. There are two sources,
 // which the help texts distinguish: the connections of this process, and the counters of its network namespace.
 // Families that the kernel cannot fill are left out: all of them if it does not answer, the timeouts before Linux 6.7.
 //

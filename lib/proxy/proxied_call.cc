@@ -67,8 +67,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
   if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) return Fail(added);
   CountRequest();
-  proxy_.LimitHeldRequests();
-  if (!answered_) Route();
+  Route();
   if (end_stream) proxy_.link().FlushEarly();
 }
 
@@ -150,7 +149,6 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
     SendRequest(bytes, end_stream);
   }
   CountRequest();
-  proxy_.LimitHeldRequests();
   if (end_stream) proxy_.link().FlushEarly();
 }
 
@@ -194,7 +192,7 @@ void ProxiedCall::ReleaseRequest() {
                                                  proxy_.held_requests().max_bytes(), " bytes of such requests")));
 }
 
-// --- The answer.
+// --- The response.
 
 bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream) {
   if (client_ == nullptr || answered_) return false;
@@ -202,8 +200,6 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   client_->SendHeaders(*this, headers, end_stream);
   headers_sent_ = true;
   CountAnswer();
-  proxy_.LimitHeldAnswers();
-  if (client_ == nullptr || answered_) return false;
   if (!end_stream) return true;
   const std::optional<absl::StatusCode> code = StatusIn(headers);
   method_exists_ = code.has_value() && code != absl::StatusCode::kUnimplemented;
@@ -217,8 +213,6 @@ bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream, /*more=*/MayWaitForMore(bytes.size()));
   CountAnswer();
-  proxy_.LimitHeldAnswers();
-  if (client_ == nullptr || answered_) return false;
   if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
   return true;
 }

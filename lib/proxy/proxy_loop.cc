@@ -255,25 +255,30 @@ void ProxyLoop::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
   if (bytes == holder.bytes()) return;
   held_answers_.Count(holder, bytes, link_.now());
   metrics_.SetHeldBytes(held_answers_.bytes());
+  if (held_answers_.full()) LimitLater();
 }
 
 // Responses that are granted before they are ready, or that arrive over an unscheduled link, were not requested.
 // Therefore the total may exceed the bound before kStuckAfter has passed.
-void ProxyLoop::LimitHeldAnswers() {
-  if (!held_answers_.full()) return;
-  held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
-  held_answers_.ReleaseAbove(2 * held_answers_.max_bytes());
-}
 
 void ProxyLoop::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
   if (bytes == holder.bytes()) return;
   held_requests_.Count(holder, bytes, link_.now());
   metrics_.SetHeldRequestBytes(held_requests_.bytes());
+  if (held_requests_.bytes() > held_requests_.max_bytes()) LimitLater();
 }
 
 // Do not wait for kStuckAfter here: the bytes that clients send within that time have no bound.
-void ProxyLoop::LimitHeldRequests() {
-  held_requests_.ReleaseAbove(held_requests_.max_bytes());
+void ProxyLoop::LimitLater() {
+  if (std::exchange(limit_queued_, true)) return;
+  link_.AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_)] {
+    if (alive.expired()) return;
+    limit_queued_ = false;
+    held_requests_.ReleaseAbove(held_requests_.max_bytes());
+    if (!held_answers_.full()) return;
+    held_answers_.ReleaseStuck(link_.now() - kStuckAfter);
+    held_answers_.ReleaseAbove(2 * held_answers_.max_bytes());
+  });
 }
 
 std::shared_ptr<const void> ProxyLoop::OnCallBegan() {

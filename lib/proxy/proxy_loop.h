@@ -107,12 +107,11 @@ class ProxyLoop {
   bool MayIdle(const std::string& path) const;
   void ObserveResponse(const std::string& path, int64_t bytes, bool one_message);
   // The holders of connections also count the bytes that wait at the socket.
+  // Both only count. A bound that is exceeded ends calls at the end of the turn, and never in the caller's stack.
   void CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes);
   HeldBytes& held_answers() { return held_answers_; }
-  void LimitHeldAnswers();
   void CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes);
   const HeldBytes& held_requests() const { return held_requests_; }
-  void LimitHeldRequests();
   struct EndedCall {
     const std::string& pattern;  // empty: it was never routed to a worker
     const std::string& path;
@@ -136,6 +135,7 @@ class ProxyLoop {
   size_t calls() const { return calls_; }
 
  private:
+  void LimitLater();
   void SetPolicies(ClientPolicies policies);
   void SetHeldBounds();
 
@@ -173,6 +173,8 @@ class ProxyLoop {
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
+  const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the loop, unlike living_calls_
+  bool limit_queued_ = false;
   const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // the loop itself holds one reference
   HeldBytes held_answers_;
   HeldBytes held_requests_;

@@ -13,16 +13,16 @@
 namespace sluice {
 namespace {
 
-// The block before, this one, and the one that is read ahead.
+// The previous block, this block, and the block that is read ahead.
 constexpr uint64_t kBlocksInOrder = 3;
 
-// Whoever asked for the range has time left, so that the deadline of the block was not its own.
+// The caller of the range has time left: the deadline that ended the read of the block was not its own.
 absl::Status WhyMissing(const MissingBytes& gap) {
   const bool lost = gap.code == absl::StatusCode::kDataLoss;
   return absl::Status(lost ? gap.code : absl::StatusCode::kUnavailable, gap.reason);
 }
 
-// Where the file does not say to which manifest of the level above it belongs, it may be any.
+// A file that does not name a manifest of the level above may belong to any manifest.
 bool IsOfVersion(const ReadHeader& header, uint32_t version) {
   return version == 0 || header.upper_manifest_crc32c == 0 || header.upper_manifest_crc32c == version;
 }
@@ -91,7 +91,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
   }
 
  private:
-  // What has to be done without the lock, since it may call back.
+  // Work that must run without the lock, since it may call back.
   struct Outbox {
     struct Fetch {
       std::shared_ptr<CachedBlock> block;
@@ -117,7 +117,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     block->waiters.push_back(ticket);
   }
 
-  // Takes a range as far as it can go: to its end, or to a block that it has to wait for.
+  // Advances a range to its end, or to a block that it must wait for.
   void Serve(const TicketPtr& ticket, Outbox& outbox) {  // with mutex_ held
     const Request& request = ticket->request;
     while (true) {
@@ -160,7 +160,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
         absl::StrCat("the cache of ", blocks_.max_bytes(), " bytes is full of blocks that are waited for"));
   }
 
-  // The block at `offset`; where it is not there, its read begins. Null: there is no room for it.
+  // Returns the block at `offset`, and begins its read if the cache does not hold it. Null: there is no room for it.
   std::shared_ptr<CachedBlock> Find(const std::shared_ptr<CachedFile>& file, Ticket& ticket, uint64_t offset,
                                     Outbox& outbox) {  // with mutex_ held
     const bool first_look = ticket.FirstLookAt(offset);
@@ -190,7 +190,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return block;
   }
 
-  // Where the block before this one is still here, the file is read in order.
+  // If the cache still holds the previous block, the file is read in order.
   void ReadAheadOf(const std::shared_ptr<CachedFile>& file, const CachedBlock& block, TimePoint deadline,
                    Outbox& outbox) {  // with mutex_ held
     const uint64_t next = block.offset + file->block_bytes;
@@ -218,15 +218,15 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return block;
   }
 
-  // A stream that is asked for its next part in a callback does not call back within that. But those who waited for
-  // this part may begin other reads, which may call back at once: that nests.
+  // A request for the next part within a callback does not call back at once. But ranges that waited for this part may
+  // begin other reads, and these may call back at once, which nests.
   void Pull(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream) {
     stream->Next([self = shared_from_this(), block, stream](absl::StatusOr<ReadPart> part) {
       if (self->OnPart(block, stream, std::move(part))) self->Pull(block, stream);
     });
   }
 
-  // Without the lock: it may be much. Settled is what was written here, and nothing else.
+  // Copy without the lock, since the part may be large. Only this thread changes `settled`.
   static void Write(const ReadPart& part, CachedBlock& block) {
     if (const auto* chunk = std::get_if<ReadChunk>(&part)) {
       std::memcpy(block.data.get() + (chunk->offset - block.offset), chunk->data.data(), chunk->data.size());
@@ -235,7 +235,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     }
   }
 
-  // Whether there is more to come.
+  // Returns whether more parts follow.
   bool OnPart(const std::shared_ptr<CachedBlock>& block, const std::shared_ptr<ReadStream>& stream,
               absl::StatusOr<ReadPart> part) {
     if (part.ok()) Write(*part, *block);
@@ -245,7 +245,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (block->stream != stream) return false;
       absl::Status status = part.ok() ? Settle(block, *part, outbox) : part.status();
-      // The file was longer when the length of the block was told.
+      // The file was longer when the worker reported the length of the block.
       if (absl::IsOutOfRange(status) && block->length > 0) status = FoundStripedAnew(block, outbox);
       if (status.ok()) {
         ServeWaiters(*block, outbox);
@@ -258,7 +258,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return more;
   }
 
-  // Where one goes on to the next block, that one takes no room of this one while others want it.
+  // Serve all waiters before a block that one of them goes on to takes the room of this block.
   void ServeWaiters(CachedBlock& block, Outbox& outbox) {  // with mutex_ held
     const std::vector<TicketPtr> waiters = block.TakeWaiters();
     block.held += waiters.size();
@@ -273,7 +273,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     blocks_.Drop(block, outbox.streams);
     const bool late = Now() >= block->deadline;
     for (const TicketPtr& ticket : block->TakeWaiters()) {
-      // Whoever came first may have had less time, or have opened the file after its end.
+      // The first range may have had less time, or have opened the file beyond its end.
       const bool more_time = late && ticket->MayWaitLongerThan(*block);
       const bool before_it = absl::IsOutOfRange(status) && ticket->opens_at() < block->offset;
       if (more_time || before_it) {
@@ -322,7 +322,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return FoundStripedAnew(block, outbox);
   }
 
-  // Nothing else that is here of the file is good either.
+  // The other cached blocks of the file are stale, too.
   absl::Status FoundStripedAnew(const std::shared_ptr<CachedBlock>& found, Outbox& outbox) {  // with mutex_ held
     const auto blocks = blocks_.File(found->file)->blocks;
     for (const auto& [offset, block] : blocks) {

@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// Data blocks of striped files, for the level above, to which a block is an SRU that it reads piece by piece. The first
-// range that is wanted of a block reads all of the block, once; other ranges wait for their bytes of it, or find them.
+// Data blocks of striped files, for the level above, which reads a block as an SRU, piece by piece. The first requested
+// range of a block reads the whole block, once. Other ranges wait for their bytes of it, or find them in the cache.
 // A file that is read in order is read one block ahead. There is one for each process. Thread-safe; no thread waits in
 // it.
 //
@@ -37,7 +37,7 @@ class BlockCache {
     uint32_t more = 0;           // bytes after the range that will be wanted later; the file must have them, too
     uint32_t version = 0;        // checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // return fewer bytes if the file ends before the range does
-    bool allow_partial = false;  // gaps are no error
+    bool allow_partial = false;  // gaps are not an error
     TimePoint deadline;
   };
   struct Range {
@@ -47,9 +47,9 @@ class BlockCache {
   };
   // Called once, on any thread, also on the caller's. Errors are those of a read (see BlockReader), and OutOfRange if
   // the file ends before the range, Unavailable or DataLoss for a gap, Unavailable if there is no reader yet,
-  // ResourceExhausted if the ranges that wait hold all of the cache.
+  // ResourceExhausted if waiting ranges hold all of the cache.
   using Callback = std::function<void(absl::StatusOr<Range>)>;
-  class Ticket;  // a range that is wanted
+  class Ticket;  // a requested range
   using TicketPtr = std::shared_ptr<Ticket>;
 
   // The metrics must outlive the cache.

@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-// With less time than this nothing more would come, and what has come would be lost with the deadline.
+// With less time than this, no further bytes would arrive, and the bytes that have arrived would be lost at the
+// deadline.
 constexpr auto kWorthAnotherRead = std::chrono::milliseconds(10);
 
 }  // namespace

@@ -28,7 +28,7 @@ struct CachedBlock {
   uint64_t offset = 0;  // in the file
   uint64_t length = 0;  // 0: it is not known yet, and neither is how the file is striped
   std::unique_ptr<char[]> data;
-  uint64_t settled = 0;            // bytes from the beginning that have come, or never will
+  uint64_t settled = 0;            // bytes from the beginning that have arrived, or never will
   std::vector<MissingBytes> gaps;  // in order
   bool late = false;               // a gap came after the deadline
   bool read_ahead = false;         // read ahead, and not wanted yet
@@ -37,25 +37,25 @@ struct CachedBlock {
   TimePoint deadline;                  // of the stream
   TimePoint ended;
   std::vector<BlockCache::TicketPtr> waiters;
-  size_t held = 0;  // number of callers that are about to wait for it, or to take from it
+  size_t held = 0;  // number of callers that are about to wait for the block, or to read it
   std::list<std::shared_ptr<CachedBlock>>::iterator position;  // among those by use; where the length is known
 
   uint64_t end() const { return offset + length; }
   // The first gap with bytes of [begin, end); null if there is none.
   const MissingBytes* GapIn(uint64_t begin, uint64_t end) const;
-  // True if its gaps were remembered for long enough.
+  // True if the block has kept its gaps for long enough.
   bool IsStale() const;
   // Takes the waiters. Those that have no more time than the read of the block come first, and then the one with the
   // most time, so that the others join what is read for it.
   std::vector<BlockCache::TicketPtr> TakeWaiters();
 };
 
-// How a file is striped, for as long as blocks of it are here.
+// How a file is striped, while the cache holds blocks of it.
 struct CachedFile {
   FileVersion name;
   uint64_t bytes = 0;
   uint64_t block_bytes = 0;                                 // 0 if not known
-  std::shared_ptr<CachedBlock> opening;                     // the read that will tell it
+  std::shared_ptr<CachedBlock> opening;                     // the read that finds it out
   std::map<uint64_t, std::shared_ptr<CachedBlock>> blocks;  // by offset
 
   uint64_t BlockLength(uint64_t offset) const { return std::min(block_bytes, bytes - offset); }

@@ -17,7 +17,7 @@ absl::Status HasEnded() {
   return absl::FailedPreconditionError("the read has ended");
 }
 
-// What a manifest that is not that of the file any more leads to.
+// Whether a manifest that is no longer the file's may have caused this error.
 bool LooksStale(const absl::StatusOr<ReadPart>& part) {
   if (!part.ok()) return absl::IsDataLoss(part.status()) || absl::IsNotFound(part.status());
   const auto* const gap = std::get_if<MissingBytes>(&*part);
@@ -61,7 +61,7 @@ void FileRead::Drop() {
   state_.Leave(*this);
 }
 
-// A callback on this thread may ask for the next part, which is then another step, and not a call within this one.
+// A callback on this thread may request the next part. That is then a separate step, and not a call within this one.
 void FileRead::Pump() {
   again_ = true;
   if (std::exchange(pumping_, true)) return;
@@ -116,9 +116,9 @@ FileRead::MaybePart FileRead::Produce() {
     if (!found_.has_value()) return std::nullopt;
     if (absl::Status begun = suspect_.has_value() ? BeginAgainIfStale() : Begin(); !begun.ok()) return begun;
   }
-  // Only from the header does the consumer learn which block this is: there may be no room for it.
+  // The consumer learns from the header which block this is, and may have no room for it.
   if (header_.has_value() && target_.block_at.has_value()) return *std::exchange(header_, std::nullopt);
-  // Before the header is handed out: the consumer's way to the next call is time in which the link could work.
+  // Fetch before the header is handed out: the link can work while the consumer gets to its next call.
   if (absl::Status started = StartFetches(); !started.ok()) return started;
   if (header_.has_value() && !from_memory_) return *std::exchange(header_, std::nullopt);
   if (held_.has_value()) return *std::exchange(held_, std::nullopt);
@@ -126,7 +126,7 @@ FileRead::MaybePart FileRead::Produce() {
   return header_.has_value() ? HoldBehindHeader(std::move(part)) : part;
 }
 
-// By a layout from memory, and nothing was handed out yet.
+// Whether the read uses a layout from memory and has handed out nothing yet.
 FileRead::MaybePart FileRead::HoldBehindHeader(MaybePart part) {
   if (part.ok() && !part->has_value()) return std::nullopt;
   Part first = part.ok() ? Part(**std::move(part)) : Part(part.status());
@@ -186,7 +186,8 @@ absl::Status FileRead::Begin() {
   return absl::OkStatus();
 }
 
-// The manifest of now tells whether the one from memory was stale. Once: what comes by it is handed out as it is.
+// Fetches the current manifest, which shows whether the remembered one was stale. Once: the parts that follow are
+// handed out as they are.
 absl::Status FileRead::BeginAgainIfStale() {
   const Part suspect = *std::exchange(suspect_, std::nullopt);
   from_memory_ = false;
@@ -221,7 +222,8 @@ absl::Status FileRead::StartFetches() {
     SegmentRead::Spec spec = NextSegment();
     const uint64_t srus = spec.srus;
     auto fetch = SegmentRead::Start(state_, std::move(spec), [this] { state_.PumpLater(*this); });
-    // A queue that is full refuses what is new. This read is not: it tries again when what it has is through.
+    // A full queue refuses new fetches. This read is under way, so it tries again when its current segments are
+    // through.
     if (absl::IsResourceExhausted(fetch.status()) && !fetches_.empty()) return absl::OkStatus();
     if (!fetch.ok()) return fetch.status();
     fetches_.push_back(*std::move(fetch));
@@ -230,7 +232,7 @@ absl::Status FileRead::StartFetches() {
   return absl::OkStatus();
 }
 
-// The rest of the data block, or as much of it as a segment holds.
+// Returns the rest of the data block, at most one segment.
 SegmentRead::Spec FileRead::NextSegment() const {
   const uint64_t block_end = (next_sru_ / layout_->Workers() + 1) * layout_->Workers();
   const uint64_t at_most = std::max<uint64_t>(state_.options().segment_bytes / layout_->SruBytes(), 1);

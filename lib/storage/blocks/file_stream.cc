@@ -25,7 +25,7 @@ absl::StatusOr<ReadPart> ReadStream::Next() {
 FileStream::FileStream(std::shared_ptr<ReaderGate> gate, std::shared_ptr<FileRead> read)
     : gate_(std::move(gate)), read_(std::move(read)) {}
 
-// The read is destroyed on the link's thread, unless the reader is gone, and then it holds nothing of it.
+// Destroys the read on the link's thread. If the reader is gone, the read holds nothing of the link.
 FileStream::~FileStream() {
   auto drop = [read = std::move(read_)](LinkLoop&) { read->Drop(); };
   gate_->Post(drop);

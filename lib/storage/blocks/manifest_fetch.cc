@@ -17,15 +17,15 @@ namespace sluice {
 namespace {
 
 constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
-// Far more than most manifests have, and no more than a worker reads at once.
+// Far above the size of most manifests, and at most what a worker reads at once.
 constexpr uint64_t kRangeBytes = 1 << 20;
 constexpr int64_t kManifestFieldBytes = 32;  // of a response, beside the bytes of the manifest
 constexpr int64_t kMaxManifestBytes = kRangeBytes + kManifestFieldBytes;
-// Workers that one run may ask, one after the other. More would not heed what the first ones say of the file; fewer
-// give up their block's place in the queue of the link more often.
+// Number of workers that one run asks, one after the other. With more, the search could not use the responses of the
+// first workers; with fewer, the fetch loses its block's place in the link's queue more often.
 constexpr size_t kCandidatesOfRun = 3;
 
-// Whatever a worker says, another one may say something better.
+// Retry after every error: a different worker may have the file.
 std::vector<absl::StatusCode> AnyError() {
   std::vector<absl::StatusCode> codes;
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
@@ -53,7 +53,7 @@ void ManifestFetch::Start() {
   AskForBeginning();
 }
 
-// Workers that hang or are gone come last.
+// Ask workers that hang or are unreachable last.
 std::vector<size_t> ManifestFetch::NextCandidates(size_t first) {
   const auto bad = [this](size_t worker) {
     return state_.fan_out().worker_history().Bad(state_.link().now(), state_.workers().workers[worker]->row());
@@ -170,7 +170,7 @@ absl::Status ManifestFetch::Decode() {
 
 void ManifestFetch::OnEnd(FanOutRun& run) {
   const FanOutLogic::Result& result = run.result();
-  // The queue had no room, or nobody wants it any more.
+  // The queue had no room, or the last waiter has left.
   if (!result.status.ok() && !result.decisive.has_value()) return Finish(result.status);
   NoteFailures(run);
   if (!result.status.ok()) return TryOtherWorkers();
@@ -189,14 +189,14 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
   Finish(layout_);
 }
 
-// A worker that has the file in a bad state says more than one that does not have it.
+// Prefer the error of a worker that has the file in a bad state to NotFound.
 void ManifestFetch::NoteFailures(const FanOutRun& run) {
   for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
     const FanOutLogic::Attempt& made = run.attempt(attempt);
     const bool failed = made.outcome == FanOutLogic::AttemptOutcome::kFailed;
     if (!failed && made.outcome != FanOutLogic::AttemptOutcome::kRefused) continue;
     absl::Status why = failed ? run.end(attempt).status : verdicts_[attempt];
-    // It was cancelled because it took too long.
+    // The attempt was cancelled because it took too long.
     if (failed && (why.ok() || run.cancelled(attempt))) {
       why = absl::DeadlineExceededError(absl::StrCat("no answer within the deadline or the timeout of ",
                                                      absl::FormatDuration(state_.options().sru_timeout)));
@@ -220,7 +220,7 @@ void ManifestFetch::NoteFailure(size_t worker, const absl::Status& why) {
                                                         state_.address(worker), "): ", why.message())));
 }
 
-// A run for the beginning has asked all of its candidates; a run for the rest, those up to the source.
+// A run for the beginning has asked all its candidates. A run for the rest has asked the candidates up to the source.
 void ManifestFetch::TryOtherWorkers() {
   if (state_.link().now() >= deadline_) {
     failure_.Update(absl::DeadlineExceededError(

@@ -47,7 +47,7 @@ void ReaderState::ConnectAll() {
   for (const std::shared_ptr<Worker>& worker : workers_->workers) worker->Connect();
 }
 
-// What is asked for now may be old before it comes, so nobody joins it.
+// The layout under way may be stale when it arrives, so no later read may join its fetch.
 void ReaderState::ForgetLayout(const std::string& file) {
   layouts_.Forget(file);
   fetches_.erase(file);
@@ -85,7 +85,7 @@ void ReaderState::PumpLater(FileRead& read) {
   to_pump_.push_back(read.shared_from_this());
 }
 
-// What they do may bring new ones; those come in a call of their own.
+// A pump may queue further reads; these run in a call of their own.
 void ReaderState::PumpAll() {
   const auto reads = std::exchange(to_pump_, {});
   for (const std::shared_ptr<FileRead>& read : reads) read->Pump();

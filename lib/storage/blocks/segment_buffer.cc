@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Chunks are what the consumer passes on: large enough that the cost of a message does not show, small enough that the
-// first bytes of a block are on their way while the last ones still arrive.
+// The size of the chunks that the consumer passes on: large enough that the cost of a message does not matter, and
+// small enough that the first bytes of a block leave while its last bytes still arrive.
 constexpr uint64_t kMinChunkBytes = 64 << 10;
 constexpr uint64_t kMaxChunkBytes = 1 << 20;
 
@@ -85,7 +85,7 @@ std::optional<ReadPart> SegmentBuffer::Take(LinkMetrics& metrics) {
                    .data = std::string(data_.get() + begin, taken_bytes_ - begin)};
 }
 
-// Gaps that follow each other are one, where they are of one kind.
+// Merges adjacent gaps that have the same reason.
 ReadPart SegmentBuffer::TakeMissing(uint64_t ready) {
   const auto first = gaps_.find(taken_bytes_);
   uint64_t end = first->second.end;
@@ -101,7 +101,7 @@ ReadPart SegmentBuffer::TakeMissing(uint64_t ready) {
                       .code = first->second.why.code()};
 }
 
-// Bytes that have arrived are counted; null: they are a gap.
+// Counts bytes that have arrived; null: they are a gap.
 void SegmentBuffer::AdvanceTo(uint64_t offset, LinkMetrics* metrics) {
   while (taken_bytes_ < offset) {
     const uint64_t sru_end = OffsetOf(taken_srus_ + 1);

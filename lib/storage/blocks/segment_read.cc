@@ -13,16 +13,16 @@ namespace sluice {
 namespace {
 
 constexpr char kPath[] = "/sluice.v1.SruService/ReadSru";
-// What each message adds to its bytes: a tag and a length.
+// Bytes of a message beyond its data: a tag and a length.
 constexpr int64_t kFieldBytes = 4;
-// Of one message, with what an aggregator says of what is missing.
+// Bound of one message, with an aggregator's list of missing bytes.
 constexpr int64_t kMaxMessageBytes = 1 << 20;
 
 int64_t ResponseBytes(uint32_t sru_bytes) {
   return int64_t{sru_bytes} + kFieldBytes * ((sru_bytes + kSruMessageBytes - 1) / kSruMessageBytes);
 }
 
-// Asking the same worker again may help. Another replica is always worth the question.
+// Whether the same worker may respond differently to a retry. A different replica is always worth a request.
 std::vector<absl::StatusCode> RetryOn(bool has_replicas) {
   if (!has_replicas) {
     return {absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded,
@@ -35,13 +35,13 @@ std::vector<absl::StatusCode> RetryOn(bool has_replicas) {
   return codes;
 }
 
-// What a message says is missing, as bytes of the segment: its own bytes belong to `place` there, and begin at
-// `in_stripe` of their stripe.
+// Returns the missing bytes of a message as bytes of the segment. The message's own bytes belong at `place` of the
+// segment, and begin at `in_stripe` of their stripe.
 absl::StatusOr<ByteRanges> MissingIn(const SruMessage& message, const ByteRange& place, uint64_t in_stripe) {
   ByteRanges ranges;
   uint64_t last_end = place.begin;
   for (const v1::MissingSruRange& missing : message.missing) {
-    const uint64_t begin = missing.offset() - in_stripe + place.begin;  // too large where it is before the range
+    const uint64_t begin = missing.offset() - in_stripe + place.begin;  // too large if it lies before the range
     if (begin < last_end || begin >= place.end || missing.length() == 0 || missing.length() > place.end - begin) {
       return absl::DataLossError(absl::StrCat("says that ", missing.length(), " bytes from ", missing.offset(),
                                               " are missing, which is not within what was asked for"));
@@ -144,7 +144,7 @@ std::shared_ptr<const std::string> SegmentRead::RequestFor(uint64_t sru, size_t 
 }
 
 std::shared_ptr<const std::string> SegmentRead::RequestOf(size_t attempt) {
-  if (attempt < srus_.size()) return nullptr;  // the first ones, in the order of their asks
+  if (attempt < srus_.size()) return nullptr;  // first attempts, in the order of their asks
   const auto run = run_.lock();
   const FanOutLogic::Attempt& made = run->attempt(attempt);
   Sru& sru = srus_[made.ask];
@@ -163,8 +163,8 @@ void SegmentRead::Accept(size_t attempt, std::vector<WireMessage> messages) {
   }
 }
 
-// The logic lets in one attempt of an SRU at a time, and nothing after that was given up, or the SRU has been answered.
-// An attempt that takes the place of another one begins anew.
+// The logic accepts one attempt of an SRU at a time, and no message after the attempt was given up or the SRU is
+// complete. An attempt that replaces an earlier one begins at the first byte.
 absl::Status SegmentRead::Store(size_t attempt, uint64_t index, absl::string_view bytes) {
   if (buffer_.settled(index)) return absl::CancelledError("the SRU is here");
   Sru& sru = srus_[index];
@@ -198,7 +198,7 @@ absl::Status SegmentRead::Store(size_t attempt, uint64_t index, absl::string_vie
   return absl::OkStatus();
 }
 
-// What a response in part has brought stays: only its gaps are filled, since whoever fills them may yet fail.
+// The bytes of a partial response stay, and later responses fill only its gaps: the worker that fills them may fail.
 void SegmentRead::StorePartial(uint64_t sru, const SruMessage& message, const ByteRange& place,
                                const ByteRanges& missing) {
   const auto known = partial_.find(sru);
@@ -232,8 +232,8 @@ absl::Status SegmentRead::Complete(size_t attempt) {
   return absl::OkStatus();
 }
 
-// Where another replica may have more, the response does not count as one, so that it is asked. A worker that responses
-// in part has tried what it could, so it is not asked again by itself.
+// If a different replica may have more bytes, do not count the response, so that the replica is asked. A worker that
+// responds in part has read what it could, so it is not asked again.
 absl::Status SegmentRead::CompletePartial(const FanOutLogic::Attempt& made, Partial& partial) {
   const bool is_first = !partial.gaps.has_value();
   const ByteRanges gaps = is_first ? partial.missing : Intersect(*partial.gaps, partial.missing);
@@ -258,13 +258,13 @@ absl::Status SegmentRead::CompletePartial(const FanOutLogic::Attempt& made, Part
 void SegmentRead::OnAskFailed(const FanOutLogic::Failure& failure) {
   if (!status_.ok()) return;
   const uint64_t sru = failure.ask;
-  // The file may have been striped anew. Forgotten before the consumer can hear of the failure and read again.
+  // The file may have been striped again. Forget the layout before the consumer sees the failure and reads again.
   state_.ForgetLayout(spec_.file);
   const absl::Status reason = Describe(failure);
   if (!spec_.allow_partial) {
     status_ = reason;
   } else {
-    // What else has come of the SRU cannot be verified without it.
+    // Without these bytes the rest of the SRU cannot be verified.
     const auto partial = partial_.find(sru);
     const bool known = partial != partial_.end() && partial->second.gaps.has_value();
     const ByteRanges gaps = known ? *partial->second.gaps : ByteRanges{buffer_.BytesOf(sru)};

@@ -15,7 +15,7 @@ constexpr uint32_t TagOf(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-// The bytes of a length-delimited field, where they are.
+// Returns the bytes of a length-delimited field in place.
 bool ReadBytes(CodedInputStream& input, absl::string_view& bytes) {
   uint32_t length = 0;
   if (!input.ReadVarint32(&length)) return false;

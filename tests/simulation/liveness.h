@@ -28,9 +28,11 @@ namespace sluice::testing {
 // A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was
 // ready counts, too: its bytes hold the budget, and what its worker has sent since waits behind it.
 //
-// If workers behind slow links are all that goes wrong, the one stall timeout is two long laps: after these the slow
-// workers are known, and hold a third of the budget. The response of such a worker also waits for its own link, that of
-// a worker that paused for its own process, and a stream for the application. Responses of a worker are not checked
+// If workers behind slow links are all that goes wrong, and the schedule grants what is ready, the one stall timeout is
+// two long laps for each part of the response: after these the slow workers are known, and hold a third of the budget.
+// A worker of a moderate rate ends each of its laps in time, so the next part may wait for it again. The response of a
+// slow worker also waits for its own link, that of a worker that paused for its own process, and a stream for the
+// application. Responses of a worker are not checked
 // while its resets are rationed: the client may have given them up. One for each simulated world.
 class Liveness {
  public:
@@ -39,7 +41,8 @@ class Liveness {
   struct Bounds {
     TimePoint::duration stall_time{0};  // in which the schedule takes granted bytes for stalled
     TimePoint::duration round{0};       // of a request and its grant
-    TimePoint::duration long_lap{0};    // in which it takes a worker for slow; 0: no worker has a slow link
+    TimePoint::duration long_lap{0};    // in which it takes a worker for slow; 0: it has a stall timeout for that
+    int64_t part_bytes = 1;             // of a response, which leave at once
   };
   // A worker, and its own part in delays.
   struct Sender {
@@ -58,10 +61,12 @@ class Liveness {
   void HangBegins() { ++hangs_begun_, ++hangs_; }
   void HangEnds() { --hangs_; }
 
-  // A response is ready, and has left its worker or is not wanted any more. The client gives it up at its deadline.
-  Id Ready(TimePoint deadline, bool streaming, const Sender& sender) {
+  // A response of `bytes` is ready, and has left its worker or is not wanted any more. The client gives it up at its
+  // deadline.
+  Id Ready(TimePoint deadline, bool streaming, const Sender& sender, size_t bytes = 0) {
     waits_.emplace(++last_, Wait{.since = events_.now(),
                                  .deadline = deadline,
+                                 .parts = 1 + static_cast<int64_t>(bytes) / bounds_.part_bytes,
                                  .streaming = streaming,
                                  .sender = sender,
                                  .stopped = sender.process.stopped_time(),
@@ -96,6 +101,7 @@ class Liveness {
   struct Wait {
     TimePoint since;
     TimePoint deadline;
+    int64_t parts = 1;
     bool streaming = false;
     Sender sender;
     TimePoint::duration stopped{0};
@@ -121,7 +127,7 @@ class Liveness {
         kRounds + port_.busy_times() - wait.busy_times + wait.sender.uplink.busy_times() - wait.own_busy_times;
     const auto ahead = std::chrono::duration_cast<TimePoint::duration>(kShare * sent) + rounds * bounds_.round;
     const bool strict = bounds_.long_lap.count() > 0 && !wait.sender.slow;
-    const TimePoint::duration others = strict ? kLaps * bounds_.long_lap : bounds_.stall_time;
+    const TimePoint::duration others = strict ? kLaps * wait.parts * bounds_.long_lap : bounds_.stall_time;
     if (waited <= hung * bounds_.stall_time + others + ahead) return;
     const auto ms = [](TimePoint::duration time) { return time / std::chrono::milliseconds(1); };
     breaches_.push_back(absl::StrCat("a response that was ready has waited for ", ms(waited), " ms; ", hung,

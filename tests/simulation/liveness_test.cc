@@ -71,6 +71,20 @@ TEST_F(LivenessTest, SlowWorkersHoldUpAHealthyOneForTwoLongLaps) {
   EXPECT_THAT(liveness.TakeBreaches(), IsEmpty()) << "the slow worker waits for its own link";
 }
 
+TEST_F(LivenessTest, EachPartOfAResponseMayWaitForTwoLongLaps) {
+  Liveness::Bounds bounds = WithSlowWorkers();
+  bounds.part_bytes = 1000;
+  Liveness liveness(events_, port_, oracle_, bounds);
+  const Liveness::Id large = liveness.Ready(TimePoint::max(), false, healthy_, 10'000);
+  Pass(kLong);
+  liveness.Left(large);
+  EXPECT_THAT(liveness.TakeBreaches(), IsEmpty());
+  const Liveness::Id small = liveness.Ready(TimePoint::max(), false, healthy_, 999);
+  Pass(kLong);
+  liveness.Left(small);
+  EXPECT_THAT(liveness.TakeBreaches(), ElementsAre(HasSubstr("has waited for 200 ms")));
+}
+
 TEST_F(LivenessTest, PacketsOfSlowWorkersAreNoReasonToWait) {
   Liveness liveness(events_, port_, oracle_, WithSlowWorkers());
   liveness.Ready(TimePoint::max(), false, healthy_);

@@ -34,8 +34,10 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   Liveness::Bounds bounds{.stall_time = absl::ToChronoNanoseconds(schedule.stall_timeout) + round,
                           .round = round + milliseconds(1)};
   // Lost packets come a retransmission timeout later; large heads overflow the port, since they are charged as small
-  // ones.
-  if (shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
+  // ones. With `rolling`, a response that a slow worker has not begun holds its charge as that of a hung worker does.
+  const bool granting = schedule.policy == SchedulePolicy::kGrants;
+  if (granting && shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
+    bounds.part_bytes = budget_bytes / 3;
     bounds.long_lap = std::max<TimePoint::duration>(kLongLapRounds * round, kMinLongLap) + milliseconds(1);
   }
   liveness = std::make_unique<Liveness>(events, *port, *oracle, bounds);

@@ -129,10 +129,11 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     if (found == calls_.end() || std::exchange(found->second.hangs, true)) return;
     worker_.liveness_.HangBegins();
   }
-  void AnswerWaits(int32_t id) {
+  void AnswerWaits(int32_t id, size_t bytes) {
     const auto found = calls_.find(id);
     if (found == calls_.end() || !found->second.taken) return;
-    found->second.waits = worker_.liveness_.Ready(found->second.deadline, found->second.streaming, worker_.sender_);
+    const Call& call = found->second;
+    found->second.waits = worker_.liveness_.Ready(call.deadline, call.streaming, worker_.sender_, bytes);
     ++worker_.waiting_;
   }
 
@@ -173,7 +174,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
       (void)session()->SendData(id, std::move(message), false);
     }
     if (fault == Fault::kHangInAnswer) return Hang(id);
-    AnswerWaits(id);
+    AnswerWaits(id, question.messages * question.bytes);
     const absl::Status status = fault == Fault::kErrorLate ? absl::InternalError("simulated") : absl::OkStatus();
     session()->SendHeaders(id, ToTrailers(status, "", worker_.DrawMetadata()), true);
   }

@@ -100,8 +100,8 @@ def _busy(flags, workers):
 
 
 def _paced(flags, workers):
-    """50 small fan-outs a second: the link is nearly idle, so a gap between them is the cost of a fault."""
-    return Group(SMALL, tuple(workers), flags.response or 200, interval_s=0.02)
+    """Small fan-outs at a fixed rate: the link is nearly idle, so a gap between them is the cost of a fault."""
+    return Group(SMALL, tuple(workers), flags.response or 200, interval_s=flags.interval / 1e3)
 
 
 def _three(small, other, fault, budget_bytes=0):

@@ -17,8 +17,8 @@ namespace sluice {
 
 // The decisions of one fan-out: which workers are asked, which worker is asked next when one fails or is late, whose
 // response counts, and when the fan-out is over. Fan-outs, block reads and manifests use it. It is a state machine that
-// takes events with a time and returns actions, as docs/fan_out.md explains. There is one for each fan-out. Not
-// thread-safe.
+// takes events with a time and returns actions, as docs/internals/fan-out.md explains. There is one for each fan-out.
+// Not thread-safe.
 //
 // An ask is one request with the workers that can answer it. An attempt is that request sent to one of them. The first
 // attempt of an ask to have a message accepted claims the ask, and its rivals are cancelled.

@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-// Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/metrics.md.
+// Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/reference/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
 enum class CallOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };

@@ -41,8 +41,8 @@ struct LinkSight {
 
 // What the aggregator sees of each worker of one link: how long responses take, and which of them lost packets on the
 // way. It infers losses from the sockets of the aggregator, and from the bytes that the schedule has granted, so it
-// works with any workers. There is one for each link, used on the link's thread only. docs/losses.md has the reason for
-// each rule.
+// works with any workers. There is one for each link, used on the link's thread only. docs/internals/losses.md has the
+// reason for each rule.
 //
 // A loss shows in one of two ways. If later packets arrive, they are out of order. If nothing arrives, the connection
 // is silent although bytes should come. If the bytes that we sent last are not acknowledged either, the network lost

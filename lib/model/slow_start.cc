@@ -17,7 +17,8 @@ int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets) {
     rest -= window;
   }
   // The paper's theorem: the first acknowledgement means one packet of wnd_A less, and from then on no more of wnd_B
-  // can come than there is, nor than wnd_A, whose every acknowledgement adds one. docs/model.md proves it for every IW.
+  // can come than there is, nor than wnd_A, whose every acknowledgement adds one. docs/internals/model.md proves it for
+  // every IW.
   return rest == 0 ? window : window + std::min(rest, window) - 1;
 }
 

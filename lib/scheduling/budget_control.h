@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 
 // Finds the budget of a link whose buffer is unknown, or which others use as well. Sense, decide, apply: LinkMonitor
-// observes the link and applies what Decide, a pure function of plain values, says. docs/losses.md has the reasons and
-// the rejected alternatives.
+// observes the link and applies what Decide, a pure function of plain values, says. docs/internals/losses.md has the
+// reasons and the rejected alternatives.
 namespace sluice {
 
 // All in bytes, at least 1, floor <= start <= limit.

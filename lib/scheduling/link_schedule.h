@@ -35,7 +35,7 @@ namespace sluice {
 //
 // Each worker has a share of the budget, except in batches and unscheduled. The share follows how fast the worker
 // delivers, and is never more than it delivers while the link receives two budgets, or a packet. Calls of a worker that
-// has its share outstanding are passed over. See "Slow workers" in docs/scheduling.md.
+// has its share outstanding are passed over. See "Slow workers" in docs/internals/scheduling.md.
 //
 // Grants admit twice. A request leaves, in the same order, while the window is open. Its response is granted when it is
 // ready and fits: the oldest block first, then the response that was ready first. A call that is not ready blocks no
@@ -45,7 +45,7 @@ namespace sluice {
 // asked for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out
 // are granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the
 // call frees them. In the other policies, except unscheduled, the same rules grant what a response has beyond the bytes
-// that came with its request. See docs/scheduling.md.
+// that came with its request. See docs/internals/scheduling.md.
 class LinkSchedule {
  public:
   explicit LinkSchedule(const ScheduleOptions& options);  // must be valid

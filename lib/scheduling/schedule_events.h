@@ -58,7 +58,7 @@ struct Action {
 enum class CallEnd { kArrived, kAborted };
 
 // A part of the link's budget that this process may use for some time, where several processes share the link. See
-// docs/sharing.md.
+// docs/guides/share-a-link.md.
 struct BudgetLease {
   int64_t bytes = 0;                   // may be in flight; 0 or more. At 0 nothing leaves
   TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on

@@ -13,7 +13,7 @@
 #include "prometheus/registry.h"
 
 // Functions that make the metrics of Sluice. Every handle is resolved once, since a look-up by labels takes a lock and
-// a hash. docs/metrics.md is the catalogue; a test compares the two.
+// a hash. docs/reference/metrics.md is the catalogue; a test compares the two.
 namespace sluice {
 
 // Makes the counters of one family, one for each value of its only label, in the order of `values`.

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "tools/sluice_calibrate/prober.h"
 
-// Pure functions that make figures from the samples of a calibration. docs/calibration.md derives them.
+// Pure functions that make figures from the samples of a calibration. docs/guides/calibrate.md derives them.
 namespace sluice {
 
 // A figure, and how far to trust it. A plain value.

@@ -8,9 +8,9 @@
 #include "absl/time/time.h"
 
 // What happens without a schedule: the model of Chen et al., "Comprehensive Understanding of TCP Incast Problem"
-// (INFOCOM 2015). Equation numbers are those of that paper; docs/model.md says where we depart from it. Pure functions.
-// The model is qualitative, as its authors say: it tells whether a service has the problem, not exactly how large it
-// is.
+// (INFOCOM 2015). Equation numbers are those of that paper; docs/internals/model.md says where we depart from it. Pure
+// functions. The model is qualitative, as its authors say: it tells whether a service has the problem, not exactly how
+// large it is.
 namespace sluice {
 
 // p (18, 22): the probability that a packet is lost when all workers send a window of `window_packets` at once into the

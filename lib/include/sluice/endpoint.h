@@ -29,7 +29,7 @@ inline constexpr char kResponseBytesField[] = "sluice-response-bytes";
 //   grpc::CreateCustomChannel(endpoint->target(), grpc::InsecureChannelCredentials(), arguments);
 //
 // Bytes of a call cross a Unix socket once each way. sluice-proxy does the same for programs in other languages: see
-// docs/proxy.md. There may be several for one link. Thread-safe.
+// docs/guides/proxy.md. There may be several for one link. Thread-safe.
 class Endpoint {
  public:
   struct Options {

@@ -169,7 +169,8 @@ class FanOut {
     //                                              the last entry
     //   dns+shards:7000                            one for each address that the name has
     // The last two are looked up every 2 s, and changes have the effect of UpdateWorkers. A range only grows. The
-    // addresses of a name come and go; they come after all other workers, sorted. See docs/following.md.
+    // addresses of a name come and go; they come after all other workers, sorted. See
+    // docs/guides/live-configuration.md.
     std::vector<std::string> workers;
     std::optional<TlsOptions> tls;                      // default: plaintext
     int max_response_bytes = 64 << 20;                  // a call fails at a larger message; above 0

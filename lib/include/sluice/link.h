@@ -68,8 +68,8 @@ class Link {
     // bytes; a response of at most a third of the budget counts from its request on. Beyond the bound come at most one
     // message that is larger than its room, one message for each callback thread that was decompressed for its `merge`,
     // and one message for each call whose worker is more than eight times slower than the link, or hangs: such workers
-    // must not stop the others. See docs/fan_out.md. Ignored if the policy is unscheduled. Default: 8 times the
-    // largest budget, and at least 64 MiB.
+    // must not stop the others. See docs/internals/fan-out.md. Ignored if the policy is unscheduled. Default: 8 times
+    // the largest budget, and at least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
     // If set, this process leases parts of the budget from sluice-link: ShareLink of sluice/shared_link.h makes it. The
@@ -110,8 +110,8 @@ class Link {
   ScheduleState State() const;
   ScheduleOptions schedule_options() const;
 
-  // The metrics of docs/metrics.md, for export. Counters and histograms are in the registry; gauges are read from the
-  // schedule when they are collected. Both live as long as the link.
+  // The metrics of docs/reference/metrics.md, for export. Counters and histograms are in the registry; gauges are read
+  // from the schedule when they are collected. Both live as long as the link.
   prometheus::Registry& registry();
   const prometheus::Collectable& gauges() const;
 

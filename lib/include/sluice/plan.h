@@ -8,9 +8,9 @@
 #include "absl/time/time.h"
 
 // The lossless-scheduling model: pure functions of a LinkProfile that has passed Validate(). Symbols and equation
-// numbers are those of Podlesny and Williamson's application-level scheduling paper; docs/model.md derives the rest.
-// Nothing overflows: PlanSlots refuses sizes beyond the two bounds below, and the other functions replace such a size
-// by the nearest bound.
+// numbers are those of Podlesny and Williamson's application-level scheduling paper; docs/internals/model.md derives
+// the rest. Nothing overflows: PlanSlots refuses sizes beyond the two bounds below, and the other functions replace
+// such a size by the nearest bound.
 namespace sluice {
 
 inline constexpr int64_t kMaxResponseBytes = int64_t{1} << 32;  // maximum size of one response, and so of one SRU

@@ -13,7 +13,7 @@
 namespace sluice {
 
 // How this process takes part in a link that several processes of a host share: it leases its budget from the daemon
-// sluice-link. See docs/sharing.md.
+// sluice-link. See docs/guides/share-a-link.md.
 struct SharedLinkOptions {
   std::string socket;       // path of the daemon's Unix socket
   std::string application;  // name in the daemon's metrics: 1 to 64 characters of [A-Za-z0-9._-]

@@ -373,7 +373,7 @@ class AggregatorTest(ServingTest):
 
 
 class MetricsTest(ServingTest):
-    """Every metric of the aggregator in docs/metrics.md moves when it should."""
+    """Every metric of the aggregator in docs/reference/metrics.md moves when it should."""
 
     def moved(self, aggregator, expected, action):
         before = {name: metric(aggregator, name) for name in expected}

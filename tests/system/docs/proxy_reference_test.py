@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/proxy.md has every field of the config, and docs/metrics.md every metric of a proxy, with what its labels may be:
+"""docs/guides/proxy.md has every field of the config, and docs/reference/metrics.md every metric of a proxy, with what its labels may be:
 proxy_reference_test.py BUILD. Exit code 77: a network for the second cannot be made here."""
 
 import json
@@ -10,8 +10,8 @@ import sys
 import unittest
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-_DOCUMENT = (_REPOSITORY / "docs/proxy.md").read_text()
-_METRICS = (_REPOSITORY / "docs/metrics.md").read_text()
+_DOCUMENT = (_REPOSITORY / "docs/guides/proxy.md").read_text()
+_METRICS = (_REPOSITORY / "docs/reference/metrics.md").read_text()
 _PROTO = (_REPOSITORY / "proto/sluice/v1/config.proto").read_text()
 _SKIP = 77
 _OPAQUE = {"routes", "clients", "link", "schedule", "shared_link", "tls"}  # messages that have tables elsewhere, or a row of their own

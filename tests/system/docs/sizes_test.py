@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of sizes in docs/operations.md is what the model says: sizes_test.py SLUICE_PLAN"""
+"""The table of sizes in docs/guides/operations.md is what the model says: sizes_test.py SLUICE_PLAN"""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-_OPERATIONS = pathlib.Path(__file__).resolve().parents[3] / "docs/operations.md"
+_OPERATIONS = pathlib.Path(__file__).resolve().parents[3] / "docs/guides/operations.md"
 _PLAN = ""
 
 

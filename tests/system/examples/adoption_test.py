@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The fan-out of examples/adoption before and after it was moved to Sluice, in each way: adoption_test.py
-FOLDER_OF_PROGRAMS MOVED... All give the same answers from the same plain servers, and the moves are as small as docs/adoption.md
+FOLDER_OF_PROGRAMS MOVED... All give the same answers from the same plain servers, and the moves are as small as docs/guides/adopt.md
 says."""
 
 import difflib
@@ -11,7 +11,7 @@ import sys
 import unittest
 
 _EXAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples/adoption"
-_DOCUMENT = (_EXAMPLE.parents[1] / "docs/adoption.md").read_text()
+_DOCUMENT = (_EXAMPLE.parents[1] / "docs/guides/adopt.md").read_text()
 _PROGRAMS = pathlib.Path()
 _PATIENCE = 60  # seconds that a test waits for what has to happen
 _SHARDS = 40

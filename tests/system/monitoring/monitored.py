@@ -53,17 +53,17 @@ def dashboard_queries():
 def documented_queries():
     """Expressions of the pages: each line of a block of promql."""
     queries = []
-    for page in (REPOSITORY / "docs/monitoring.md", REPOSITORY / "docs/operations.md", *sorted(RUNBOOKS.glob("*.md"))):
+    for page in (REPOSITORY / "docs/guides/monitor.md", REPOSITORY / "docs/guides/operations.md", *sorted(RUNBOOKS.glob("*.md"))):
         for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             queries += [(page.name, line) for line in block.splitlines()]
     return queries
 
 
 def documented_metrics():
-    """The tables of docs/metrics.md: (heading, selectors of all that has to be there from the start) of each metric."""
+    """The tables of docs/reference/metrics.md: (heading, selectors of all that has to be there from the start) of each metric."""
     found = []
     heading = ""
-    for line in (REPOSITORY / "docs/metrics.md").read_text().splitlines():
+    for line in (REPOSITORY / "docs/reference/metrics.md").read_text().splitlines():
         if line.startswith("## "):
             heading = line[3:]
         if line.startswith("| `"):

@@ -26,7 +26,7 @@ _OF_FAULTS = re.compile(r"sluice_worker_fault\b")
 _MAY_FIRE = {"SluiceTimersLate", "SluiceSpuriousTimeouts"}
 # Not there on older kernels, which do not tell of it; a recording rule has something else to go by.
 _SINCE_KERNEL = {"sluice_worker_tcp_rtos_total": (6, 7)}
-# By the headings of docs/metrics.md.
+# By the headings of docs/reference/metrics.md.
 _JOBS = {
     "Aggregator": ["sluice-aggregator"],
     "Worker": ["sluice-worker"],

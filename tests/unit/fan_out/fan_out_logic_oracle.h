@@ -11,8 +11,8 @@
 namespace sluice::testing {
 
 // Observes the events and the actions of one FanOutLogic, keeps its own ledger of attempts and messages, and expects
-// the rules of docs/fan_out.md. It scans everything after each event, which the logic must not do. There is one for
-// each logic. Not thread-safe.
+// the rules of docs/internals/fan-out.md. It scans everything after each event, which the logic must not do. There is
+// one for each logic. Not thread-safe.
 class FanOutLogicOracle {
  public:
   enum class EventKind { kStart, kSent, kReady, kHeld, kGranted, kMessage, kAccepted, kEnded, kCancel, kTimer };

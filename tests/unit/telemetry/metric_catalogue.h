@@ -21,7 +21,7 @@ void PrintTo(const DocumentedMetric& metric, std::ostream* out);  // for GoogleT
 // Metrics by name.
 using MetricCatalogue = std::map<std::string, DocumentedMetric>;
 
-// Parses the tables of docs/metrics.md, by their headings.
+// Parses the tables of docs/reference/metrics.md, by their headings.
 std::map<std::string, MetricCatalogue> ParseCatalogue(const std::string& markdown);
 
 // Returns the catalogue of a scrape. Labels in `free_labels` keep no values.

@@ -15,13 +15,13 @@ void Admission::SetPlan() {
   part_cost_ = budget_.plan_bytes() / kShare;
 }
 
-// All of them, or k full packets without their framing.
+// Returns all bytes, or the payload of k full packets without their framing.
 int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
   if (calls_.outstanding().Cost(bytes) <= cost_bytes) return bytes;
   const int64_t packet_bytes = options_.profile.packet_payload_bytes;
   const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, cost_bytes) / packet_bytes, 1);
   const int64_t run_bytes = packets * packet_bytes;
-  // However large the overhead is said to be, half of the packets carry something.
+  // Use at least half of the packets for payload, because record_overhead_bytes has no upper bound.
   return std::min(bytes, std::max(run_bytes - options_.record_overhead_bytes, (run_bytes + 1) / 2));
 }
 
@@ -43,14 +43,14 @@ bool Admission::HandshakeHasShare(const Call& call) const {
   return charged_bytes == 0 || charged_bytes + calls_.outstanding().Cost(call.expected_bytes) <= share_bytes;
 }
 
-// Beside the headers of what is out already; there is no window for it to leave room for.
+// Keep room for the headers of calls that are out. A handshake needs no room for the headers of a full window.
 bool Admission::HandshakeFits(const Call& call) const {
   const int64_t cost_bytes = calls_.outstanding().Cost(call.expected_bytes);
   return budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
-// Rolling and batches. The paper knows no parts; rolling sends one where the whole response would never fit, or is more
-// than the share of its worker.
+// For rolling and batches. Batches never split a response, as in the source paper. Rolling sends a part if the whole
+// response would never fit the budget, or costs more than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const Outstanding& outstanding = calls_.outstanding();
@@ -63,20 +63,22 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   return budget_.HasRoomAlone(outstanding.Cost(bytes)) ? std::optional(bytes) : std::nullopt;
 }
 
-// A grant costs a round trip and a packet, and is for choosing among more than the link can take. Where workers answer
-// at once, or all that is asked for fits the share, requests leave with their grants, which cannot be taken back. Where
-// a packet is more than the share, a grant of one beside early bytes would exceed the budget.
+// A grant costs a packet and a round trip, and serves to choose among more responses than the link can take. If workers
+// respond at once, or all requested responses fit a third of the budget, requests leave with their grants. Such grants
+// cannot be revoked. If one packet costs more than the third, no bytes are granted early: a further grant in addition
+// to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
   const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
   if (!all_fits) {
     if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;
-    if (!call.out() && calls_.sent().any_early()) return std::nullopt;  // those that are out come first
+    if (!call.out() && calls_.sent().any_early()) return std::nullopt;  // calls that are out come first
   }
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
   const int64_t cost_bytes = calls_.outstanding().Cost(bytes);
-  // Their headers come with them. Usual ones are small beside what is granted, and large ones are not.
+  // The headers arrive with the early bytes. Headers of the usual size are small compared with the grant, so only the
+  // excess of larger headers counts.
   const int64_t large_header_bytes = calls_.window().LargeHeaderBytes(calls_.sent().silent() + 1);
   if (budget_.early_bytes() + cost_bytes + large_header_bytes > third()) return std::nullopt;
   if (calls_.outstanding().Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
@@ -86,9 +88,10 @@ std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
 
 bool Admission::MayAsk() const {
   const int64_t header_bytes = HeaderBytes();
-  // Of a lease, headers that are out have taken what a ready response waits for. More would be in its way.
+  // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
+  // would delay that response further.
   if (!calls_.queue().empty() && budget_.idle()) return false;
-  // Nothing else would let it go but a straggler, however small the budget is.
+  // If only stragglers are out, no other event would make room later, so send one request, however small the budget is.
   if (calls_.sent().young() == 0 && budget_.idle())
     return budget_.HasRoomAlone(calls_.window().HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();
@@ -102,9 +105,9 @@ bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
   return budget_.HasRoom(cost_bytes + HeaderReserve()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
-// Beside the grants there is room for the headers of a full window, not only of what is out: else small responses would
-// fill the budget, requests would stop, and the link would run dry. More may be out than that after the window has
-// shrunk.
+// Keep room for the headers of a full window in addition to the grants, and not only for calls that are out. Otherwise
+// small responses fill the budget, requests stop, and the link goes idle. More calls than the window may be out after
+// the window has shrunk.
 int64_t Admission::HeaderReserve() const {
   if (!granting_) return 0;
   const int64_t window = calls_.window().Requests(budget_.bytes());
@@ -131,8 +134,8 @@ int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* w
     need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
   }
   if (need_bytes == 0) return 0;
-  // Early bytes and handshakes do not give back their room before others need it. With a third of the lease for silent
-  // headers, there is half of what the rest needs.
+  // Early bytes and handshakes keep their room until other calls need it. Early bytes and silent headers may take a
+  // third of the lease, which is half of `need_bytes`.
   const int64_t early_bytes = budget_.early_bytes();
   const int64_t header_bytes = calls_.window().HeaderBytes(calls_.sent().stragglers() + calls_.sent().silent());
   return need_bytes + early_bytes + budget_.handshake_bytes() +

@@ -9,42 +9,42 @@
 
 namespace sluice {
 
-// Decides whether a request may leave and a response may be granted now, and with how many bytes. It changes nothing.
-// The objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
+// Decides whether a request may leave and a response may be granted now, and with how many bytes. It changes nothing,
+// and the objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
 class Admission {
  public:
   Admission(const ScheduleOptions& options, const LiveCalls& calls);
 
-  void SetPlan();  // call it after a change of the profile, or of the budget that parts are sized for
+  void SetPlan();  // call it after each change of the profile or of plan_bytes
 
-  // For a waiting call whose turn it is: the bytes of its response that come with the request, 0 or more. Nothing if
-  // the call has to wait.
+  // Returns how many bytes of its response, 0 or more, come with the request of a waiting call whose turn it is.
+  // Returns nullopt if the call must wait.
   std::optional<int64_t> BytesWithRequest(const Call& call) const;
 
-  // Handshakes take a third of the budget at most, or go one at a time; those of workers that could not be reached
-  // before, half of that. HandshakeHasShare: the handshake fits this share, so room is made for it. HandshakeFits: it
-  // fits the budget, too.
+  // Handshakes together take at most a third of the budget, or leave one at a time. Handshakes of workers that could
+  // not be reached before take at most a sixth. HandshakeHasShare returns whether the handshake fits this share; if so,
+  // the schedule makes room for it. HandshakeFits returns whether it also fits the free budget.
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
 
-  // For a call that waits, or is out without a grant: the bytes of its response that it may be granted before the
-  // response is ready. Nothing if there are none now.
+  // Returns how many bytes of its response a call may be granted before the response is ready. The call waits, or is
+  // out without a grant. Returns nullopt if it may get none now.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
-  // The part of `bytes` that is granted at once: all of them if their cost fits a third of the budget, else a part in
-  // full packets.
+  // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of the budget.
+  // Otherwise it is a part in full packets.
   int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost_); }
-  // The part for a worker, which costs no more than its share.
+  // Same, and the part costs at most the share of the worker.
   int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
 
-  // Room for the headers that may come at any moment: one for each call that is out and not ready. The headers of
-  // stragglers and silent calls take no more, together with the early bytes, than a third of the budget. Otherwise a
-  // rack of dead workers would leave nothing for the others.
+  // Returns the room for headers that may arrive at any moment: one set for each call that is out and not ready. The
+  // headers of stragglers and silent calls, together with the early bytes, take at most a third of the budget.
+  // Otherwise a rack of dead workers would leave no room for other workers.
   int64_t HeaderBytes() const { return YoungHeaderBytes() + SilentHeaderBytes(0, 0); }
 
-  // A lease that is enough for the next grant and the next request when everything that drains has drained. 0 if none
-  // waits.
+  // Returns a lease that is large enough for the next grant and the next request once all draining bytes have drained.
+  // Returns 0 if no call waits.
   int64_t NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const;
 
  private:

@@ -31,12 +31,12 @@ class AttemptTime {
   std::chrono::nanoseconds OfLink(TimePoint now) const { return ForGrant(now) + ForRoom(now); }  // after OnSent
   std::chrono::nanoseconds OfWorker(TimePoint now) const { return now - *sent_ - OfLink(now); }
 
-  // Whether this side is to blame if the time is over now. It is in three cases: the request was not sent; the
-  // response waits for a grant or for room; or the response has waited for longer than the worker took. The last rule
-  // is for large responses that take turns: at any time a few of them have just been granted a part.
+  // Returns whether this side is to blame if the attempt times out now. It is if the request was not sent, or
+  // if the response waits for a grant or for room. It also is if the response has waited longer than the worker took.
+  // This case covers large responses that take turns: at any time a few of them have just been granted a part.
   bool LinkIsLate(TimePoint now) const { return !sent() || held() || OfLink(now) > OfWorker(now); }
-  // DeadlineExceeded, with how long the response waited, and for which resource. `room` names the resource that
-  // HeldFor::kRoom waits for.
+  // Returns DeadlineExceeded with the time that the response waited, and the resource that it waited for. `room` names
+  // the resource of HeldFor::kRoom.
   absl::Status WhyLinkIsLate(TimePoint now, absl::string_view room) const;
 
  private:

@@ -14,7 +14,8 @@ struct BatchPlan {
 };
 
 // Plans `calls` responses of at most `response_bytes` each (eq. 14, 19 and 21). n follows from the budget, since the
-// owner may reserve a part of the buffer for others; T~ follows from the whole buffer, which those others may fill.
+// owner may reserve a part of the buffer for other traffic. T~ follows from the whole buffer, which other traffic may
+// fill.
 BatchPlan PlanBatches(const ScheduleOptions& options, int64_t budget_bytes, int64_t response_bytes, int64_t calls);
 
 }  // namespace sluice

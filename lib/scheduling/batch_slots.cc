@@ -21,9 +21,10 @@ bool BatchSlots::MayLeave(QueuedBlock& block, TimePoint now) {
   return turn_ == &block && !(block.waiting.front().opens_slot && block.next_slot > now);
 }
 
-// T~ allows for a timer that is late by the jitter, so up to that the slots stay where the paper has them and lateness
-// does not add up. Whatever leaves later than that moves the slots behind it, or two batches would meet in the buffer.
-// Rejected: catching up (they meet), and T~ after the actual time always (every slot would cost its own lateness).
+// T~ allows for a timer that is late by the jitter. Up to that lateness the slots stay at the times of the paper, so
+// that lateness does not add up. A call that leaves later moves the slots that follow, otherwise two batches would meet
+// in the buffer. Rejected: catching up (batches would meet), and T~ after the actual time always (each slot would add
+// its own lateness).
 void BatchSlots::Left(QueuedBlock& block, const Call& call, TimePoint now) {
   if (call.opens_slot) block.next_slot = SaturatingAdd(block.next_slot, block.slot);
   block.next_slot = std::max(block.next_slot, SaturatingAdd(now - jitter_, block.slot));

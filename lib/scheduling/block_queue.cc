@@ -40,7 +40,7 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   Relink(block, was_waiting);
 }
 
-// Before a call that was held, only others that were held can wait.
+// The search is short: only calls that were held before can wait ahead of a call that was held.
 void BlockQueue::PushWaiting(QueuedBlock& block, Call& call) {
   if (call.place == 0) call.place = ++block.last_place;
   const bool last = block.waiting.empty() || block.waiting.back().place < call.place;

@@ -23,23 +23,23 @@ using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<Deadl
 using WaitingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingTag>>;
 using AgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgeTag>>;
 
-// One block that has not ended, with its calls by phase. It is not called Block, since block_reader.h has one.
+// One block that has not ended, with its calls by phase. block_reader.h already has a Block.
 struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
   BlockId id = 0;
   TimePoint since;  // when it was submitted
   TimePoint deadline;
-  bool ahead = false;    // a handshake, which comes before all blocks that are none
-  bool retries = false;  // one after a failure, which comes behind those that are none
+  bool ahead = false;    // a handshake, which precedes all other blocks
+  bool retries = false;  // a handshake after a failure, which follows the other handshakes
   bool cancelled = false;
   CallList parked;
   CallList held;
   CallList waiting;         // in the order in which they leave
   CallList sent;            // grants: not ready yet
-  CallList ready;           // grants: nothing is granted yet
+  CallList ready;           // grants: ready, and nothing is granted yet
   CallList in_flight;       // in the order in which they left, or were granted
-  uint64_t last_place = 0;  // of a waiting call
+  uint64_t last_place = 0;  // the last place that a waiting call got
 
-  // Batches only: T~, and the time at which the next batch may leave, which counts from the block's turn on.
+  // Batches only: T~, and the time at which the next batch may leave. The slots begin with the block's turn.
   std::chrono::nanoseconds slot{0};
   TimePoint next_slot;
 
@@ -47,28 +47,27 @@ struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
     return !parked.empty() || !held.empty() || !waiting.empty() || !sent.empty() || !ready.empty();
   }
   bool ended() const { return !ungranted() && in_flight.empty(); }
-  // Only batches ask, which hold no calls.
+  // Used by batches only, which never hold calls.
   bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
-// The blocks that have not ended, in the order of their ids, which is that of their submission. There is one for each
-// schedule. Not thread-safe. Addresses are valid until Remove.
+// The blocks that have not ended, ordered by id, which is the order of submission. There is one for each schedule. Not
+// thread-safe. Addresses are valid until Remove.
 class BlockQueue {
  public:
   QueuedBlock& Add(TimePoint now, TimePoint deadline, bool ahead = false, bool retries = false);
   void Remove(QueuedBlock& block);  // the block must have ended
   QueuedBlock* Find(BlockId id);    // null if the block has ended
 
-  // Push puts a call after those of its block that are in this phase; a call that was held goes to its place again.
-  // Take takes it out of its phase; then it is in none.
+  // Push appends a call to its block's calls in this phase; a call that was held returns to its previous place. Take
+  // removes a call from its phase; it is then in no phase.
   void Push(QueuedBlock& block, Call& call, Call::Phase phase);
   void Take(Call& call);
-  void Move(Call& call, Call::Phase phase);  // takes and pushes it
+  void Move(Call& call, Call::Phase phase);  // Take, then Push
 
-  // first_waiting: the oldest block with waiting calls. first_ahead: the oldest of those that go ahead, which are not
-  // in first_waiting; retries come after all others.
-  // first_to_expire: the block with the earliest deadline among those with calls that are not granted. Null if there is
-  // none.
+  // first_waiting: the oldest block with waiting calls, except handshakes. first_ahead: the oldest handshake that
+  // waits; retries come after all others. first_to_expire: the block with the earliest deadline among the blocks with
+  // calls that are not granted. Each returns null if there is no such block.
   QueuedBlock* first_waiting() { return First(waiting_); }
   QueuedBlock* first_ahead() { return First(ahead_); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
@@ -110,7 +109,7 @@ class BlockQueue {
   boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<AgeHook>, boost::intrusive::constant_time_size<false>>
       by_age_;
 
-  // Blocks with waiting calls, and blocks with calls that are not granted, which can expire.
+  // Blocks with waiting calls, and blocks with calls that are not granted. The latter can expire.
   WaitingBlocks waiting_;
   WaitingBlocks ahead_;
   boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<DeadlineHook>,

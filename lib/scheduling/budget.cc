@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// A worker may know nothing of the abort for half a round trip, what it sends until then is on the way for the other
-// half, and then it may find the buffer full. Rounded up.
+// The abort may reach the worker half a round trip later. Bytes that the worker sends until then travel for the other
+// half, and may find the buffer full. The sum is rounded up.
 std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes) {
   const int64_t bytes = std::max(BufferBudgetBytes(profile), budget_bytes);
   const double seconds = static_cast<double>(bytes) / profile.capacity_bytes_per_second;

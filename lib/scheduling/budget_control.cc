@@ -13,27 +13,27 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// After that much of the link's time with calls waiting, a rate is worth comparing: some nine blocks of 64 workers at
-// 100 Mbit/s, and many at higher rates.
+// A rate is comparable after calls have waited for this much of the link's time. That is about nine blocks of 64
+// workers at 100 Mbit/s, and many blocks at higher rates.
 constexpr nanoseconds kMeasure = milliseconds(500);
-// A probe has longer to show a loss: where the buffer is nearly large enough, it takes an unlucky moment.
+// A probe has more time to show a loss: if the buffer is nearly large enough, a loss takes an unlucky moment.
 constexpr nanoseconds kProbeTrial = seconds(2);
-// A response that is lost now may be missed for a while yet: until a retransmission timeout and a sample have passed.
+// A loss may remain undetected for this long: a retransmission timeout and one sample.
 constexpr nanoseconds kSettle = milliseconds(500);
 
-// Between trials: longer with each that loses or is of no use, shorter with each that goes well, since what was lost
-// once may have been given back.
+// Time between trials. It grows with each trial that loses or does not help. It shrinks with each success, since
+// the network may have given back what it lost once.
 constexpr nanoseconds kMinInterval = seconds(2);
 constexpr nanoseconds kFirstInterval = seconds(10);
 constexpr nanoseconds kMaxInterval = std::chrono::minutes(10);
-// A ceiling is tried again after so many intervals.
+// A ceiling is tried again after this many intervals.
 constexpr int64_t kCeilingIntervals = 6;
 
-// What other programs take from the processor makes a measurement worse than the link is, so more than one is taken
-// before a step is given back, or another one made. The first step is made at once.
+// CPU time that other programs take makes a measurement worse than the link is. So a step is given back, or followed by
+// another step, only after several measurements. The first step is made at once.
 constexpr int64_t kMeasurements = 4;
 
-// What a larger budget could still bring is not worth a loss.
+// A larger budget is not worth a loss if the link is this busy already, or if it gains less than this.
 constexpr double kBusy = 0.95;
 constexpr double kGain = 1.04;
 
@@ -42,18 +42,19 @@ constexpr double kFirstGrowth = 2;
 constexpr double kProbeGrowth = 1.25;
 constexpr double kMinGrowth = 1.05;
 
-// The buffer of a port overflows for all workers that send through it. One worker that loses has a bad path, or pauses.
-// Rejected: half of the active workers, which is one of two. Two workers that overflow a port lose both, soon.
+// The buffer of a port overflows for all workers that send through it. If only one worker loses packets, it has a bad
+// path, or pauses. Rejected: half of the active workers, which is one of two. If two workers overflow a port, both lose
+// packets soon.
 constexpr int64_t kMinLossyWorkers = 2;
-// And so many of the responses. Among tens of thousands a second, random losses of one in ten thousand are of several
-// workers in each half second.
+// The lossy workers must also be this share of the responses. Among tens of thousands of responses a second, random
+// losses of one in ten thousand affect several workers in each half second.
 constexpr double kLossyShare = 0.001;
 
-// Networks that overtake packets do so to a few in a thousand responses; a buffer that overflows loses far more. The
-// sequential probability ratio test (Wald 1945) tells these two shares of the responses apart.
+// Networks that reorder packets do so in a few of a thousand responses; a buffer that overflows loses far more. The
+// sequential probability ratio test (Wald 1945) distinguishes these two shares of the responses.
 constexpr double kOvertakenShare = 0.01;
 constexpr double kLostShare = 0.03;
-// Logarithms of the likelihood ratio at which the test ends: lost, wrong in one of 400 tests, or overtaken.
+// Logarithms of the likelihood ratio at which the test ends. "Lost" is wrong in one of 400 tests.
 constexpr double kLost = 6;
 constexpr double kOvertaken = -2;
 
@@ -86,14 +87,14 @@ void Set(BudgetState& state, int64_t budget_bytes, TimePoint settle_until) {
   Restart(state);
 }
 
-// One worker decides only where no other could bear witness.
+// One worker is enough evidence only if no other worker is active.
 bool Waited(const BudgetState& state, const BudgetObservation& seen) {
   if (seen.active_workers <= 1) return seen.lossy_workers > 0;
   return seen.lossy_workers >= kMinLossyWorkers &&
          static_cast<double>(seen.lossy_workers) >= kLossyShare * state.recent_answers;
 }
 
-// A worker whose packets are always overtaken says nothing of the link.
+// The worst worker does not count if others are active: its own path may always reorder packets.
 bool TestFindsLosses(BudgetState& state, const BudgetObservation& seen) {
   state.answers += seen.answers;
   state.out_of_order_losses += seen.out_of_order_losses;
@@ -113,7 +114,8 @@ BudgetStep Hold(BudgetState state) {
   return {.state = state, .decision = BudgetDecision::kHold, .reason = {}};
 }
 
-// A trial that loses goes back to where nothing was lost; any other loss says that the buffer is not what it was.
+// A trial that loses returns to the previous budget, at which nothing was lost. Any other loss means that the buffer
+// has changed.
 BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, TimePoint now) {
   const int64_t before = state.budget_bytes;
   const int64_t tried_from = state.before_growth_bytes;
@@ -131,7 +133,7 @@ BudgetStep BackOff(const BudgetBounds& bounds, BudgetState state, TimePoint now)
   return {state, BudgetDecision::kBackOff, "losses"};
 }
 
-// What to try next; no larger than now where there is nothing to try.
+// Returns the budget to try next, or the current one if no larger budget is worth a trial.
 int64_t NextBudget(const BudgetBounds& bounds, BudgetState& state, TimePoint now) {
   const int64_t now_bytes = state.budget_bytes;
   if (state.ceiling_bytes == 0) return std::min(Scaled(now_bytes, kFirstGrowth), bounds.limit_bytes);

@@ -10,17 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-// Finds the budget of a link whose buffer is unknown, or which others use as well. Sense, decide, apply: LinkMonitor
-// observes the link and applies what Decide, a pure function of plain values, says. docs/internals/losses.md has the
-// reasons and the rejected alternatives.
+// Finds the budget of a link whose buffer is unknown, or which others use as well. LinkMonitor observes the link, calls
+// Decide, a pure function of plain values, and applies the result. docs/internals/losses.md has the reasons and the
+// rejected alternatives.
 namespace sluice {
 
-// All in bytes, at least 1, floor <= start <= limit.
+// All in bytes and at least 1; floor <= start <= limit.
 struct BudgetBounds {
   int64_t floor_bytes = 0;
   int64_t start_bytes = 0;
-  // The budget grows up to here while nothing is lost, since the buffer is said to be this large. Above it grows only
-  // while that makes the link busier. Between floor and limit.
+  // The stated size of the buffer, between floor and limit. The budget grows up to here while nothing is lost. Above it
+  // the budget grows only while that makes the link busier.
   int64_t reference_bytes = 0;
   int64_t limit_bytes = 0;
   double capacity_bytes_per_second = 0;  // of frames; above 0
@@ -31,37 +31,37 @@ struct BudgetBounds {
   friend bool operator==(const BudgetBounds&, const BudgetBounds&) = default;
 };
 
-// What was seen of the link since the last observation.
+// The events on the link since the previous observation.
 struct BudgetObservation {
   std::chrono::steady_clock::time_point now;
   int64_t answers = 0;         // calls that ended
-  int64_t active_workers = 0;  // that had calls or sent bytes
-  // Workers of which a response waited for a retransmission timeout, seen within the last half second and after
+  int64_t active_workers = 0;  // workers that had calls or sent bytes
+  // Workers with a response that waited for a retransmission timeout, seen within the last half second and after
   // settle_until. A worker counts once.
   int64_t lossy_workers = 0;
   int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
-  // The number of such responses after counted_since, for the worker that has the most.
+  // The number of such responses after counted_since, of the worker with the most.
   int64_t worst_out_of_order_losses = 0;
-  // How long calls waited for the budget, and what came over the link meanwhile, in units of the budget. In the rest of
-  // the time a larger budget would have changed nothing.
+  // How long calls waited for the budget, and what the link received in that time, in units of the budget. In the rest
+  // of the time a larger budget would have changed nothing.
   std::chrono::nanoseconds backlogged_time{0};
   int64_t backlogged_bytes = 0;
 };
 
-// The budget and what is remembered of its past. A plain value; Decide makes the next one from it.
+// The budget and its history. A plain value; Decide computes the next one from it.
 struct BudgetState {
   int64_t budget_bytes = 0;
-  int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if none is remembered
+  int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if no loss is remembered
   TimePoint ceiling_since;
-  int64_t before_growth_bytes = 0;              // the budget before the one that is on trial; 0 if none is on trial
+  int64_t before_growth_bytes = 0;              // the budget before the current trial; 0 if no budget is on trial
   double before_growth_rate = 0;                // best rate at that budget, bytes per second
-  TimePoint settle_until;                       // the last change, or the end of the echoes of the losses before it
-  TimePoint next_growth;                        // the budget does not grow before
+  TimePoint settle_until;                       // the last change, or the end of the echoes of earlier losses
+  TimePoint next_growth;                        // the budget does not grow before this time
   std::chrono::nanoseconds growth_interval{0};  // from one trial to the next
 
-  double recent_answers = 0;  // about those of the last half second
-  // A test tells lost packets from overtaken ones. It begins at settle_until, and again whenever it finds that packets
-  // were overtaken. These are its begin and its counts.
+  double recent_answers = 0;  // responses in about the last half second
+  // A test distinguishes lost packets from overtaken ones. It begins at settle_until, and again whenever it finds that
+  // packets were overtaken. The next three fields are its beginning and its counts.
   TimePoint counted_since;
   int64_t answers = 0;
   int64_t out_of_order_losses = 0;

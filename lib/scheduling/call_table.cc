@@ -12,7 +12,7 @@ Call& CallTable::Acquire() {
     call.id.slot = slot;
     return call;
   }
-  // Last in, first out: the slot that is still in the cache.
+  // Reuse the slot that was released last, which is still in the cache.
   Call& call = free_.front();
   free_.pop_front();
   return call;

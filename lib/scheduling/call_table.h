@@ -18,8 +18,8 @@ struct QueuedWorker;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// Hooks for the calls that may straggle and those that may be granted early (grants), that may stall, and that wait at
-// their worker: by turn, and by age.
+// Hooks for sets of calls. Sent and Early, with grants only: calls that may straggle, and calls that may be granted
+// early. Stall: calls that may stall. Turn and Held: calls that wait at their worker, by turn and by age.
 struct SentTag;
 struct EarlyTag;
 struct StallTag;
@@ -33,21 +33,21 @@ using HeldHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldTag>>
 
 // The progress of a request, and of its response byte by byte.
 struct CallProgress {
-  bool straggles = false;         // sent for too long to count in the window of grants
-  bool aborted = false;           // the caller was told; only its OnFinished is missing
-  bool was_ready = false;         // the prefix of its first message is here
-  bool silent = false;            // in flight, and nothing is known to come; counted by SentCalls
+  bool straggles = false;         // out for too long to count in the window of grants
+  bool aborted = false;           // kAbort was sent to the caller; only OnFinished is missing
+  bool was_ready = false;         // the prefix of its first message has arrived
+  bool silent = false;            // in flight, and no bytes are expected; counted by SentCalls
   bool unwanted = false;          // the caller has given it up, and its stream is still open
-  bool stalled = false;           // outstanding bytes, except early ones, are not charged any more
-  int64_t header_wire_bytes = 0;  // of headers, before it was ready; 0 once they were observed
+  bool stalled = false;           // outstanding bytes, except early ones, are no longer charged
+  int64_t header_wire_bytes = 0;  // of headers that came before it was ready; 0 once observed
   int64_t received_bytes = 0;     // of DATA
-  int64_t outstanding_bytes = 0;  // granted less received; below 0 after bytes that came without a grant
+  int64_t outstanding_bytes = 0;  // granted minus received; below 0 after bytes that came without a grant
   int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the response was ready
-  int64_t remaining_bytes = 0;    // still to come of messages whose prefix is here, granted or not
+  int64_t remaining_bytes = 0;    // of messages whose prefix has arrived: still to come, granted or not
   TimePoint sent_at;
 };
 
-// One call that has not ended. It is in exactly one list: that of its phase in its block, or the free list of the
+// One call that has not ended. It is in exactly one list: its block's list for its phase, or the free list of the
 // table.
 struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   // A call is in flight if part of its response was granted, or nothing is to be granted. Only grants have the phases
@@ -56,8 +56,8 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   static constexpr size_t kPhases = 7;
   enum class Turn : uint8_t { kNone, kNew, kRest, kUnwanted };
 
-  // Bytes that are ready and not granted. Bytes that came without a grant are added, so that the window is again what
-  // it was before them.
+  // Returns the bytes that are ready and not granted. Bytes that came without a grant are added, so that the next grant
+  // restores the window.
   int64_t rest() const {
     const int64_t bytes = progress.remaining_bytes - progress.outstanding_bytes;
     return progress.was_ready && bytes > 0 ? bytes : 0;
@@ -66,19 +66,21 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
 
   CallId id;
   Phase phase = Phase::kFree;
-  Turn turn = Turn::kNone;     // in GrantQueue
-  uint64_t place = 0;          // while it waits: among the waiting calls of its block; with a turn: among all turns
-  bool opens_slot = false;     // batches: the first call of its batch
-  bool may_idle = false;       // nothing of it comes early
-  int64_t expected_bytes = 0;  // of the response, at its request; at least 1: an empty response costs a packet
+  Turn turn = Turn::kNone;  // in GrantQueue
+  // The order among the waiting calls of its block; if it has a turn, the order among all turns.
+  uint64_t place = 0;
+  bool opens_slot = false;  // batches: the first call of its batch
+  bool may_idle = false;    // it gets no early bytes
+  // Expected size of the response at its request; at least 1, since an empty response costs a packet.
+  int64_t expected_bytes = 0;
   CallProgress progress;
 
-  // In units of the budget; Outstanding keeps these.
+  // Kept by Outstanding, in units of the budget.
   int64_t outstanding_cost = 0;     // cost of the outstanding bytes
   int64_t charged_bytes = 0;        // charge to release
   int64_t early_charged_bytes = 0;  // the early part of the charge
-  int64_t owed_bytes = 0;           // cost of the outstanding bytes of which the prefix is here
-  int64_t asked_bytes = 0;          // cost of what is still to come
+  int64_t owed_bytes = 0;           // cost of the outstanding bytes whose prefix has arrived
+  int64_t asked_bytes = 0;          // cost of the bytes that are still to come
   bool owes = false;                // bytes are granted and ready at the worker, stalled or not
 
   TimePoint stalls_at;
@@ -91,11 +93,11 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
 using CallList = boost::intrusive::list<Call, boost::intrusive::constant_time_size<false>>;
 
 // The calls that have not ended. There is one for each schedule. Not thread-safe. Addresses are valid until Release.
-// Slots are used again, so a steady state allocates nothing; the table never shrinks.
+// Slots are reused, so a steady state allocates nothing; the table never shrinks.
 class CallTable {
  public:
   Call& Acquire();
-  void Release(Call& call);  // must not be in a list
+  void Release(Call& call);  // the call must not be in a list
   Call* Find(CallId id);     // null if the call has ended
 
  private:

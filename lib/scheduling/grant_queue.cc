@@ -65,7 +65,7 @@ void GrantQueue::SetOpen(QueuedWorker& worker, bool open) {
   Link(worker);
 }
 
-// A worker stands in the sets by its first calls, so it leaves them while its calls change.
+// The sets order workers by their first calls, so a worker must leave the sets while its calls change.
 void GrantQueue::Unlink(QueuedWorker& worker) {
   if (!worker.open) return;
   if (!worker.new_turns.empty()) new_.erase(new_.iterator_to(worker));
@@ -106,7 +106,7 @@ void GrantQueue::Overtook(int64_t cost_bytes) {
   overtook_bytes_ += cost_bytes;
 }
 
-// Rejected: one budget of new responses before each turn of a rest. With ten large responses, each of them then waits
+// Rejected: one budget of new responses before each turn of a rest. With ten large responses, each of them would wait
 // for ten budgets.
 bool GrantQueue::RestIsDue(int64_t budget_bytes) const {
   return rest_calls_ > 0 && overtook_bytes_ >= budget_bytes / rest_calls_;

@@ -17,35 +17,37 @@ namespace sluice {
 // thread-safe.
 //
 // A response is new if nothing of it was granted since it became ready. New responses of the oldest block come first,
-// and in a block the one that was ready first. A rest is what is left of a response that was granted in part. Rests
-// come after the new responses, so that small responses need not wait for a large one, and take turns. Between two
-// turns of a rest, new responses get at most one budget, and each other rest one part. Responses that are unwanted have
-// turns only while no other has one: they keep their streams, and not the link. A response that was held for kHoldLimit
-// comes first. Responses of a worker that has its share outstanding have no turn: they keep their place and are passed
-// over, and nothing waits for them.
+// and within a block the response that was ready first. A rest is the remainder of a response that was granted in part.
+// Rests come after new responses, so that small responses need not wait for a large one, and take turns. Between two
+// turns of a rest, new responses get at most one budget, and each other rest one part.
+//
+// Unwanted responses have turns only if no other response has one: their streams stay open, but they must not delay
+// others. A response that was held for kHoldLimit comes first. Responses of a worker that has its share outstanding
+// have no turn. They keep their place, are passed over, and delay no other response.
 class GrantQueue {
  public:
-  // Servers on Kestrel abort the connection of a write that was blocked for 5 s.
+  // Kestrel servers abort a connection if a write was blocked for 5 s.
   static constexpr std::chrono::seconds kHoldLimit{3};
 
-  // The call must not be in the queue. An unwanted call is neither new nor a rest.
+  // Add a call that is not in the queue. An unwanted call becomes neither new nor a rest.
   void AddNew(Call& call, TimePoint now);
   void AddRest(Call& call, TimePoint now);
-  void Remove(Call& call);  // may be in the queue or not
+  void Remove(Call& call);  // does nothing if the call is not in the queue
 
-  // Sets whether responses of the worker have a turn.
+  // Sets whether the responses of the worker have turns.
   void SetOpen(QueuedWorker& worker, bool open);
 
-  // The call whose turn it is; null if there is none.
+  // Returns the call whose turn it is, or null.
   const Call* Next(TimePoint now, int64_t budget_bytes) const;
   Call* Next(TimePoint now, int64_t budget_bytes) {
     return const_cast<Call*>(std::as_const(*this).Next(now, budget_bytes));
   }
 
-  // Takes a call out of the queue that had its turn and was granted bytes of this cost.
+  // Removes a call that had its turn and was granted bytes of this cost.
   void Take(Call& call, int64_t cost_bytes);
 
-  // Whether a call that is not in the queue may leave with a grant now. It counts as new, after those in the queue.
+  // Returns whether a call that is not in the queue may leave with a grant now. It counts as new, after the queued
+  // calls.
   bool MayOvertake(int64_t budget_bytes) const { return new_.empty() && !RestIsDue(budget_bytes); }
   void Overtook(int64_t cost_bytes);
 
@@ -85,8 +87,8 @@ class GrantQueue {
   WorkerSet<RestWorkersHook, FirstRestKey> rests_;
   WorkerSet<UnwantedWorkersHook, FirstUnwantedKey> unwanted_;
   WorkerSet<HeldWorkersHook, FirstTurnKey> held_;
-  int64_t rest_calls_ = 0;      // of these workers
-  int64_t overtook_bytes_ = 0;  // since the last turn of a rest
+  int64_t rest_calls_ = 0;      // number of rests of these workers
+  int64_t overtook_bytes_ = 0;  // cost of new responses since the last turn of a rest
   uint64_t last_place_ = 0;
 };
 

@@ -65,8 +65,8 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 
 // A grant costs a packet and a round trip, and serves to choose among more responses than the link can take. If workers
 // respond at once, or all requested responses fit a third of the budget, requests leave with their grants. Such grants
-// cannot be revoked. If one packet costs more than the third, no bytes are granted early: a further grant in addition
-// to them would exceed the budget.
+// cannot be revoked. If one packet costs more than the third, no bytes are granted early: a grant of one packet in
+// addition to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
   const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();

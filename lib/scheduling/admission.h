@@ -27,8 +27,8 @@ class Admission {
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
 
-  // Returns how many bytes of its response a call may be granted before the response is ready. The call waits, or is
-  // out without a grant. Returns nullopt if it may get none now.
+  // For a call that waits, or is out without a grant. Returns how many bytes of its response it may be granted before
+  // the response is ready, or nullopt if it may get none now.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
   // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of the budget.

@@ -18,8 +18,8 @@ struct QueuedWorker;
 
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-// Hooks for sets of calls. Sent and Early, with grants only: calls that may straggle, and calls that may be granted
-// early. Stall: calls that may stall. Turn and Held: calls that wait at their worker, by turn and by age.
+// Hooks for lists and sets of calls. Sent and Early, with grants only: calls that may straggle, and calls that may be
+// granted early. Stall: calls that may stall. Turn and Held: calls that wait at their worker, by turn and by age.
 struct SentTag;
 struct EarlyTag;
 struct StallTag;

@@ -18,7 +18,7 @@ constexpr double kMaxStraggleDrains = 8;
 
 }  // namespace
 
-// Before the first response nothing is known of the workers, and only what would be a stall is too long.
+// Before the first response the think time of the workers is unknown, so calls straggle only at the stall timeout.
 GrantWindow::GrantWindow(const ScheduleOptions& options)
     : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);
@@ -54,7 +54,7 @@ bool GrantWindow::ReadyAtOnce(int64_t budget_bytes) const {
 int64_t GrantWindow::Window(int64_t budget_bytes, double stock) const {
   const int64_t most = std::max<int64_t>(budget_bytes / kReserveShare / header_bytes_, 1);
   if (!known_) return most;
-  // Where the path holds more than the budget, the budget is what one round trip takes.
+  // If the path holds more than the budget, one round trip takes one budget.
   const double taken_per_ns = std::min(bytes_per_ns_, static_cast<double>(budget_bytes) / rtt_ns_);
   const double thinking = std::ceil(ready_latency_ns_ * taken_per_ns / answer_bytes_);
   return static_cast<int64_t>(std::min(thinking + stock, static_cast<double>(most)));

@@ -7,53 +7,54 @@
 
 namespace sluice {
 
-// The bytes that the headers of one response take of the port buffer when the response becomes ready, at least: they
-// come in a packet of their own, which has about 150 bytes from gRPC 1.51. Where the buffer counts packets, it is a
-// full frame.
+// The minimum number of bytes of the port buffer that the headers of a ready response take. They come in a packet of
+// their own, of about 150 bytes from gRPC 1.51. If the buffer counts packets, it is a full frame.
 inline constexpr int64_t kReadyHeaderBytes = 192;
 
-// Grants: how many requests may be out without a grant, without stragglers. They are enough to hide the time that
-// workers think: by Little's law, the rate at which the link takes answers times the time from request to ready. Their
-// headers together never take more than a third of the budget; the link needs the rest for two responses. There is one
-// for each schedule. Not thread-safe.
+// For grants: how many requests may be out without a grant, not counting stragglers. This number hides the time that
+// workers think. By Little's law it is the rate at which the link takes responses, times the time from request to
+// ready. The headers of these responses together never take more than a third of the budget; the link needs the rest
+// for two responses. There is one for each schedule. Not thread-safe.
 class GrantWindow {
  public:
   explicit GrantWindow(const ScheduleOptions& options);
 
-  // Keeps what is known of the workers.
+  // Keeps the measurements of the workers.
   void SetProfile(const LinkProfile& profile);
-  void SetBudget(int64_t link_bytes);  // the whole budget of the link, which may be larger than the profile's buffer
+  // Sets the whole budget of the link, which may be larger than the profile's buffer.
+  void SetBudget(int64_t link_bytes);
 
   int64_t Requests(int64_t budget_bytes) const { return Window(budget_bytes, kStock); }
 
-  // The window while nothing is ready and nothing granted, without the requests in stock: at the aggregator and at
-  // hosts with many workers they would be in the way of the first response. They leave with the first grant.
+  // The window while no response is ready or granted, without the requests in stock. At the aggregator, and at hosts
+  // with many workers, requests in stock would delay the first response. They leave with the first grant.
   int64_t FirstRequests(int64_t budget_bytes) const { return Window(budget_bytes, 0); }
 
-  // A call that is out for this long is a straggler: twice the mean, at least the delay of a full buffer, and at most
-  // eight of these. So calls that take seconds, as long polls do, stop no others: one window of requests leaves in each
-  // of these times, and the headers of their responses, which come as far apart, take a 24th of the link.
+  // A call that is out for this long is a straggler. The time is twice the mean time to ready, at least the drain time
+  // of a full buffer, and at most eight drain times. So calls that take seconds, such as long polls, stop no others.
+  // One window of requests leaves in each of these times. The headers of their responses arrive at the same rate, and
+  // take a 24th of the link.
   std::chrono::nanoseconds StraggleAfter() const { return straggle_after_; }
 
-  // Whether responses are ready soon after their requests: within two round trips, or the time in which the link drains
-  // the budget. False before the first response.
+  // Returns whether responses are ready soon after their requests: within two round trips, or within the time in which
+  // the link drains the budget. Returns false before the first response.
   bool ReadyAtOnce(int64_t budget_bytes) const;
 
-  // The bytes of the port buffer that the headers of this many responses take.
+  // Returns the bytes of the port buffer that the headers of this many responses take.
   int64_t HeaderBytes(int64_t requests) const { return requests * header_bytes_; }
 
-  // What they take beyond their usual room.
+  // Returns how many of these bytes exceed the usual size of the headers.
   int64_t LargeHeaderBytes(int64_t requests) const { return requests * (header_bytes_ - usual_header_bytes_); }
 
-  // Takes note of the headers of one response, as they came: metadata of some KB, or an error with details, takes more
-  // than kReadyHeaderBytes, and flow control does not hold it back.
+  // Records the size of the headers of one response. Metadata of some KB, or an error with details, takes more than
+  // kReadyHeaderBytes, and flow control does not hold headers back.
   void ObserveHeaders(int64_t wire_bytes);
 
-  // Takes note of a response: the time from its request until it was ready, and its cost on the link.
+  // Records a response: the time from its request until it was ready, and its cost on the link.
   void Observe(std::chrono::nanoseconds ready_latency, int64_t answer_bytes);
 
  private:
-  // Number of ready responses in stock, so that the link does not wait for one when the times of workers vary.
+  // Number of ready responses in stock, so that the link has work although the times of workers vary.
   static constexpr double kStock = 4;
 
   int64_t Window(int64_t budget_bytes, double stock) const;
@@ -68,11 +69,11 @@ class GrantWindow {
   std::chrono::nanoseconds drain_time_{0};
   double rtt_ns_ = 0;
 
-  // Means over about the last hundred answers; known_ is false before the first.
+  // Means over about the last hundred responses; known_ is false before the first.
   bool known_ = false;
   double ready_latency_ns_ = 0;
   double answer_bytes_ = 0;
-  double header_wire_bytes_ = 0;  // 0 before the first
+  double header_wire_bytes_ = 0;  // 0 before the first response
   double wanted_straggle_after_ns_;
   std::chrono::nanoseconds straggle_after_{0};
 };

@@ -2,11 +2,11 @@
 
 namespace sluice {
 
-// A response that is ready waits for this while nothing that was granted is still to come.
+// The reason why a ready response waits although all of its granted bytes have arrived.
 enum class HeldFor {
   kNothing,  // it does not wait
   kGrant,    // the schedule has not granted the next bytes
-  kRoom,     // its owner has no room for them, and the schedule is not asked
+  kRoom,     // its owner has no room for the next bytes, and does not request a grant
 };
 
 }  // namespace sluice

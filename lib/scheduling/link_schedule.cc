@@ -209,7 +209,7 @@ TimePoint LinkSchedule::NextTimer() const {
   TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
   if (WaitsForRoom()) next = std::min(next, calls_.outstanding().next_late());
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
-  // While a response is in flight the link has work, and the event that ends it checks the stragglers, too.
+  // While a response is in flight the link has work, and the event that ends the response checks the stragglers, too.
   if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
     next = std::min(next, calls_.sent().NextStraggler(calls_.window().StraggleAfter()));
   }
@@ -265,7 +265,7 @@ void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
   calls_.budget().EndLease(now_);
   calls_.budget().Drain(now_);
-  // Granted bytes that were lost wait for a retransmission timeout, and the link is idle until then.
+  // Release stalled bytes: if they were lost, the link would be idle until a retransmission timeout.
   while (Call* const call = calls_.TakeStalled(now_)) {
     actions.push_back({Action::Kind::kStall, call->id, call->tag});
   }
@@ -304,7 +304,7 @@ size_t LinkSchedule::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest>
   return static_cast<size_t>(plan.batches);
 }
 
-// The rest of its batch still waits for the slot.
+// Gives the slot to the next call of the batch, which still waits for it.
 void LinkSchedule::PassSlotOn(Call& call) {
   if (call.phase != Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
   const auto next = std::next(call.block->waiting.iterator_to(call));
@@ -327,14 +327,14 @@ void LinkSchedule::AbortAll(CallList& calls, std::vector<Action>& actions) {
   for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
 }
 
-// Reports the end to the caller, once.
+// Reports the abort to the caller once.
 void LinkSchedule::Abort(Call& call, std::vector<Action>& actions) {
   if (call.progress.aborted) return;
   actions.push_back({Action::Kind::kAbort, call.id, call.tag});
   calls_.Abort(call, now_);
 }
 
-// Counts a call of the block that neither waits nor is out any longer.
+// Ends the block's turn in batches, and the block itself, if its last call has left it.
 void LinkSchedule::OnCallGone(QueuedBlock& block) {
   if (block.idle()) slots_.Ended(block);
   if (block.ended()) calls_.blocks().Remove(block);

@@ -17,35 +17,38 @@
 
 namespace sluice {
 
-// The schedule of one bottleneck link: a state machine that takes events with their time and appends the actions that
+// The schedule of one bottleneck link: a state machine that takes events with their time, and appends the actions that
 // follow. There is one for each link, for all fan-outs that come in over it. Not thread-safe.
 //
-// Every event first does what was due by its `now`, so a late timer never lets a call leave after its deadline. A `now`
-// before that of the last event counts as that one. An event that returns an error appends no actions. In each event,
-// Enter first does what was due, then the event itself happens, and then Admit lets through what fits now.
+// Each event has three steps. Enter does everything that was due by `now`, so a late timer never lets a call leave
+// after its deadline. Then the event itself happens. Finally Admit lets through the calls that fit now. If `now` is
+// before the time of the last event, that time is used instead. An event that returns an error appends no actions.
 //
-// Bytes that are granted and not received may be in the port buffer, and a call is charged for exactly these. At every
-// admission all charges fit the budget, or one call is alone. A granted byte cannot be taken back; with a smaller
-// budget charges only drain. Charges exceed the budget only after a stall, which is counted.
+// Bytes that are granted and not received may be in the port buffer, so a call is charged for exactly these bytes. At
+// every admission all charges fit the budget, or one call is alone. A granted byte cannot be revoked; if the budget
+// shrinks, charges only drain. Charges exceed the budget only after a stall, which is counted.
 //
-// All policies admit in the same order: first block first, and in a block first call first (batches deal a block
-// into slots). A request leaves when its time has come (batches only) and the bytes that come with it fit what is left
-// of the budget; no other overtakes it. In rolling and batches the whole expected response comes with the request;
-// rolling sends a response that costs more than the budget in parts.
+// All policies admit in the same order: the oldest block first, and its calls in order (batches deal a block into
+// slots). In batches a request leaves only when its time has come. In all policies it leaves when the bytes that come
+// with it fit the rest of the budget; no other request overtakes it. In rolling and batches the whole expected response
+// comes with the request. Rolling sends a response that costs more than the budget in parts.
 //
-// Each worker has a share of the budget, except in batches and unscheduled. The share follows how fast the worker
-// delivers, and is never more than it delivers while the link receives two budgets, or a packet. Calls of a worker that
+// Each worker has a share of the budget, except in batches and unscheduled. The share follows the speed of the worker.
+// It is never more than the worker delivers while the link receives two budgets, or one packet. Calls of a worker that
 // has its share outstanding are passed over. See "Slow workers" in docs/internals/scheduling.md.
 //
 // Grants admit twice. A request leaves, in the same order, while the window is open. Its response is granted when it is
 // ready and fits: the oldest block first, then the response that was ready first. A call that is not ready blocks no
 // other. A response that costs more than a third of the budget is granted in parts, and smaller ones overtake it. A
-// response that was held for 3 s goes first. Headers of a response may come at any moment until it is ready, so room
-// for them is kept beside the granted bytes. While responses are ready within about a round trip, or everything that is
-// asked for fits a third of the budget, requests leave early, with their grants; in the first case, calls that are out
-// are granted early, too. Early bytes take at most a third of the budget together, since only DATA or the end of the
-// call frees them. In the other policies, except unscheduled, the same rules grant what a response has beyond the bytes
-// that came with its request. See docs/internals/scheduling.md.
+// response that was held for 3 s goes first. The headers of a response may arrive at any moment until it is ready, so
+// the schedule reserves room for them.
+//
+// Requests leave early, with their grants, if responses are ready within about a round trip. They also do if all
+// requested responses fit a third of the budget. In the first case, calls that are out are granted early, too. All
+// early bytes together take at most a third of the budget, since only DATA or the end of the call frees them.
+//
+// In rolling and batches the same rules grant the bytes of a response beyond those that came with its request. See
+// docs/internals/scheduling.md.
 class LinkSchedule {
  public:
   explicit LinkSchedule(const ScheduleOptions& options);  // must be valid
@@ -53,93 +56,96 @@ class LinkSchedule {
   LinkSchedule& operator=(const LinkSchedule&) = delete;
 
   // Queues a block of calls. TimePoint::max() means no deadline. `ids`, if given, receives the ids of the calls in the
-  // order of `calls`. Returns ResourceExhausted if the queue has no room for all of them now; InvalidArgument if it
-  // never will have, if a size is out of bounds, or if there is no call; DeadlineExceeded if the deadline is not after
-  // `now`. After an error nothing has changed.
+  // order of `calls`. Returns ResourceExhausted if the queue has no room for all calls now. Returns InvalidArgument if
+  // it never will, if a size is out of bounds, or if `calls` is empty. Returns DeadlineExceeded if the deadline is not
+  // after `now`. After an error nothing has changed.
   absl::StatusOr<BlockId> Submit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline,
                                  std::vector<Action>& actions, std::vector<CallId>* ids = nullptr);
 
-  // Adds one call (a retry, a hedge) to a block that has not ended. It takes the block's place in the queue, behind the
-  // block's own waiting calls; in batches it gets one more slot. A block ends with its last call, so add a retry before
-  // OnFinished of the call that it replaces. The queue limit does not apply. Returns NotFound if the block has ended,
-  // Cancelled or DeadlineExceeded if the block only waits for its calls in flight, InvalidArgument for a size out of
-  // bounds. After an error nothing has changed.
+  // Adds one call (a retry, a hedge) to a block that has not ended. The call takes the block's place in the queue,
+  // behind the block's own waiting calls; in batches it gets one more slot. A block ends with its last call, so add a
+  // retry before OnFinished of the call that it replaces. The queue limit does not apply.
+  //
+  // Returns NotFound if the block has ended, and InvalidArgument if the size is out of bounds. Returns Cancelled or
+  // DeadlineExceeded if the block only waits for its calls in flight. After an error nothing has changed.
   absl::StatusOr<CallId> Add(TimePoint now, BlockId block, CallRequest call, std::vector<Action>& actions);
 
-  // Queues a block of one call that leaves before all other waiting calls as soon as all of its bytes fit, and is
-  // charged for all of them. It is for what a connection receives before its first response: TCP and TLS handshakes
-  // (192 bytes to 6 KB). The queue limit and slots do not apply. Otherwise as Submit.
+  // Queues a block of one call that leaves before all other waiting calls as soon as all of its bytes fit. It is
+  // charged for all of them. It represents the bytes that a connection receives before its first response: TCP and TLS
+  // handshakes (192 bytes to 6 KB). The queue limit and slots do not apply. Otherwise like Submit.
   absl::StatusOr<BlockId> SubmitAhead(TimePoint now, CallRequest call, TimePoint deadline, std::vector<Action>& actions,
                                       CallId* id = nullptr);
 
-  // The worker of a parked call can take it now. Calls are parked from the start (CallRequest::parked), or by OnUnsent.
-  // A parked call counts as waiting, expires and is dropped like one, and blocks no other. An unparked call goes to the
-  // end of its block's waiting calls; in batches it gets one more slot. Ignored in any other state.
+  // Reports that the worker of a parked call can take it now. Calls are parked from the start (CallRequest::parked), or
+  // by OnUnsent. A parked call counts as waiting, expires and is dropped like a waiting call, and blocks no other. An
+  // unparked call goes to the end of its block's waiting calls; in batches it gets one more slot. Ignored in any other
+  // state.
   void Unpark(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // kSend could not be carried out, or the worker never looked at the request (REFUSED_STREAM, GOAWAY). All of the
-  // call's charge is released at once, and the call is parked, or expires if its block's deadline has passed. After
-  // kAbort only the charge is released, and OnFinished still has to follow.
+  // Reports that kSend could not be carried out, or that the worker never looked at the request (REFUSED_STREAM,
+  // GOAWAY). The whole charge of the call is released at once. The call is parked, or expires if its block's deadline
+  // has passed. After kAbort only the charge is released, and OnFinished must still follow.
   void OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // Headers of the response have come, and took `wire_bytes` of the connection. Headers that come before the response
-  // is ready, or instead of it, count from OnReady or OnFinished on: the room for headers that may come follows their
-  // mean. Ignored for calls that are not out, and below 1.
+  // Reports headers of the response, which took `wire_bytes` of the connection. The mean size of headers sets the room
+  // that is kept for headers. Headers that come before the response is ready, or instead of it, enter the mean at
+  // OnReady or OnFinished. Ignored for calls that are not out, and for sizes below 1.
   void OnHeaders(CallId call, int64_t wire_bytes);
 
-  // The length prefix of a message is here, so exactly `remaining_bytes` have still to come; for a stream the caller
-  // adds the next prefix. Bytes that are granted already need no other grant. For a stream it may come several times,
-  // and it may come after kSend with bytes. Ignored for calls that are not out. Values outside of 0 to
+  // Reports that the length prefix of a message has arrived, so exactly `remaining_bytes` must still come; for a stream
+  // the caller adds the next prefix. Bytes that are already granted need no other grant. A stream may report it several
+  // times, and it may follow a kSend with bytes. Ignored for calls that are not out. Values outside of 0 to
   // kMaxResponseBytes count as the nearest bound.
   //
-  // The caller must call it as soon as the prefix is here, since the worker's time ends with it. If the caller has no
-  // room for the message, `withheld_bytes` of it come in addition to `remaining_bytes`, and are not granted before
-  // another OnReady adds them to `remaining_bytes`. A call with nothing but withheld bytes is in flight.
+  // Call it as soon as the prefix arrives, since the worker's time ends with it. If the caller has no room for the
+  // message, `withheld_bytes` come in addition to `remaining_bytes`. They are not granted before another OnReady adds
+  // them to `remaining_bytes`. A call with nothing but withheld bytes is in flight.
   void OnReady(TimePoint now, CallId call, int64_t remaining_bytes, std::vector<Action>& actions,
                int64_t withheld_bytes = 0);
 
-  // `bytes` of DATA have come, without the first prefix. The charge falls at once, and the stall time of granted bytes
-  // that are still outstanding starts again. Bytes that came without a grant (the spare byte of a stream's window) make
-  // the next grant larger. Ignored for calls that are not out, and below 1.
+  // Reports `bytes` of DATA, without the first prefix. The charge falls at once, and the stall timer of outstanding
+  // bytes starts again. Bytes that came without a grant (the spare byte of a stream's window) make the next grant
+  // larger. Ignored for calls that are not out, and for sizes below 1.
   void OnReceived(TimePoint now, CallId call, int64_t bytes, std::vector<Action>& actions);
 
-  // The caller has given up a call, and keeps its stream open until the worker may be sent a reset. What is left of the
-  // response is granted only while no other response has a turn, or after it was held for 3 s, so that the stream ends.
-  // Once it was ready, its deadline ends it no more. Ignored for calls that are not out.
+  // Reports that the caller has given up a call, and keeps its stream open until it may send a reset to the worker. The
+  // rest of the response is granted only while no other response has a turn. After it was held for 3 s it is granted,
+  // too, so that the stream ends. Once the response is ready, its deadline no longer ends it. Ignored for calls that
+  // are not out.
   void OnUnwanted(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // The end of a call, and the cancellation of a block or of one call. A block ends when all of its calls have ended.
-  // Unknown calls and blocks have ended before, and are ignored. Cancel and CancelCall may come twice: each call that
-  // was sent gets one kAbort, each that waits one kDrop. CancelCall leaves the other calls of the block alone.
+  // Report the end of a call, or cancel a block or one call. A block ends when all of its calls have ended. Unknown
+  // calls and blocks have ended before, and are ignored. Cancel and CancelCall may come twice. Each call that was sent
+  // gets one kAbort, and each waiting call one kDrop. CancelCall leaves the other calls of the block alone.
   void OnFinished(TimePoint now, CallId call, CallEnd end, std::vector<Action>& actions);
   void Cancel(TimePoint now, BlockId block, std::vector<Action>& actions);
   void CancelCall(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // Call it at or after NextTimer(). It does what is due: slots, deadlines, aborted calls that have drained, granted
-  // bytes that have stalled, stragglers that leave the window.
+  // Call it at or after NextTimer(). It handles everything that is due: slots, deadlines, aborted calls that have
+  // drained, granted bytes that have stalled, and stragglers that leave the window.
   void OnTimer(TimePoint now, std::vector<Action>& actions);
-  TimePoint NextTimer() const;  // TimePoint::max() if there is nothing to wait for
+  TimePoint NextTimer() const;  // TimePoint::max() if no timer is needed
 
-  // Sets the budget, and admits at once what a larger one lets through. Blocks that batches has dealt keep their slots.
-  // Unscheduled ignores it. Returns InvalidArgument below 1 byte.
+  // Sets the budget, and admits at once the calls that a larger budget lets through. Blocks that batches has dealt keep
+  // their slots. Unscheduled ignores it. Returns InvalidArgument below 1 byte.
   absl::Status SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions);
 
-  // As SetBudget, for a lease. Returns InvalidArgument for a field that is out of bounds.
+  // Like SetBudget, for a lease. Returns InvalidArgument for a field that is out of bounds.
   absl::Status SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions);
-  // What one worker has outstanding. ForgetWorker forgets what was learnt of it; it does nothing while the worker has
-  // calls that have not ended.
+  // Load returns the outstanding bytes and calls of one worker. ForgetWorker drops the measurements of a worker; it
+  // does nothing while the worker has calls that have not ended.
   WorkerLoad Load(uint32_t worker) const;
   void ForgetWorker(uint32_t worker) { calls_.ForgetWorker(worker); }
 
-  // Takes over other options; budget_bytes is ignored (see SetBudget). Calls that are queued or out keep their charge
-  // until something of them is granted or received. Returns InvalidArgument as ScheduleOptions::Validate does, and for
-  // another policy or stall_timeout; then nothing has changed.
+  // Replaces the options, except budget_bytes (see SetBudget). Calls that are queued or out keep their charge until
+  // some of their bytes are granted or received. Returns InvalidArgument like ScheduleOptions::Validate, and for a
+  // different policy or stall_timeout; then nothing has changed.
   absl::Status Reconfigure(TimePoint now, const ScheduleOptions& options, std::vector<Action>& actions);
 
   ScheduleState State() const;
   LinkDemand Demand(TimePoint now) const;
-  // Whether a response of this size is granted in one part: its cost fits a third of the budget. With grants, such a
-  // response may come whole before it is ready, and of a larger one no more than a part.
+  // Returns whether a response of this size is granted in one part: its cost fits a third of the budget. With grants,
+  // such a response may come whole before it is ready. Of a larger response only one part may.
   bool FitsOnePart(int64_t response_bytes) const { return admission_.PartOf(response_bytes) == response_bytes; }
   const ScheduleOptions& options() const { return options_; }
 
@@ -174,7 +180,7 @@ class LinkSchedule {
   const bool granting_;
 
   TimePoint now_ = TimePoint::min();  // of the last event
-  // Of ScheduleState, up to the last event.
+  // The backlog in ScheduleState, up to the last event.
   TimePoint counted_until_;
   int64_t counted_bytes_ = 0;
   bool backlogged_ = false;

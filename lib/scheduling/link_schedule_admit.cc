@@ -12,7 +12,7 @@ namespace sluice {
 // its place and is passed over, because it waits for its worker and not for the link.
 void LinkSchedule::Admit(std::vector<Action>& actions) {
   if (granting_) calls_.sent().MarkStragglers(now_, calls_.window().StraggleAfter());
-  // A worker that is found late makes room: its next part is smaller, and not all of its bytes count.
+  // Repeat after a worker was found late. That makes room: its next part is smaller, and not all of its bytes count.
   int64_t late_laps = 0;
   do {
     late_laps = calls_.outstanding().late_laps();
@@ -25,7 +25,7 @@ void LinkSchedule::Admit(std::vector<Action>& actions) {
   calls_.Check();
 }
 
-// Bytes that came with this event were on the link before it.
+// Counts the bytes of this event in the state before it: they were on the link then.
 void LinkSchedule::CountBacklog() {
   const int64_t received_bytes = calls_.outstanding().received_bytes();
   if (backlogged_) {
@@ -89,8 +89,8 @@ bool LinkSchedule::GrantNext(std::vector<Action>& actions) {
   return true;
 }
 
-// The first responses of a burst are on the link, and the prefixes of later responses follow them. A grant that waits
-// for its prefix would leave the link without work for a round trip.
+// Grants bytes before the prefix arrives. When the first responses of a burst are on the link, the prefixes of later
+// responses follow them. A grant that waits for its prefix would leave the link without work for a round trip.
 bool LinkSchedule::GrantEarly(std::vector<Action>& actions) {
   Call* const call = calls_.sent().first_early();
   if (call == nullptr) return false;

@@ -71,7 +71,7 @@ bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
   return open;
 }
 
-// One, unless one that comes after it was let go and has not left.
+// Lets one call go at a time. A second call goes only if it precedes the call that was let go and has not left.
 void LiveCalls::LetGo(QueuedWorker& worker, TimePoint now) {
   Call& call = *worker.held.begin();
   if (worker.let_go != nullptr && NewTurnKey()(*worker.let_go) < NewTurnKey()(call)) return;
@@ -112,7 +112,7 @@ void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
 void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   SetPhase(call, Phase::kInFlight);
   queue_.Overtook(outstanding_.Cost(bytes));
-  // Unscheduled has no bound; what it has in flight is what is expected.
+  // Unscheduled grants without a bound, so count only the expected bytes as in flight.
   const int64_t granted_bytes = std::min(bytes, call.expected_bytes);
   if (granting_ && !call.block->ahead) {
     outstanding_.GrantEarly(call, granted_bytes, now);
@@ -122,7 +122,7 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   Settle(call, now);
 }
 
-// Two blocks of headers may come one after the other: a head, and an error in the trailers.
+// Add the sizes: a response may have two blocks of headers, its head, and an error in the trailers.
 void LiveCalls::TakeHeaders(Call& call, int64_t wire_bytes) {
   if (!call.progress.was_ready) call.progress.header_wire_bytes += wire_bytes;
 }
@@ -135,7 +135,7 @@ void LiveCalls::ObserveHeaders(Call& call) {
 void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now) {
   CallProgress& progress = call.progress;
   const bool first = !std::exchange(progress.was_ready, true);
-  // Later ones may only mean that the caller has room for more.
+  // Only the first OnReady is news from the worker. Later ones may only mean that the caller has more room.
   if (first) outstanding_.Hear(*call.worker, now);
   if (first) call.worker->share.OnReady(now - progress.sent_at);
   if (first) ObserveHeaders(call);
@@ -166,7 +166,7 @@ void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
   Settle(call, now);
 }
 
-// A call that has stalled waits for what was granted to it before it is granted more.
+// A stalled call gets no further grant until the bytes that were granted before have arrived.
 Call* LiveCalls::TakeStalled(TimePoint now) {
   Call* const call = outstanding_.TakeStalled(now);
   if (call == nullptr) return nullptr;
@@ -175,7 +175,7 @@ Call* LiveCalls::TakeStalled(TimePoint now) {
   return call;
 }
 
-// What follows from the state of a call that is out: its charge, its turn, and whether anything is known to come.
+// Updates the values that depend on the state of a call that is out: its charge, its turn, and whether it is silent.
 void LiveCalls::Settle(Call& call, TimePoint now) {
   const CallProgress& progress = call.progress;
   outstanding_.Update(call, now);
@@ -190,7 +190,7 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   LookAt(*call.worker, now);
 }
 
-// Like a call whose rest waits, it counts in no window: requests go on, however many are unwanted.
+// An unwanted call counts in no window, like a call whose rest waits, so unwanted calls never stop requests.
 void LiveCalls::SetUnwanted(Call& call, TimePoint now) {
   call.progress.unwanted = true;
   queue_.Remove(call);
@@ -233,10 +233,11 @@ void LiveCalls::Finish(Call& call, CallEnd end, TimePoint now) {
   End(call, now);
 }
 
-// The headers of an aborted request may still come, and the room that was kept for them is gone, so they are charged
-// until all that is on its way has drained. Rejected: until the call has ended. Resets are rationed, and a hung rack
-// whose calls expire would close the budget of the link. Those of stragglers are not charged: a thousand that are
-// cancelled at once would stop the link for a drain time, for headers that hardly one of them sends just then.
+// The headers of an aborted request may still arrive, but no room is kept for them now. So they are charged until all
+// bytes on their way have drained. Rejected: charging them until the call has ended. Resets are rationed, and a hung
+// rack whose calls expire would close the budget of the link. The headers of stragglers are not charged. A thousand
+// stragglers that are cancelled at once would stop the link for a drain time, although hardly any sends headers just
+// then.
 void LiveCalls::LeaveCounts(Call& call, CallEnd end, TimePoint now) {
   queue_.Remove(call);
   sent_.SetSilent(call, false);

@@ -16,9 +16,9 @@
 
 namespace sluice {
 
-// The calls that have not ended, and each step that a call can take, with the consequences for its phase, its charge,
-// its turn and all counts. It does not decide whether a step may be taken. There is one for each schedule. Not
-// thread-safe.
+// The calls that have not ended, and each step that a call can take. A step updates the phase, the charge and the turn
+// of the call, and all counts. The user of this class decides whether a step may be taken. There is one for each
+// schedule. Not thread-safe.
 class LiveCalls {
  public:
   explicit LiveCalls(const ScheduleOptions& options);
@@ -31,7 +31,7 @@ class LiveCalls {
   void Unpark(Call& call, TimePoint now);  // the call must be parked
   void Hold(Call& call, TimePoint now);    // the call must be waiting; it comes back when its worker is not full
 
-  // A waiting call leaves, with `bytes` of its response.
+  // Sends a waiting call, and grants `bytes` of its response with the request.
   void Send(Call& call, int64_t bytes, TimePoint now);
 
   // For calls that are out.
@@ -39,20 +39,20 @@ class LiveCalls {
   void TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
-  void GrantEarly(Call& call, int64_t bytes, TimePoint now);  // it must be sent, and not be ready
-  // The caller has given up a call that is out, and its stream is still open.
+  void GrantEarly(Call& call, int64_t bytes, TimePoint now);  // the call must be sent, and not ready
+  // Marks a call that is out, and that the caller has given up, as unwanted. Its stream is still open.
   void SetUnwanted(Call& call, TimePoint now);
   void Abort(Call& call, TimePoint now);   // nothing more is granted; the call waits for its end
   void Unsend(Call& call, TimePoint now);  // parks the call; an aborted one waits for its end
-  Call* TakeStalled(TimePoint now);        // the first that has stalled; null if there is none
+  Call* TakeStalled(TimePoint now);        // returns the first stalled call, or null
 
-  // Takes note of what the passing of time means for the worker's share, and returns whether the worker is open.
+  // Updates the worker's share for the time that has passed, and returns whether the worker is open.
   bool LookAt(QueuedWorker& worker, TimePoint now);
-  // While something waits for room: halves the share of a worker that is late. Returns false if none is.
+  // Halves the share of a late worker. Returns false if no worker is late. Call it while a call waits for room.
   bool ShrinkLate(TimePoint now);
   void ForgetWorker(uint32_t id) { workers_.Forget(id); }
 
-  // EndUnsent is for calls that wait, are held or are parked, Finish for calls that are out. The block stays, with or
+  // EndUnsent ends a call that waits, is held or is parked; Finish ends a call that is out. The block remains, even
   // without calls.
   void EndUnsent(Call& call, TimePoint now);
   void Finish(Call& call, CallEnd end, TimePoint now);
@@ -71,15 +71,15 @@ class LiveCalls {
 
   const QueuedWorkers& workers() const { return workers_; }
 
-  int64_t waiting() const {  // with held and parked ones
+  int64_t waiting() const {  // including held and parked ones
     return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kHeld) + blocks_.calls(Phase::kParked);
   }
-  // Ready responses of open workers. Others wait for their worker, not for the link.
+  // Returns the ready responses of open workers. Other ready responses wait for their worker, not for the link.
   int64_t ready() const { return blocks_.calls(Phase::kReady) - passed_over_; }
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
 
-  void Check() const;  // asserts what always holds
+  void Check() const;  // asserts the invariants
 
  private:
   using Phase = Call::Phase;
@@ -98,7 +98,7 @@ class LiveCalls {
   BlockQueue blocks_;
   QueuedWorkers workers_;
   Outstanding outstanding_;
-  int64_t plan_bytes_;  // that the workers were looked at with
+  int64_t plan_bytes_;  // plan_bytes at the last LookAt of all workers
   GrantQueue queue_;
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;

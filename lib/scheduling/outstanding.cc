@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Hosts pause for some milliseconds, this one with them.
+// Hosts pause for some milliseconds, and this host does, too. So a lap of less than 10 ms is never long.
 constexpr int kLongLapDrains = 10;
 constexpr std::chrono::nanoseconds kMinLongLap = std::chrono::milliseconds(10);
 
@@ -32,7 +32,7 @@ void Outstanding::SetProfile(const LinkProfile& profile) {
 
 void Outstanding::OnBudgetChanged() {
   pause_ = absl::ToChronoNanoseconds(absl::FromChrono(WorkerLoad::kPause) + profile_.propagation_rtt);
-  // An absl::Duration saturates, and the drain time of an unscheduled link is near the maximum.
+  // Use absl::Duration, which saturates: the drain time of an unscheduled link is near the maximum.
   const absl::Duration drains = kLongLapDrains * absl::FromChrono(DrainTime(profile_, budget_.link_bytes()));
   long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kMinLongLap);
 }
@@ -55,8 +55,8 @@ void Outstanding::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
   Grant(call, bytes, now);
 }
 
-// In the order in which they were granted. While a call is stalled nothing more is granted to it, so all that is
-// outstanding then is early or stalled, and when none of it is, the call is as any other.
+// Bytes arrive in the order in which they were granted. A stalled call gets no further grant, so all of its outstanding
+// bytes are early or stalled. Once none is left, the call is like any other.
 void Outstanding::Receive(Call& call, int64_t bytes, TimePoint now) {
   CallProgress& progress = call.progress;
   progress.received_bytes += bytes;
@@ -110,7 +110,7 @@ void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t o
   CountSlow(worker);
 }
 
-// The one that began last stands last.
+// The list is in the order in which laps began, so a lap that begins goes to the end.
 void Outstanding::QueueLap(QueuedWorker& worker) {
   if (worker.LapHook::is_linked()) laps_.erase(laps_.iterator_to(worker));
   if (worker.share.owes()) laps_.push_back(worker);

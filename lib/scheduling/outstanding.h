@@ -16,43 +16,46 @@
 
 namespace sluice {
 
-// Knows, byte by byte, what may come of each call, and charges the call and its worker for it: BufferCostBytes of what
-// was granted and not received. Early bytes are granted before the response is ready, with the request or later. They
-// have no stall timer, since nobody knows when they come. There is one for each schedule. Not thread-safe.
+// Tracks, byte by byte, how much of each call may still arrive, and charges the call and its worker for it. The charge
+// is the BufferCostBytes of the bytes that were granted and not received. Early bytes are granted before the response
+// is ready, with the request or later. They have no stall timer, since the time of their arrival is unknown. There is
+// one for each schedule. Not thread-safe.
 class Outstanding {
  public:
   explicit Outstanding(const ScheduleOptions& options);
 
-  void SetProfile(const LinkProfile& profile);  // a call keeps its charge until something of it changes
+  void SetProfile(const LinkProfile& profile);  // a call keeps its charge until its next change
 
   void OnBudgetChanged();
 
-  // What `bytes` take of the budget, and by how much the charge of the call would rise with them.
+  // Cost returns how much of the budget `bytes` take. CostOfGrant returns by how much granting them raises the charge.
   int64_t Cost(int64_t bytes) const;
   int64_t CostOfGrant(const Call& call, int64_t bytes) const;
 
-  // Take note of bytes that were granted or received, or of other changes in the call's fields. The charge of the call,
-  // its claim on the link and its stall timer follow: the timer starts if it does not run, and again after progress.
+  // Record bytes that were granted or received, or other changes of the call. They update the charge of the call, its
+  // claim on the link and its stall timer. The timer starts if it does not run, and again after progress.
   void Grant(Call& call, int64_t bytes, TimePoint now);
   void GrantEarly(Call& call, int64_t bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Update(Call& call, TimePoint now);
 
-  // Something came from the worker.
+  // Records that something has arrived from the worker.
   void Hear(QueuedWorker& worker, TimePoint now);
 
-  // Releases the charge of a call that has ended, or whose request was not sent. With kArrived nothing may come any
-  // more; otherwise outstanding bytes may come within the time to drain.
+  // Releases the charge of a call that has ended, or whose request was not sent. With kArrived no more bytes can
+  // arrive. With kAborted, outstanding bytes may arrive within the drain time, and stay charged until then.
   void Release(Call& call, CallEnd end, TimePoint now);
 
-  // Returns the first call that has stalled, or null. From now on it is only charged for its early bytes.
+  // Returns the first call that has stalled, or null. From then on the call is charged only for its early bytes.
   Call* TakeStalled(TimePoint now);
   TimePoint next_stall() const { return stall_timers_.next(); }
 
-  // The share of a worker follows what it delivers. Full: its share is outstanding. The bytes of a worker that is not
-  // slow count when it owes them, since it may think for long before; a slow one may have no more than its share.
+  // Returns whether the worker is full: it has its share outstanding. The share follows the bytes that the worker
+  // delivers. Bytes of a worker that is not slow count only once the worker owes them, since it may think for a long
+  // time before. All charged bytes of a slow worker count.
   bool IsFull(QueuedWorker& worker, TimePoint now);
-  // Halves the share of a worker that is late while others wait for room, and returns the worker; null if none is late.
+  // Halves the share of a late worker, and returns the worker, or null if none is late. Call it while a call waits for
+  // room.
   QueuedWorker* TakeLate(TimePoint now);
   TimePoint next_late() const;
   int64_t late_laps() const { return late_laps_; }  // since the start
@@ -62,7 +65,7 @@ class Outstanding {
 
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
-  int64_t asked_bytes() const { return asked_bytes_; }        // cost of what is still to come, except for parked calls
+  int64_t asked_bytes() const { return asked_bytes_; }        // cost of the bytes still to come, without parked calls
   int64_t received_bytes() const { return received_bytes_; }  // since the start, in units of the budget
 
  private:
@@ -81,7 +84,7 @@ class Outstanding {
   LinkProfile profile_;
   Budget budget_;
   StallTimers stall_timers_;
-  // The workers that owe bytes, by the beginning of their laps.
+  // The workers that owe bytes, in the order in which their laps began.
   boost::intrusive::list<QueuedWorker, boost::intrusive::base_hook<LapHook>,
                          boost::intrusive::constant_time_size<false>>
       laps_;

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Responses that are new come block by block, all others in the order of their turns.
+// New responses come block by block, all others in the order of their turns.
 struct NewTurnKey {
   using type = std::pair<BlockId, uint64_t>;
   type operator()(const Call& call) const;
@@ -28,7 +28,7 @@ template <class Hook, class Key>
 using CallSet = boost::intrusive::set<Call, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
                                       boost::intrusive::constant_time_size<false>>;
 
-// Hooks for the workers that have turns, by the first of each kind.
+// Hooks for workers that have turns, ordered by their first call of each kind.
 struct NewWorkersTag;
 struct RestWorkersTag;
 struct UnwantedWorkersTag;
@@ -37,55 +37,55 @@ using NewWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<New
 using RestWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<RestWorkersTag>>;
 using UnwantedWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<UnwantedWorkersTag>>;
 using HeldWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldWorkersTag>>;
-// And for those that owe bytes.
+// Hook for workers that owe bytes.
 struct LapTag;
 using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
 
-// One worker of the schedule: what it has outstanding, its share of the budget, and its calls that wait for the share.
+// One worker of the schedule: its outstanding bytes, its share of the budget, and its calls that wait for the share.
 struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, HeldWorkersHook, LapHook {
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound, and it is always open
-  bool open = true;     // it has less than its share outstanding: it may be asked, and granted bytes
+  bool open = true;     // it has less than its share outstanding, so requests and grants may go to it
 
-  // In units of the budget; Outstanding keeps these. Bytes that have stalled are in neither.
+  // Kept by Outstanding, in units of the budget. Stalled bytes are in neither charged_bytes nor owed_bytes.
   WorkerShare share;
   int64_t charged_bytes = 0;  // charge of its calls, except early bytes
-  int64_t owed_bytes = 0;     // outstanding bytes of which the prefix is here, early ones with them
+  int64_t owed_bytes = 0;     // outstanding bytes whose prefix has arrived, including early ones
   int64_t slow_bytes = 0;     // charged_bytes while it is slow
   int64_t out_calls = 0;      // sent, and not ended
   int64_t owing_calls = 0;    // bytes are granted and ready at the worker, stalled or not
-  TimePoint owed_since;       // when calls began to owe, or when something came from the worker last
+  TimePoint owed_since;       // when calls began to owe, or when the worker last sent something
   int64_t pauses = 0;         // how often owed bytes came late
   int64_t stalled_calls = 0;
-  int64_t ended_calls = 0;  // that were sent
+  int64_t ended_calls = 0;  // of the calls that were sent
 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;
   CallSet<TurnHook, TurnKey> rests;
   CallSet<TurnHook, TurnKey> unwanted;
-  CallSet<HeldHook, TurnKey> turns;  // all, by age
+  CallSet<HeldHook, TurnKey> turns;  // all turns, by age
   int64_t rest_calls = 0;
   int64_t ready_calls = 0;  // in the phase kReady
 
-  // Calls in the phase kHeld, in the order in which they leave. One at a time is let go, so that the others need not be
-  // held again.
+  // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
+  // not be held again.
   CallSet<TurnHook, NewTurnKey> held;
-  const Call* let_go = nullptr;  // it waits
+  const Call* let_go = nullptr;  // the call that was let go and still waits, or null
 };
 
-// The workers of the calls that have not ended, and of those that had one before. There is one for each schedule. Not
-// thread-safe. Addresses are valid until Forget.
+// The workers that have, or had, calls. There is one for each schedule. Not thread-safe. Addresses are valid until
+// Forget.
 class QueuedWorkers {
  public:
-  // `bounded`: workers have a share, except id 0, which is all workers that are not known.
+  // `bounded`: workers have a share. Id 0, which represents all unknown workers, has none.
   explicit QueuedWorkers(bool bounded);
 
   QueuedWorker& Of(uint32_t id);
-  QueuedWorker& handshakes() { return handshakes_; }  // of all workers; without a bound
+  QueuedWorker& handshakes() { return handshakes_; }  // all handshakes, of any worker; without a bound
   const QueuedWorker& handshakes() const { return handshakes_; }
-  const QueuedWorker* Find(uint32_t id) const;  // null if it is not known
-  void Forget(uint32_t id);                     // does nothing while a call of it has not ended
+  const QueuedWorker* Find(uint32_t id) const;  // null if the worker is unknown
+  void Forget(uint32_t id);                     // does nothing while the worker has calls that have not ended
   template <class Visit>
   void ForEach(Visit visit) {
     for (auto& [id, worker] : workers_) visit(worker);

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// `duration` must not be negative. The sum may exceed every clock on a link of a few bytes per second.
+// `duration` must not be negative. On a link of a few bytes per second, the sum may exceed the range of every clock.
 inline TimePoint SaturatingAdd(TimePoint time, std::chrono::nanoseconds duration) {
   return time > TimePoint::max() - duration ? TimePoint::max() : time + duration;
 }

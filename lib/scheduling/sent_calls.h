@@ -11,36 +11,37 @@
 
 namespace sluice {
 
-// Grants: the calls whose requests are out and whose responses are not ready, by age. A straggler is out for longer
+// For grants: the calls whose requests are out and whose responses are not ready, by age. A straggler is out for longer
 // than straggle_after. There is one for each schedule. Not thread-safe.
 class SentCalls {
  public:
   void Add(Call& call, TimePoint now);  // the request leaves now
   void Remove(Call& call);              // the response is ready, or the call is over
 
-  // Marks a call in flight of which nothing is known to come: it was granted early and is not ready, it is a stream
-  // between two messages, or it waits for its trailers. Like a straggler it may send a header at any moment.
+  // Marks a call in flight as silent, which means that no bytes of it are expected. It was granted early and is not
+  // ready, it is a stream between two messages, or it waits for its trailers. Like a straggler it may send headers at
+  // any moment.
   void SetSilent(Call& call, bool silent);
 
-  // Makes stragglers of the calls that are out for straggle_after or longer.
+  // Marks the calls that are out for straggle_after or longer as stragglers.
   void MarkStragglers(TimePoint now, std::chrono::nanoseconds straggle_after);
   TimePoint NextStraggler(std::chrono::nanoseconds straggle_after) const;  // TimePoint::max() if there is none
 
-  // The oldest of the young calls that may be granted before they are ready; null if there is none.
+  // Returns the oldest young call that may be granted before it is ready, or null.
   Call* first_early() { return early_.empty() ? nullptr : &early_.front(); }
   bool any_early() const { return !early_.empty(); }
-  void KeepFromEarly(Call& call);  // the call must be young; it is granted when it is ready
+  void KeepFromEarly(Call& call);  // the call must be young; it is granted only once it is ready
 
-  int64_t size() const { return size_; }  // with stragglers
+  int64_t size() const { return size_; }  // including stragglers
   int64_t stragglers() const { return stragglers_; }
   int64_t young() const { return size_ - stragglers_; }
   int64_t silent() const { return silent_; }
 
  private:
-  // Without stragglers; the one that was sent first comes first.
+  // Without stragglers, in the order in which they were sent.
   boost::intrusive::list<Call, boost::intrusive::base_hook<SentHook>, boost::intrusive::constant_time_size<false>>
       young_;
-  // Of these, the ones that may be granted early.
+  // The young calls that may be granted early.
   boost::intrusive::list<Call, boost::intrusive::base_hook<EarlyHook>, boost::intrusive::constant_time_size<false>>
       early_;
   int64_t size_ = 0;

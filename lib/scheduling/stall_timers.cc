@@ -31,8 +31,9 @@ Call* StallTimers::FirstStalled(TimePoint now) {
   return calls_.empty() || calls_.begin()->stalls_at > now ? nullptr : &*calls_.begin();
 }
 
-// The link is shared: while everything in flight drains once, the call gets through what it is charged for. Rejected:
-// its own bytes at the full rate of the link, which takes a response that shares it for stalled.
+// The link is shared: in the time in which everything in flight drains once, the call receives the bytes that it is
+// charged for. Rejected: its own bytes at the full rate of the link. A response that shares the link would then count
+// as stalled.
 std::chrono::nanoseconds StallTimers::TransferTime(const Call& call, int64_t budget_bytes) const {
   const auto in_flight_bytes = static_cast<double>(std::max(budget_bytes, call.charged_bytes));
   constexpr double kMaxNs = 1e18;

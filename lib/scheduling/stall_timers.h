@@ -12,16 +12,16 @@
 
 namespace sluice {
 
-// Knows when calls with outstanding bytes count as stalled. There is one for each schedule. Not thread-safe.
+// Decides when calls with outstanding bytes count as stalled. There is one for each schedule. Not thread-safe.
 class StallTimers {
  public:
   explicit StallTimers(const ScheduleOptions& options);
 
-  void SetProfile(const LinkProfile& profile);  // for calls that start from now on
+  void SetProfile(const LinkProfile& profile);  // for timers that start from now on
 
-  // Starts the timer of a call that is charged, or starts it again. `budget_bytes` may be in flight with the call.
+  // Starts or restarts the timer of a charged call. `budget_bytes` may be in flight together with the call.
   void Start(Call& call, TimePoint now, int64_t budget_bytes);
-  void Stop(Call& call);  // may run or not
+  void Stop(Call& call);  // does nothing if the timer does not run
   static bool Runs(const Call& call) { return call.StallHook::is_linked(); }
 
   Call* FirstStalled(TimePoint now);  // null if there is none

@@ -6,12 +6,13 @@
 namespace sluice {
 namespace {
 
-// One would do for workers that take no time; pauses of a process and of the scheduler of a host take some.
+// One budget would be enough for workers that take no time. Pauses of a process, and of the scheduler of a host, take
+// some.
 constexpr double kLapBudgets = 2;
 constexpr int64_t kLapRoundTrips = 2;
 constexpr double kShrink = 0.5;
-// Rejected: doubling. The share of a worker that is a little too slow then swings between one and two of what it needs,
-// and the mean of several such workers is a budget.
+// Rejected: doubling. The share of a worker that is slightly too slow then swings between one and two times its need.
+// The mean over several such workers is a budget.
 constexpr double kGrowth = 0.25;
 // How fast the least time to ready follows a route that has become longer.
 constexpr int kRiseShare = 64;
@@ -32,7 +33,7 @@ void WorkerShare::OnReady(std::chrono::nanoseconds ready_after) {
 
 bool WorkerShare::OnOwed(const Link& link, int64_t owed_bytes, int64_t delivered_bytes) {
   if (to_deliver_ > 0) {
-    // Calls that end owe nothing any more. That is no delivery.
+    // Fewer bytes are owed after a call ends, too, but that is not a delivery.
     const int64_t left = to_deliver_ - delivered_bytes;
     to_deliver_ = std::min(left, owed_bytes);
     if (to_deliver_ > 0) return Look(link, false);
@@ -60,13 +61,13 @@ bool WorkerShare::IsLong(const Link& link) const {
   return LinkIsAhead(link) || TakesLong(link);
 }
 
-// At the end of the long lap, too: the timer of the schedule fires then, and must not fire in vain.
+// Includes the end of the long lap: the timer of the schedule fires then, and must find the lap late.
 bool WorkerShare::TakesLong(const Link& link) const {
   return link.now - lap_since_ >= link.long_lap;
 }
 
 bool WorkerShare::LinkIsAhead(const Link& link) const {
-  // Leases and profiles set no upper bound of a plan, so twice a plan may exceed what an integer holds.
+  // Use double: leases and profiles set no upper bound of a plan, so twice a plan may overflow an integer.
   return static_cast<double>(link.received_bytes - lap_received_) > kLapBudgets * static_cast<double>(link.plan_bytes);
 }
 
@@ -74,7 +75,7 @@ bool WorkerShare::Overtaken(const Link& link) const {
   return LinkIsAhead(link) && link.now - lap_since_ > kLapRoundTrips * least_ready_after_;
 }
 
-// A share below a packet would only take longer to grow again.
+// Keep at least a packet: a smaller share would only take longer to grow again.
 void WorkerShare::Shrink(const Link& link) {
   part_of_budget_ = std::min(std::max(part_of_budget_ * kShrink, PacketOf(link)), part_of_budget_);
 }

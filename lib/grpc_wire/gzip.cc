@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// zlib's state, freed on every way out.
+// The state of zlib, which the destructor frees.
 class Inflater {
  public:
   explicit Inflater(absl::string_view compressed) {
@@ -26,7 +26,7 @@ class Inflater {
   Inflater& operator=(const Inflater&) = delete;
 
   bool ok() const { return ok_; }
-  // Appends at most `room` bytes to `out`. Z_STREAM_END: a member is complete.
+  // Appends at most `room` bytes to `out`. Returns Z_STREAM_END at the end of a member.
   int Inflate(size_t room, std::string& out) {
     const size_t before = out.size();
     out.resize(before + room);
@@ -44,7 +44,7 @@ class Inflater {
   bool ok_ = false;
 };
 
-// The same for compressing.
+// The state of zlib for compressing.
 class Deflater {
  public:
   Deflater() {
@@ -59,7 +59,7 @@ class Deflater {
   Deflater(const Deflater&) = delete;
   Deflater& operator=(const Deflater&) = delete;
 
-  // False: it is more than `out` takes, or zlib has no memory.
+  // Returns false if the result is larger than `out`, or if zlib has no memory.
   bool DeflateAll(absl::string_view bytes, std::string& out) {
     if (!ok_) return false;
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -84,9 +84,9 @@ absl::Status NotGzip(absl::string_view what) {
 
 absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_bytes) {
   constexpr size_t kFirstBytes = 4096;
-  constexpr size_t kMostBytes = size_t{1} << 30;  // zlib counts in 32 bits
+  constexpr size_t kMostBytes = size_t{1} << 30;  // zlib has 32-bit counters
   if (compressed.size() > std::numeric_limits<uInt>::max()) return NotGzip("has 4 GiB or more");
-  // One byte more than is allowed is let out, to tell the largest message from one that is too large.
+  // Allow one byte more than `max_bytes`, to distinguish the largest message from one that is too large.
   const size_t limit = static_cast<size_t>(max_bytes) + 1;
   Inflater inflater(compressed);
   if (!inflater.ok()) return absl::ResourceExhaustedError("zlib has no memory to decompress a message");

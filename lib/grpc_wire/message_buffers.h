@@ -7,20 +7,20 @@
 
 namespace sluice {
 
-// The memory of messages that nobody needs any more, for those that come next. There is one for each link. Not
+// Keeps the memory of messages that are no longer needed, for later messages. There is one for each link. Not
 // thread-safe.
 //
-// A thread's heap gives memory at its end back to the system as soon as a fan-out has let go of its responses, and each
-// page of the next responses is then a page fault: with responses of 1 MB that was two thirds of the processor time.
+// Without it, a thread's heap returns the memory at its end to the system once a fan-out has freed its responses. Each
+// page of the next responses is then a page fault. With responses of 1 MB, page faults took two thirds of the CPU time.
 class MessageBuffers {
  public:
-  // Upper bound of the memory that is kept. What would exceed it takes the place of all that is kept.
+  // Upper bound of the memory that is kept. A message that would exceed it replaces all kept memory.
   static constexpr size_t kMostBytes = size_t{32} << 20;
 
-  // Returns an empty string with room for `bytes`, and for less than four times as many, if one is kept; else one
-  // without memory.
+  // Returns an empty string with room for at least `bytes`, and for less than four times as many, if such memory is
+  // kept. Otherwise returns a string without memory.
   std::string Take(size_t bytes);
-  // Keeps the memory of `message`. Does nothing for one that is short, since the heap is good at those.
+  // Keeps the memory of `message`. Short messages are not kept, since the heap handles them well.
   void Give(std::string message);
 
   size_t kept_bytes() const { return kept_bytes_; }
@@ -29,7 +29,7 @@ class MessageBuffers {
   static constexpr size_t kMinBytes = 4096;
   static constexpr size_t kClasses = 64;
 
-  std::array<std::vector<std::string>, kClasses> kept_;  // by the number of bits of their capacity
+  std::array<std::vector<std::string>, kClasses> kept_;  // by bit width of their capacity
   size_t kept_bytes_ = 0;
 };
 

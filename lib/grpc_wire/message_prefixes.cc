@@ -8,7 +8,7 @@ MessagePrefixes::Part MessagePrefixes::Read(absl::string_view bytes) {
   Part part;
   while (!bytes.empty()) {
     if (in_prefix_bytes_ < kPrefixBytes) {
-      // The flag of compression, then the length, in network order.
+      // The prefix is the compression flag, then the length in network order.
       const auto byte = static_cast<uint8_t>(bytes.front());
       pending_bytes_ = in_prefix_bytes_ == 0 ? 0 : pending_bytes_ << 8 | byte;
       bytes.remove_prefix(1);

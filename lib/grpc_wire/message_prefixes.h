@@ -13,7 +13,7 @@ class MessagePrefixes {
  public:
   static constexpr size_t kPrefixBytes = 5;
 
-  // What some bytes of DATA were.
+  // The kinds of bytes in a piece of DATA.
   struct Part {
     int64_t message_bytes = 0;
     int64_t prefix_bytes = 0;
@@ -21,12 +21,13 @@ class MessagePrefixes {
   };
   Part Read(absl::string_view bytes);
 
-  // Bytes of the current message that are still to come. 0 if no message is under way, or only part of its prefix came.
+  // Returns the bytes of the current message that are still to come. Returns 0 if no message is under way, or if only
+  // part of its prefix has arrived.
   int64_t pending_message_bytes() const { return in_prefix_bytes_ < kPrefixBytes ? 0 : pending_bytes_; }
-  int64_t messages() const { return messages_; }  // that have begun: the prefix is here
+  int64_t messages() const { return messages_; }  // that have begun: their prefix has arrived
 
  private:
-  size_t in_prefix_bytes_ = 0;  // of the current prefix, that have come
+  size_t in_prefix_bytes_ = 0;  // bytes of the current prefix that have arrived
   int64_t pending_bytes_ = 0;
   int64_t messages_ = 0;
 };

@@ -69,9 +69,9 @@ void MessageReader::ReadBody(absl::string_view& bytes) {
   const size_t size = body_.size() + taken;
   if (size > body_.capacity() && body_.empty() && buffers_ != nullptr) body_ = buffers_->Take(body_size_);
   if (size > body_.capacity()) {
-    // Room for four times what is here: a large message is copied a third of a time altogether as it grows, and a peer
-    // that claims one pays for a quarter of the memory. A whole message gets exactly its size. 64 KiB at the prefix
-    // were rejected: a thousand responses that wait for their grants would take 64 MB.
+    // Reserve four times the received bytes. So the growth of a large message copies a third of its bytes in total. A
+    // peer that claims a large size must send a quarter of the memory that it takes. A whole message gets exactly its
+    // size. Rejected: 64 KiB at the prefix. A thousand responses that wait for their grants would take 64 MB.
     body_.reserve(std::min(body_size_, 4 * size));
   }
   body_.append(bytes.data(), taken);

@@ -31,7 +31,7 @@ absl::Status ValidateText(absl::string_view key, absl::string_view value) {
   return absl::OkStatus();
 }
 
-// Base64 without padding.
+// Returns the size of the value on the wire: binary values are base64 without padding.
 size_t WireBytes(absl::string_view key, absl::string_view value) {
   return IsBinaryKey(key) ? (value.size() * 4 + 2) / 3 : value.size();
 }

@@ -10,7 +10,7 @@ namespace sluice {
 // printable ASCII becomes "%XX".
 std::string PercentEncode(absl::string_view bytes);
 
-// Never fails: a "%" without two hexadecimal digits after it stays as it is.
+// Never fails. A "%" without two hexadecimal digits after it is not changed.
 std::string PercentDecode(absl::string_view text);
 
 }  // namespace sluice

@@ -15,18 +15,18 @@ struct RequestHead {
   std::string path;       // "/package.Service/Method"
   std::string authority;  // host:port of the worker
   bool tls = false;       // :scheme is https
-  // Time that the call has left. It is rounded up to what eight digits can say, so that the worker never gives up
-  // before the client. An infinite one is not sent.
+  // Time that the call has left. It is rounded up to eight digits, so that the worker never gives up before the client.
+  // Infinite time is not sent.
   absl::Duration timeout = absl::InfiniteDuration();
   bool gzip = false;                        // messages may be compressed
   const Metadata* metadata = nullptr;       // valid, or null
-  const Metadata* more_metadata = nullptr;  // valid, sent after the other; or null
+  const Metadata* more_metadata = nullptr;  // valid, sent after `metadata`; or null
 };
 HeaderList ToHeaders(const RequestHead& head);
 
 // Returns the length prefix and the message, uncompressed. `message` has at most 2^32 - 1 bytes.
 std::string FrameMessage(absl::string_view message);
-// As FrameMessage, but compressed with gzip where that is smaller. For calls with RequestHead::gzip.
+// Like FrameMessage, but compressed with gzip if that is smaller. For calls with RequestHead::gzip.
 std::string FrameCompressed(absl::string_view message);
 
 }  // namespace sluice

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// What ParseRequestHead checks once it has seen all fields.
+// Headers that ParseProtocolFields checks after it has read all headers.
 struct Checked {
   std::string method;
   std::string content_type;

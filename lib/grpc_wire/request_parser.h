@@ -16,21 +16,21 @@ struct ReceivedRequestHead {
   bool tls = false;
   absl::Duration timeout = absl::InfiniteDuration();
   std::string encoding;         // grpc-encoding; empty: none
-  std::string accept_encoding;  // grpc-accept-encoding, as it came; empty: none
+  std::string accept_encoding;  // grpc-accept-encoding, as received; empty: none
   std::string user_agent;
-  // Has no fields of HTTP/2 and of gRPC's protocol. Unknown keys that begin with "grpc-" ("grpc-trace-bin") are kept,
-  // so that a proxy can send them on; ValidateMetadata refuses them from applications.
+  // Without headers of HTTP/2 and of gRPC's protocol. Unknown keys that begin with "grpc-" ("grpc-trace-bin") are kept,
+  // so that a proxy can send them on. ValidateMetadata refuses them from applications.
   Metadata metadata;
 };
 
-// Returns an error if this is not a call of gRPC: InvalidArgument for the content type, Unimplemented for an HTTP
-// method other than POST, Internal for :path or grpc-timeout. ToRefusal makes the answer to it.
+// Returns an error if this is not a gRPC call. The code is InvalidArgument for the content type, Unimplemented for an
+// HTTP method other than POST, and Internal for :path or grpc-timeout. ToRefusal makes the response to the error.
 absl::StatusOr<ReceivedRequestHead> ParseRequestHead(HeaderList headers);
 
-// The same without the metadata, for whoever sends the fields on.
+// Same, without the metadata, for callers that send the headers on.
 absl::StatusOr<ReceivedRequestHead> ParseProtocolFields(const HeaderList& headers);
 
-// The answer to a request that ParseRequestHead refuses: trailers alone, with the HTTP status 415, 405 or 400.
+// Returns the response to a request that ParseRequestHead refuses: trailers only, with the HTTP status 415, 405 or 400.
 HeaderList ToRefusal(const absl::Status& refusal);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ HeaderList ToHeaders(const ResponseHead& head);
 HeaderList ToTrailers(const absl::Status& status, absl::string_view details, const Metadata& metadata);
 
 // A response without messages: head and trailers in one, sent with END_STREAM. The HTTP status is 200 unless the
-// request is not one of gRPC.
+// request is not a gRPC call.
 HeaderList ToTrailersOnly(const absl::Status& status, absl::string_view details, const Metadata& metadata,
                           int http_status = 200);
 

@@ -27,16 +27,16 @@ void ResponseReader::OnHeaders(HeaderList headers, bool end_stream) {
 void ResponseReader::ReadHead(HeaderList headers, bool end_stream) {
   headers_came_ = true;
   ended_ = end_stream;
-  // Trailers that come alone are trailers.
+  // A response with only trailers has no initial metadata.
   for (HeaderField& field : headers) ReadField(std::move(field), end_stream ? trailing_metadata_ : initial_metadata_);
   if (end_stream) return;
   if (http_status_ != "200" || !IsGrpcContentType(content_type_)) {
-    // A grpc-status counts more than anything else, but OK here cannot be the end of the call.
+    // grpc-status takes precedence, but OK here cannot be the end of the call.
     absl::Status status = grpc_status_.has_value() ? ParseStatus(*grpc_status_, grpc_message_) : absl::OkStatus();
     return Fail(status.ok() ? HttpStatus() : std::move(status));
   }
   if (absl::Status status = messages_.SetEncoding(encoding_); !status.ok()) {
-    // gRPC's compression.md: Unimplemented is what a server says, Internal what a client does.
+    // Map the error: in gRPC's compression.md a server returns Unimplemented, and a client Internal.
     Fail(absl::InternalError(status.message()));
   }
 }
@@ -73,7 +73,7 @@ void ResponseReader::OnData(absl::string_view bytes, bool end_stream) {
   if (!bytes.empty()) ForgetStatus();
   absl::Status status = messages_.Read(bytes);
   if (absl::IsResourceExhausted(status)) {
-    // Otherwise the text reads as if the worker had run out of something.
+    // Name the client's limit: otherwise the worker seems to have run out of a resource.
     status = absl::ResourceExhaustedError(absl::StrCat(status.message(), ", this client's max_response_bytes"));
   }
   if (!status.ok()) Fail(std::move(status));

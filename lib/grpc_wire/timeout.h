@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// The value of grpc-timeout (gRPC's PROTOCOL-HTTP2): at most eight digits and a unit, rounded up in the finest unit
-// that fits. No time left is "1n", since zero is not allowed; more than 99999999 hours becomes 99999999 hours.
+// Returns the value of grpc-timeout (gRPC's PROTOCOL-HTTP2): at most eight digits and a unit, rounded up in the finest
+// unit that fits. No time left becomes "1n", since zero is not allowed. More than 99999999 hours becomes 99999999
+// hours.
 std::string FormatTimeout(absl::Duration timeout);
 
-// Returns nothing if `text` is not a timeout.
+// Returns nullopt if `text` is not a timeout.
 std::optional<absl::Duration> ParseTimeout(absl::string_view text);
 
 }  // namespace sluice

@@ -7,14 +7,14 @@
 
 namespace sluice {
 
-// One whole message as it came, without its length prefix.
+// One whole message as received, without its length prefix.
 struct WireMessage {
   std::string bytes;
   bool gzip = false;  // the bytes are compressed
   friend bool operator==(const WireMessage&, const WireMessage&) = default;
 };
 
-// Decompresses the message, if it is compressed. Returns what Gunzip returns.
+// Decompresses the message if it is compressed. Returns the error of Gunzip.
 absl::Status Decompress(WireMessage& message, int64_t max_bytes);
 
 }  // namespace sluice

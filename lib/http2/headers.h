@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// One field of an HTTP/2 header block. Pseudo-header fields such as ":path" are fields, too. Names are lower-case.
+// One header of an HTTP/2 header block. Pseudo-headers such as ":path" are headers, too. Names are lower-case.
 struct HeaderField {
   std::string name;
   std::string value;
@@ -14,7 +14,7 @@ struct HeaderField {
 
   friend bool operator==(const HeaderField&, const HeaderField&) = default;
 };
-// What each field counts in a header list beyond its name and value (RFC 9113, section 6.5.2).
+// The size of a header in a header list, in addition to its name and value (RFC 9113, section 6.5.2).
 constexpr size_t kHeaderFieldOverhead = 32;
 
 using HeaderList = std::vector<HeaderField>;

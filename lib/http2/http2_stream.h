@@ -19,7 +19,7 @@ struct Http2Stream {
   bool opened = false;        // nghttp2 has the stream: its HEADERS were serialised, or received
   uint64_t output_after = 0;  // how many times Output had been called when its HEADERS were serialised
   UnsentData unsent;
-  HeaderList trailers;             // they wait for the end of `unsent`
+  HeaderList trailers;             // they are sent after `unsent`
   bool sends_trailers = false;     // there are trailers to send
   size_t unsent_header_bytes = 0;  // of SendHeaders, here or in nghttp2
   bool sends_end = false;          // the last of `unsent`, or of the trailers, carries END_STREAM
@@ -28,7 +28,7 @@ struct Http2Stream {
 
   uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
   bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant
-  bool received_any = false;    // a header block of the response came: the server has processed the request
+  bool received_any = false;    // a header block of the response has arrived: the server has processed the request
   bool received_end = false;    // END_STREAM
   bool received_reset = false;  // RST_STREAM
   bool was_reset = false;       // Reset was called: only OnClosed follows

@@ -21,7 +21,7 @@ struct OptionDeleter {
 // Bound of the other side's PINGs and SETTINGS whose acknowledgements are not serialised yet. Each Receive serialises
 // them.
 constexpr size_t kMaxUnsentAcks = 1000;
-constexpr size_t kMaxSettings = 32;  // in one frame; RFC 9113 and its extensions know nine
+constexpr size_t kMaxSettings = 32;  // in one frame; RFC 9113 and its extensions define nine
 
 // HPACK's table for sent headers. It holds the headers that all requests of a client share. A byte of the table takes
 // three bytes of the heap, and an idle connection keeps them.

@@ -54,16 +54,16 @@ class StreamEvents {
  public:
   virtual ~StreamEvents() = default;
 
-  // A header block has come that took this many bytes of the connection, frame headers included. OnHeaders follows,
+  // A header block has arrived, and took this many bytes of the connection, including frame headers. OnHeaders follows,
   // unless it is an interim response.
   virtual void OnHeaderBytes(size_t /*wire_bytes*/) {}
-  // A header block has come: that of the request or the response, and then at most once the trailers, with
-  // `end_stream`. Interim responses (1xx) are left out.
+  // A header block has arrived: first the request or the response, then at most once the trailers, with `end_stream`.
+  // Interim responses (1xx) are left out.
   virtual void OnHeaders(HeaderList headers, bool end_stream) = 0;
-  // DATA has come; `bytes` is valid during the call. `window_bytes` is what it took of the stream's window: its size
-  // and any padding. Padding and END_STREAM may come without bytes.
+  // DATA has arrived; `bytes` is valid during the call. `window_bytes` is its size in the stream's window, including
+  // padding. Padding and END_STREAM may come without bytes.
   virtual void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) = 0;
-  // All bytes that SendData has kept have left, and the stream is not at its end.
+  // All bytes that SendData has kept have left, and the stream has not ended.
   virtual void OnWritable() {}
   // The stream is gone. No other event follows.
   virtual void OnClosed(StreamEnd end) = 0;
@@ -93,21 +93,22 @@ class SessionEvents {
 class Http2Session {
  public:
   enum class Side { kClient, kServer };
-  // Upper bound of a header list that can be sent, as RFC 9113 counts. nghttp2 sends no larger ones: it counts 12 bytes
-  // a field where the RFC counts 32, so nothing that fits here is too large there.
+  // Upper bound of a header list that can be sent, in the size of RFC 9113. nghttp2 sends no larger lists. It counts 12
+  // bytes a header instead of the 32 of the RFC, so a list that fits this bound also fits nghttp2's.
   static constexpr uint32_t kMaxSentHeaderListBytes = 64u << 10;
   struct Options {
     Side side = Side::kClient;
     uint32_t stream_window_bytes = 65535;          // SETTINGS_INITIAL_WINDOW_SIZE; 0 to 2^31 - 1
     uint32_t connection_window_bytes = 16u << 20;  // at least 65535
     uint32_t max_frame_bytes = 16384;              // SETTINGS_MAX_FRAME_SIZE; 16384 to 2^24 - 1
-    uint32_t max_header_list_bytes = 64u << 10;    // of one header block, as RFC 9113 counts; above it the stream fails
-    uint32_t max_concurrent_streams = 1u << 16;    // server side: streams that the client may have open
+    // Maximum size of one header block, in the size of RFC 9113; above it the stream fails.
+    uint32_t max_header_list_bytes = 64u << 10;
+    uint32_t max_concurrent_streams = 1u << 16;       // server side: streams that the client may have open
     uint32_t max_unsent_bytes_per_stream = 1u << 20;  // bytes that SendData keeps until the window opens
     uint32_t first_stream = 1;  // client side: the number of the first stream; odd, 1 to 2^31 - 1. For tests
     // Output stops after the DATA frame that reaches this number of bytes. The next Output continues there.
     size_t max_output_bytes = std::numeric_limits<size_t>::max();
-    // Server side: resets that a client may send, a second and at once. Above that the connection fails
+    // Server side: resets that a client may send in a second, and at once. Above that the connection fails
     // (CVE-2023-44487).
     uint32_t resets_per_second = 33;
     uint32_t reset_burst = 1000;
@@ -121,8 +122,8 @@ class Http2Session {
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;
 
-  // Takes bytes from the connection, cut anywhere. After an error the owner writes Output(), which has a GOAWAY, closes
-  // the connection, and calls Lose to tell the streams.
+  // Takes bytes from the connection, cut anywhere. After an error the owner writes Output(), which has a GOAWAY, and
+  // closes the connection. It then calls Lose to end the streams.
   absl::Status Receive(absl::string_view bytes);
 
   // Appends the frames that can be written now to `out`; see max_output_bytes. Within an event it appends nothing, so
@@ -130,13 +131,14 @@ class Http2Session {
   void Output(std::string& out);
   bool wants_write() const;
 
-  // Client side: the number of streams that may be opened now, which is the server's MAX_CONCURRENT_STREAMS less those
-  // that are open. It is 0 while the session is going away, and at most 100 before the server's SETTINGS.
+  // Client side: the number of streams that may be opened now: the server's MAX_CONCURRENT_STREAMS minus the open
+  // streams. It is 0 while the session is going away, and at most 100 before the server's SETTINGS.
   size_t open_slots() const;
-  // True if no stream may be opened any more: a GOAWAY came or was sent, the connection failed, or out_of_streams().
-  // Once streams() is 0 as well, the connection is of no more use, and Receive may ignore bytes.
+  // Returns true if no stream may be opened any longer: a GOAWAY was received or sent, the connection failed, or
+  // out_of_streams(). Once streams() is 0 as well, the connection is useless, and Receive may ignore bytes.
   bool going_away() const { return going_away_ || !error_.ok() || lost_ || out_of_streams(); }
-  // Client side: true if all stream numbers are used, so the next request needs a new connection. Also going_away().
+  // Client side: returns true if all stream numbers are used, so the next request needs a new connection. Implies
+  // going_away().
   bool out_of_streams() const { return unused_ids() == 0; }
   // The error of the other side's last GOAWAY.
   std::optional<Http2Error> goaway_error() const { return goaway_error_; }
@@ -147,14 +149,14 @@ class Http2Session {
   absl::StatusOr<int32_t> Open(const HeaderList& headers, std::string body, bool end_stream, uint32_t granted_bytes,
                                StreamEvents& events);
 
-  // The functions below are for open streams and ignore streams that have closed. Header lists are sent as they are;
-  // one that is larger than the other side allows resets the stream with kInternalError.
+  // The functions below are for open streams, and ignore streams that have closed. Header lists are sent unchanged. A
+  // list that is larger than the other side allows resets the stream with kInternalError.
   void SendHeaders(int32_t stream, const HeaderList& headers, bool end_stream);  // server: response, or trailers
-  // Sends as much DATA as the other side's window allows, and keeps the rest until the window opens. Returns the bytes
-  // of the stream that are kept. Returns ResourceExhausted if they would be more than max_unsent_bytes_per_stream, and
+  // Sends as much DATA as the other side's window allows, and keeps the rest until the window opens. Returns the number
+  // of bytes of the stream that are kept. Returns ResourceExhausted if it would exceed max_unsent_bytes_per_stream, and
   // FailedPrecondition after END_STREAM; then no byte is taken.
   absl::StatusOr<size_t> SendData(int32_t stream, std::string bytes, bool end_stream);
-  // Bytes of SendData that no Output has returned yet: the window is closed, or no Output was called.
+  // Bytes of SendData that no Output has returned yet, because the window is closed or Output was not called.
   size_t unsent_bytes(int32_t stream) const;
   // Server side: bytes of SendHeaders, as HTTP/2 counts them, that no Output has returned yet. After a reset they count
   // until the next Output.
@@ -167,18 +169,18 @@ class Http2Session {
   void Reset(int32_t stream, Http2Error error);  // OnClosed follows, within this call or Output
 
   void Ping();
-  void GoAway(Http2Error error);  // open streams go on; no new ones are opened
+  void GoAway(Http2Error error);  // open streams continue; no new ones are opened
   // Server side: asks the client to open no more streams, and still accepts streams that are on their way (RFC 9113,
   // section 6.8). The owner calls GoAway after a round trip.
   void AnnounceGoAway();
-  // Tells the session that the connection is gone: every open stream gets OnClosed, with kLost or kUnhandled.
+  // Reports that the connection is lost: every open stream gets OnClosed, with kLost or kUnhandled.
   void Lose();
 
  private:
   Http2Session(const Options& options, SessionEvents& events);
   absl::Status Start();
 
-  struct Callbacks;  // nghttp2's; their user data is the session
+  struct Callbacks;  // functions that nghttp2 calls; their user data is the session
 
   size_t unused_ids() const;
   Http2Stream* Find(int32_t id);
@@ -203,7 +205,7 @@ class Http2Session {
   nghttp2_session* nghttp2_ = nullptr;
   absl::flat_hash_map<int32_t, std::unique_ptr<Http2Stream>> streams_;  // the open streams, by number
 
-  // The header block that is coming in. Blocks of two streams never interleave (RFC 9113, section 4.3).
+  // The header block that is being received. Blocks of two streams never interleave (RFC 9113, section 4.3).
   HeaderList headers_;
   size_t header_list_bytes_ = 0;
 

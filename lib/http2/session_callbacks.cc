@@ -21,7 +21,7 @@ bool EndsStream(const nghttp2_frame& frame) {
   return (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
 }
 
-// 1xx; ":status" is the only pseudo-header field of a response, so it comes first.
+// Returns true for 1xx. ":status" is the only pseudo-header of a response, so it comes first.
 bool IsInterim(const HeaderList& headers) {
   return !headers.empty() && headers.front().name == ":status" && headers.front().value.front() == '1';
 }
@@ -40,7 +40,7 @@ void Http2Session::Callbacks::Register(nghttp2_session_callbacks* callbacks) {
 }
 
 Http2Stream* Http2Session::Callbacks::StreamOf(const Http2Session& session, int32_t id) {
-  if (session.lost_) return nullptr;  // nghttp2 has pointers still, and there are no streams
+  if (session.lost_) return nullptr;  // nghttp2 still has pointers to the streams, which are deleted
   return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session.nghttp2_, id));
 }
 
@@ -90,7 +90,7 @@ int Http2Session::Callbacks::OnHeaderBlock(Http2Session& session, const nghttp2_
   Http2Stream* stream = StreamOf(session, frame.hd.stream_id);
   if (stream == nullptr || stream->was_reset) return 0;
   stream->received_any = true;
-  stream->events.OnHeaderBytes(kFrameHeaderBytes + frame.hd.length);  // nghttp2 adds the CONTINUATION frames to it
+  stream->events.OnHeaderBytes(kFrameHeaderBytes + frame.hd.length);  // the length includes the CONTINUATION frames
   if (IsInterim(session.headers_)) return 0;
   stream->received_end = EndsStream(frame);
   stream->events.OnHeaders(std::exchange(session.headers_, {}), EndsStream(frame));

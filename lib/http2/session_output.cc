@@ -189,7 +189,8 @@ void Http2Session::StartOpened() {
     Http2Stream* stream = Find(id);
     if (stream == nullptr) continue;
     if (nghttp2_session_find_stream(nghttp2_, id) == nullptr) {
-      // The server has lowered MAX_CONCURRENT_STREAMS since Open. nghttp2 would send the request some day.
+      // Reset the stream: the server has lowered MAX_CONCURRENT_STREAMS since Open, and nghttp2 would send the request
+      // later.
       nghttp2_session_set_stream_user_data(nghttp2_, id, nullptr);
       nghttp2_submit_rst_stream(nghttp2_, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
       Close(id, {StreamEnd::Kind::kUnhandled, Http2Error::kRefusedStream});

@@ -10,7 +10,7 @@ void UnsentData::Append(std::string bytes) {
     sent_bytes_ = 0;
     return;
   }
-  // What was sent goes once it is half of all, so a byte is moved once on average.
+  // Delete sent bytes once they are half of all bytes, so that a byte is moved once on average.
   if (sent_bytes_ >= bytes_.size() - sent_bytes_) {
     bytes_.erase(0, sent_bytes_);
     sent_bytes_ = 0;

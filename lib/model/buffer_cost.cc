@@ -30,7 +30,7 @@ int64_t BufferCostBytes(const LinkProfile& profile, int64_t payload_bytes) {
 }
 
 int64_t LargestPayloadWithin(const LinkProfile& profile, int64_t cost_bytes) {
-  // The cost never falls as the payload grows, and it is flat in places, so it is bisected and not inverted.
+  // Bisect: the cost never falls as the payload grows, but it is flat in places, so it has no inverse.
   int64_t fits = 0;
   int64_t too_large = kMaxResponseBytes + 1;
   while (too_large - fits > 1) {

@@ -15,8 +15,8 @@ double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes
   const double waiting = static_cast<double>(rounds) * absl::ToDoubleSeconds(profile.propagation_rtt);
   const double sending = static_cast<double>(WireBytes(profile, sru_bytes)) / profile.capacity_bytes_per_second;
 
-  // Either the link is busy after the first response has begun, or the buffer admits so few responses at once that
-  // they come in turns, each as long as one response alone.
+  // Either the link is busy after the first response has begun, or the buffer admits so few responses that they take
+  // turns. A turn takes as long as one response alone.
   const int64_t at_once = std::max<int64_t>(1, BufferBudgetBytes(profile) / BufferCostBytes(profile, sru_bytes));
   const int64_t turns = (workers - 1) / at_once + 1;
   const double busy_link = waiting + static_cast<double>(workers) * sending;

@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-constexpr double kMaxCount = 4294967296;  // 2^32, as many packets as the largest SRU may have
+// 2^32, the maximum number of packets of the largest SRU.
+constexpr double kMaxCount = 4294967296;
 constexpr absl::Duration kMaxRto = absl::Hours(1);
 
 absl::Status CheckCount(absl::string_view field, double value) {
@@ -31,14 +32,14 @@ CollapseEstimate AtWindow(const LinkProfile& profile, int64_t sru_packets, int64
   estimate.full_loss_bound = FullLossBound(loss, window, options.window_deviation);
   const auto rounds = static_cast<double>(estimate.rounds);
   estimate.timeout_probability = ProbabilityOfAny(estimate.full_loss_probability, rounds);
-  // One worker's timeout delays the block. The paper says so before (9), and then counts one worker.
+  // One worker's timeout delays the whole block. The paper states this before (9), and then counts one worker only.
   estimate.block_timeout_probability =
       ProbabilityOfAny(estimate.full_loss_probability, rounds * static_cast<double>(workers));
   return estimate;
 }
 
-// A connection goes through several windows, and the source has one w. The initial window alone would say that a fresh
-// connection with IW = 1 loses nothing at N = 16, where packet simulation shows two timeouts a block.
+// Tries several windows: a connection goes through several, while the source has one w. The initial window alone would
+// predict no losses for a fresh connection with IW = 1 at N = 16. Packet simulation shows two timeouts a block there.
 CollapseEstimate AtWorstWindow(const LinkProfile& profile, int64_t sru_packets, int64_t workers,
                                const CollapseOptions& options) {
   const int64_t largest = WndMaxPackets(profile, sru_packets);
@@ -76,7 +77,7 @@ CollapseEstimate PredictCollapse(const LinkProfile& profile, int64_t sru_bytes, 
   sru_bytes = std::clamp<int64_t>(sru_bytes, 1, kMaxResponseBytes);
   workers = std::clamp<int64_t>(workers, 1, kMaxWorkers);
   const int64_t sru_packets = Packets(profile, sru_bytes);
-  // A window above the SRU is the SRU, and none is less than a packet.
+  // Bound the window: no window is larger than the SRU, and none is smaller than a packet.
   const double window = std::clamp(options.window_packets, 1.0, static_cast<double>(sru_packets));
   CollapseEstimate estimate = options.window_packets > 0 ? AtWindow(profile, sru_packets, workers, window, options)
                                                          : AtWorstWindow(profile, sru_packets, workers, options);

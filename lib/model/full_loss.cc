@@ -8,7 +8,8 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// exp(z²)·erfc(z), which is about 1/z where its factors overflow and vanish. The C++ library has none.
+// exp(z²)·erfc(z), a function that the C++ library lacks. For large z the factors overflow and vanish, and the product
+// is about 1/z.
 double ScaledErfc(double z) {
   if (z < 25) return std::exp(z * z) * std::erfc(z);
   const double half_of_inverse_square = 0.5 / (z * z);
@@ -26,7 +27,8 @@ double Power(double base, int64_t exponent) {
   return std::exp(static_cast<double>(exponent) * std::log(base));
 }
 
-// Of `packets` fewer than `limit` arrive, each with the probability `arrives`.
+// Returns the probability that fewer than `limit` of `packets` arrive. Each packet arrives with the probability
+// `arrives`.
 double FewerArrive(double arrives, int64_t packets, int64_t limit) {
   double ways = 1;
   double sum = 0;
@@ -45,8 +47,8 @@ double FullLossProbability(double loss, double window_packets, double window_dev
   if (!(window_deviation > 0)) return std::exp(window_packets * log_loss);
   const double variance = window_deviation * window_deviation;
   const double z = -(window_packets + variance * log_loss) / (std::sqrt(2.0) * window_deviation);
-  // (13) is exp(w·ln p + ½σ²(ln p)²)·½·erfc(z). For z <= 0 the exponent is not above 0. For z > 0 it may be far above,
-  // and erfc(z) as far below; but it is z² − w²/(2σ²).
+  // (13) is exp(w·ln p + ½σ²(ln p)²)·½·erfc(z). For z <= 0 the exponent is at most 0. For z > 0 it may be far above 0,
+  // and erfc(z) as far below; but then it equals z² − w²/(2σ²).
   if (z <= 0) {
     const double exponent = window_packets * log_loss + 0.5 * variance * log_loss * log_loss;
     return 0.5 * std::exp(exponent) * std::erfc(z);
@@ -62,8 +64,8 @@ double FullLossBound(double loss, double window_packets, double window_deviation
   return std::min(1.0, std::exp(window_packets * log_loss + 0.5 * spread * spread));
 }
 
-// The sum over how many packets follow the first one that is lost. It begins where the terms are largest and ends where
-// they no longer count, since a window may have 2^32 packets.
+// Sums over the number of packets that follow the first lost packet. The sum begins at the largest terms and ends at
+// negligible ones, since a window may have 2^32 packets.
 double LackOfAcksProbability(double loss, int64_t window_packets, int64_t duplicate_acks) {
   if (!(loss > 0) || loss >= 1) return 0;
   const double arrives = 1 - loss;
@@ -76,7 +78,8 @@ double LackOfAcksProbability(double loss, int64_t window_packets, int64_t duplic
     sum += term;
     if (i > duplicate_acks && term <= 1e-18 * sum) break;
   }
-  return std::max(0.0, sum - Power(loss, window_packets));  // less those windows of which nothing arrives
+  // Subtract the windows of which no packet arrives.
+  return std::max(0.0, sum - Power(loss, window_packets));
 }
 
 double ProbabilityOfAny(double probability, double trials) {

@@ -16,7 +16,7 @@ constexpr int64_t kMaxFrameBytes = int64_t{1} << 17;
 constexpr int64_t kMaxInitialWindow = int64_t{1} << 16;
 constexpr absl::Duration kMaxTime = absl::Seconds(10);
 
-constexpr int64_t kIpAndTcpHeaderBytes = 20 + 20 + 12;  // IPv4, TCP, and its timestamps with their padding
+constexpr int64_t kIpAndTcpHeaderBytes = 20 + 20 + 12;  // IPv4, TCP, and TCP timestamps with padding
 constexpr int64_t kEthernetHeaderBytes = 14;
 
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value, const absl::AlphaNum& low,
@@ -65,7 +65,7 @@ absl::Status CheckPacket(const LinkProfile& profile) {
 }  // namespace
 
 void LinkProfile::SetMtu(int64_t mtu_bytes) {
-  // Far beyond what Validate accepts, and far from overflow.
+  // Clamp to values that Validate rejects and that cannot overflow.
   const int64_t mtu = std::clamp(mtu_bytes, -kMaxFrameBytes, 2 * kMaxFrameBytes);
   packet_payload_bytes = mtu - kIpAndTcpHeaderBytes;
   frame_bytes = mtu + kEthernetHeaderBytes;

@@ -9,8 +9,8 @@
 namespace sluice {
 namespace {
 
-// One more round than eq. 18 prints. The numbers in the paper's text come out only with it, and a worker needs it: the
-// request (over a fresh connection: the handshake) takes a round trip before the first packet of the response.
+// One more round than eq. 18 has. The numbers in the paper's text require it, and so does a worker. The request (over a
+// fresh connection: the handshake) takes a round trip before the first packet of the response.
 constexpr int64_t kRequestRounds = 1;
 
 absl::Status CheckSize(absl::string_view name, int64_t value, int64_t high) {
@@ -23,8 +23,8 @@ absl::Duration SruTime(const LinkProfile& profile, int64_t sru_packets) {
   const double bytes = static_cast<double>((profile.frame_bytes + profile.ack_frame_bytes) * sru_packets);
   const double full_buffer = static_cast<double>(BufferBudgetBytes(profile)) / capacity;
   const double rounds = static_cast<double>(SendingRounds(profile, sru_packets) + kRequestRounds);
-  // One conversion at the end: a Duration rounds to a quarter of a nanosecond, which also keeps a sum that is a whole
-  // number of timer steps from the next step up.
+  // Convert once at the end. A Duration rounds to a quarter of a nanosecond. So a sum that is a whole number of timer
+  // steps is not rounded up to the next step.
   return absl::Seconds(bytes / capacity + rounds * (absl::ToDoubleSeconds(profile.propagation_rtt) + full_buffer));
 }
 

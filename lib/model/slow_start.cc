@@ -11,14 +11,14 @@ int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets) {
   if (profile.connections == Connections::kPersistent || packets <= profile.initial_window_packets) return packets;
 
   int64_t window = profile.initial_window_packets;  // wnd_A, the last window that the SRU fills
-  int64_t rest = packets - window;                  // wnd_B, what is sent after it
+  int64_t rest = packets - window;                  // wnd_B, the packets that are sent after wnd_A
   while (rest >= 2 * window) {
     window *= 2;
     rest -= window;
   }
-  // The paper's theorem: the first acknowledgement means one packet of wnd_A less, and from then on no more of wnd_B
-  // can come than there is, nor than wnd_A, whose every acknowledgement adds one. docs/internals/model.md proves it for
-  // every IW.
+  // The paper's theorem. The first acknowledgement removes one packet of wnd_A. From then on, at most all of wnd_B can
+  // arrive, and at most wnd_A packets, since each acknowledgement of wnd_A adds one. docs/internals/model.md proves it
+  // for every IW.
   return rest == 0 ? window : window + std::min(rest, window) - 1;
 }
 

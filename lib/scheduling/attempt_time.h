@@ -31,9 +31,9 @@ class AttemptTime {
   std::chrono::nanoseconds OfLink(TimePoint now) const { return ForGrant(now) + ForRoom(now); }  // after OnSent
   std::chrono::nanoseconds OfWorker(TimePoint now) const { return now - *sent_ - OfLink(now); }
 
-  // Returns whether this side is to blame if the attempt times out now. It is if the request was not sent, or
-  // if the response waits for a grant or for room. It also is if the response has waited longer than the worker took.
-  // This case covers large responses that take turns: at any time a few of them have just been granted a part.
+  // Returns whether this side is to blame if the attempt times out now. It is if the request was not sent, or if the
+  // response waits for a grant or for room. It also is if the response has waited longer than the worker took. This
+  // case covers large responses that take turns: at any time a few of them have just been granted a part.
   bool LinkIsLate(TimePoint now) const { return !sent() || held() || OfLink(now) > OfWorker(now); }
   // Returns DeadlineExceeded with the time that the response waited, and the resource that it waited for. `room` names
   // the resource of HeldFor::kRoom.

@@ -9,8 +9,8 @@
 
 namespace sluice::testing {
 
-// Virtual time: what is to happen when. Events of one time run in the order in which they were added, so a run is the
-// same whenever it is repeated. One a simulated world. Not thread-safe.
+// Virtual time: the queue of events. Events of the same time run in the order in which they were added, so every run is
+// the same. There is one for each simulated world. Not thread-safe.
 class EventQueue {
  public:
   using Id = std::pair<TimePoint, uint64_t>;
@@ -24,7 +24,7 @@ class EventQueue {
   Id After(TimePoint::duration pause, std::function<void()> event) { return At(now_ + pause, std::move(event)); }
   void Cancel(const Id& id) { events_.erase(id); }
 
-  // Runs the next event; false where there is none until `end`.
+  // Runs the next event. Returns false if no event is due until `end`.
   bool Step(TimePoint end) {
     if (events_.empty() || events_.begin()->first.first > end) return false;
     const auto next = events_.extract(events_.begin());

@@ -6,51 +6,51 @@
 
 namespace sluice::testing {
 
-// What may go wrong in a simulated world, or come at a bad time.
+// The faults of a simulated world, and events that come at a bad time.
 enum class Fault {
-  // Drawn for a request.
-  kHang,          // the worker never answers
-  kHangInAnswer,  // it stops in the middle of an answer
-  kSlow,          // it thinks for long
-  kError,         // it answers with a status
-  kErrorLate,     // the status comes behind a part of the answer
-  kShort,         // the message ends before its length prefix says
-  kCorrupt,       // a byte of the message is another one
+  // Drawn for each request.
+  kHang,          // the worker never responds
+  kHangInAnswer,  // it stops in the middle of a response
+  kSlow,          // it thinks for a long time
+  kError,         // it responds with a status
+  kErrorLate,     // the status follows a part of the response
+  kShort,         // the message is shorter than its length prefix
+  kCorrupt,       // one byte of the message is wrong
   kReset,         // RST_STREAM
-  kRefused,       // REFUSED_STREAM: it never looked at the request
-  kGoAway,        // the server goes away, and finishes what it has begun
+  kRefused,       // REFUSED_STREAM: it did not process the request
+  kGoAway,        // the server goes away, and finishes the calls that it has begun
   kLost,          // the connection is lost
   kGarbage,       // bytes that are not HTTP/2
-  kEarlyHeaders,  // the headers come long before the answer
+  kEarlyHeaders,  // the headers arrive long before the response
   kExtraMessage,  // a second message of a unary call
-  kMalformed,     // trailers that do not end the stream, and data behind them
-  // Drawn for a connection.
-  kConnectRefused,  // nobody listens
-  kConnectHangs,    // nobody says so
-  // Of the world.
-  kHungWorker,    // a request to a worker that answers none
-  kReordered,     // events of different connections and timers come in another order
+  kMalformed,     // trailers that do not end the stream, and data after them
+  // Drawn for each connection.
+  kConnectRefused,  // no server listens
+  kConnectHangs,    // the host never replies
+  // Faults of the world.
+  kHungWorker,    // a request to a worker that never responds
+  kReordered,     // events of different connections and timers change their order
   kLateTurn,      // the link's thread is late by milliseconds
-  kShortRead,     // a read ends anywhere
-  kSlowReader,    // the application takes milliseconds for what it is given
+  kShortRead,     // a read ends at any byte
+  kSlowReader,    // the application takes milliseconds for each message
   kPacketLost,    // the port overflows
-  kStalled,       // bytes that were granted did not come in time
-  kCancelled,     // the application wants no more of a fan-out
-  kRationed,      // a connection has had all of the resets that it may have
-  kOutOfStreams,  // a worker has no stream free
+  kStalled,       // granted bytes did not arrive in time
+  kCancelled,     // the application cancels a fan-out
+  kRationed,      // a connection has used up its allowance of resets
+  kOutOfStreams,  // a worker has no free stream
   kOutOfNumbers,  // a connection has used its last stream number
   kSlowSender,    // a request to a worker behind a slow link of its own
-  kRateChanged,   // this link has another rate from now on
-  kPaused,        // the process of a worker stops while responses are granted, and goes on
+  kRateChanged,   // the slow link of a worker changes its rate
+  kPaused,        // the process of a worker stops while responses are granted, and continues later
   kLargeHead,     // headers or trailers of 1 to 16 KB
   kErrorsInBulk,  // an error while all workers fail
-  kDeadAddress,   // a SYN to a host that is away, one of hundreds
-  kTlsHandshake,  // a handshake of TLS, beside these
+  kDeadAddress,   // a SYN to one of hundreds of unreachable hosts
+  kTlsHandshake,  // a TLS handshake at the same time
   kMixedKinds,    // a stream and a unary call of one worker at the same time
-  kEarlyBeside,   // bytes granted early, while another call of the worker waits for its grant
-  // Of a proxy's clients.
+  kEarlyBeside,   // bytes are granted early while another call of the worker waits for its grant
+  // Faults of a proxy's clients.
   kHungClient,  // a call of a client that does not read
-  kClientGone,  // its connection is lost
+  kClientGone,  // the connection of a client is lost
 };
 inline constexpr size_t kRequestFaults = static_cast<size_t>(Fault::kConnectRefused);
 inline constexpr std::array kFaultNames = {
@@ -64,7 +64,7 @@ inline constexpr std::array kFaultNames = {
 inline constexpr size_t kFaults = kFaultNames.size();
 static_assert(kFaults == static_cast<size_t>(Fault::kClientGone) + 1);
 
-// How often each fault was hit.
+// How often each fault occurred.
 struct FaultCounts {
   std::array<uint64_t, kFaults> hits{};
 
@@ -74,8 +74,8 @@ struct FaultCounts {
   }
 };
 
-// Everything random in a world comes from here. Own arithmetic, since the distributions of the standard library may
-// differ from one to the next.
+// The only source of randomness in a world. It computes its own distributions, since those of standard libraries
+// differ.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : engine_(seed) {}

@@ -10,14 +10,15 @@
 
 namespace sluice::testing {
 
-// The frames of one direction of an HTTP/2 connection (RFC 9113, section 4.1), which come cut anywhere.
+// Reads the frames of one direction of an HTTP/2 connection (RFC 9113, section 4.1), which arrive cut anywhere.
 class FrameReader {
  public:
   enum Type : uint8_t { kData = 0, kHeaders = 1, kRstStream = 3, kGoAway = 7, kWindowUpdate = 8 };  // section 6
 
-  explicit FrameReader(size_t skip_bytes = 0) : skip_bytes_(skip_bytes) {}  // before the first frame
+  // Skips this many bytes before the first frame.
+  explicit FrameReader(size_t skip_bytes = 0) : skip_bytes_(skip_bytes) {}
 
-  // Calls `on_frame` at the end of each frame, and `on_data` before that with what has come of DATA.
+  // Calls `on_data` with each piece of DATA, and `on_frame` at the end of each frame.
   template <class FrameEvent, class DataEvent>
   void Read(absl::string_view bytes, FrameEvent on_frame, DataEvent on_data) {
     const size_t skipped = std::min(skip_bytes_, bytes.size());
@@ -48,13 +49,13 @@ class FrameReader {
     }
   }
 
-  // These describe the frame that is being read.
+  // Properties of the current frame.
   uint8_t type() const { return head_[3]; }
   uint8_t flags() const { return head_[4]; }
   uint32_t stream() const {
     return static_cast<uint32_t>((Byte(5) & 0x7f) << 24 | Byte(6) << 16 | Byte(7) << 8 | Byte(8));
   }
-  const std::string& payload() const { return payload_; }  // its beginning, except of DATA
+  const std::string& payload() const { return payload_; }  // its first bytes, except for DATA
 
  private:
   size_t Byte(size_t index) const { return head_[index]; }
@@ -62,7 +63,7 @@ class FrameReader {
   size_t skip_bytes_;
   std::array<uint8_t, 9> head_{};
   size_t head_bytes_ = 0;
-  size_t payload_bytes_ = 0;  // that are still to come
+  size_t payload_bytes_ = 0;  // bytes that are still to come
   std::string payload_;
 };
 

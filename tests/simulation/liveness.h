@@ -18,51 +18,54 @@
 
 namespace sluice::testing {
 
-// Watches that no response waits for too long at its worker. With k calls that hung, or were late, or missed packets
-// while it was ready, and with workers that paused, it waits at most for
-//
+// Checks that no response waits too long at its worker. k counts the calls that hung, were late or missed packets while
+// the response was ready, and the workers that paused. The response may then wait for the sum of
 // - k + 1 stall timeouts,
-// - the time that the port took for what it sent meanwhile, since that was ahead of it, or took turns with it,
-// - a round for each time that the port had to wait for something to send.
+// - the time that the port took for the bytes that it sent in this time: they were ahead of the response, or took
+// turns,
+// - a round for each time that the port ran out of packets and became busy again.
 //
 // A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was
-// ready counts, too: its bytes hold the budget, and what its worker has sent since waits behind it.
+// ready counts, too. Its bytes hold the budget, and later packets of its worker wait behind it.
 //
-// If workers behind slow links are all that goes wrong, and the schedule grants what is ready, the one stall timeout is
-// two long laps for each part of the response: after these the slow workers are known, and hold a third of the budget.
-// A worker of a moderate rate ends each of its laps in time, so the next part may wait for it again. The response of a
-// slow worker also waits for its own link, that of a worker that paused for its own process, and a stream for the
-// application. Responses of a worker are not checked
-// while its resets are rationed: the client may have given them up. One for each simulated world.
+// The bound is tighter if workers behind slow links are the only fault, and the schedule grants ready responses. Two
+// long laps for each part of the response then replace the one stall timeout. After these laps the slow workers are
+// recognised, and hold a third of the budget. A worker of a moderate rate ends each of its laps in time, so the next
+// part may wait for it again.
+//
+// The response of a slow worker also waits for its own link, and the response of a paused worker for its process. A
+// stream also waits for the application. Responses of a worker are not checked while its resets are rationed: the
+// client may have given them up. There is one for each simulated world.
 class Liveness {
  public:
   using Id = uint64_t;
 
   struct Bounds {
-    TimePoint::duration stall_time{0};  // in which the schedule takes granted bytes for stalled
+    TimePoint::duration stall_time{0};  // after which the schedule counts granted bytes as stalled
     TimePoint::duration round{0};       // of a request and its grant
-    TimePoint::duration long_lap{0};    // in which it takes a worker for slow; 0: it has a stall timeout for that
-    int64_t part_bytes = 1;             // of a response, which leave at once
+    // The time after which the schedule counts a worker as slow. 0: it takes a stall timeout for that.
+    TimePoint::duration long_lap{0};
+    int64_t part_bytes = 1;  // of a response, sent at once
   };
-  // A worker, and its own part in delays.
+  // A worker, with the parts of it that cause delays.
   struct Sender {
     size_t worker = 0;
     const SimulatedProcess& process;
     const SimulatedUplink& uplink;
-    bool slow = false;  // its uplink, now and then
+    bool slow = false;  // its uplink is slow at times
   };
 
   Liveness(const EventQueue& events, const SimulatedPort& port, const WireOracle& oracle, const Bounds& bounds)
       : events_(events), port_(port), oracle_(oracle), bounds_(bounds) {}
-  // In which the application took messages, since the start. Without this it takes no time.
+  // Sets the function that returns how long the application has processed messages since the start. Default: zero.
   void SetReadingTime(std::function<TimePoint::duration()> reading_time) { reading_time_ = std::move(reading_time); }
 
-  // A worker takes a request that it will not answer, or late; or it pauses.
+  // A worker receives a request to which it responds late or never, or it pauses.
   void HangBegins() { ++hangs_begun_, ++hangs_; }
   void HangEnds() { --hangs_; }
 
-  // A response of `bytes` is ready, and has left its worker or is not wanted any more. The client gives it up at its
-  // deadline.
+  // Ready reports that a response of `bytes` is ready. Left reports that it has left its worker, or is no longer
+  // wanted. The client gives it up at its deadline.
   Id Ready(TimePoint deadline, bool streaming, const Sender& sender, size_t bytes = 0) {
     waits_.emplace(++last_, Wait{.since = events_.now(),
                                  .deadline = deadline,
@@ -92,8 +95,8 @@ class Liveness {
   std::vector<std::string> TakeBreaches() { return std::exchange(breaches_, {}); }
 
  private:
-  // Of the time that the port is busy while a response waits: what is ahead of it, or overtakes a large one part by
-  // part; and beside each part there is a round.
+  // Other responses are ahead of a response, or overtake a large one part by part. So it may wait for kShare times the
+  // busy time of the port. Each part also takes a round.
   static constexpr double kShare = 4;
   static constexpr int kRounds = 15;
   static constexpr int kLaps = 2;

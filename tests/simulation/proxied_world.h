@@ -11,8 +11,8 @@
 
 namespace sluice::testing {
 
-// Applications, the proxy that they ask through, its workers, and the port between them, in virtual time. Some clients
-// stop reading, go away, or change their mind. Everything in it follows from the seed. One a run.
+// Applications, their proxy, its workers, and the port between proxy and workers, in virtual time. Some clients stop
+// reading, disappear, or cancel calls. The seed determines everything. There is one for each run.
 class ProxiedWorld {
  public:
   static constexpr size_t kMinCalls = 200;
@@ -47,7 +47,7 @@ class ProxiedWorld {
   bool drained_ = false;
   size_t calls_ = 0;
   size_t answered_ = 0;
-  size_t wrong_ = 0;  // answers that ended well, and are not right
+  size_t wrong_ = 0;  // responses that ended with OK and have the wrong content
   size_t open_ = 0;   // calls of clients that read
   uint64_t blocks_ = 0;
 };

@@ -11,11 +11,12 @@
 
 namespace sluice::testing {
 
-// Callbacks of the application on a thread of their own, one after the other: most take microseconds, those of a slow
-// reader milliseconds. What a callback does happens when its time is over. One a simulated world.
+// Runs callbacks of the application on a thread of their own, one after the other. Most take microseconds; callbacks of
+// a slow reader take milliseconds. A callback takes effect at the end of its time. There is one for each simulated
+// world.
 class SimulatedCallbacks final : public Callbacks {
  public:
-  // One in so many callbacks is slow; 0: none.
+  // One in `slow_one_in` callbacks is slow; 0: none.
   SimulatedCallbacks(EventQueue& events, Dice& dice, FaultCounts& faults, uint64_t slow_one_in)
       : events_(events), dice_(dice), faults_(faults), slow_one_in_(slow_one_in) {}
 
@@ -31,9 +32,9 @@ class SimulatedCallbacks final : public Callbacks {
     events_.At(idle_at_, std::move(callback));
   }
 
-  // The longest that any callback has had to wait, its own time included.
+  // The longest time from a callback's submission to its end.
   TimePoint::duration longest_backlog() const { return longest_backlog_; }
-  // In which a callback ran, since the start.
+  // The time in which callbacks ran, since the start.
   TimePoint::duration busy_time() const {
     return taken_time_ - std::max(idle_at_ - events_.now(), TimePoint::duration(0));
   }

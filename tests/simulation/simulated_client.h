@@ -19,24 +19,24 @@
 
 namespace sluice::testing {
 
-// An application that asks workers through a proxy, in virtual time: a client of HTTP/2 on one loopback connection,
-// whose buffers in the kernel are bounded. It knows what the answers have to be. One for each connection.
+// An application that calls workers through a proxy, in virtual time. It is an HTTP/2 client on one loopback connection
+// with bounded kernel buffers, and checks the content of responses. There is one for each connection.
 class SimulatedClient final : private SessionEvents, public std::enable_shared_from_this<SimulatedClient> {
  public:
   enum class Habit {
     kReads,
     kKeepsWindows,  // it reads its socket, and never opens a window again
-    kReadsNothing,  // not even its socket
+    kReadsNothing,  // it does not even read its socket
   };
   struct Request {
     std::string worker;
     Question question;
     TimePoint deadline;
     HeaderList metadata;
-    bool in_two_parts = false;  // the message leaves behind its headers
+    bool in_two_parts = false;  // the message leaves after its headers
   };
-  // How a call ended, and whether all of the right answer was here. No status: the client gave it up, or lost its
-  // connection.
+  // How a call ended, and whether the whole right response arrived. `code` is empty if the client gave the call up, or
+  // lost its connection.
   struct Outcome {
     std::optional<absl::StatusCode> code;
     bool right = false;
@@ -44,17 +44,17 @@ class SimulatedClient final : private SessionEvents, public std::enable_shared_f
   };
   using OnOutcome = std::function<void(const Outcome&)>;
 
-  // All of these outlive it.
+  // The arguments must outlive the client.
   SimulatedClient(EventQueue& events, Dice& dice, SimulatedExecutor& executor, Habit habit);
   ~SimulatedClient() override;
 
-  // The proxy's end of the connection. Called once.
+  // Returns the proxy's end of the connection. Call it once.
   AcceptedSocket Connect();
 
-  // Asks; returns the stream, or 0 if the connection takes no more calls.
+  // Starts a call. Returns its stream, or 0 if the connection accepts no more calls.
   int32_t Ask(const Request& request, OnOutcome on_outcome);
   void Cancel(int32_t stream);
-  // The process is gone, and its connection with it.
+  // Ends the process of the client, and its connection.
   void Die();
 
   Habit habit() const { return habit_; }
@@ -79,15 +79,16 @@ class SimulatedClient final : private SessionEvents, public std::enable_shared_f
   SimulatedExecutor& executor_;
   const Habit habit_;
   const SimulatedExecutor::Source source_;
-  std::unique_ptr<Http2Session> session_;  // null: not connected, or over
+  std::unique_ptr<Http2Session> session_;  // null: not connected, or closed
   std::map<int32_t, std::unique_ptr<Call>> calls_;
-  std::map<int32_t, std::unique_ptr<Call>> gone_;  // destroyed once nothing of them is on the stack
-  std::string to_client_;                          // that it has not read
-  std::string to_proxy_;                           // that the proxy has not read
-  bool reading_ = false;                           // Read is under way to its time
-  bool delivering_ = false;                        // the same for the proxy
-  bool dead_ = false;                              // the proxy hears so, behind what was said
-  StreamSocketEvents* proxy_ = nullptr;            // null: the proxy has closed its end
+  // Calls that have ended. They are deleted once none of their functions is on the stack.
+  std::map<int32_t, std::unique_ptr<Call>> gone_;
+  std::string to_client_;                // bytes that the client has not read
+  std::string to_proxy_;                 // bytes that the proxy has not read
+  bool reading_ = false;                 // Read is scheduled
+  bool delivering_ = false;              // Deliver is scheduled
+  bool dead_ = false;                    // the proxy receives the end after all bytes
+  StreamSocketEvents* proxy_ = nullptr;  // null: the proxy has closed its end
   bool proxy_reads_ = true;
 };
 

@@ -16,26 +16,26 @@
 
 namespace sluice::testing {
 
-// The world of a link in virtual time: names are workers, streams cross the port. What becomes ready waits until the
-// link's thread wakes up, a little later, now and then by milliseconds; all of it is one turn then, in any order but
-// that of each connection. One a simulated world.
+// The environment of a link in virtual time: names are workers, and streams cross the port. Tasks that are ready wait
+// until the link's thread wakes up, slightly later, and at times milliseconds later. They then all run in one turn.
+// Only tasks of the same connection keep their order. There is one for each simulated world.
 class SimulatedExecutor final : public Executor {
  public:
   struct Options {
     std::chrono::nanoseconds delay{0};  // of the network, one way
-    uint64_t connect_fault_one_in = 0;  // of all connections; 0: none goes wrong
-    uint64_t late_turn_one_in = 100;    // of all turns
+    uint64_t connect_fault_one_in = 0;  // one in this many connections fails; 0: none
+    uint64_t late_turn_one_in = 100;    // one in this many turns is late
   };
-  // All of these outlive it.
+  // The arguments must outlive the executor.
   SimulatedExecutor(EventQueue& events, Dice& dice, FaultCounts& faults, WireOracle& oracle, const Options& options)
       : events_(events), dice_(dice), faults_(faults), oracle_(oracle), options_(options) {}
 
   void AddWorker(const std::string& address, SimulatedWorker& worker);
-  void AddDead(const std::string& address) { dead_.insert(address); }  // a host that is away
+  void AddDead(const std::string& address) { dead_.insert(address); }  // an unreachable host
   void set_faulty(bool faulty) { faulty_ = faulty; }
-  // Runs `task` as a turn of its own, now.
+  // Runs `task` now, as a turn of its own.
   void Turn(const std::function<void()>& task);
-  // Where an event comes from; those of one source keep their order.
+  // The source of an event. Events of one source keep their order.
   using Source = uint64_t;
   Source NewSource() { return ++last_source_; }
   // Runs `task` on the link's thread, in the next turn.

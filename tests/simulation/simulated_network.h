@@ -19,17 +19,17 @@
 
 namespace sluice::testing {
 
-// A link, its workers, and the port between them, in virtual time, drawn by the dice: the lower half of a world. What
-// always holds of the link is checked here, and breaches of it are collected as text. One a simulated world.
+// The lower half of a world, drawn by the dice: a link, its workers, and the port between them, in virtual time. It
+// checks the invariants of the link, and collects breaches as text. There is one for each simulated world.
 struct SimulatedNetwork {
   using Shape = WorldShape;
 
   SimulatedNetwork(uint64_t seed, const Shape& shape);
 
-  // Lets nothing go wrong any more, runs for so long, and checks that the link is idle then.
+  // Ends all faults, runs for `pause`, and checks that the link is then idle.
   void CheckIdle(TimePoint::duration pause);
   void Breach(const std::string& what);
-  // All workers end their calls with errors for so long.
+  // Makes all workers end their calls with errors for `pause`.
   void FailAll(TimePoint::duration pause);
   bool IsSlow(size_t worker) const { return worker >= shape.workers - shape.slow_workers; }
   void Note(uint64_t what) { digest = (digest ^ what) * 1099511628211u; }
@@ -39,7 +39,7 @@ struct SimulatedNetwork {
   EventQueue events;
   FaultCounts faults;
   std::vector<std::string> breaches;
-  uint64_t digest = 1469598103934665603u;  // of everything that happened, in order
+  uint64_t digest = 1469598103934665603u;  // of all events, in order
 
   ScheduleOptions schedule;
   int64_t budget_bytes = 0;
@@ -49,7 +49,7 @@ struct SimulatedNetwork {
   std::unique_ptr<Liveness> liveness;
   std::vector<std::unique_ptr<SimulatedWorker>> workers;
   std::vector<std::string> addresses;       // of the workers
-  std::vector<std::string> dead_addresses;  // of hosts that are away
+  std::vector<std::string> dead_addresses;  // of unreachable hosts
   std::unique_ptr<SimulatedExecutor> executor;
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   std::unique_ptr<LinkMetrics> metrics;
@@ -63,7 +63,8 @@ struct SimulatedNetwork {
   uint64_t CountStalls();
   void CheckPort(uint64_t stalls);
 
-  int64_t overflows_ = 0;  // the port had no room for packets that the budget is charged for
+  // Number of packets in the charge of the budget for which the port had no room.
+  int64_t overflows_ = 0;
 };
 
 }  // namespace sluice::testing

@@ -12,11 +12,12 @@
 
 namespace sluice::testing {
 
-// The switch port in front of the aggregator: it sends at the capacity of the link and holds a buffer of bytes; what
-// does not fit is lost, and its sender repeats it after a retransmission timeout. One a simulated world.
+// The switch port in front of the aggregator. It sends at the capacity of the link, and has a buffer of bytes. A packet
+// that does not fit is lost, and its sender repeats it after a retransmission timeout. There is one for each simulated
+// world.
 class SimulatedPort {
  public:
-  // One packet in so many is lost for other reasons; 0: none.
+  // One in `loss_one_in` packets is lost for other reasons; 0: none.
   SimulatedPort(EventQueue& events, Dice& dice, FaultCounts& faults, double bytes_per_second, int64_t buffer_bytes,
                 uint64_t loss_one_in)
       : events_(events),
@@ -26,14 +27,14 @@ class SimulatedPort {
         buffer_bytes_(buffer_bytes),
         loss_one_in_(loss_one_in) {}
 
-  // A packet arrives, perhaps by the slow uplink of its worker.
+  // A packet that arrives, perhaps through the slow uplink of its worker.
   struct Packet {
     int64_t bytes = 0;
     bool slow = false;
-    // Until when the budget is charged for it, as far as that is decided now.
+    // Returns the time until which the budget is charged for the packet, as far as it is decided now.
     std::function<TimePoint()> charged_until = [] { return TimePoint::max(); };
   };
-  // `deliver` runs when it is through. False: it is lost.
+  // Sends a packet; `deliver` runs once it has crossed the port. Returns false if the packet is lost.
   bool Send(Packet packet, std::function<void()> deliver) {
     const int64_t bytes = packet.bytes;
     const bool slow = packet.slow;
@@ -63,18 +64,18 @@ class SimulatedPort {
     return true;
   }
 
-  TimePoint::duration sent_time() const { return sent_time_; }  // of all that was to be sent, since the start
-  // How often it had something to send again, except from slow uplinks alone.
+  TimePoint::duration sent_time() const { return sent_time_; }  // for all packets, since the start
+  // How often the port became busy again, except with packets of slow uplinks only.
   int64_t busy_times() const { return busy_times_; }
-  // A lost packet is about to come again.
+  // Reports that a lost packet is about to be sent again.
   void Repeat() { ++repeated_packets_; }
   int64_t lost_packets() const { return lost_packets_; }
   int64_t repeated_packets() const { return repeated_packets_; }
-  // Runs when a packet is lost since there is no room. `beyond_bytes` of what the budget is charged for do not fit; 0
-  // or less if all of that would.
+  // Sets the function that runs when a packet is lost for lack of room. `beyond_bytes` are the charged bytes that do
+  // not fit. They are 0 or less if all charged bytes would fit.
   void SetOnOverflow(std::function<void(int64_t beyond_bytes)> on_overflow) { on_overflow_ = std::move(on_overflow); }
   int64_t most_queued_bytes() const { return most_queued_bytes_; }
-  // How long after its charge a packet was through, at most.
+  // The longest time from the end of a packet's charge until the packet was through.
   TimePoint::duration latest() const { return latest_; }
 
  private:
@@ -94,7 +95,7 @@ class SimulatedPort {
   std::function<void(int64_t)> on_overflow_ = [](int64_t) {};
   TimePoint free_at_;
   TimePoint::duration sent_time_{0};
-  bool only_slow_ = true;  // since it had something to send again
+  bool only_slow_ = true;  // since the port was last idle
   int64_t busy_times_ = 0;
   std::deque<Packet> queue_;
   int64_t queued_bytes_ = 0;  // the sum of queue_

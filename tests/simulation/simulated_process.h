@@ -9,14 +9,15 @@
 
 namespace sluice::testing {
 
-// The process of a worker, which may stop for a while: the host is out of CPU, or a garbage collector runs. Its kernel
-// goes on, so what the process has written still leaves. One for each worker of a simulated world.
+// The process of a worker. It may stop for a while: the host is out of CPU time, or a garbage collector runs. Its
+// kernel continues, so bytes that the process has written still leave. There is one for each worker of a simulated
+// world.
 class SimulatedProcess {
  public:
   explicit SimulatedProcess(EventQueue& events) : events_(events) {}
 
   bool stopped() const { return events_.now() < until_; }
-  // Stops it; `on_end` runs when it has done what waited. It must not be stopped.
+  // Stops a running process; `on_end` runs after the tasks that waited for its end.
   void Stop(TimePoint::duration pause, std::function<void()> on_end) {
     until_ = events_.now() + pause;
     stopped_time_ += pause;
@@ -26,20 +27,20 @@ class SimulatedProcess {
     });
   }
 
-  // Runs `task` now, or when the process goes on, after those that came before.
+  // Runs `task` now, or once the process continues, after earlier tasks.
   void Run(std::function<void()> task) {
     if (!stopped() && tasks_.empty()) return task();
     tasks_.push_back(std::move(task));
   }
 
-  // Since the start.
+  // The time in which the process was stopped, since the start.
   TimePoint::duration stopped_time() const {
     return stopped_time_ - std::max(until_ - events_.now(), TimePoint::duration(0));
   }
 
  private:
   EventQueue& events_;
-  TimePoint until_;  // it is stopped
+  TimePoint until_;  // the end of the stop
   TimePoint::duration stopped_time_{0};
   std::vector<std::function<void()>> tasks_;
 };

@@ -19,20 +19,21 @@
 
 namespace sluice::testing {
 
-// One direction of a TCP connection: bytes arrive in order and once. Those to the aggregator leave their worker by its
-// uplink, cross the aggregator's port in full packets, and wait for a retransmission timeout if a packet is lost. The
-// other direction only takes its time.
+// One direction of a TCP connection: bytes arrive in order and once. Bytes to the aggregator leave their worker through
+// its uplink, and cross the aggregator's port in full packets. If a packet is lost, they wait for a retransmission
+// timeout. The other direction only has a delay.
 class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
  public:
-  // Until when the client charges its budget for DATA of these streams.
+  // Returns the time until which the client charges its budget for DATA of these streams.
   using ChargedUntil = std::function<TimePoint(const std::vector<uint32_t>& streams)>;
-  // The way to the aggregator. Both outlive the pipe. Without `charged_until` no HTTP/2 goes over it.
+  // The path to the aggregator. `uplink` and `port` must outlive the pipe. Without `charged_until` the pipe carries no
+  // HTTP/2.
   struct Way {
     SimulatedUplink& uplink;
     SimulatedPort& port;
     ChargedUntil charged_until = nullptr;
   };
-  // Without a `way` there is no bottleneck in this direction.
+  // Without a `way` this direction has no bottleneck.
   SimulatedPipe(EventQueue& events, std::optional<Way> way, TimePoint::duration delay,
                 std::function<void(absl::string_view)> on_bytes, std::function<void(absl::Status)> on_end)
       : events_(events),
@@ -48,9 +49,9 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
       Leave(std::move(packet));
     }
   }
-  // The other side learns that the connection is over, behind all that was written.
+  // Ends the connection for the other side, after all bytes that were written.
   void End(absl::Status why) { Leave({.end = std::move(why), .last = true}); }
-  // Nothing more is delivered: the receiver is gone.
+  // Stops all delivery: the receiver is gone.
   void Cut() {
     on_bytes_ = nullptr;
     on_end_ = nullptr;
@@ -58,12 +59,13 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
 
  private:
   static constexpr size_t kPayloadBytes = 1448;
-  static constexpr int64_t kPacketBytes = 66;  // Ethernet, IP, and TCP with timestamps
+  // Overhead of a packet: Ethernet, IP, and TCP with timestamps.
+  static constexpr int64_t kPacketBytes = 66;
   static constexpr std::chrono::milliseconds kRto{200};
 
   struct Packet {
     std::string bytes;
-    std::vector<uint32_t> streams;  // the packet holds DATA of these
+    std::vector<uint32_t> streams;  // streams with DATA in the packet
     absl::Status end;
     bool last = false;
   };
@@ -91,7 +93,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
     way_->uplink.Send(bytes, std::move(arrive));
   }
   static int64_t BytesOf(const Packet& packet) { return static_cast<int64_t>(packet.bytes.size()) + kPacketBytes; }
-  // What has arrived passes the port, one packet after the other.
+  // Sends the packets that have arrived through the port, one after the other.
   void Pass() {
     while (!packets_.empty() && !waiting_for_rto_) {
       auto packet = std::make_shared<Packet>(std::move(packets_.front()));
@@ -102,7 +104,7 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
         Deliver(packet->bytes);
       } else {
         ++in_port_;
-        // The port is first in, first out, and nothing of this stream overtakes what was lost.
+        // The port is first in, first out, and no packet of this stream overtakes a lost one.
         SimulatedPort::Packet sent{.bytes = BytesOf(*packet), .slow = way_->uplink.slow()};
         if (!packet->streams.empty()) {
           sent.charged_until = [self = shared_from_this(), packet] {
@@ -144,7 +146,8 @@ class SimulatedPipe : public std::enable_shared_from_this<SimulatedPipe> {
   std::function<void(absl::string_view)> on_bytes_;
   std::function<void(absl::Status)> on_end_;
   FrameReader frames_;
-  std::deque<Packet> packets_;  // that have reached the port and wait, since one was lost
+  // Packets that have reached the port, and wait for the repetition of a lost one.
+  std::deque<Packet> packets_;
   std::optional<absl::Status> end_;
   int in_port_ = 0;
   bool waiting_for_rto_ = false;

@@ -10,17 +10,17 @@
 
 namespace sluice::testing {
 
-// The link between a worker and the network. It sends at a rate of its own, and loses nothing, however much waits. One
-// for each worker of a simulated world.
+// The link between a worker and the network. It sends at its own rate, and its queue is unbounded, so it loses nothing.
+// There is one for each worker of a simulated world.
 class SimulatedUplink {
  public:
   explicit SimulatedUplink(EventQueue& events) : events_(events) {}
 
-  // From the next packet on. 0: it takes no time.
+  // Applies from the next packet on. 0: sending takes no time.
   void SetRate(double bytes_per_second) { bytes_per_second_ = bytes_per_second; }
   bool slow() const { return bytes_per_second_ > 0; }
 
-  // A packet of `bytes` arrives now; `leave` runs when the link has sent it.
+  // Sends a packet of `bytes` that arrives now; `leave` runs once the link has sent it.
   void Send(int64_t bytes, std::function<void()> leave) {
     packets_.push_back({bytes, std::move(leave)});
     if (packets_.size() > 1) return;
@@ -28,11 +28,11 @@ class SimulatedUplink {
     SendNext();
   }
 
-  // In which it sent a packet, since the start.
+  // The time in which the link sent packets, since the start.
   TimePoint::duration busy_time() const {
     return busy_time_ + (packets_.empty() ? TimePoint::duration(0) : events_.now() - sending_since_);
   }
-  int64_t busy_times() const { return busy_times_; }  // how often it had something to send again, while slow
+  int64_t busy_times() const { return busy_times_; }  // how often it became busy again while slow
 
  private:
   struct Packet {

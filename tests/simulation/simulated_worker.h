@@ -18,29 +18,31 @@
 
 namespace sluice::testing {
 
-// What a worker answers to a request of so many bytes: the content depends on the size and the key alone.
+// Returns the response to a request for `bytes`. Its content depends only on the key and the size.
 std::string AnswerOf(uint64_t key, size_t bytes);
 
-// A worker of a simulated world, behind the port: a gRPC server on our own HTTP/2 session, which thinks and answers,
-// and goes wrong as the dice say. One for each address.
+// A worker of a simulated world, behind the port: a gRPC server on Sluice's HTTP/2 session. It thinks, responds, and
+// fails as the dice decide. There is one for each address.
 class SimulatedWorker {
  public:
   struct Options {
-    uint64_t fault_one_in = 0;  // of all requests; 0: none goes wrong
+    uint64_t fault_one_in = 0;  // one in this many requests fails; 0: none
     TimePoint::duration longest_think{0};
     TimePoint::duration delay{0};  // one way
     uint32_t max_concurrent_streams = 100;
-    bool ends_at_deadline = true;  // by itself, as gRPC's servers do
-    bool hung = false;             // takes requests and never answers
-    bool slow = false;             // its uplink has a rate of its own, now and then
-    uint64_t pause_one_in = 0;     // of the writes that reach it while responses wait for grants; 0: it never pauses
-    bool large_heads = false;      // of half of its responses
+    bool ends_at_deadline = true;  // ends calls at their deadlines by itself, as gRPC's servers do
+    bool hung = false;             // accepts requests and never responds
+    bool slow = false;             // its uplink has a rate of its own at times
+    // One in this many writes that arrive while responses wait for grants makes it pause. 0: it never pauses.
+    uint64_t pause_one_in = 0;
+    bool large_heads = false;  // half of its responses have large headers or trailers
   };
   SimulatedWorker(EventQueue& events, SimulatedPort& port, Dice& dice, FaultCounts& faults, Liveness& liveness,
                   size_t index, const Options& options);
   ~SimulatedWorker();
 
-  // A client connects: what it writes goes into `to_worker` of the result, what the worker writes comes by `on_bytes`.
+  // Accepts a connection. The client writes into `to_worker` of the result, and receives the worker's bytes by
+  // `on_bytes`.
   struct Wire {
     std::shared_ptr<SimulatedPipe> to_worker;
     std::shared_ptr<SimulatedPipe> to_client;
@@ -48,7 +50,7 @@ class SimulatedWorker {
   Wire Accept(SimulatedPipe::ChargedUntil charged_until, std::function<void(absl::string_view)> on_bytes,
               std::function<void(absl::Status)> on_end);
 
-  // The server's part of a handshake of TLS; `on_done` runs when all of it has crossed the port.
+  // Sends the server's part of a TLS handshake; `on_done` runs once all of it has crossed the port.
   void Handshake(std::function<void()> on_done);
 
   void set_faulty(bool faulty) { faulty_ = faulty; }

@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// An aggregator, its workers, and the port between them, in virtual time. Everything in it follows from the seed: how
-// many workers and calls there are, how many of them hang, and what else goes wrong. Breaches of what always holds are
-// collected as text. One a run.
+// An aggregator, its workers, and the port between them, in virtual time. The seed determines everything: the number of
+// workers and calls, how many of them hang, and all other faults. Breaches of the invariants are collected as text.
+// There is one for each run.
 class SimulatedWorld {
  public:
   static constexpr size_t kMinWorkers = 16;
@@ -31,7 +31,7 @@ class SimulatedWorld {
   size_t workers() const { return network_.workers.size(); }
   size_t calls() const { return calls_; }
   size_t answered() const { return answered_; }
-  // A digest of everything that happened, in order: two runs of a seed have the same.
+  // A digest of all events, in order. Two runs of a seed have the same digest.
   uint64_t digest() const { return network_.digest; }
 
  private:
@@ -50,7 +50,7 @@ class SimulatedWorld {
   std::unique_ptr<SimulatedCallbacks> callbacks_;
   std::unique_ptr<FanOutState> fan_out_;
   FanOutState::Addresses addresses_;
-  std::unique_ptr<FanOutState> dead_fan_out_;  // of hosts that are away; may be null
+  std::unique_ptr<FanOutState> dead_fan_out_;  // of unreachable hosts; may be null
   FanOutState::Addresses dead_addresses_;
 
   size_t calls_ = 0;

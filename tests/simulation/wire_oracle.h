@@ -16,13 +16,13 @@
 
 namespace sluice::testing {
 
-// What the client lets come, checked against the budget by the HTTP/2 frames on its connections (RFC 9113, section 4.1)
-// alone: a bookkeeping of its own without the schedule and nghttp2. Only which workers are slow, and their shares, come
-// from the schedule. If it cannot count a byte exactly (a part of each window is room for a length prefix), it errs on
-// the client's side. One for each simulated world.
+// Checks the bytes that the client lets its workers send against the budget. It has its own bookkeeping, without the
+// schedule and nghttp2, and uses only the HTTP/2 frames on the client's connections (RFC 9113, section 4.1). Only the
+// shares of workers, and which workers are slow, come from the schedule. If it cannot count a byte exactly, it decides
+// in favour of the client: a part of each window is room for a length prefix. There is one for each simulated world.
 class WireOracle {
  public:
-  // Of a schedule in rolling or grants, whose budget stays.
+  // The schedule must be rolling or grants, with a constant budget.
   WireOracle(const ScheduleOptions& schedule, int64_t budget_bytes, size_t workers);
 
   using ConnectionId = uint64_t;
@@ -31,48 +31,47 @@ class WireOracle {
   void Received(ConnectionId connection, absl::string_view bytes,
                 TimePoint now);  // by the client, in the order of both
   void Closed(ConnectionId connection, TimePoint now);
-  // Until when the budget is charged for DATA of these streams that has not come, as far as that is decided now:
-  // TimePoint::max() before the client gives one of them up, a time in the past after a stall.
+  // Returns the time until which the budget is charged for DATA of these streams that has not arrived, as far as it is
+  // decided now. It is TimePoint::max() before the client gives one of them up, and a time in the past after a stall.
   TimePoint ChargedUntil(ConnectionId connection, const std::vector<uint32_t>& streams) const;
-  // The client's thread has done all that it does now: what it has granted has to fit.
+  // The turn of the client's thread has ended: the bytes that it has granted must fit now.
   void EndTurn(TimePoint now);
 
-  // A host was sent a SYN, or the handshake of TLS begins; `bytes` come of it through the port. It ends with what
-  // follows, or because the client gives it up.
+  // HandshakeBegins reports a SYN to a host, or the beginning of a TLS handshake, of which `bytes` cross the port. It
+  // ends when the handshake is complete, or when the client gives it up.
   enum class HandshakeEnd { kArrived, kGivenUp };
   void HandshakeBegins(ConnectionId connection, int64_t bytes, TimePoint now);
   void HandshakeEnds(ConnectionId connection, HandshakeEnd end, TimePoint now);
 
-  // What the schedule takes a worker for: slow or not, and its share. What slow workers have outstanding beyond a third
-  // of the budget, or a packet, may come as well.
+  // Sets the function that returns the schedule's view of a worker: its share, and whether it is slow. The outstanding
+  // bytes of slow workers beyond a third of the budget, or a packet, do not count against the budget.
   using LoadOf = std::function<WorkerLoad(size_t worker)>;
   void SetLoadOf(LoadOf load_of) { load_of_ = std::move(load_of); }
 
-  // Breaches of: the budget, the third of it that early bytes may take, the third of it that handshakes may take, twice
-  // the share that a slow worker may have outstanding, a window that its worker has exceeded, and the allowance of
-  // resets.
+  // Returns breaches of these bounds: the budget, its third for early bytes, its third for handshakes, and the
+  // allowance of resets. Further bounds are twice the share of a slow worker, and the window of a stream.
   std::vector<std::string> TakeBreaches() { return std::exchange(breaches_, {}); }
-  uint64_t rationed_resets() const { return rationed_resets_; }  // that used an allowance up
-  // Calls of this worker that the client had given up may have waited for their resets until then.
+  uint64_t rationed_resets() const { return rationed_resets_; }  // resets that used up an allowance
+  // Until this time, calls of this worker that the client has given up may have waited for their resets.
   TimePoint rationed_until(size_t worker) const { return resets_[worker].rationed_until; }
   uint64_t last_streams() const { return last_streams_; }  // connections that used all of their stream numbers
-  // Grants of early bytes while another call of the connection waited for its grant.
+  // Number of early grants while another call of the connection waited for its grant.
   uint64_t early_beside() const { return early_beside_; }
-  // What slow workers have outstanding beyond what counts, in units of the budget.
+  // The outstanding bytes of slow workers that do not count, in units of the budget.
   int64_t uncounted_bytes() const { return uncounted_bytes_; }
 
  private:
   struct Stream {
-    int64_t window_bytes = 6;    // as the client has opened it, less what has come
-    int64_t early_bytes = 0;     // granted before the length prefix was here, and have not come
-    bool ready = false;          // its first length prefix is here
-    bool ready_in_turn = false;  // that came in this turn
-    int64_t unsure_bytes = 0;    // granted in that turn, perhaps early, and have not come
-    int64_t prefix_bytes = 0;    // of length prefixes, that have come since the last grant
-    std::string prefix;          // what is here of the next one
-    uint32_t rest_bytes = 0;     // of the message that is coming
+    int64_t window_bytes = 6;    // as opened by the client, minus the received bytes
+    int64_t early_bytes = 0;     // granted before the length prefix arrived, and not received
+    bool ready = false;          // its first length prefix has arrived
+    bool ready_in_turn = false;  // it became ready in this turn
+    int64_t unsure_bytes = 0;    // granted in that turn, perhaps early, and not received
+    int64_t prefix_bytes = 0;    // of length prefixes, received since the last grant
+    std::string prefix;          // the received part of the next length prefix
+    uint32_t rest_bytes = 0;     // of the current message
     bool stalled = false;
-    TimePoint since;  // that its stall timer runs
+    TimePoint since;  // the start of its stall timer
   };
   struct Connection {
     ConnectionId id = 0;
@@ -82,13 +81,13 @@ class WireOracle {
     std::map<uint32_t, Stream> streams;
   };
   struct Worker {
-    int64_t charged_bytes = 0;   // without early ones
+    int64_t charged_bytes = 0;   // without early bytes
     bool granted = false;        // in this turn
     bool delivered = false;      // in this turn
-    int64_t share_bytes = 0;     // the largest one since the turn before
+    int64_t share_bytes = 0;     // the largest share since the previous turn
     bool slow = false;           // now
-    bool slow_for_long = false;  // since the turn before
-    bool was_slow = false;       // in this turn, or before while its bytes may still come
+    bool slow_for_long = false;  // since the previous turn
+    bool was_slow = false;       // in this turn, or earlier while bytes from then may still arrive
   };
   struct Handshake {
     TimePoint since;
@@ -97,11 +96,11 @@ class WireOracle {
   struct Draining {
     TimePoint until;
     int64_t bytes = 0;
-    std::optional<size_t> worker = std::nullopt;  // nothing for handshakes
-    bool held = false;                            // before, more than early bytes and handshakes
+    std::optional<size_t> worker = std::nullopt;  // empty for handshakes
+    bool held = false;                            // it held more than early bytes and handshakes
     bool slow = false;                            // of a slow worker
   };
-  // When what was given up has drained.
+  // The times at which streams that were given up have drained.
   struct Drained {
     std::map<uint32_t, TimePoint> streams;
     TimePoint connection = TimePoint::max();
@@ -139,7 +138,7 @@ class WireOracle {
   const std::chrono::nanoseconds stall_time_;
   LoadOf load_of_;
   int64_t uncounted_bytes_ = 0;
-  bool drained_ = true;  // all that may come fits the budget
+  bool drained_ = true;  // all bytes that may arrive fit the budget
   std::vector<Worker> workers_;
   std::map<ConnectionId, Handshake> handshakes_;
   bool handshake_began_ = false;  // in this turn

@@ -13,18 +13,19 @@
 
 namespace sluice::testing {
 
-// What a request asks a simulated worker for: so many messages of the same size.
+// A request to a simulated worker: for `messages` messages of `bytes` each.
 struct Question {
   uint64_t key = 0;
   size_t bytes = 0;
   size_t messages = 1;
-  bool streaming = false;  // the method is one of server streaming
-  bool taken = true;       // false: the client reads nothing, so the answer may wait for as long as it likes
+  bool streaming = false;  // the method has server streaming
+  // False: the client reads nothing, so the response may wait for any time.
+  bool taken = true;
 };
 std::string RequestFor(const Question& question);
 
-// One connection to a client as a simulated worker serves it: a gRPC server on our own HTTP/2 session, bytes in, bytes
-// out. When and what it answers, and over which network, is up to the class that derives from it. Not thread-safe.
+// One connection of a client, as a simulated worker serves it: a gRPC server on Sluice's HTTP/2 session, bytes in,
+// bytes out. The derived class decides when and how to respond, and over which network. Not thread-safe.
 class WorkerSession : public SessionEvents {
  public:
   WorkerSession();
@@ -35,19 +36,19 @@ class WorkerSession : public SessionEvents {
   void OnClientGone();
 
  protected:
-  // A request is here. An answer may follow at any time, within this call or later.
+  // Called when a request has arrived. The response may follow at any time, within this call or later.
   virtual void Serve(int32_t stream, const Question& question, absl::Duration timeout) = 0;
   virtual void OnGone(int32_t stream) = 0;
   virtual void Write(std::string bytes) = 0;
-  // What the client sends is not HTTP/2.
+  // Called if the bytes of the client are not HTTP/2.
   virtual void Lose() = 0;
 
   StreamEvents* OnStream(int32_t stream) override;
 
-  // All of an answer of `size` zeros.
+  // Sends a whole response of `size` zeros.
   void Answer(int32_t stream, size_t size);
   void Finish(int32_t stream, const absl::Status& status);
-  // Writes what the session has to say.
+  // Writes the output of the session.
   void Flush();
 
   Http2Session* session() { return session_.get(); }  // null once the client is gone
@@ -61,7 +62,8 @@ class WorkerSession : public SessionEvents {
 
   std::unique_ptr<Http2Session> session_;
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
-  std::vector<std::unique_ptr<Stream>> gone_;  // destroyed once nothing of them is on the stack
+  // Streams that have closed. They are deleted once none of their functions is on the stack.
+  std::vector<std::unique_ptr<Stream>> gone_;
 };
 
 }  // namespace sluice::testing

@@ -7,23 +7,23 @@
 
 namespace sluice::testing {
 
-// What is in a simulated world, and what may go wrong in it.
+// The parts of a simulated world, and the faults that may occur in it.
 struct WorldShape {
   size_t workers = 16;
   size_t hung_workers = 0;  // the first ones
   bool faults = true;
-  bool losses = false;                 // of packets, for other reasons than the port's buffer
+  bool losses = false;                 // of packets, for reasons other than the port's buffer
   bool storm = false;                  // ample room, and workers that think
   uint32_t stream_numbers = 1u << 30;  // of each connection
-  size_t dead_addresses = 0;           // of hosts that are away; then all workers speak TLS
+  size_t dead_addresses = 0;           // unreachable hosts; if any, all workers use TLS
   // Drawn by DrawBadWorkers.
   size_t slow_workers = 0;    // the last ones are behind slow links
-  bool rates_change = false;  // of these
-  bool pauses = false;        // of the processes of workers
+  bool rates_change = false;  // the rates of slow workers change
+  bool pauses = false;        // the processes of workers pause
   bool large_heads = false;
 };
 
-// Workers that are neither healthy nor hung, in half of the worlds.
+// Adds workers that are neither healthy nor hung, in half of the worlds.
 inline void DrawBadWorkers(Dice& dice, WorldShape& shape) {
   if (dice.OneIn(2)) return;
   if (dice.OneIn(2)) shape.slow_workers = 1 + dice.Below(shape.workers / 3);

@@ -21,8 +21,7 @@ namespace sluice::testing {
 // Checks that no response waits too long at its worker. k counts the calls that hung, were late or missed packets while
 // the response was ready, and the workers that paused. The response may then wait for the sum of
 // - k + 1 stall timeouts,
-// - the time that the port took for the bytes that it sent in this time: they were ahead of the response, or took
-// turns,
+// - the time in which the port sent other bytes, which were ahead of the response or took turns with it,
 // - a round for each time that the port ran out of packets and became busy again.
 //
 // A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/simulation/faults.h"
 
-// That the simulation finds responses that wait for too long, and only these.
+// Tests that the simulation finds responses that wait too long, and only these.
 namespace sluice::testing {
 namespace {
 
@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 constexpr milliseconds kStall(300);
 constexpr milliseconds kRound(1);
 constexpr milliseconds kLongLap(10);
-// Between the bound with slow workers and the bound without them.
+// A time between the bound with slow workers and the bound without them.
 constexpr milliseconds kLong(200);
 
 class LivenessTest : public ::testing::Test {
@@ -30,7 +30,7 @@ class LivenessTest : public ::testing::Test {
     while (events_.Step(end)) {
     }
   }
-  // A worker sends a full packet; the port takes 1.5 ms for it.
+  // A worker sends a full packet, which takes the port 1.5 ms.
   void Send(bool slow) {
     port_.Send({.bytes = 1500, .slow = slow}, [] {});
   }

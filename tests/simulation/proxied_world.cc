@@ -19,12 +19,12 @@ using std::chrono::seconds;
 constexpr size_t kClients = 4;
 constexpr int64_t kHeldBytes = 256 << 10;
 constexpr int64_t kHeldPerCall = 32 << 10;
-// One message more than is asked for, since the length of the next one is not known before.
+// Allow one more message: the length of the next message is not known in advance.
 constexpr int64_t kLargestMessage = 200'000;
 constexpr seconds kStallTimeout(3);  // of clients
 
 SimulatedNetwork::Shape DrawShape(uint64_t seed) {
-  Dice dice(~seed);  // other numbers than those of the network
+  Dice dice(~seed);  // not the numbers of the network
   SimulatedNetwork::Shape shape;
   shape.faults = dice.OneIn(2);
   shape.losses = shape.faults && dice.OneIn(4);
@@ -68,7 +68,7 @@ std::shared_ptr<SimulatedClient> ProxiedWorld::NewClient(Habit habit) {
   return client;
 }
 
-// One whose connection is over connects again.
+// Returns a random client. A client whose connection is over connects again.
 std::shared_ptr<SimulatedClient>& ProxiedWorld::NextClient() {
   auto& client = clients_[dice_.Below(clients_.size())];
   if (client->over()) client = NewClient(client->habit());
@@ -105,7 +105,7 @@ void ProxiedWorld::StartFanOut() {
   HeaderList metadata;
   if (dice_.OneIn(2)) {
     metadata.push_back({std::string(kBlockField), absl::StrCat("fan-out-", ++blocks_)});
-    // Some say too many, and some of the calls never come.
+    // Some fan-outs state a weight that is too large, so some of the calls never come.
     metadata.push_back({std::string(kWeightField), absl::StrCat(asked.size() + dice_.Below(2))});
   }
   for (const size_t worker : asked) {
@@ -119,7 +119,7 @@ void ProxiedWorld::StartFanOut() {
                                      .metadata = metadata,
                                      .in_two_parts = dice_.OneIn(5)};
     if (dice_.OneIn(5)) {
-      const size_t said = request.question.bytes / (dice_.OneIn(4) ? 2 : 1);  // some are wrong
+      const size_t said = request.question.bytes / (dice_.OneIn(4) ? 2 : 1);  // some sizes are wrong
       request.metadata.push_back({std::string(kResponseBytesField), absl::StrCat(said)});
     }
     const bool healthy = worker >= network_.shape.hung_workers && !network_.IsSlow(worker) && !network_.shape.faults;
@@ -135,7 +135,8 @@ void ProxiedWorld::Ask(const std::shared_ptr<SimulatedClient>& client, Simulated
   const bool cancels = dice_.OneIn(20);
   const bool reads = client->habit() == Habit::kReads;
   if (!reads) network_.faults.Count(Fault::kHungClient);
-  // Whoever reads, and asks a worker that is well, gets what it wants. The client owns this; it may not own the client.
+  // A client that reads gets a right response from a healthy worker. The client owns this callback, so capture a plain
+  // pointer.
   const auto on_outcome = [this, request, must = healthy && reads && !cancels, reads,
                            client = client.get()](const auto& outcome) {
     if (reads) --open_;
@@ -164,7 +165,7 @@ void ProxiedWorld::OnOutcome(const SimulatedClient::Request& request, const Simu
 }
 
 void ProxiedWorld::CheckHeld() {
-  // Above twice the bound those go that hold more than their share.
+  // The proxy ends the calls that hold more than their share once it holds twice the bound.
   const int64_t most = 3 * kHeldBytes;
   if (proxy_->held_answers().bytes() > most) {
     network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are held for ", proxy_->calls(), " calls"));
@@ -173,13 +174,13 @@ void ProxiedWorld::CheckHeld() {
 
 void ProxiedWorld::CheckEnd() {
   if (open_ > 0) network_.Breach(absl::StrCat(open_, " calls have not ended"));
-  // A client that takes nothing loses its calls; an attempt to connect that nobody answers is given up after 5 s.
+  // Wait longer: a client that does not read loses its calls, and an attempt to connect without a reply ends after 5 s.
   network_.CheckIdle(seconds(60) + 2 * kStallTimeout);
   if (proxy_->calls() > 0) network_.Breach(absl::StrCat(proxy_->calls(), " calls are left in the proxy"));
   if (proxy_->held_answers().bytes() != 0)
     network_.Breach(absl::StrCat(proxy_->held_answers().bytes(), " bytes are left held"));
   if (drains_ && !drained_) network_.Breach(absl::StrCat(proxy_->connections(), " connections have not drained"));
-  // A worker may have said what is wrong, and the proxy does not look into messages.
+  // A faulty worker may have sent a wrong message, and the proxy does not check messages.
   const auto& hits = network_.faults.hits;
   const uint64_t may_be_wrong = hits[static_cast<size_t>(Fault::kCorrupt)] + hits[static_cast<size_t>(Fault::kShort)] +
                                 hits[static_cast<size_t>(Fault::kExtraMessage)];

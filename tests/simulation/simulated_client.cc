@@ -13,11 +13,11 @@ namespace sluice::testing {
 namespace {
 
 constexpr std::chrono::microseconds kLoopbackDelay(20);
-constexpr size_t kKernelBytes = 64 << 10;  // of the proxy's end
+constexpr size_t kKernelBytes = 64 << 10;  // bound of the proxy's send buffer
 
 }  // namespace
 
-// One call, as the application has it.
+// One call of the application.
 class SimulatedClient::Call final : public StreamEvents {
  public:
   Call(SimulatedClient& client, const Question& question, OnOutcome on_outcome)
@@ -59,7 +59,7 @@ class SimulatedClient::Call final : public StreamEvents {
   Outcome outcome_;
 };
 
-// What the proxy has of the connection.
+// The proxy's end of the connection.
 class SimulatedClient::ProxyEnd final : public StreamSocket {
  public:
   explicit ProxyEnd(std::shared_ptr<SimulatedClient> client) : client_(std::move(client)) {}
@@ -105,7 +105,7 @@ int32_t SimulatedClient::Ask(const Request& request, OnOutcome on_outcome) {
   call->set_stream(*opened);
   calls_[*opened] = std::move(call);
   Flush();
-  // As gRPC's clients do.
+  // Cancel the call at its deadline, as gRPC's clients do.
   events_.At(request.deadline, [weak = weak_from_this(), stream = *opened] {
     const auto self = weak.lock();
     if (self != nullptr && self->habit_ != Habit::kReadsNothing) self->Cancel(stream);
@@ -134,7 +134,7 @@ void SimulatedClient::Die() {
   Deliver();
 }
 
-// The proxy writes within a turn of its thread.
+// Called in a turn of the proxy's thread.
 void SimulatedClient::FromProxy(std::string bytes) {
   if (over()) return;
   to_client_ += bytes;
@@ -170,7 +170,7 @@ void SimulatedClient::TellProxy(absl::string_view bytes) {
   events_.After(kLoopbackDelay, [self = shared_from_this()] { self->Deliver(); });
 }
 
-// To the proxy's thread, if it reads.
+// Delivers bytes to the proxy's thread, if it reads.
 void SimulatedClient::Deliver() {
   if (proxy_ == nullptr || !proxy_reads_ || (to_proxy_.empty() && !dead_) || std::exchange(delivering_, true)) return;
   executor_.Ready(source_, [self = shared_from_this()] {
@@ -178,18 +178,18 @@ void SimulatedClient::Deliver() {
     if (self->proxy_ == nullptr || !self->proxy_reads_) return;
     const std::string bytes = std::exchange(self->to_proxy_, {});
     if (!bytes.empty()) self->proxy_->OnBytes(bytes);
-    // A proxy that reads no more learns of the end when it does.
+    // A proxy that does not read receives the end once it reads again.
     if (self->dead_ && self->proxy_ != nullptr && self->proxy_reads_) {
       std::exchange(self->proxy_, nullptr)->OnDisconnected(absl::OkStatus());
     }
   });
 }
 
-// Within a turn of the proxy's thread, or from the destructor of the proxy.
+// Called in a turn of the proxy's thread, or from the destructor of the proxy.
 void SimulatedClient::EndOfProxy() {
   proxy_ = nullptr;
   events_.After(kLoopbackDelay, [self = shared_from_this()] {
-    if (self->habit_ != Habit::kReadsNothing) self->Read();  // what was written before
+    if (self->habit_ != Habit::kReadsNothing) self->Read();  // bytes that were written before
     self->Lose();
   });
 }

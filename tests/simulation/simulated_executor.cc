@@ -8,20 +8,20 @@ namespace {
 
 using HandshakeEnd = WireOracle::HandshakeEnd;
 
-// What the schedule allows for, and no worker exceeds.
+// The sizes that the schedule charges. No worker exceeds them.
 constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
 
 }  // namespace
 
-// The client's end of a stream.
+// The client's end of a connection.
 class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Socket> {
  public:
   Socket(SimulatedExecutor& executor, StreamSocketEvents& events, bool tls)
       : executor_(executor), source_(executor.NewSource()), events_(&events), tls_(tls) {}
 
   void Begin() { executor_.oracle_.HandshakeBegins(source_, kTcpHandshakeBytes, executor_.Now()); }
-  // `listener` null: nobody listens.
+  // A null `listener` refuses the connection.
   void Ask(const Listener* listener) {
     const bool faulty = executor_.faulty_ && executor_.options_.connect_fault_one_in > 0;
     if (faulty && executor_.dice_.OneIn(executor_.options_.connect_fault_one_in)) {
@@ -47,7 +47,7 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     });
   }
 
-  // A round trip, and the worker's part crosses the port.
+  // The handshake takes a round trip, and the worker's part of it crosses the port.
   void StartTls() {
     executor_.faults_.Count(Fault::kTlsHandshake);
     executor_.oracle_.HandshakeBegins(source_, kTlsHandshakeBytes, executor_.Now());
@@ -110,7 +110,7 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
     executor_.Ready(source_, [self = shared_from_this()] { self->Read(); });
   }
 
-  // All that is here in one go, or the beginning of it.
+  // Reads all bytes that have arrived at once, or only the first of them.
   void Read() {
     reading_ = false;
     if (events_ == nullptr || !wants_bytes_) return;
@@ -135,17 +135,17 @@ class SimulatedExecutor::Socket final : public std::enable_shared_from_this<Sock
   const Source source_;
   StreamSocketEvents* events_;  // null: closed
   const bool tls_;
-  const Listener* listener_ = nullptr;  // once TCP is connected
+  const Listener* listener_ = nullptr;  // null until TCP is connected
   SimulatedWorker::Wire wire_;
-  std::string arrived_;  // and was not read
+  std::string arrived_;  // bytes that were not read
   std::optional<absl::Status> end_;
-  bool reading_ = false;     // Read is under way to its turn
+  bool reading_ = false;     // Read is queued for its turn
   bool wants_bytes_ = true;  // SetReading
 };
 
 namespace {
 
-// What the connection holds: dropping it closes the socket, which events of the world may still look at.
+// The owner's handle of a socket. Its destructor closes the socket, which events of the world may still refer to.
 template <class Socket>
 class Handle final : public StreamSocket {
  public:
@@ -153,7 +153,7 @@ class Handle final : public StreamSocket {
   ~Handle() override { socket_->Close(); }
   void StartTls() override { socket_->StartTls(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
-  size_t unsent_bytes() const override { return 0; }  // the kernel takes all at once
+  size_t unsent_bytes() const override { return 0; }  // the kernel accepts all bytes at once
   void SetReading(bool reading) override { socket_->SetReading(reading); }
   std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
@@ -194,12 +194,12 @@ void SimulatedExecutor::RunReady() {
   });
 }
 
-// The sources change places; what is of one source stays in its order.
+// Changes the order of the sources. Tasks of one source keep their order.
 void SimulatedExecutor::Shuffle(std::vector<ReadyTask>& tasks) {
   if (tasks.size() < 2) return;
   std::vector<ReadyTask> shuffled;
   shuffled.reserve(tasks.size());
-  std::vector<size_t> turns(tasks.size());  // whose turn it is, by any task of theirs
+  std::vector<size_t> turns(tasks.size());  // each source gets a turn, once for each of its tasks
   for (size_t i = 0; i < turns.size(); ++i) turns[i] = i;
   for (size_t i = turns.size() - 1; i > 0; --i) std::swap(turns[i], turns[dice_.Below(i + 1)]);
   bool reordered = false;
@@ -219,7 +219,7 @@ void SimulatedExecutor::SetTimer(TimePoint time, std::function<void()> task) {
   events_.Cancel(timer_);
   timer_time_ = time;
   if (time == TimePoint::max()) return;
-  // Timers are late now and then, by up to a millisecond.
+  // Timers are late at times, by up to a millisecond.
   const auto late = std::chrono::microseconds(dice_.OneIn(10) ? dice_.Between(0, 1000) : 0);
   timer_ = events_.At(time + late, [this, task = std::move(task)] {
     timer_time_ = TimePoint::max();

@@ -11,10 +11,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// What crosses the port beside answers: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in a packet of its own.
+// Bytes that cross the port besides responses: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in its own packet.
 constexpr int64_t kControlBytes = 8192;
 
-// A lap of a worker is long after this time, while others wait for room: see Outstanding.
+// A lap of a worker is long after this time if other calls wait for room. See Outstanding.
 constexpr int kLongLapRounds = 10;
 constexpr milliseconds kMinLongLap(10);
 
@@ -33,8 +33,9 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   const TimePoint::duration round = 2 * delay + drain_time;
   Liveness::Bounds bounds{.stall_time = absl::ToChronoNanoseconds(schedule.stall_timeout) + round,
                           .round = round + milliseconds(1)};
-  // Lost packets come a retransmission timeout later; large heads overflow the port, since they are charged as small
-  // ones. With `rolling`, a response that a slow worker has not begun holds its charge as that of a hung worker does.
+  // These cases are excluded. Lost packets arrive a retransmission timeout later. Large heads overflow the port, since
+  // they are charged as small ones. With `rolling`, a response that a slow worker has not begun holds its charge, as
+  // with a hung worker.
   const bool granting = schedule.policy == SchedulePolicy::kGrants;
   if (granting && shape.slow_workers > 0 && !shape.losses && !shape.large_heads) {
     bounds.part_bytes = budget_bytes / 3;
@@ -47,7 +48,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
   metrics = std::make_unique<LinkMetrics>(*registry);
   loop = std::make_unique<LinkLoop>(*executor, schedule, *metrics);
   loop->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
-  // Not all bytes of slow workers count.
+  // Exclude bytes of slow workers that do not count.
   port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });
   AddWorkers();
   oracle->SetLoadOf([this](size_t worker) { return loop->schedule().Load(static_cast<uint32_t>(worker) + 1); });
@@ -71,7 +72,7 @@ void SimulatedNetwork::AddWorkers() {
                                  .large_heads = shape.large_heads}));
     addresses.push_back(absl::StrCat("10.0.0.", i, ":7000"));
     executor->AddWorker(addresses.back(), *workers.back());
-    loop->workers().Add(addresses.back());  // in this order, so that the oracle knows its number in the schedule
+    loop->workers().Add(addresses.back());  // this order gives the oracle the schedule's numbers
   }
   for (size_t i = 0; i < shape.dead_addresses; ++i) {
     dead_addresses.push_back(absl::StrCat("10.1.", i / 256, ".", i % 256, ":7000"));
@@ -79,7 +80,7 @@ void SimulatedNetwork::AddWorkers() {
   }
 }
 
-// 0.1 % to 30 % of the port's rate, each decade as often as the next one.
+// Draws rates of 0.1 % to 30 % of the port's rate, uniform on a logarithmic scale.
 void SimulatedNetwork::DrawRates() {
   const auto draw = [this] {
     return schedule.profile.capacity_bytes_per_second * 0.001 * std::pow(300, dice.Fraction());
@@ -108,11 +109,11 @@ void SimulatedNetwork::DrawSchedule() {
   schedule.policy = dice.OneIn(3) ? SchedulePolicy::kRolling : SchedulePolicy::kGrants;
   schedule.profile.capacity_bytes_per_second = dice.OneIn(2) ? 100e6 / 8 : 1e9 / 8;
   schedule.profile.buffer_bytes = dice.Between(16, 128) * 1024;
-  // So that requests leave, whatever is out.
+  // A storm needs ample room, so that requests leave however many are out.
   if (shape.storm) schedule.profile.buffer_bytes = 4 << 20;
 }
 
-// With nothing asked for, nothing may be held: what was aborted has drained, and stragglers are gone.
+// Without requests nothing may remain charged: aborted calls have drained, and stragglers are gone.
 void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   for (const auto& worker : workers) worker->set_faulty(false);
   executor->set_faulty(false);
@@ -120,7 +121,7 @@ void SimulatedNetwork::CheckIdle(TimePoint::duration pause) {
   while (events.Step(end)) {
   }
   const ScheduleState state = loop->schedule().State();
-  // The handshakes of workers that cannot be reached may be under way.
+  // Handshakes with unreachable workers may still be under way.
   if (state.submitted_calls < state.ended_calls) Breach("more calls have ended than there were");
   if (state.ungranted_calls > 0) Breach(absl::StrCat(state.ungranted_calls, " calls are left ungranted"));
   if (state.in_flight_calls > 0) Breach(absl::StrCat(state.in_flight_calls, " calls are left in flight"));
@@ -147,13 +148,13 @@ uint64_t SimulatedNetwork::CountStalls() {
 }
 
 void SimulatedNetwork::CheckPort(uint64_t stalls) {
-  // Large heads are charged as small ones.
+  // Large heads may overflow the port, since they are charged as small ones.
   if (!shape.large_heads && overflows_ > 0) {
     Breach(absl::StrCat(overflows_, " packets that the budget is charged for overflowed the port; the queue had ",
                         port->most_queued_bytes(), " bytes, the budget is ", budget_bytes));
   }
-  // Responses that were given up come while the budget is charged for them, unless a worker or the network is late. The
-  // control bytes, for which the budget is not charged, may be ahead of it in the port.
+  // Responses that were given up must arrive while the budget is charged for them, unless a worker or the network is
+  // late. Control bytes, which are not charged, may be ahead of them in the port.
   if (shape.pauses || shape.slow_workers > 0 || port->lost_packets() > 0 || stalls > 0) return;
   const std::chrono::duration<double> control_time(kControlBytes / schedule.profile.capacity_bytes_per_second);
   if (port->latest() <= control_time) return;

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/simulation/faults.h"
 
-// That the port says what has overflowed it, and what has come late.
+// Tests that the port reports which packets overflowed it, and which came late.
 namespace sluice::testing {
 namespace {
 
@@ -21,7 +21,7 @@ class SimulatedPortTest : public ::testing::Test {
     port_.SetOnOverflow([this](int64_t beyond_bytes) { overflows_.push_back(beyond_bytes); });
   }
 
-  // A packet of 1 KB, which takes the port 1 ms. The budget is charged for it for so long.
+  // Sends a packet of 1 KB, which takes the port 1 ms. The budget is charged for it for `charged_for`.
   bool Send(milliseconds charged_for) {
     return port_.Send({.bytes = 1000, .charged_until = [until = events_.now() + charged_for] { return until; }}, [] {});
   }

@@ -14,12 +14,12 @@
 namespace sluice::testing {
 namespace {
 
-// Certificates and keys. The schedule allows for 6 KB.
+// Size of certificates and keys. The schedule allows 6 KB.
 constexpr int64_t kMaxHandshakeBytes = 5500;
 
 }  // namespace
 
-// Eight bytes at a time, by splitmix64.
+// Fills eight bytes at a time, by splitmix64.
 std::string AnswerOf(uint64_t key, size_t bytes) {
   std::string answer(bytes + sizeof(uint64_t), '\0');
   uint64_t state = key * 0x2545f4914f6cdd1d + bytes;
@@ -40,7 +40,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
   Connection(SimulatedWorker& worker, Wire wire) : worker_(worker), wire_(std::move(wire)) {}
 
  private:
-  // What the end of a call is told to.
+  // The state that is needed when the call ends.
   struct Call {
     bool hangs = false;
     bool taken = true;
@@ -80,7 +80,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     if (fault == Fault::kHang || fault == Fault::kSlow) Hang(id);
     if (fault == Fault::kHang) return;
     if (fault == Fault::kSlow) think += std::chrono::milliseconds(worker_.dice_.Between(50, 2000));
-    // What a server sends early leaves with what it handles now.
+    // Send no frame here: early headers leave with the output of the current event.
     if (fault == Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
     const auto self = shared_from_this();
     worker_.events_.After(think, [=] {
@@ -123,7 +123,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     });
   }
 
-  // The client hears nothing of it for long.
+  // Reports that the client receives nothing of the call for a long time.
   void Hang(int32_t id) {
     const auto found = calls_.find(id);
     if (found == calls_.end() || std::exchange(found->second.hangs, true)) return;
@@ -167,7 +167,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
         message[MessageReader::kPrefixBytes + worker_.dice_.Below(question.bytes)] ^= 1;
       }
       if (last && (fault == Fault::kShort || fault == Fault::kHangInAnswer || fault == Fault::kErrorLate)) {
-        // At least a byte: a stream without its last message would be a whole one.
+        // Keep at least one byte: a stream without its last message would look complete.
         message.resize(1 + worker_.dice_.Below(message.size() - 1));
       }
       if (last && fault == Fault::kExtraMessage) message += FrameMessage("one more");
@@ -206,7 +206,7 @@ SimulatedWorker::Wire SimulatedWorker::Accept(SimulatedPipe::ChargedUntil charge
   wire.to_client =
       std::make_shared<SimulatedPipe>(events_, SimulatedPipe::Way{uplink_, port_, std::move(charged_until)},
                                       options_.delay, std::move(on_bytes), std::move(on_end));
-  // The connection is known after its pipes.
+  // The pipes are made before the connection, so fill this in later.
   const auto connection = std::make_shared<std::weak_ptr<Connection>>();
   wire.to_worker = std::make_shared<SimulatedPipe>(
       events_, std::nullopt, options_.delay,
@@ -242,13 +242,13 @@ void SimulatedWorker::Handshake(std::function<void()> on_done) {
   });
 }
 
-// The process stops before it sees a grant.
+// May stop the process before it sees a grant.
 void SimulatedWorker::MayPause() {
   if (!faulty_ || options_.pause_one_in == 0 || waiting_ == 0 || process_.stopped()) return;
   if (!dice_.OneIn(options_.pause_one_in)) return;
   faults_.Count(Fault::kPaused);
   liveness_.HangBegins();
-  // Short ones as often as long ones.
+  // Draw the logarithm, so that short pauses are as frequent as long ones.
   const auto pause = std::chrono::milliseconds(5) * std::pow(400, dice_.Fraction());
   process_.Stop(std::chrono::duration_cast<TimePoint::duration>(pause), [this] { liveness_.HangEnds(); });
 }
@@ -264,7 +264,7 @@ Metadata SimulatedWorker::DrawMetadata() {
 std::optional<Fault> SimulatedWorker::DrawFault() {
   if (!faulty_ || options_.fault_one_in == 0 || !dice_.OneIn(options_.fault_one_in)) return std::nullopt;
   const auto fault = static_cast<Fault>(dice_.Below(kRequestFaults));
-  // That one is hit by the next request.
+  // kRefused is counted when it hits the next request.
   if (fault != Fault::kRefused) faults_.Count(fault);
   return fault;
 }

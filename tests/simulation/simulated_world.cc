@@ -15,17 +15,17 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Turns of the link's thread are late by 5 ms at most, one behind the other, and timers by 1 ms.
+// Turns of the link's thread are late by at most 5 ms, which may add up, and timers by 1 ms.
 constexpr std::chrono::milliseconds kLateness(50);
-// One world in so many is a storm.
+// One in this many worlds is a storm.
 constexpr uint64_t kStormOneIn = 32;
 constexpr size_t kStormCalls = 5000;
 constexpr size_t kStormWorkers = 2;
 
 SimulatedNetwork::Shape DrawShape(uint64_t seed) {
-  Dice dice(~seed);  // other numbers than those of the network
+  Dice dice(~seed);  // not the numbers of the network
   SimulatedNetwork::Shape shape{.workers = SimulatedWorld::kMinWorkers};
-  // Not by the dice: seeds that follow each other have their share of storms.
+  // Without the dice, so that any range of seeds has its share of storms.
   shape.storm = seed % kStormOneIn == 0;
   shape.faults = !shape.storm && !dice.OneIn(4);
   shape.losses = shape.faults && dice.OneIn(4);
@@ -40,7 +40,8 @@ SimulatedNetwork::Shape DrawShape(uint64_t seed) {
   return shape;
 }
 
-// One for all worlds, since it reads the authorities of the system. No connection looks at it here.
+// One context for all worlds, since it reads the certificate authorities of the system. No connection here verifies
+// them.
 std::shared_ptr<TlsContext> Tls() {
   static const auto& tls = *new std::shared_ptr<TlsContext>(*TlsContext::Create({}, [] { return TimePoint(); }));
   return tls;
@@ -48,12 +49,12 @@ std::shared_ptr<TlsContext> Tls() {
 
 }  // namespace
 
-// One fan-out, and what has come of it.
+// One fan-out, with its results.
 struct SimulatedWorld::Asked {
   bool streaming = false;
   size_t messages = 1;
   uint64_t key = 0;
-  std::vector<size_t> bytes;  // by worker; 0: also a size
+  std::vector<size_t> bytes;  // by worker; may be 0
   std::vector<bool> asked;
   std::vector<size_t> merged;  // by worker
   size_t fail_limit = 0;
@@ -93,7 +94,7 @@ void SimulatedWorld::Run() {
     network_.executor->Turn([this] { fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
   if (dead_fan_out_ != nullptr) {
     events_.After(milliseconds(dice_.Between(0, 500)), [this] {
-      if (dead_fan_out_ == nullptr) return;  // the world was quicker
+      if (dead_fan_out_ == nullptr) return;  // the world has already ended
       network_.executor->Turn([this] { dead_fan_out_->Connect(absl::Seconds(1), [](const std::vector<size_t>&) {}); });
     });
   }
@@ -115,7 +116,7 @@ void SimulatedWorld::Run() {
   }
   if (open_ > 0) network_.Breach(absl::StrCat(open_, " fan-outs have not ended"));
   CloseTheDead();
-  // An attempt to connect that nobody answers is given up after 5 s; after a storm, calls wait for their resets.
+  // An attempt to connect without a reply ends after 5 s. After a storm, calls wait for their resets.
   network_.CheckIdle(std::chrono::seconds(shape_.storm ? 600 : 15));
 }
 
@@ -144,7 +145,7 @@ void SimulatedWorld::StartFanOut() {
                        .limits = {},
                        .hedge_after_quantile = {}};
   for (size_t worker = 0; worker < workers; ++worker) {
-    // A storm is about few workers, each of which is to be reset for more than there may be resets.
+    // A storm has few workers, and each must be reset more often than its allowance.
     if (dice_.OneIn(10) || (shape_.storm && worker >= kStormWorkers && !dice_.OneIn(16))) continue;
     asked->asked[worker] = true;
     asked->bytes[worker] = dice_.OneIn(10) ? dice_.Below(3) : dice_.Below(2 * mean);
@@ -153,7 +154,7 @@ void SimulatedWorld::StartFanOut() {
     std::optional<int64_t> known;
     const auto total = static_cast<int64_t>(asked->bytes[worker] * asked->messages);
     if (dice_.OneIn(3)) known = total;
-    if (dice_.OneIn(20)) known = total / 2;  // said to be known, and wrong
+    if (dice_.OneIn(20)) known = total / 2;  // a stated size may be wrong
     spec.asks.push_back(
         {.request = std::make_shared<const std::string>(FrameMessage(RequestFor({.key = asked->key,
                                                                                  .bytes = asked->bytes[worker],
@@ -191,7 +192,7 @@ void SimulatedWorld::StartFanOut() {
   if (shape_.storm ? !dice_.OneIn(8) : dice_.OneIn(10)) CancelLater(run);
 }
 
-// Otherwise their handshakes never end.
+// Closes the connections, since handshakes with unreachable hosts never end otherwise.
 void SimulatedWorld::CloseTheDead() {
   if (dead_fan_out_ == nullptr) return;
   network_.executor->Turn([this] {
@@ -200,7 +201,7 @@ void SimulatedWorld::CloseTheDead() {
   });
 }
 
-// Nobody answers, and the others are to notice nothing of it.
+// Calls hosts that never respond. Other calls must not be affected.
 void SimulatedWorld::AskTheDead() {
   const auto set = dead_fan_out_->SetOf(dead_addresses_);
   const TimePoint deadline = events_.now() + milliseconds(dice_.Between(1, 3000));
@@ -250,7 +251,7 @@ void SimulatedWorld::CancelLater(const std::shared_ptr<FanOutRun>& run) {
   });
 }
 
-// The next message of a worker has to be the right one, whichever replica sent it.
+// Checks that the next message of a worker is right, whichever replica sent it.
 absl::Status SimulatedWorld::OnMerge(Asked& asked, size_t worker, const std::string& answer) {
   network_.Note(worker);
   network_.Note(answer.size());
@@ -277,7 +278,7 @@ void SimulatedWorld::OnDone(const std::shared_ptr<Asked>& asked, const FanOutRes
   if (result.asked != asks) network_.Breach(absl::StrCat("asked ", result.asked, " of ", asks));
   if (result.asked != result.answered + result.failures.size() + result.cancelled)
     network_.Breach("the counts do not add up");
-  // The verdicts on what was here in time are waited for, and then the callback itself.
+  // The fan-out waits for the verdicts on messages that arrived in time, and then for the callback itself.
   if (events_.now() > asked->deadline + kLateness + 2 * callbacks_->longest_backlog()) {
     network_.Breach(absl::StrCat("ended ", absl::FormatDuration(absl::FromChrono(events_.now() - asked->deadline)),
                                  " after its deadline"));

@@ -10,9 +10,9 @@
 #include "tests/simulation/proxied_world.h"
 #include "tests/simulation/simulated_world.h"
 
-// The client code as it is, HTTP/2 bytes included, in virtual time, with everything going wrong that the seeds think
-// of. SLUICE_SIMULATION_SEEDS=... says how many seeds are tried, SLUICE_SEED=... which is the first: alone, it is
-// replayed.
+// Runs the real client code, including its HTTP/2 bytes, in virtual time, with all faults that the seeds draw.
+// SLUICE_SIMULATION_SEEDS=... sets the number of seeds, and SLUICE_SEED=... the first seed. SLUICE_SEED alone replays
+// this seed.
 namespace sluice {
 namespace {
 
@@ -25,7 +25,7 @@ using testing::SimulatedWorld;
 
 constexpr uint64_t kFewSeeds = 200;
 constexpr uint64_t kFewProxiedSeeds = 50;  // each takes longer
-// In so many seeds that follow each other every fault is hit.
+// Every fault occurs within this many consecutive seeds.
 constexpr uint64_t kEnoughSeeds = 500;
 
 uint64_t SeedsToTry(uint64_t otherwise) {
@@ -61,7 +61,7 @@ Tried TrySeeds(uint64_t few) {
   return tried;
 }
 
-// Of all faults, or of those that a world may have.
+// Expects each fault to occur, except faults that these worlds do not have.
 void ExpectHit(const Tried& tried, const std::vector<Fault>& not_here) {
   for (size_t i = 0; i < kFaults; ++i) {
     const bool here = std::find(not_here.begin(), not_here.end(), static_cast<Fault>(i)) == not_here.end();
@@ -91,7 +91,7 @@ TEST(SimulationTest, ASeedReplaysExactly) {
 }
 
 TEST(ProxiedSimulationTest, WhatAlwaysHoldsDoes) {
-  // The proxy has no callbacks, and its worlds no storms, no hosts that are away and no times when all workers fail.
+  // The proxy has no callbacks. Its worlds have no storms, no unreachable hosts, and no times when all workers fail.
   ExpectHit(TrySeeds<ProxiedWorld>(kFewProxiedSeeds),
             {Fault::kSlowReader, Fault::kRationed, Fault::kDeadAddress, Fault::kTlsHandshake, Fault::kErrorsInBulk});
 }

@@ -11,7 +11,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr size_t kPrefaceBytes = 24;  // RFC 9113, section 3.4
-// Of a window, beside what is granted: a length prefix and a spare byte.
+// The part of a window that is not granted: a length prefix and a spare byte.
 constexpr int64_t kRoomBytes = 6;
 constexpr size_t kPrefixBytes = 5;  // of a message: a flag and its length (gRPC, PROTOCOL-HTTP2)
 constexpr double kResetsPerSecond = 5;
@@ -108,7 +108,7 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
   if (Outstanding(stream) <= 0) stream.stalled = false;
 }
 
-// Without the length prefixes, which are no progress.
+// Returns the number of bytes without length prefixes, which are no progress.
 int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
   int64_t message_bytes = 0;
   for (const char byte : data) {
@@ -127,7 +127,8 @@ int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
 }
 
 void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t bytes, TimePoint now) {
-  // The rest makes room for the next prefix again, and a few bytes for what came in the room beside it.
+  // `bytes` restore the room of the received prefixes, and of a few bytes that came in the spare room. The rest is
+  // granted.
   const int64_t prefix_bytes = std::exchange(stream.prefix_bytes, 0);
   const int64_t granted_bytes = std::max<int64_t>(bytes - prefix_bytes, 0);
   if (granted_bytes > 0) granted_ = true;
@@ -141,14 +142,16 @@ void WireOracle::Grant(const Connection& connection, Stream& stream, int64_t byt
     if (std::any_of(connection.streams.begin(), connection.streams.end(), waits)) ++early_beside_;
   }
   if (stream.ready_in_turn) stream.unsure_bytes += granted_bytes;
-  // The timer starts, unless some bytes that cannot be told from the room in the window keep it running, or bytes of an
-  // earlier grant have not come: prefixes took none of these.
+  // Start the timer if no bytes of an earlier grant are outstanding. Prefixes use the room of the window and none of
+  // these bytes, so add them back. Do not restart a running timer while the window has more than one byte: granted
+  // bytes and room look the same.
   const bool idle = stream.window_bytes + prefix_bytes - kRoomBytes <= stream.early_bytes;
   if (idle && (stream.window_bytes <= 1 || now - stream.since >= stall_time_)) stream.since = now;
   stream.window_bytes += bytes;
 }
 
-// What was let come may still come, to nobody: it takes its room for as long as a full port needs.
+// Bytes that the client let come may still arrive after it gave the stream up. They keep their charge for the drain
+// time.
 void WireOracle::Drain(const Connection& connection, Stream& stream, TimePoint now) {
   MarkStalled(stream, now);
   const int64_t bytes = Charge(stream);
@@ -199,7 +202,7 @@ void WireOracle::TakeReset(size_t worker, TimePoint now) {
   Resets& resets = resets_[worker];
   const std::chrono::duration<double> elapsed = now - std::exchange(resets.since, now);
   resets.left = std::min(kResetsAtOnce, resets.left + kResetsPerSecond * elapsed.count()) - 1;
-  // Whoever waits for a reset has had its clock read a little earlier or later.
+  // Allow a small error: the client reads its clock slightly earlier or later than this oracle.
   if (resets.left < -0.01) breaches_.push_back(absl::StrCat("worker ", worker, " is reset more often than allowed"));
   if (resets.left >= 1) return;
   ++rationed_resets_;
@@ -215,8 +218,8 @@ void WireOracle::EndTurn(TimePoint now) {
     workers_[i].charged_bytes = 0;
     LookAt(i);
   }
-  // Counts calls with more than early bytes, without those of slow workers. One alone may be charged more than the
-  // budget.
+  // `holders` counts the calls that hold more than early bytes, except calls of slow workers. A single holder may be
+  // charged more than the budget.
   int64_t holders = 0;
   int64_t charged_bytes = HandshakeBytes(now, handshake_began);
   int64_t slow_bytes = 0;
@@ -259,7 +262,7 @@ void WireOracle::EndTurn(TimePoint now) {
   CheckShares();
 }
 
-// Of those that count; and checks their share.
+// Returns the bytes of handshakes that have not stalled, and checks their share.
 int64_t WireOracle::HandshakeBytes(TimePoint now, bool began) {
   int64_t bytes = 0;
   int64_t count = 0;
@@ -275,8 +278,9 @@ int64_t WireOracle::HandshakeBytes(TimePoint now, bool began) {
   return bytes;
 }
 
-// A worker that is slow no more may have been slow when it was granted what has not come, or within this turn: its
-// share is halved, others are granted what fits beside a slow worker, and a lap that ends makes its share a part again.
+// A worker that is no longer slow may have been slow when it was granted its outstanding bytes, or within this turn.
+// Its share may be halved, other workers then get the grants that fit, and the end of a lap makes its share a part
+// again.
 void WireOracle::LookAt(size_t index) {
   if (load_of_ == nullptr) return;
   Worker& worker = workers_[index];
@@ -289,13 +293,13 @@ void WireOracle::LookAt(size_t index) {
   worker.share_bytes = std::max(worker.share_bytes, load.share_bytes);
 }
 
-// By a lap.
+// Returns the share after one more lap.
 int64_t WireOracle::Grown(int64_t share_bytes) const {
   return std::max(share_bytes + Cost(profile_.packet_payload_bytes), share_bytes * 5 / 4);
 }
 
-// A worker is granted bytes while it has less than its share, and never more than its share at once. Within a turn the
-// share may also have grown by a lap, and have been halved again.
+// A worker is granted bytes only while it has less than its share, and never more than its share at once. Within a turn
+// a lap may also have increased the share, and a late lap halved it again.
 void WireOracle::CheckShares() {
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
@@ -328,12 +332,13 @@ int64_t WireOracle::Charge(const Stream& stream) const {
   return stream.stalled ? EarlyCost(stream) : Cost(Outstanding(stream));
 }
 
-// Whether all granted bytes have stalled, so the schedule charges none of them.
+// Returns whether all granted bytes have stalled, so the schedule charges none of them.
 bool WireOracle::IsForgotten(const Stream& stream) const {
   return stream.stalled && EarlyCost(stream) == 0;
 }
 
-// More than bytes that are early, or may be. All early bytes together are a third of the budget at most.
+// Returns whether the stream holds more than bytes that are, or may be, early. All early bytes together are at most a
+// third of the budget.
 bool WireOracle::Holds(const Stream& stream) const {
   const int64_t perhaps_early_bytes = std::min(stream.early_bytes + stream.unsure_bytes, Outstanding(stream));
   return Charge(stream) > std::min(Cost(perhaps_early_bytes), budget_bytes_ / 3);

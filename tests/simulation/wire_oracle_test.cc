@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-// That the oracle of the simulation finds what it is there for.
+// Tests that the oracle of the simulation finds each kind of breach.
 namespace sluice::testing {
 namespace {
 
@@ -58,14 +58,14 @@ class WireOracleTest : public ::testing::Test {
     schedule.profile.buffer_bytes = kBudgetBytes;
     return schedule;
   }
-  // A byte at a time, as they may come.
+  // The bytes arrive one at a time, as they may on a connection.
   void Send(const std::string& bytes, WireOracle::ConnectionId connection = kConnection) {
     for (const char byte : bytes) oracle_.Sent(connection, {&byte, 1}, now_);
   }
   void Receive(const std::string& bytes, WireOracle::ConnectionId connection = kConnection) {
     for (const char byte : bytes) oracle_.Received(connection, {&byte, 1}, now_);
   }
-  // The prefix of its response is here.
+  // Sends a request, and receives the prefix of its response.
   void AskAndBeReady(uint32_t stream, WireOracle::ConnectionId connection = kConnection) {
     Send(Request(stream), connection);
     Receive(Frame(1, 4, stream, "headers") + Data(stream, 5), connection);
@@ -77,7 +77,7 @@ class WireOracleTest : public ::testing::Test {
                          : WorkerLoad{.share_bytes = kBudgetBytes};
     });
   }
-  // The first worker has this share, and all of it is granted. A call of the other worker is ready.
+  // The first worker has this share, and its share is granted completely. A call of the other worker is ready.
   void FillShare(int64_t share_bytes) {
     SetShare(share_bytes, false);
     AskAndBeReady(1);
@@ -85,7 +85,7 @@ class WireOracleTest : public ::testing::Test {
     Send(Grant(1, static_cast<uint32_t>(share_bytes)));
     EXPECT_THAT(EndTurn(), IsEmpty());
   }
-  // From the next turn on, the schedule takes the first worker for slow.
+  // From the next turn on, the schedule counts the first worker as slow.
   void BeSlow(int64_t share_bytes) {
     SetShare(share_bytes, true);
     EXPECT_THAT(EndTurn(), IsEmpty());
@@ -210,7 +210,7 @@ TEST_F(WireOracleTest, RoomForThePrefixThatHasComeIsNoGrant) {
   AskAndBeReady(5);
   Send(Grant(5, 10));
   EXPECT_THAT(EndTurn(), IsEmpty());
-  Send(Grant(1, 6));  // the room of the prefix, and one byte
+  Send(Grant(1, 6));  // the room for the prefix, and one byte
   now_ += std::chrono::milliseconds(200);
   Receive(Frame(0, 0, 1, std::string(7, '\0')));
   Send(Grant(1, 7));
@@ -303,7 +303,7 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetBesideSlowWorkers) {
   EXPECT_THAT(EndTurn(), IsEmpty());
 }
 
-// Its share was halved within the turn, so that others were granted more, and has grown again.
+// The share was halved within the turn, which allowed larger grants to others, and has grown again.
 TEST_F(WireOracleTest, AWorkerMayHaveBeenSlowWithinATurnInWhichItDelivers) {
   FillShare(12'000);
   Receive(Data(1, 4'000));
@@ -326,7 +326,8 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetJustBeforeAReset) {
   Send(Grant(1, 5'000));
   EXPECT_THAT(EndTurn(), IsEmpty());
   now_ += std::chrono::milliseconds(1);
-  // Early bytes, a handshake and a slow worker: the grant may have come before they were given up.
+  // Ends early bytes, a handshake and a slow worker's call. The schedule may have made the grant before it gave them
+  // up.
   Send(Grant(3, 100'000) + Reset(1), kOther);
   oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kGivenUp, now_);
   Send(Reset(1));

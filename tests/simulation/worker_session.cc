@@ -15,7 +15,7 @@ std::string RequestFor(const Question& question) {
                       question.taken);
 }
 
-// One call, as the worker serves it.
+// One call of the worker.
 class WorkerSession::Stream final : public ServerCall {
  public:
   Stream(WorkerSession& worker, Http2Session& session, int32_t id) : ServerCall(session, id), worker_(worker) {}

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// What happens in a simulation, by time, and then in the order in which it was told. One a simulation.
+// The events of a simulation, ordered by time and then by insertion. There is one for each simulation.
 class EventQueue {
  public:
   void At(TimePoint at, std::function<void()> run) { events_.push({at, next_order_++, std::move(run)}); }

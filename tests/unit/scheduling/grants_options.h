@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// A byte takes a microsecond and frames have no overhead, so a response of whole packets costs what it carries. Headers
-// cost 192 bytes; before the first answer is ready, 17 requests may be out.
+// A byte takes a microsecond and frames have no overhead, so a response of whole packets costs its payload. Headers
+// cost 192 bytes. Before the first response is ready, 17 requests may be out.
 inline ScheduleOptions GrantsOptions() {
   ScheduleOptions options;
   options.policy = SchedulePolicy::kGrants;

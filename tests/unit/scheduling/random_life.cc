@@ -35,7 +35,7 @@ void RandomLife::Follow(const Action& action) {
 
 nanoseconds RandomLife::Lateness() {
   if (Chance(30)) return nanoseconds(0);
-  if (Chance(5)) return RandomTime(4);  // a hiccup of the host
+  if (Chance(5)) return RandomTime(4);  // the host pauses
   return nanoseconds(Between(0, absl::ToInt64Nanoseconds(options_.profile.timer_jitter)));
 }
 
@@ -162,7 +162,7 @@ void RandomLife::Unsend(uint64_t tag) {
   const CallId id = oracle_.call(tag).id;
   Tell([&](TimePoint now, std::vector<Action>& actions) { schedule_.OnUnsent(now, id, actions); },
        [&] { oracle_.Unsent(tag); });
-  answers_.at(tag).out = oracle_.call(tag).aborted;  // only just now, by its deadline: it still has to end
+  answers_.at(tag).out = oracle_.call(tag).aborted;  // a call that its deadline has just aborted must still end
   Later(RandomTime(10), [this, tag] { Unpark(tag); });
 }
 
@@ -283,7 +283,7 @@ void RandomLife::Abort(uint64_t tag) {
   if (answer.ended || !answer.out) return;
   answer.silent_at = now_ - kOvertaken + Rtt();
   if (answer.streams) port_.StopStream(answer.silent_at);
-  if (header_draws_.Chance(20)) TellHeaders(tag);  // an error
+  if (header_draws_.Chance(20)) TellHeaders(tag);  // headers of an error
   MaybeRetry(tag);
   Finish(tag, CallEnd::kAborted);
 }
@@ -318,7 +318,7 @@ void RandomLife::Finish(uint64_t tag, CallEnd end) {
     return true;
   };
   Do(finish, [&] { oracle_.Finished(tag, end); });
-  if (Chance(5)) Do(finish);  // a second time changes nothing, now or later
+  if (Chance(5)) Do(finish);  // a second OnFinished changes nothing, now or later
   if (Chance(5)) Later(RandomTime(10), [this, finish] { Do(finish); });
 }
 

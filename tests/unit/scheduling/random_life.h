@@ -19,17 +19,16 @@ namespace sluice::testing {
 
 using std::chrono::nanoseconds;
 
-inline constexpr int kMaxEvents = 20'000;  // of one seed; they take some hundreds
+inline constexpr int kMaxEvents = 20'000;  // of one seed; most seeds take some hundreds
 
-// How long before the schedule's lock a thread may have read its clock. What it reports happened before that.
+// A thread may have read its clock this long before it got the schedule's lock. Its event happened before that.
 inline constexpr nanoseconds kOvertaken{1000};
 
-// Of an answer that is ready, frame included, unless its headers are large.
+// Size of the headers of a ready response, frame included, unless they are large.
 inline constexpr int64_t kHeaderBytes = 150;
 
 // One random life of a schedule: clients, workers, a port and a host with late timers, all drawn from one seed. Workers
-// send in one burst whatever they were granted, as those on persistent connections may; whatever happens, the port must
-// not overflow.
+// send all granted bytes in one burst, as they may on persistent connections. The port must never overflow.
 class RandomLife {
  public:
   explicit RandomLife(uint64_t seed)
@@ -43,7 +42,7 @@ class RandomLife {
         header_draws_(seed),
         room_draws_(~seed) {}
 
-  // What went wrong; empty when nothing did.
+  // Runs the life. Returns the first failure, or an empty string.
   std::string Run() {
     for (int64_t i = Between(1, 8); i > 0; --i) Later(RandomTime(40), [this] { Submit(); });
     for (int64_t i = Between(0, 3); i > 0; --i) Later(RandomTime(40), [this] { CancelSome(); });
@@ -64,33 +63,33 @@ class RandomLife {
 
  private:
   struct Answer {
-    int64_t payload_bytes = 0;               // of the message that is being sent: not sent yet
-    int64_t granted_bytes = 0;               // and not sent
-    int64_t missing_bytes = 0;               // of the message: not received yet
-    int messages = 0;                        // after this one
-    int sends = 0;                           // of the request; what belongs to another one is void
+    int64_t payload_bytes = 0;               // unsent bytes of the current message
+    int64_t granted_bytes = 0;               // granted and unsent
+    int64_t missing_bytes = 0;               // bytes of the current message that were not received
+    int messages = 0;                        // messages after the current one
+    int sends = 0;                           // sends of the request; events of earlier sends are ignored
     TimePoint silent_at = TimePoint::max();  // after an abort
     bool streams = false;                    // larger than the buffer
     bool came_with_request = false;
-    bool in_parts = false;  // one more frame than what is charged may be under way
+    bool in_parts = false;  // one more frame than the charge covers may be under way
     TimePoint headers_charged_until = TimePoint::max();
-    int64_t header_cost = 0;  // as the schedule knew it when the request left
+    int64_t header_cost = 0;  // the schedule's cost of headers when the request left
     bool ahead = false;
-    bool ready = false;  // the message is there
+    bool ready = false;  // the current message is ready
     bool out = false;
     bool ended = false;
-    bool lost = false;  // nothing comes any more
+    bool lost = false;  // no more bytes arrive
     int attempts = 1;
   };
 
   void Step();
 
-  // One event: the schedule takes it, or refuses it and is as it was; then the oracle, and what follows from the
-  // actions.
+  // Runs one event. The schedule accepts it, or refuses it and does not change. Then the oracle records the event, and
+  // the actions are carried out.
   void Do(
       const std::function<bool(TimePoint now, std::vector<Action>& actions)>& event,
       const std::function<void()>& record = [] {}) {
-    // Now and then a thread that was overtaken between the clock and the lock.
+    // A thread may be overtaken between reading the clock and taking the lock.
     const TimePoint seen = Chance(5) ? now_ - Between(0, 1) * kOvertaken : now_;
     std::vector<Action> actions;
     if (!event(seen, actions)) {
@@ -110,7 +109,7 @@ class RandomLife {
     if (booked_bytes == 0 && !oracle_.AnyStalled() && port_.free_at() <= now_) overbooked_ = false;
   }
 
-  // An event that is never refused.
+  // Runs an event that is never refused.
   void Tell(
       const std::function<void(TimePoint now, std::vector<Action>& actions)>& event,
       const std::function<void()>& record = [] {}) {
@@ -123,12 +122,12 @@ class RandomLife {
 
   void Follow(const Action& action);
   nanoseconds Lateness();
-  // Headers of a response reach the schedule, which they do not in each life.
+  // Reports headers of a response to the schedule, in some lives.
   void TellHeaders(uint64_t tag);
   void Submit();
   void SubmitAhead();
 
-  // What a client expects is right, or it is not.
+  // Adds a response whose expected size may be right or wrong.
   void AddAnswer(int64_t expected_bytes, int attempts);
   void CancelSome();
   void CancelOne();
@@ -136,33 +135,34 @@ class RandomLife {
   void ChangeBudget();
   void Unpark(uint64_t tag);
 
-  // The request is out: the answer reaches the port after the round trip and the worker's time, as far as it is
-  // granted; or the call fails, or hangs, or was not sent at all.
+  // Starts a call whose request is out. The granted bytes of its response reach the port after a round trip and the
+  // think time. Otherwise the call fails, hangs, or was not sent.
   void StartCall(uint64_t tag, int64_t bytes);
   void TakeGrant(uint64_t tag, int64_t bytes);
   void Hang(uint64_t tag);
   void Unsend(uint64_t tag);
   bool IsSilent(uint64_t tag, int send) const;
 
-  // A message is there: its prefix comes, with grants in a packet of headers, and then what is granted of it.
+  // Makes a message ready. Its prefix arrives (with grants in a packet of headers), followed by its granted bytes.
   void BecomeReady(uint64_t tag, int send);
   void Ready(uint64_t tag, int send);
   void TellReady(uint64_t tag, int64_t remaining_bytes);
-  void MakeRoomLater(uint64_t tag, int send);  // for the part of the message that the caller had no room for
+  void MakeRoomLater(uint64_t tag, int send);  // for the part of the message that was withheld
   void SendData(uint64_t tag, int send);
   void Receive(uint64_t tag, int send, int64_t bytes);
   void MessageArrived(uint64_t tag);
 
-  // What is charged is what is outstanding of a call; where that was granted in several parts, each of them may end in
-  // a packet that is not full.
+  // Returns the bytes by which the port may exceed the charges. A charge covers the outstanding bytes of a call, but
+  // each part of several grants may end in a packet that is not full.
   int64_t Slack() const;
 
-  // Of a schedule only unscheduled may overflow the port, and others after something did not fit the buffer by itself:
-  // an answer larger than the buffer, the headers of silent workers, or bytes that had stalled.
+  // Called if a burst does not fit the port. Only unscheduled may overflow it, or a schedule after an event that
+  // exceeds the buffer by itself. Such events are a response larger than the buffer, headers of silent workers, and
+  // stalled bytes.
   void NoRoom(std::function<void()> again);
 
-  // The call fails on this side. Its worker hears of it half a round trip later, and nothing of it reaches the port
-  // after a whole one.
+  // The call fails on this side. Its worker receives the abort half a round trip later, and after a round trip no bytes
+  // of the call reach the port.
   void Abort(uint64_t tag);
   void MaybeRetry(uint64_t tag);
   void Finish(uint64_t tag, CallEnd end);
@@ -172,12 +172,12 @@ class RandomLife {
   bool Chance(int64_t percent) { return draws_.Chance(percent); }
   int64_t Pick(std::initializer_list<int64_t> values) { return draws_.Pick(values); }
   nanoseconds Rtt() const { return absl::ToChronoNanoseconds(options_.profile.propagation_rtt); }
-  // What a slow worker takes for bytes, beyond what the port does.
+  // The time that a slow worker takes to send bytes, in addition to the time of the port.
   nanoseconds SlowTime(uint64_t tag, int64_t bytes) const {
     const int64_t worker = oracle_.call(tag).worker;
     return worker % 10 < slow_in_ten_ ? 30 * bytes * byte_time_ : nanoseconds(0);
   }
-  // Up to so many times what a full buffer takes to drain.
+  // Returns a random time of up to `buffers` drain times of a full buffer.
   nanoseconds RandomTime(int64_t buffers);
   RandomDraws draws_;
   const nanoseconds byte_time_;
@@ -187,14 +187,14 @@ class RandomLife {
   ScheduleOracle oracle_;
   PortModel port_;
   bool overbooked_ = false;
-  const int64_t workers_ = Pick({1, 4, 100});  // and calls of none
+  const int64_t workers_ = Pick({1, 4, 100});  // calls may also have no worker
   const int64_t slow_in_ten_ = Pick({0, 0, 1, 5});
-  // Draws of their own, so that a seed is what it was before there were headers.
+  // Separate draws for headers, so that they do not change the other draws of a seed.
   RandomDraws header_draws_;
   const bool has_headers_ = header_draws_.Chance(50);
   const int64_t header_bytes_ = header_draws_.Pick({60, 400, 4000});
-  const bool headers_vary_ = header_draws_.Chance(30);  // by what they are said to be; they are small
-  // Draws of their own, too.
+  const bool headers_vary_ = header_draws_.Chance(30);  // reported sizes vary; real headers are small
+  // Separate draws for withheld bytes.
   RandomDraws room_draws_;
   const int64_t withholds_percent_ = room_draws_.Pick({0, 0, 5, 50});
 

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What a random life of a schedule draws from its seed. One a life.
+// The random draws of one life of a schedule. There is one for each life.
 class RandomDraws {
  public:
   explicit RandomDraws(uint64_t seed) : random_(seed) {}
@@ -25,7 +25,7 @@ class RandomDraws {
   std::mt19937_64 random_;
 };
 
-// A policy and a port whose every byte takes `byte_time`.
+// Draws a policy, and a port on which each byte takes `byte_time`.
 inline ScheduleOptions RandomOptions(RandomDraws& draws, std::chrono::nanoseconds byte_time) {
   ScheduleOptions options;
   options.policy = static_cast<SchedulePolicy>(std::min<int64_t>(draws.Between(0, 5), 3));

@@ -19,9 +19,9 @@ inline TimePoint At(std::chrono::nanoseconds since_start) {
   return TimePoint(since_start);
 }
 
-// A schedule whose calls have the tags 0, 1, 2 … in the order of their submission, and whose events return their
-// actions in words: "send 0", "grant 1 500" with the bytes granted, "expire 2". Where all that is expected comes with
-// the request, or nothing does because answers are held, the words of a request leave its bytes out. One thread.
+// A schedule whose calls have the tags 0, 1, 2 … in the order of their submission. Its events return their actions in
+// words: "send 0", "grant 1 500" with the granted bytes, "expire 2". The words of a request leave out the usual bytes:
+// none with grants, otherwise the whole expected response. Not thread-safe.
 class ScheduleDriver {
  public:
   using Words = std::vector<std::string>;
@@ -57,7 +57,7 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  // One call, which has the slot of the table that a driver without ended calls gives to it.
+  // Submits one parked call. Its id is correct only while no call of this driver has ended.
   Words SubmitParked(TimePoint now, int64_t size, TimePoint deadline = TimePoint::max()) {
     CallRequest request = Request(size);
     request.parked = true;
@@ -113,7 +113,7 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  // A call that was sent or added.
+  // Cancels a call that was sent or added.
   Words CancelCall(TimePoint now, uint64_t tag) {
     std::vector<Action> actions;
     schedule_.CancelCall(now, calls_.at(tag), actions);
@@ -147,7 +147,7 @@ class ScheduleDriver {
     return InWords(actions);
   }
 
-  void set_worker(uint32_t worker) { worker_ = worker; }      // of the calls from now on
+  void set_worker(uint32_t worker) { worker_ = worker; }      // of later calls
   void set_may_idle(bool may_idle) { may_idle_ = may_idle; }  // likewise
   WorkerLoad load() const { return schedule_.Load(worker_); }
   BlockId last_block() const { return last_block_; }

@@ -181,7 +181,7 @@ void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
   GoneFrom(block);
 }
 
-// Its turn ends, in batches, when none of its calls waits or is out.
+// In batches, the turn of a block ends when none of its calls waits or is out.
 void ScheduleOracle::GoneFrom(Block& block) {
   if (!block.waiting.empty() || block.out > 0) return;
   block.has_turn = false;
@@ -330,7 +330,7 @@ void ScheduleOracle::Grant(const Action& action) {
   Wait(action.tag, true);
 }
 
-// Before it is ready: as with a request, for the oldest that is out and does not straggle.
+// Before the response is ready: like a request, for the oldest sent call that does not straggle.
 void ScheduleOracle::GrantEarly(const Action& action) {
   Call& call = calls_.at(action.tag);
   const auto older = [&](const Call& other) {
@@ -346,7 +346,7 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Charge(call, false);
 }
 
-// In the queue is what has a rest, and has not stalled.
+// A call waits in the queue if it has a rest and has not stalled.
 void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
   const Call& call = calls_.at(tag);
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
@@ -358,7 +358,7 @@ void ScheduleOracle::StopWaiting(uint64_t tag) {
   std::erase_if(turns_, [tag](const Turn& turn) { return turn.tag == tag; });
 }
 
-// It moves its charge while all that may be in flight drains once. Early bytes have no timer.
+// Starts the stall timer: other calls get the charge after one drain of all bytes in flight. Early bytes have no timer.
 void ScheduleOracle::Charge(Call& call, bool progress) {
   const int64_t charge = ChargeOf(call);
   if (call.aborted || !limited() || charge <= CostOf(std::min(call.early, call.outstanding))) {
@@ -374,8 +374,8 @@ void ScheduleOracle::CheckBatch(const Call& call, Block& block) {
   Expect(block.has_turn, "two blocks were on the link");
   const bool opens_slot = call.batch != block.last_batch;
   Expect(!opens_slot || now_ >= block.earliest_slot, "two batches met");
-  // Lateness within the jitter does not move the slots; more does. When the first of them began is not known here, only
-  // that it was not later than now.
+  // Lateness within the jitter does not move the slots; more does. The exact beginning of the first slot is unknown
+  // here. It was not later than now.
   block.earliest_slot = now_ - jitter_ + block.slot;
   if (opens_slot) block.latest_slot = (block.last_batch < 0 ? now_ : block.latest_slot) + block.slot;
   block.latest_slot = std::max(block.latest_slot, block.earliest_slot);

@@ -18,10 +18,10 @@
 
 namespace sluice {
 
-// A second bookkeeping of what a LinkSchedule may do, written from its contract alone: plain loops, arithmetic of its
-// own for costs, parts, turns, batches, slots and stalls. What the window of grants is, how many straggle, and the
-// shares of workers, it takes from the schedule and checks for bounds. An event is Begin, then what happened, then
-// Apply, then End. One a schedule.
+// A second implementation of the rules of a LinkSchedule, written only from its contract. It uses plain loops, and its
+// own arithmetic for costs, parts, turns, batches, slots and stalls. It takes the window of grants, the number of
+// stragglers and the shares of workers from the schedule, and checks their bounds. Call Begin, then the event, then
+// Apply, then End. There is one for each schedule.
 class ScheduleOracle {
  public:
   struct Call {
@@ -35,9 +35,9 @@ class ScheduleOracle {
     bool aborted = false;
     bool straggles = false;
     bool unwanted = false;
-    bool ready = false;        // its first prefix is here
-    bool late_worker = false;  // while it was sent, its worker was slow, full or silent
-    bool stalled = false;      // all that is outstanding and not early is charged no more
+    bool ready = false;        // its first prefix has arrived
+    bool late_worker = false;  // while it was sent, its worker was slow or full, or a share fell
+    bool stalled = false;      // outstanding bytes, except early ones, are no longer charged
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
@@ -50,23 +50,23 @@ class ScheduleOracle {
     bool ahead = false;
     bool retry = false;
     bool has_turn = false;         // batches
-    std::deque<uint64_t> waiting;  // tags, in the order in which they have to leave
+    std::deque<uint64_t> waiting;  // tags, in the order in which they must leave
     int64_t parked = 0;
     int64_t out = 0;  // sent and not ended
     bool cancelled = false;
     int64_t last_batch = -1;  // of the calls sent
     int64_t queued_batches = 0;
     std::chrono::nanoseconds slot{0};
-    TimePoint earliest_slot = TimePoint::min();  // two batches would meet before it
+    TimePoint earliest_slot = TimePoint::min();  // an earlier batch would meet the previous one
     TimePoint latest_slot = TimePoint::min();    // the next batch is due by then
   };
 
-  // `load` tells the share of a worker after the last event.
+  // `load` returns the share of a worker after the last event.
   ScheduleOracle(const ScheduleOptions& options, std::chrono::nanoseconds byte_time,
                  std::function<WorkerLoad(uint32_t)> load);
 
   void Begin(TimePoint now);
-  // Tags count on.
+  // Tags are numbered in the order of submission.
   void Submitted(BlockId id, const std::vector<CallRequest>& calls, const std::vector<CallId>& ids, TimePoint deadline,
                  bool ahead);
   void Added(BlockId block, CallId id, const CallRequest& call);
@@ -83,7 +83,7 @@ class ScheduleOracle {
   void Apply(const std::vector<Action>& actions, const ScheduleState& state);
   void End(const ScheduleState& state, TimePoint next_timer);
 
-  // The first thing that went wrong; empty when nothing did.
+  // Returns the first failure, or an empty string.
   const std::string& failure() const { return failure_; }
   void Fail(const std::string& what);
 
@@ -91,22 +91,23 @@ class ScheduleOracle {
   const std::map<BlockId, Block>& blocks() const { return blocks_; }
   const Call& call(uint64_t tag) const { return calls_.at(tag); }
   uint64_t next_tag() const { return calls_.size(); }
-  int64_t AllHeaderBytes() const;  // of all that is out and may send a header, even where there is no room for so many
-  int64_t HeaderCost() const;      // of one response
+  // Returns the headers that calls may still send, even if the budget has no room for all of them.
+  int64_t AllHeaderBytes() const;
+  int64_t HeaderCost() const;  // of one response
   int64_t InFlightBytes() const;
-  int64_t UncountedBytes() const;  // of these, what slow workers have beyond a third of the budget
+  int64_t UncountedBytes() const;  // the part that slow workers hold beyond a third of the budget
   bool AnyStalled() const;
-  int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of so many takes of the buffer
+  int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of `payload_bytes` takes of the buffer
 
  private:
-  // An answer that waits for a grant, in the order in which they began to wait.
+  // A response that waits for a grant. turns_ is in the order in which they began to wait.
   struct Turn {
     uint64_t tag;
     bool rest;
     TimePoint since;
   };
 
-  // What has to happen without an admission.
+  // Record the aborts and ends that must follow without an admission.
   void ExpectAbort(uint64_t tag);
   void ExpectEnd(uint64_t tag, Action::Kind kind);
   void ExpectAbortsAndEnds(BlockId id, bool granted_too, Action::Kind end);
@@ -143,10 +144,10 @@ class ScheduleOracle {
     uint64_t tag = 0;
   };
   std::optional<Waiting> FirstAhead() const;    // of the handshakes
-  std::optional<Waiting> FirstWaiting() const;  // of the others, without those of full workers
+  std::optional<Waiting> FirstWaiting() const;  // of other blocks, without calls of full workers
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
-  bool RoomIsMade() const;  // for a handshake: nothing else is admitted
+  bool RoomIsMade() const;  // for a handshake, so no other call is admitted
   std::optional<uint64_t> NextTurn() const;
   bool RestIsDue() const;
   bool MayOvertake() const;
@@ -173,7 +174,7 @@ class ScheduleOracle {
   }
   int64_t OwingCalls(uint32_t worker) const;
   void Hear(uint32_t worker);
-  void NoteOwing();  // of the workers that owed, some may not any more
+  void NoteOwing();  // removes workers that no longer owe
   void NoteShares();
   void CheckShares();
   void CheckLoads();
@@ -215,8 +216,8 @@ class ScheduleOracle {
   std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes
   std::map<uint32_t, int64_t> pauses_;        // by worker
   std::map<uint32_t, int64_t> ended_;         // calls that were sent, by worker
-  // A share has fallen in this event, before its admissions or behind them. Until the next turn of a rest it is then
-  // not known how much has overtaken it.
+  // A share has fallen in this event, before or after its admissions. Until the next turn of a rest it is then unknown
+  // how many bytes have overtaken the rest.
   bool share_fell_ = false;
   bool overtook_unknown_ = false;
   std::multimap<TimePoint, int64_t> draining_;

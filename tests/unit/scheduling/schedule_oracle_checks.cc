@@ -1,4 +1,4 @@
-// What the oracle checks after an event: that nothing waits without a reason, the counts, and the timer.
+// The checks of the oracle after an event: that no call waits without a reason, the counts, and the timer.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
   CheckTimer(next_timer);
 }
 
-// First sent, first.
+// The call that was sent first straggles first.
 void ScheduleOracle::MarkStragglers(const ScheduleState& state) {
   std::vector<Call*> sent;
   for (Call& call : calls_) {
@@ -34,8 +34,8 @@ void ScheduleOracle::MarkStragglers(const ScheduleState& state) {
   }
 }
 
-// What the schedule has decided on shares in this event. They are between a packet and the budget, and what they are of
-// is as it is here.
+// Records the shares that the schedule has set in this event. CheckShares checks that they are between a packet and the
+// budget, and compares the charges of workers.
 void ScheduleOracle::NoteShares() {
   share_fell_ = false;
   std::map<uint32_t, double> shares;
@@ -86,7 +86,7 @@ void ScheduleOracle::CheckLoads() {
   }
 }
 
-// What still waits has a reason to.
+// Checks that each waiting call has a reason to wait.
 void ScheduleOracle::CheckIdle() {
   for (const auto& [id, block] : blocks_) {
     if (block.waiting.empty() && block.parked == 0) continue;
@@ -159,13 +159,12 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
   const Block* block = WaitsForSlot();
   Expect(next_timer == latest || block != nullptr || for_stragglers || for_late, "a timer for nothing");
-  // A call that does not fit, or is behind a call that goes ahead, may have had its slot, and then waits without a
-  // timer.
+  // A call that does not fit, or is behind a handshake, may have had its slot. It then waits without a timer.
   if (block == nullptr || RoomIsMade() || !MustLeave(calls_.at(block->waiting.front()))) return;
   Expect(next_timer <= block->latest_slot, "the timer misses a slot");
 }
 
-// The block whose next batch may still wait for its slot; null when there is none.
+// Returns the block whose next batch may still wait for its slot, or null.
 const ScheduleOracle::Block* ScheduleOracle::WaitsForSlot() const {
   if (!batched() || !FirstWaiting().has_value()) return nullptr;
   for (const auto& [id, block] : blocks_) {

@@ -1,4 +1,4 @@
-// What the oracle goes by: costs, times, and who may leave.
+// The rules of the oracle: costs, times, and which calls may leave.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -20,7 +20,7 @@ int64_t ScheduleOracle::Rest(const Call& call) {
   return call.ready ? std::max<int64_t>(call.remaining - call.outstanding, 0) : 0;
 }
 
-// In flight, and nothing is known to come: only a header may.
+// Returns whether a call in flight may only send headers: no bytes are expected.
 bool ScheduleOracle::Silent(const Call& call) const {
   const bool answers = call.phase == Call::kInFlight && !call.aborted && !blocks_.at(call.block).ahead;
   return granting() && answers && call.remaining == 0 && Rest(call) == 0;
@@ -67,7 +67,7 @@ void ScheduleOracle::HeadersCame(uint64_t tag, int64_t wire_bytes) {
   if (call.phase >= Call::kSent && call.phase != Call::kEnded && !call.ready) call.header_bytes += wire_bytes;
 }
 
-// A mean, of which a new one is a 64th.
+// The mean gives a new value the weight of 1/64.
 void ScheduleOracle::ObserveHeaders(Call& call) {
   const auto bytes = static_cast<double>(std::exchange(call.header_bytes, 0));
   if (!granting() || bytes == 0) return;
@@ -88,7 +88,7 @@ int64_t ScheduleOracle::AllHeaderBytes() const {
   return YoungHeaderBytes() + SilentCalls() * HeaderCost();
 }
 
-// Those of stragglers and silent calls have what early bytes leave of a third of the budget.
+// The headers of stragglers and silent calls have the part of a third of the budget that early bytes leave.
 int64_t ScheduleOracle::HeaderBytes(int64_t more_calls, int64_t more_early) const {
   const int64_t share = std::max<int64_t>(budget_ / 3 - EarlyBytes() - more_early, 0);
   return YoungHeaderBytes() + std::min((SilentCalls() + more_calls) * HeaderCost(), share);
@@ -100,7 +100,7 @@ int64_t ScheduleOracle::StillToCome(const Call& call) const {
   return CostOf(std::max(call.remaining, call.outstanding));
 }
 
-// All of it, or as many full packets as cost so much, less their framing.
+// Returns all bytes, or the payload of the full packets within `cost`, without their framing.
 int64_t ScheduleOracle::PartWithin(int64_t payload_bytes, int64_t cost) const {
   const int64_t packet = options_.profile.packet_payload_bytes;
   if (CostOf(payload_bytes) <= cost) return payload_bytes;
@@ -143,7 +143,7 @@ void ScheduleOracle::NoteOwing() {
   std::erase_if(owed_since_, [this](const auto& entry) { return OwingCalls(entry.first) == 0; });
 }
 
-// A slow worker may have its share; one that is not slow may owe it.
+// A slow worker may have its share charged; a worker that is not slow may owe its share.
 bool ScheduleOracle::Open(const Call& call) const {
   if (!Bounded(call)) return true;
   const WorkerLoad load = load_(call.worker);
@@ -158,7 +158,7 @@ int64_t ScheduleOracle::SlowBytes() const {
   return bytes;
 }
 
-// They count, all together, as a third of the budget, or a packet.
+// All slow workers together count as a third of the budget, or a packet.
 int64_t ScheduleOracle::UncountedBytes() const {
   return std::max<int64_t>(SlowBytes() - std::max(budget_ / 3, CostOf(options_.profile.packet_payload_bytes)), 0);
 }
@@ -185,7 +185,7 @@ std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting() const {
   return first;
 }
 
-// A third of the budget, a sixth for retries, or alone.
+// Handshakes get a third of the budget, retries a sixth; a single one always has its share.
 bool ScheduleOracle::HandshakeHasShare(const Call& call) const {
   const int64_t charge = HandshakeBytes();
   const int64_t share = budget_ / 3 / (blocks_.at(call.block).retry ? 2 : 1);
@@ -242,7 +242,7 @@ std::optional<uint64_t> ScheduleOracle::NextTurn() const {
   return first->tag;
 }
 
-// Beside room for the headers of a full window, and of all that is out.
+// A grant leaves room for the headers of a full window, and of all calls that are out.
 bool ScheduleOracle::MayGrant(const Call& call, int64_t bytes) const {
   const int64_t cost = CostOf(call.outstanding + bytes) - CostOf(call.outstanding);
   if (!granting()) return Alone() || Fits(cost);
@@ -263,14 +263,14 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }
 
-// Where workers are fast enough for it otherwise, the schedule knows.
+// Only the schedule decides whether workers are fast enough for early bytes in other cases.
 bool ScheduleOracle::MustGoEarly(const Call& call) const {
   int64_t asked = 0;
   for (const Call& other : calls_) asked += StillToCome(other);
   return asked <= budget_ / 3 && MayGoEarly(call, PartOf(call.expected));
 }
 
-// The window is open and the headers fit beside what is granted; or only silent workers are out.
+// The window is open, and the headers fit in addition to the granted bytes; or only silent workers are out.
 bool ScheduleOracle::MayAsk() const {
   if (NextTurn().has_value() && Alone()) return false;
   const int64_t young = YoungHeaderBytes() / HeaderCost();
@@ -280,7 +280,7 @@ bool ScheduleOracle::MayAsk() const {
   return young + ready < window_ && Fits(HeaderBytes() + HeaderCost());
 }
 
-// While nothing is ready and nothing granted, the requests in stock may wait.
+// While no response is ready or granted, the requests in stock may wait.
 bool ScheduleOracle::MustAsk() const {
   constexpr int64_t kStock = 4;
   const int64_t young = YoungHeaderBytes() / HeaderCost();
@@ -319,7 +319,7 @@ int64_t ScheduleOracle::BufferBytes(int64_t payload_bytes) const {
   return std::max<int64_t>(payload_bytes, 1) + packets * (profile.frame_bytes - profile.packet_payload_bytes);
 }
 
-// T~ = ceil((T + d_max) / Δt) · Δt with the T of a persistent connection: two rounds.
+// T~ = ceil((T + d_max) / Δt) · Δt, where T has the two rounds of a persistent connection.
 std::chrono::nanoseconds ScheduleOracle::SlotOf(int64_t payload_bytes) const {
   const LinkProfile& profile = options_.profile;
   const auto transmission = (profile.frame_bytes + profile.ack_frame_bytes) * Packets(payload_bytes) * byte_time_;

@@ -16,7 +16,7 @@ using std::chrono_literals::operator""ms;
 inline constexpr double kCapacity = 12.5e6;  // 100 Mbit/s
 inline constexpr int64_t kKiB = 1024;
 
-// Nobody knows the buffer.
+// Bounds for an unknown buffer.
 inline BudgetBounds Unknown() {
   return {.floor_bytes = 12 * kKiB,
           .start_bytes = 16 * kKiB,
@@ -33,20 +33,20 @@ inline BudgetBounds Known(int64_t buffer_bytes) {
           .capacity_bytes_per_second = kCapacity};
 }
 
-// A link in a loop: a port that drops when the budget is larger than its buffer, and is the busier the larger the
-// budget is: with b bytes in flight, b bytes come each round trip and the time that they take on the link.
+// A link in a loop. Its port drops packets if the budget exceeds the buffer. A larger budget makes it busier: with b
+// bytes in flight, b bytes arrive in each round trip plus their time on the link.
 class SimulatedLink {
  public:
   explicit SimulatedLink(const BudgetBounds& bounds) : bounds_(bounds), state_(StartBudget(bounds, now_)) {}
 
   int64_t buffer_bytes = 32 * kKiB;
-  int64_t pipe_bytes = 3 * kKiB / 2;  // that a round trip takes on the link
-  double most_share = 1;              // that workers can use
+  int64_t pipe_bytes = 3 * kKiB / 2;  // bytes that the link sends in a round trip
+  double most_share = 1;              // share of the link that workers can use
   int64_t workers = 64;
-  int64_t bad_workers = 0;            // that lose at any budget
+  int64_t bad_workers = 0;            // workers that lose packets at any budget
   double backlogged = 1;              // share of the time in which calls wait for the budget
-  double noise = 0;                   // of a rate, as a share: what a busy machine takes away
-  int64_t overtaken_of_thousand = 0;  // answers of which packets are out of order, though nothing is lost
+  double noise = 0;                   // share of a rate that a busy host takes away
+  int64_t overtaken_of_thousand = 0;  // responses with packets out of order although nothing is lost
   int64_t decisions[5] = {};
 
   BudgetDecision Step(std::chrono::nanoseconds elapsed = 100ms) {
@@ -75,7 +75,7 @@ class SimulatedLink {
     return step.decision;
   }
 
-  // Of the link that a budget uses.
+  // Returns the share of the link that a budget uses.
   double Share(int64_t budget_bytes) const {
     return std::min(most_share, static_cast<double>(budget_bytes) / static_cast<double>(budget_bytes + pipe_bytes));
   }
@@ -84,7 +84,7 @@ class SimulatedLink {
     for (const auto end = now_ + time; now_ < end;) Step();
   }
 
-  // Steps in which something was lost, since the last call.
+  // Returns the steps with a loss since the last call.
   int64_t TakeLossySteps() { return std::exchange(lossy_steps_, 0); }
   int64_t budget() const { return state_.budget_bytes; }
   const BudgetState& state() const { return state_; }

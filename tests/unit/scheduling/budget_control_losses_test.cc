@@ -2,7 +2,7 @@
 #include "lib/scheduling/budget_control.h"
 #include "tests/unit/scheduling/simulated_link.h"
 
-// Whose losses the budget follows.
+// Tests which losses change the budget.
 namespace sluice {
 namespace {
 
@@ -28,7 +28,7 @@ TEST(DecideTest, ManyPacketsOutOfOrderAreALoss) {
   EXPECT_EQ(link.budget(), 32 * kKiB);
 }
 
-// A bad cable, or a process that stands still again and again.
+// The worker has a bad cable, or its process pauses again and again.
 TEST(DecideTest, LossesOfOneWorkerAmongManyAreItsOwn) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 64 * kKiB;
@@ -46,7 +46,7 @@ TEST(DecideTest, LossesOfTwoWorkersAtATimeAreOfTheLink) {
   EXPECT_EQ(link.budget(), 32 * kKiB);
 }
 
-// It is all that there is to go by.
+// There is no other evidence.
 TEST(DecideTest, LossesOfTheOnlyWorkerAreOfTheLink) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 64 * kKiB;
@@ -54,9 +54,9 @@ TEST(DecideTest, LossesOfTheOnlyWorkerAreOfTheLink) {
   EXPECT_EQ(link.Step(), BudgetDecision::kBackOff);
 }
 
-// Two that overflow a port lose both, within half a second or soon after. If only one of two loses, a smaller budget
-// would cost the other, which has lost nothing; the share of the one that loses shrinks in the schedule, since it is
-// late.
+// If two workers overflow a port, both lose packets within half a second or soon after. If only one of two loses, a
+// smaller budget would cost the other, which has lost nothing. The schedule shrinks the share of the losing worker,
+// since it is late.
 TEST(DecideTest, LossesOfOneOfTwoWorkersAreItsOwn) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 64 * kKiB;
@@ -85,7 +85,7 @@ TEST(DecideTest, AFewLossesAmongVeryManyResponsesAreRandom) {
   EXPECT_EQ(step(100), BudgetDecision::kBackOff);
 }
 
-// As a look at 64 workers at 100 Mbit/s sees it, whose port has lost half of its buffer.
+// One observation of 64 workers at 100 Mbit/s, whose port has just lost half of its buffer.
 TEST(DecideTest, ALongTimeWithoutLossesHidesNoOverflow) {
   const BudgetBounds bounds = Known(64 * kKiB);
   std::chrono::steady_clock::time_point now{};
@@ -101,7 +101,7 @@ TEST(DecideTest, ALongTimeWithoutLossesHidesNoOverflow) {
   EXPECT_EQ(Decide(bounds, state, seen).decision, BudgetDecision::kBackOff);
 }
 
-// Large responses: each look sees a loss, of one worker after the other.
+// Responses are large, so each observation has one loss, each time of a different worker.
 TEST(DecideTest, AnOverflowIsFoundInAFewResponses) {
   const BudgetBounds bounds = Known(64 * kKiB);
   std::chrono::steady_clock::time_point now{};
@@ -118,7 +118,7 @@ TEST(DecideTest, AnOverflowIsFoundInAFewResponses) {
   EXPECT_EQ(looks, 7);
 }
 
-// Twenty responses a look, of which three in a thousand are overtaken: after each change the first looks are few.
+// Each observation has 20 responses, and 0.3 % of all responses are overtaken. After a change, only few are counted.
 TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
   const BudgetBounds bounds = Known(64 * kKiB);
   std::chrono::steady_clock::time_point now{};
@@ -137,7 +137,7 @@ TEST(DecideTest, ChanceInAFewResponsesIsNoLoss) {
   }
 }
 
-// Three of a hundred responses of the link, but all of one path. That path hides no losses of the others.
+// Three of a hundred responses have packets out of order, all on one path. That path hides no losses of other workers.
 TEST(DecideTest, PacketsOutOfOrderOfOneWorkerAmongManyAreItsOwn) {
   const BudgetBounds bounds = Known(64 * kKiB);
   std::chrono::steady_clock::time_point now{};

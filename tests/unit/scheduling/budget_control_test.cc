@@ -103,7 +103,7 @@ TEST(DecideTest, LossesWithoutATrialHalveTheBudget) {
   EXPECT_EQ(link.state().ceiling_bytes, 64 * kKiB);
 }
 
-// What was lost before the last decision shows for a while after it.
+// Losses from before the last decision remain visible for a while after it.
 TEST(DecideTest, EchoesOfALossAreNotAnsweredTwice) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 8 * kKiB;
@@ -128,7 +128,7 @@ TEST(DecideTest, GrowsAgainWhenTheBufferIsGivenBack) {
   EXPECT_EQ(link.TakeLossySteps(), 0);
 }
 
-// The price of looking whether the buffer is back: two looks lossy for each probe, and fewer and fewer probes.
+// The cost of probing for a larger buffer: two lossy steps for each probe, and probes become rarer.
 TEST(DecideTest, ProbesRarelyAndEverMoreRarely) {
   SimulatedLink link(Known(64 * kKiB));
   link.buffer_bytes = 40 * kKiB;
@@ -184,7 +184,7 @@ TEST(DecideTest, AFixedBudgetIsNeverChanged) {
   EXPECT_EQ(link.budget(), 64 * kKiB);
 }
 
-// Whatever the buffer, the noise and the load: no storm of losses, and no budget that is much smaller than it could be.
+// At any buffer, noise and load there are few losses, and the budget is not much smaller than possible.
 TEST(DecideTest, FindsItsPlaceAtRandomLinks) {
   const RandomSeed seed = TakeRandomSeed();
   ASSERT_FALSE(HasFailure());
@@ -201,7 +201,7 @@ TEST(DecideTest, FindsItsPlaceAtRandomLinks) {
     link.TakeLossySteps();
     link.Run(600s);
     EXPECT_LE(link.TakeLossySteps(), 24);
-    // A probe of a larger budget may be on trial at the end.
+    // A larger budget may be on trial at the end.
     const int64_t tried_from = link.state().before_growth_bytes;
     EXPECT_LE(tried_from > 0 ? tried_from : link.budget(), link.buffer_bytes);
     const double possible = std::min(link.Share(link.buffer_bytes), 0.95);

@@ -12,7 +12,7 @@ using std::chrono::nanoseconds;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""us;
 
-// A byte takes a microsecond; what a full buffer makes anyone wait is 11 ms.
+// A byte takes a microsecond; a full buffer delays a packet by at most 11 ms.
 ScheduleOptions TestOptions() {
   ScheduleOptions options;
   options.profile.capacity_bytes_per_second = 1e6;
@@ -54,7 +54,7 @@ TEST(RequestsTest, NeverMoreThanTheBudgetHasRoomForTheirHeaders) {
   EXPECT_EQ(window.Requests(9 * 3 * 192), 9);
 }
 
-// A link of 1 byte a microsecond whose path holds 20,000 bytes: a budget of 10,000 takes half of it.
+// A link of 1 byte per microsecond whose path holds 20,000 bytes. A budget of 10,000 uses half of the link.
 TEST(RequestsTest, TheLinkTakesNoMoreThanTheBudgetInARoundTrip) {
   ScheduleOptions options = TestOptions();
   options.profile.propagation_rtt = absl::Milliseconds(20);
@@ -106,9 +106,9 @@ TEST(ObserveTest, FollowsTheMeanOfTheLastHundredOrSo) {
   GrantWindow window(TestOptions());
   window.Observe(20ms, 1000);
   window.Observe(84ms, 1000);
-  EXPECT_EQ(window.Requests(1'000'000), 21 + 4);  // a 64th of the way
+  EXPECT_EQ(window.Requests(1'000'000), 21 + 4);  // 1/64 of the way
   for (int i = 0; i < 63; ++i) window.Observe(84ms, 1000);
-  EXPECT_GT(window.Requests(1'000'000), 52);  // half way is 52 + 4
+  EXPECT_GT(window.Requests(1'000'000), 52);  // 52 + 4 is half of the way
   EXPECT_LT(window.Requests(1'000'000), 75);
   for (int i = 0; i < 1000; ++i) window.Observe(84ms, 1000);
   EXPECT_EQ(window.Requests(1'000'000), 84 + 4);
@@ -118,7 +118,7 @@ TEST(ObserveTest, LargerAnswersNeedFewerRequests) {
   GrantWindow window(TestOptions());
   window.Observe(20ms, 1000);
   for (int i = 0; i < 1000; ++i) window.Observe(20ms, 10'000);
-  EXPECT_EQ(window.Requests(1'000'000), 3 + 4);  // the mean is a little below
+  EXPECT_EQ(window.Requests(1'000'000), 3 + 4);  // the mean is slightly lower
 }
 
 TEST(StraggleAfterTest, IsTheTimeOfAStallBeforeTheFirstAnswer) {

@@ -11,8 +11,8 @@ using std::chrono_literals::operator""us;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A byte takes a microsecond and frames have no overhead. Answers of 3 packets: wnd_max = 3, n = 3, and
-// T = 1040 * 3 us + 2 * (1 + 10) ms = 25.12 ms, so T~ = ceil(25.12 + 0.2) = 26 ms.
+// A byte takes a microsecond and frames have no overhead. Responses of 3 packets have wnd_max = 3, n = 3, and T = 1040
+// * 3 us + 2 * (1 + 10) ms = 25.12 ms. So T~ = ceil(25.12 + 0.2) = 26 ms.
 ScheduleOptions Batches() {
   ScheduleOptions options;
   options.profile.capacity_bytes_per_second = 1e6;
@@ -24,7 +24,7 @@ ScheduleOptions Batches() {
   options.profile.timer_granularity = absl::Milliseconds(1);
   options.profile.timer_jitter = absl::Microseconds(200);
   options.policy = SchedulePolicy::kBatches;
-  options.stall_timeout = absl::InfiniteDuration();  // the timer is that of the slots
+  options.stall_timeout = absl::InfiniteDuration();  // the only timer is that of the slots
   return options;
 }
 
@@ -40,7 +40,7 @@ TEST(BatchesTest, CallsAreDealtRoundRobinAndLeaveOneBatchASlot) {
   EXPECT_THAT(link.Submit(At(5ms), {3000, 3000, 3000, 3000, 3000, 3000, 3000}),
               ElementsAre("send 0", "send 3", "send 6"));
   EXPECT_EQ(link.next_timer(), At(5ms + kSlot));
-  FinishAll(link, At(20ms), {0, 3, 6});  // open loop: room alone lets nothing leave
+  FinishAll(link, At(20ms), {0, 3, 6});  // open loop: no request leaves because of room alone
   EXPECT_THAT(link.Timer(At(5ms + kSlot) - 1us), IsEmpty());
   EXPECT_THAT(link.Timer(At(5ms + kSlot)), ElementsAre("send 1", "send 4"));
   FinishAll(link, At(6ms + kSlot), {1, 4});

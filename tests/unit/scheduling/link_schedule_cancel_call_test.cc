@@ -69,7 +69,7 @@ TEST(CancelCallTest, BlockEndsWithItsLastCall) {
 
 TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
   ScheduleDriver link(With(SchedulePolicy::kBatches));
-  // Two batches of one call, and one that is added: a slot each.
+  // Two batches of one call, with a slot each.
   EXPECT_THAT(link.Submit(At(0ms), {9000, 9000}), ElementsAre("send 0"));
   link.Finish(At(1ms), 0);
   const TimePoint slot = link.next_timer();
@@ -85,7 +85,8 @@ TEST(CancelCallTest, BatchKeepsItsSlotWithoutItsFirstCall) {
   link.Finish(At(101ms), 2);
   link.Finish(At(101ms), 4);
   actions.clear();
-  // Dealt out in the order of leaving, into slots that are taken last in, first out: 1, 0, then new ones.
+  // The calls get table slots in the order in which they leave, the last released slot first. So tags 2, 4, 3 and 5
+  // have the slots 1, 0, 2 and 3.
   link.schedule().CancelCall(At(102ms), {.slot = 2, .generation = 0}, actions);
   ASSERT_EQ(actions.size(), 1);
   EXPECT_EQ(actions[0].kind, Action::Kind::kDrop);
@@ -136,8 +137,8 @@ TEST(CancelCallTest, GrantedAnswerStaysChargedUntilItHasDrained) {
   EXPECT_THAT(link.Timer(At(22ms) + kDrainTime), ElementsAre("grant 2 3300"));
 }
 
-// What was never granted can never come, and what was is charged until it has drained: however large the answer is, the
-// others do not meet it in the buffer.
+// Bytes that were never granted cannot come, and granted bytes are charged until they have drained. So other responses
+// do not meet them in the buffer, however large the response is.
 TEST(CancelCallTest, OfALargeAnswerNothingComesThatIsNotCharged) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {200'000, 3300});

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 constexpr auto kDrainTime = 11ms;  // R + B/C
 
-// A driver whose workers are known to be ready after this time.
+// A driver that has measured that workers are ready after this time.
 class Known : public ScheduleDriver {
  public:
   explicit Known(std::chrono::nanoseconds ready_after) : ScheduleDriver(GrantsOptions()) {
@@ -74,7 +74,7 @@ TEST(EarlyTest, WhatIsGrantedAlreadyNeedsNoGrant) {
   EXPECT_THAT(link.Ready(At(31ms), 2, 1200), ElementsAre("grant 2 500")) << "it is larger than expected";
 }
 
-// The rest of what came early could not be taken back, and six such streams would keep a third of the budget for hours.
+// Unused early bytes cannot be revoked, and six such streams would hold a third of the budget for hours.
 TEST(EarlyTest, StreamsThatMayIdleHoldNothingBetweenTheirMessages) {
   Known link(1ms);
   link.set_may_idle(true);

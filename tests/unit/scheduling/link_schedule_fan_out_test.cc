@@ -24,9 +24,9 @@ constexpr int64_t kSruBytes = 10'240;
 constexpr nanoseconds kPortByteTime{80};   // 100 Mbps
 constexpr nanoseconds kAccessByteTime{8};  // 1 Gbps
 constexpr nanoseconds kRto = std::chrono::milliseconds(200);
-constexpr int64_t kHeaderBytes = 150;  // of an answer that is ready, frame included
+constexpr int64_t kHeaderBytes = 150;  // of a ready response, frame included
 
-// The port of the project's test network: 100 Mbps, 32 KB.
+// The port of the project's test network: 100 Mbit/s, 32 KB.
 LinkProfile TestPort() {
   LinkProfile profile;
   profile.capacity_bytes_per_second = 12.5e6;
@@ -40,16 +40,17 @@ struct Outcome {
   double goodput_bps = 0;  // of the calls that are not stragglers
 };
 
-// What workers do. They think before they answer; a straggler for `tail_time` instead.
+// The behaviour of workers. A worker thinks for `think` before it responds, a straggler for `tail_time`.
 struct Work {
   nanoseconds think{0};
   int straggler_percent = 0;
   nanoseconds tail_time{0};
-  bool mixed_sizes = false;  // 200 B to 200 KB, which only the workers know; else an SRU
+  // True: responses have 200 B to 200 KB, which only the workers know. False: each is an SRU.
+  bool mixed_sizes = false;
 };
 
-// One block read from `workers`, packet by packet: a worker sends at the rate of its own link what it was granted when
-// the request or the grant arrives, and what the port drops comes again after a retransmission timeout.
+// One block read from `workers`, packet by packet. A worker sends its granted bytes at the rate of its own link, as
+// soon as the request or the grant arrives. A packet that the port drops arrives again after a retransmission timeout.
 class FanOut {
  public:
   FanOut(SchedulePolicy policy, int64_t workers, Work work = {}, uint64_t seed = 1)
@@ -92,8 +93,8 @@ class FanOut {
   struct Packet {
     TimePoint at;
     size_t answer;
-    int64_t bytes;   // of the answer; 0: headers of one that is ready
-    bool delivered;  // at the aggregator; else at the port
+    int64_t bytes;   // of the response; 0: headers of a ready response
+    bool delivered;  // true: at the aggregator; false: at the port
     bool operator>(const Packet& other) const { return at > other.at; }
   };
   struct Answer {
@@ -102,7 +103,7 @@ class FanOut {
     int64_t sent_bytes = 0;
     int64_t granted_bytes = 0;
     int64_t missing_bytes = 0;
-    bool known = false;  // the schedule was told of its size
+    bool known = false;  // the schedule has received its size
     bool straggles = false;
   };
 
@@ -133,7 +134,7 @@ class FanOut {
   void Take(Packet packet, std::vector<Action>& actions) {
     Answer& answer = answers_.at(packet.answer);
     if (packet.delivered) {
-      // With the headers or the first packet comes the prefix.
+      // The prefix arrives with the headers or the first packet.
       if (!std::exchange(answer.known, true)) schedule_.OnReady(now_, answer.call, answer.missing_bytes, actions);
       schedule_.OnReceived(now_, answer.call, packet.bytes, actions);
       answer.missing_bytes -= packet.bytes;
@@ -212,8 +213,8 @@ TEST(FanOutTest, GrantsFillTheLinkWithSizesThatNobodyKnewBefore) {
   }
 }
 
-// What a long tail costs those that are not in it. The window follows the time to ready of all answers, and so does
-// what counts as a straggler, which leaves the window.
+// Tests how much a long tail costs calls that are not in it. The window follows the time to ready of all responses, and
+// so does the limit for stragglers, which leave the window.
 TEST(FanOutTest, StragglersDoNotSlowDownTheOthers) {
   for (const int64_t workers : {64, 128, 256, 512}) {
     for (const bool mixed_sizes : {false, true}) {

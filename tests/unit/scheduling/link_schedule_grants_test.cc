@@ -14,14 +14,14 @@ using ::testing::IsEmpty;
 
 constexpr std::chrono::nanoseconds kTick{1};
 
-// What everything in flight needs to drain once, and how long an aborted call stays charged: R + B/C.
+// The time in which everything in flight drains once, and for which an aborted call stays charged: R + B/C.
 constexpr auto kDrainTime = 11ms;
 
 std::vector<int64_t> Calls(size_t count, int64_t size) {
   return std::vector<int64_t>(count, size);
 }
 
-// Workers think for 20 ms, which is more than a full buffer takes, so requests leave without grants.
+// Workers think for 20 ms, which is longer than a full buffer drains, so requests leave without grants.
 constexpr auto kThink = 20ms;
 
 TEST(GrantsTest, RequestsLeaveBeforeTheirAnswersFit) {
@@ -57,7 +57,7 @@ TEST(GrantsTest, AnswerIsGrantedWhenItIsReadyAndFits) {
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }
 
-// The application is slow, and the worker is not.
+// The application is slow, but the worker is not.
 TEST(GrantsTest, ATimeWithoutRoomForAMessageDoesNotWidenTheWindow) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {2000, 2000});
@@ -135,8 +135,8 @@ TEST(GrantsTest, AnswersComeBeforeRequests) {
 }
 
 TEST(GrantsTest, ThereIsRoomForTheHeadersOfAFullWindow) {
-  // Beside 6000 bytes that are granted there are 4000. The window is ceil(20 ms * 1 B/us / 2000 B) + 4, and one more
-  // when a smaller answer is known.
+  // With 6000 granted bytes, 4000 are left. The window is ceil(20 ms * 1 B/us / 2000 B) + 4, and one more once a
+  // smaller response is known.
   const int64_t room = 4000 - 15 * 192;
   for (const int64_t size : {room, room + 1}) {
     ScheduleDriver link(GrantsOptions());
@@ -205,8 +205,8 @@ TEST(GrantsReadyTest, SizeOutOfBoundsIsTheNearestBound) {
   EXPECT_EQ(link.schedule().Demand(At(kThink)).demand_bytes, kMaxResponseBytes);
 }
 
-// Of the six bytes of a stream's first window, five are for the prefix. The sixth has to be open again at the end, or
-// some servers never send their trailers.
+// Five of the six bytes of a stream's first window are for the prefix. The sixth must be open again at the end;
+// otherwise some servers never send their trailers.
 TEST(GrantsReadyTest, ByteThatCameWithoutAGrantIsMadeUpFor) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {9000, 9000});
@@ -242,7 +242,7 @@ TEST(GrantsReadyTest, OnlyForWhatIsOut) {
   ScheduleDriver link(options);
   link.Submit(At(0ms), {600, 600});
   std::vector<Action> actions;
-  link.schedule().OnReady(At(1ms), {.slot = 1, .generation = 0}, 100, actions);  // waits
+  link.schedule().OnReady(At(1ms), {.slot = 1, .generation = 0}, 100, actions);  // the call still waits
   link.schedule().OnReady(At(1ms), {.slot = 9, .generation = 0}, 100, actions);
   EXPECT_THAT(actions, IsEmpty());
   EXPECT_THAT(link.Ready(At(1ms), 0, 200), ElementsAre("grant 0 200", "send 1"));

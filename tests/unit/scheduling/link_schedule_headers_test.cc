@@ -10,7 +10,7 @@
 #include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
-// Headers of responses are not flow-controlled: the schedule leaves room for them by what they took before.
+// Flow control does not hold back the headers of responses. The schedule leaves room for them by their earlier sizes.
 namespace sluice {
 namespace {
 
@@ -48,7 +48,7 @@ TEST(HeadersTest, AnErrorIsItsHeadWithItsTrailers) {
   EXPECT_EQ(link.state().grant_window, 10'000 / 3 / 1500);
 }
 
-// They come behind the message, mostly in its last packet.
+// They follow the message, mostly in its last packet.
 TEST(HeadersTest, TrailersOfAMessageDoNotCount) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), std::vector<int64_t>(20, 1000));
@@ -61,7 +61,7 @@ TEST(HeadersTest, TrailersOfAMessageDoNotCount) {
   EXPECT_EQ(link.state().grant_window, 17);
 }
 
-// Their streams may wait for a reset for long: a hung rack must not close the budget.
+// Their streams may wait a long time for a reset, and a hung rack must not close the budget.
 TEST(HeadersTest, ThoseOfExpiredCallsAreChargedUntilTheyHaveDrained) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), std::vector<int64_t>(17, 1000), At(5ms));
@@ -82,7 +82,7 @@ TEST(HeadersTest, BytesThatAreGrantedLeaveRoomForThem) {
   EXPECT_THAT(link.Ready(At(20ms), 2, 3000), ElementsAre("grant 1 3000")) << "those of one";
 }
 
-// All workers answer with an error of some KB, as in an outage. Small responses are granted early.
+// All workers respond with an error of a few KB, as in an outage. Small responses are granted early.
 class HeadersOfErrorsTest : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Expecting, HeadersOfErrorsTest, ::testing::Values(100, 10'000),
                          ::testing::PrintToStringParamName());

@@ -156,7 +156,7 @@ TEST(DemandTest, SaysWhatIsWantedAndWhatIsTaken) {
   EXPECT_EQ(demand.oldest_since, At(2ms));
   link.Finish(At(6ms), 2, CallEnd::kAborted);
   EXPECT_EQ(link.schedule().Demand(At(6ms)).received_bytes, 7000);
-  EXPECT_EQ(link.schedule().Demand(At(6ms)).in_flight_bytes, 1000);  // drains
+  EXPECT_EQ(link.schedule().Demand(At(6ms)).in_flight_bytes, 1000);  // draining
   EXPECT_EQ(link.schedule().Demand(At(6ms)).oldest_block, 0u);
 }
 
@@ -171,7 +171,7 @@ TEST(DemandTest, HeadersThatMayComeAreInFlight) {
   EXPECT_EQ(link.schedule().Demand(At(21ms)).demand_bytes, 300 + 3 * 4000);
 }
 
-// Eight requests are out and may send their headers at any moment.
+// Eight requests are out, and may send their headers at any moment.
 TEST(SetLeaseTest, AnAnswerIsGrantedBesideTheHeadersThatMayCome) {
   ScheduleDriver link(GrantsOptions());
   Lend(link, At(0ms), {.bytes = kLink});
@@ -181,7 +181,7 @@ TEST(SetLeaseTest, AnAnswerIsGrantedBesideTheHeadersThatMayCome) {
   LinkDemand demand = link.schedule().Demand(At(2ms));
   EXPECT_LE(demand.in_flight_bytes, demand.limit_bytes);
   EXPECT_EQ(demand.need_bytes, 3300);
-  // They are out for too long, so there is no use in waiting for them: their headers have a third of the lease.
+  // The calls become stragglers, for which the response need not wait: their headers have a third of the lease.
   EXPECT_EQ(link.next_timer(), At(11ms));
   EXPECT_THAT(link.Timer(At(11ms)), IsEmpty());
   demand = link.schedule().Demand(At(11ms));
@@ -215,7 +215,7 @@ TEST(SetLeaseTest, HeadersOfStragglersFitTheLease) {
 
 class LeasesOfTheMoment : public ::testing::TestWithParam<SchedulePolicy> {};
 
-// Whatever leases come and end: what leaves fits the lease of that moment, and in the end all of it has left.
+// With any sequence of leases, calls that leave fit the current lease, and in the end all calls have left.
 TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
   const uint64_t seed = TakeRandomSeed().value;
   SCOPED_TRACE("replay with SLUICE_SEED=" + std::to_string(seed));
@@ -270,7 +270,7 @@ TEST_P(LeasesOfTheMoment, HoldWhatLeaves) {
         take(Lend(link, now, {.bytes = between(0, kLink), .until = now + std::chrono::microseconds(between(0, 3000))}));
     }
   }
-  EXPECT_GT(submitted, 200u);  // a call that is larger than most leases holds up the others
+  EXPECT_GT(submitted, 200u);  // a call that is larger than most leases delays the others
   take(Lend(link, now, {.bytes = kLink}));
   while (link.state().blocks > 0) {
     ASSERT_FALSE(in_flight.empty() && thinking.empty());

@@ -9,8 +9,8 @@
 #include "tests/random_seed.h"
 #include "tests/unit/scheduling/grants_options.h"
 
-// What hung workers can do to the others: nothing that lasts. Those answer never, or never send what was granted to
-// them.
+// Tests that hung workers delay others only for a limited time. Such workers never respond, or never send the bytes
+// that were granted to them.
 namespace sluice {
 namespace {
 
@@ -20,20 +20,20 @@ using std::chrono_literals::operator""ms;
 constexpr nanoseconds kRound = 11ms;  // R + B/C
 constexpr nanoseconds kStallTime = 300ms + kRound;
 
-// Workers of one link at which time passes in steps of a millisecond, in which 1000 bytes come. One thread.
+// The workers of one link. Time passes in steps of a millisecond, in which 1000 bytes arrive. Not thread-safe.
 class Workers {
  public:
   enum class Kind {
-    kWell,        // ready when it is asked and after `thinks`; sends what it is granted
-    kNeverReady,  // hung before it has an answer
-    kNeverSends,  // hung with an answer that is ready
+    kWell,        // ready `thinks` after its request; sends the granted bytes
+    kNeverReady,  // hangs before its response is ready
+    kNeverSends,  // hangs when its response is ready
   };
   struct Worker {
     Kind kind = Kind::kWell;
     int64_t answer_bytes = 1000;
     int64_t expected_bytes = 1000;
     nanoseconds thinks = 1ms;
-    uint32_t id = 0;            // calls to one worker have the same; 0: its share has no bound
+    uint32_t id = 0;            // the same for all calls to one worker; 0: its share has no bound
     int64_t step_bytes = 1000;  // at most, in steps that are multiples of `every_steps`
     int64_t every_steps = 1;
   };
@@ -44,7 +44,7 @@ class Workers {
     schedule_.emplace(options);
   }
 
-  // Each in a block of its own.
+  // Submits each call in a block of its own.
   void Ask(const Worker& worker) {
     states_.push_back({.worker = worker});
     const CallRequest call{.response_bytes = worker.expected_bytes, .tag = states_.size() - 1, .worker = worker.id};
@@ -53,7 +53,7 @@ class Workers {
     Follow(actions);
   }
 
-  // Handshakes with hosts that are away.
+  // Starts handshakes with unreachable hosts.
   void ConnectToDeadHosts(int count, int64_t bytes) {
     for (; count > 0; --count) {
       Event([&](std::vector<Action>& actions) {
@@ -67,7 +67,7 @@ class Workers {
     now_ += 1ms;
     Event([&](std::vector<Action>& actions) { schedule_->OnTimer(now_, actions); });
     int64_t link_bytes = 1000;
-    // The link takes them in turns.
+    // The responses take turns on the link.
     ++first_;
     ++steps_;
     for (size_t i = 0; i < states_.size(); ++i) {
@@ -83,7 +83,7 @@ class Workers {
     return std::all_of(states_.begin(), states_.end(),
                        [](const State& state) { return state.worker.kind != Kind::kWell || state.ended; });
   }
-  // From ready to the last byte.
+  // The time from ready to the last byte.
   nanoseconds LongestWait() const { return longest_wait_; }
   int64_t stalls() const { return stalls_; }
   ScheduleState state() const { return schedule_->State(); }
@@ -156,8 +156,8 @@ class Workers {
 
 using Kind = Workers::Kind;
 
-// A hung worker holds early bytes for good; small answers come and go, other workers think. A large answer that is
-// ready has to fit beside all of it.
+// A hung worker holds early bytes permanently, while small responses come and go and other workers think. A large ready
+// response must fit in addition to all of these.
 TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
   Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
@@ -172,8 +172,8 @@ TEST(LivenessTest, AHungEarlyCallDoesNotHoldUpALargeReadyAnswer) {
   EXPECT_EQ(workers.stalls(), 0);
 }
 
-// Dead hosts hold a third of the budget, and a hung early call another one. A part of an answer, and the headers beside
-// it, need more than the last third.
+// Dead hosts hold a third of the budget, and a hung early call another third. A part of a response and the headers need
+// more than the last third.
 TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
   Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.kind = Kind::kNeverReady, .answer_bytes = 3300, .expected_bytes = 3300});
@@ -185,8 +185,8 @@ TEST(LivenessTest, DeadHostsAndAHungEarlyCallDoNotHoldUpALargeReadyAnswer) {
   EXPECT_TRUE(workers.Ended(1));
 }
 
-// Dead hosts hold a third of the budget, and slow workers count as another one. A slow worker sends on, so nothing
-// stalls; its bytes come too slowly to wait for them.
+// Dead hosts hold a third of the budget, and slow workers count as another third. A slow worker continues to send, so
+// nothing stalls, but its bytes come too slowly to wait for them.
 TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
   Workers workers(SchedulePolicy::kGrants);
   for (uint32_t id = 1; id <= 8; ++id) {
@@ -201,7 +201,7 @@ TEST(LivenessTest, DeadHostsAndSlowWorkersDoNotHoldUpALargeReadyAnswer) {
   EXPECT_TRUE(workers.Ended(8));
 }
 
-// A request brings more than the two thirds that dead hosts leave.
+// The response that comes with a request needs more than the two thirds that dead hosts leave.
 TEST(LivenessTest, DeadHostsDoNotHoldUpALargeRequestInRolling) {
   Workers workers(SchedulePolicy::kRolling);
   workers.ConnectToDeadHosts(300, 200);
@@ -236,7 +236,7 @@ TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
   }
   EXPECT_TRUE(workers.WellOnesEnded());
   EXPECT_GT(most_in_flight, 2) << "answers go side by side";
-  // 450 ms on the link.
+  // The responses take 450 ms on the link.
   EXPECT_LT(workers.now() - began, 1000ms);
 }
 
@@ -257,7 +257,7 @@ TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
 
 class HungWorkersTest : public ::testing::TestWithParam<SchedulePolicy> {};
 
-// However many hang, a ready answer waits at most k + 1 stall timeouts and the time that what is ahead of it takes.
+// With k hung workers, a ready response waits at most k + 1 stall timeouts, plus the time for the bytes ahead of it.
 TEST_P(HungWorkersTest, DelayAReadyAnswerByAStallTimeoutEachAtMost) {
   uint64_t seed = TakeRandomSeed().value;
   for (int round = 0; round < 60; ++round, ++seed) {
@@ -280,14 +280,14 @@ TEST_P(HungWorkersTest, DelayAReadyAnswerByAStallTimeoutEachAtMost) {
       asked.push_back({.kind = kind, .answer_bytes = between(1, 50'000), .expected_bytes = between(1, 12'000)});
     }
     std::shuffle(asked.begin(), asked.end(), random);
-    // A call that hangs is no reason to leave others of its worker without their turns.
+    // Other calls to the worker of a hung call must still get their turns.
     const int64_t ids = between(0, 10);
     for (Workers::Worker& worker : asked) {
       worker.id = static_cast<uint32_t>(between(0, ids));
       workers.Ask(worker);
       for (int64_t steps = between(0, 3); steps > 0; --steps) workers.Step();
     }
-    // What is ahead: a millisecond for 1000 bytes, and a round of three steps for each part and each answer.
+    // The bytes ahead take a millisecond for 1000 bytes, and a round of three steps for each part and each response.
     const nanoseconds ahead = (well_bytes / 1000 + 3 * (well_bytes / 2000 + std::ssize(asked))) * 1ms;
     const TimePoint limit = workers.now() + (hung + 1) * kStallTime + ahead + 41ms * std::ssize(asked);
     while (!workers.WellOnesEnded() && workers.now() < limit) workers.Step();

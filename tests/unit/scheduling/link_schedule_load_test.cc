@@ -4,7 +4,7 @@
 #include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
-// What the schedule reports of one worker.
+// Tests the schedule's report on one worker.
 namespace sluice {
 namespace {
 
@@ -91,7 +91,7 @@ TEST_P(WorkerLoadTest, CountsPausesWhenSomethingComesAgain) {
   link_.Ready(At(1000ms), 0, 3000);
   link_.Receive(At(1000ms) + pause - std::chrono::nanoseconds(1), 0, 1000);
   EXPECT_EQ(link_.load().pauses, 0);
-  link_.Timer(At(5000ms));  // it has stalled where there is a budget
+  link_.Timer(At(5000ms));  // the call has stalled if there is a budget
   EXPECT_EQ(link_.load().pauses, 0) << "it may be dead";
   EXPECT_EQ(link_.load().owing_calls, 1);
   link_.Receive(At(5000ms), 0, 1000);

@@ -126,7 +126,7 @@ TEST(UnsentTest, IsIgnoredForWhatIsNotOut) {
 
 class AheadTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
-  // The words for a request that leaves with these bytes, where `usual` come with it in the other policies.
+  // Returns the words for a request that leaves. They contain the bytes only with grants.
   std::string Sent(uint64_t tag, int64_t bytes) const {
     const std::string words = "send " + std::to_string(tag);
     return GetParam() == SchedulePolicy::kGrants ? words + " " + std::to_string(bytes) : words;
@@ -148,7 +148,7 @@ TEST_P(AheadTest, LeavesBeforeAllThatWaitsAsSoonAsItFits) {
   EXPECT_EQ(words[1], Sent(3, 100));
 }
 
-// Handshakes with dead workers wait for their stall, and stop nothing else meanwhile.
+// Handshakes with dead workers wait until they stall, and stop no other call in that time.
 TEST_P(AheadTest, TakesAThirdOfTheBudgetAndStopsNothingThatFitsBesideIt) {
   ScheduleDriver link(With(GetParam()));
   for (int i = 0; i < 200; ++i) link.SubmitAhead(At(0ms), 1500);

@@ -12,7 +12,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A third of the budget of 10,000 bytes is three packets; a frame header takes nine bytes of them.
+// A third of the budget of 10,000 bytes is three packets, of which a frame header takes nine bytes.
 constexpr int64_t kPart = 2991;
 
 TEST(PartsTest, AnswerThatCostsMoreThanAThirdOfTheBudgetComesInFullPackets) {
@@ -64,7 +64,7 @@ TEST(PartsTest, SmallAnswersDoNotWaitForALargeOneToFinish) {
   EXPECT_THAT(link.Receive(At(24ms), 0, 3300), ElementsAre("grant 1 3300"));
 }
 
-// In the words of the contract: between its turns, one budget of new answers overtakes a rest.
+// By the contract, one budget of new responses may overtake a rest between two of its turns.
 TEST(PartsTest, RestGetsItsTurnAfterOneBudgetOfOthers) {
   ScheduleDriver link(GrantsOptions());
   std::vector<int64_t> sizes(21, 1000);
@@ -121,7 +121,7 @@ TEST(HeldTest, AnswerThatWasHeldForThreeSecondsGoesFirst) {
 TEST(StreamTest, HoldsARoomForHeadersBetweenItsMessages) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {9000});
-  EXPECT_THAT(link.Ready(At(20ms), 0, 1005), ElementsAre("grant 0 1005"));  // and the next prefix
+  EXPECT_THAT(link.Ready(At(20ms), 0, 1005), ElementsAre("grant 0 1005"));  // including the next prefix
   EXPECT_EQ(link.schedule().Demand(At(20ms)).in_flight_bytes, 1005);
   link.Receive(At(21ms), 0, 1005);
   EXPECT_EQ(link.state().in_flight_bytes, 0);

@@ -20,9 +20,10 @@ TEST(LinkScheduleRandomTest, KeepsItsInvariantsAndNeverOverflowsThePort) {
 }
 
 TEST(LinkScheduleRandomTest, KeepsItsInvariantsWhereASeedOnceBrokeThem) {
-  // A slot comes while a call that goes ahead waits for room: no timer is due for it.
+  // A slot comes while a handshake waits for room, so no timer is due for the slot.
   EXPECT_EQ(testing::RandomLife(4077301207).Run(), "");
-  // The worker of the only rest is full and has room again within one event: what overtook the rest still counts.
+  // The worker of the only rest becomes full and has room again within one event. Bytes that overtook the rest still
+  // count.
   EXPECT_EQ(testing::RandomLife(2305948060).Run(), "");
   EXPECT_EQ(testing::RandomLife(2705563500).Run(), "");
 }

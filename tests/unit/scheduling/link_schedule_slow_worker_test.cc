@@ -8,15 +8,14 @@
 #include "lib/scheduling/link_schedule.h"
 #include "tests/unit/scheduling/grants_options.h"
 
-// What slow and paused workers can do to the others: they take what they send, and a share of the budget.
+// Tests how much slow and paused workers may cost others: their own bytes, and a share of the budget.
 namespace sluice {
 namespace {
 
 using std::chrono_literals::operator""ms;
 
-// Workers of one link, each with a rate of its own, on which time passes in steps of a millisecond, in which 1000 bytes
-// come. All of them are ready as soon as they are asked. A worker sends its answers in turns, a packet at a time. One
-// thread.
+// The workers of one link, each with its own rate. Time passes in steps of a millisecond, in which 1000 bytes arrive.
+// Each worker is ready at once, and its responses take turns, one packet at a time. Not thread-safe.
 class Link {
  public:
   explicit Link(SchedulePolicy policy) {
@@ -25,10 +24,10 @@ class Link {
     schedule_.emplace(options);
   }
 
-  // The worker sends so many bytes a millisecond at most, from now on.
+  // From now on, the worker sends at most `rate` bytes per millisecond.
   void SetRate(uint32_t worker, int64_t rate) { workers_[worker].rate = rate; }
 
-  // Asks for this answer, and again whenever it has come.
+  // Requests this response, and again each time it has arrived.
   void AskAgainAndAgain(uint32_t worker, int64_t answer_bytes) {
     answers_.push_back({.worker = worker, .bytes = answer_bytes});
     Submit(answers_.size() - 1);
@@ -38,17 +37,17 @@ class Link {
     for (; steps > 0; --steps) Step();
   }
 
-  // What came of a worker since the last call.
+  // Returns the bytes that have arrived from a worker since the last call.
   int64_t Take(uint32_t worker) { return std::exchange(workers_[worker].received_bytes, 0); }
   int64_t TakeAll(uint32_t first, uint32_t last) {
     int64_t bytes = 0;
     for (uint32_t worker = first; worker <= last; ++worker) bytes += Take(worker);
     return bytes;
   }
-  // From the request on, since the last call.
+  // Returns the longest time from request to end since the last call.
   std::chrono::nanoseconds TakeLongest(uint32_t worker) { return std::exchange(workers_[worker].longest, 0ms); }
   WorkerLoad load(uint32_t worker) const { return schedule_->Load(worker); }
-  // The bytes that the worker may send at once.
+  // Returns the bytes that the worker may send at once.
   int64_t GrantedBytes(uint32_t worker) const {
     int64_t bytes = 0;
     for (const Answer& answer : answers_) {
@@ -75,7 +74,7 @@ class Link {
   };
   struct Worker {
     int64_t rate = 10'000;
-    int64_t credit = 0;  // bytes that its own link may carry
+    int64_t credit = 0;  // bytes that its own link may carry now
     int64_t received_bytes = 0;
     std::chrono::nanoseconds longest{0};
   };
@@ -128,7 +127,7 @@ class Link {
     }
   }
 
-  // Into the port, which takes what comes in its order.
+  // Sends granted bytes to the port, which is first in, first out.
   void Send(uint64_t tag) {
     Answer& answer = answers_[tag];
     Worker& worker = workers_[answer.worker];
@@ -164,7 +163,7 @@ class Link {
 
 class SlowWorkerTest : public ::testing::TestWithParam<SchedulePolicy> {
  protected:
-  // Healthy workers 1 to 20, each with one small answer at any time. They can fill the link.
+  // Healthy workers 1 to 20, each with one small response at a time. Together they can fill the link.
   static constexpr uint32_t kHealthy = 20;
   void AskTheHealthy() {
     for (uint32_t worker = 1; worker <= kHealthy; ++worker) {
@@ -172,7 +171,7 @@ class SlowWorkerTest : public ::testing::TestWithParam<SchedulePolicy> {
       link_.AskAgainAndAgain(worker, 1000);
     }
   }
-  // What the healthy ones get in each millisecond, and the longest time that one of their answers took.
+  // Returns the healthy workers' bytes per millisecond, and sets longest_ to the longest time of their responses.
   double Rate(int64_t steps) {
     Take();
     link_.Run(steps);
@@ -252,7 +251,7 @@ TEST_P(SlowWorkerTest, APausedWorkerDoesNotStopTheOthers) {
   EXPECT_GE(Rate(5000), before * 97 / 100);
 }
 
-// A worker has at most twice its share, which is a packet after a stall.
+// A worker has at most twice its share outstanding, and its share is a packet after a stall.
 TEST_P(SlowWorkerTest, APausedWorkerComesBackWithTwoPacketsForEachStallTimeout) {
   AskTheHealthy();
   link_.SetRate(99, 10'000);
@@ -265,7 +264,7 @@ TEST_P(SlowWorkerTest, APausedWorkerComesBackWithTwoPacketsForEachStallTimeout) 
   EXPECT_LE(link_.GrantedBytes(99), before + 10 * 2 * 1000);
 }
 
-// Without others there is nothing that a slow worker could hold up, and no measure of slow.
+// Without other workers, a slow worker delays no one, and the schedule cannot recognise it as slow.
 TEST_P(SlowWorkerTest, ASlowWorkerAloneHasTheBudget) {
   link_.SetRate(99, 100);
   link_.AskAgainAndAgain(99, 1'000'000'000);
@@ -277,7 +276,7 @@ TEST_P(SlowWorkerTest, ASlowWorkerAloneHasTheBudget) {
   EXPECT_GE(link_.Take(99), 90'000);
 }
 
-// If slow workers hold the whole budget, nothing else comes: the timer of the schedule finds them.
+// If slow workers hold the whole budget, no bytes of others arrive, so the schedule's timer must find them.
 TEST(LinkScheduleLongLapTest, TheTimerFindsSlowWorkersThatHoldTheBudget) {
   LinkSchedule schedule(GrantsOptions());
   const TimePoint now(std::chrono::seconds(1));

@@ -69,7 +69,7 @@ TEST(ReceivedTest, CountsForAbortedCallsToo) {
 
 class StallInTest : public ::testing::TestWithParam<SchedulePolicy> {};
 
-// The request in rolling and batches, the grant in grants.
+// The stall timer starts with the request in rolling and batches, and with the grant in grants.
 TEST_P(StallInTest, BudgetOfBytesThatDoNotComeGoesToTheOthers) {
   ScheduleDriver link(With(GetParam()));
   link.Submit(At(0ms), {9000});
@@ -171,7 +171,7 @@ TEST(StallTest, ACallLargerThanTheBudgetHasTheTimeThatItNeedsAlone) {
 TEST(StragglerTest, LeavesTheWindow) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), std::vector<int64_t>(10, 1000));
-  link.Ready(At(20ms), 0, 4000);  // a window of 5 + 4; stragglers after 40 ms
+  link.Ready(At(20ms), 0, 4000);  // a window of 5 + 4; calls straggle after 40 ms
   ASSERT_EQ(link.state().grant_window, 9);
   EXPECT_THAT(link.Submit(At(20ms), {1000}), IsEmpty());
   EXPECT_EQ(link.state().straggling_calls, 0);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A byte takes a microsecond and frames have no overhead, so a response of whole packets costs what it carries.
+// A byte takes a microsecond and frames have no overhead, so a response of whole packets costs its payload.
 ScheduleOptions TestOptions(SchedulePolicy policy) {
   ScheduleOptions options;
   options.profile.capacity_bytes_per_second = 1e6;
@@ -28,7 +28,7 @@ ScheduleOptions TestOptions(SchedulePolicy policy) {
   return options;
 }
 
-// How long an aborted call stays charged: R + B/C.
+// The time for which an aborted call stays charged: R + B/C.
 constexpr auto kDrainTime = 11ms;
 
 ScheduleOptions Rolling() {
@@ -107,7 +107,7 @@ TEST(SubmitTest, NextBlockStartsWhenTheFirstHasNothingLeftToSend) {
   EXPECT_THAT(link.Finish(At(7ms), 0), ElementsAre("send 3"));
 }
 
-// A third of the budget is three packets; a frame header takes nine bytes of them.
+// A third of the budget is three packets, of which a frame header takes nine bytes.
 TEST(SubmitTest, ResponseLargerThanTheBudgetLeavesWithAPartWhenTheLinkIsIdle) {
   ScheduleDriver link(Rolling());
   EXPECT_THAT(link.Submit(At(0ms), {1000, 20'000, 1000}), ElementsAre("send 0"));
@@ -269,7 +269,8 @@ TEST(OnFinishedTest, IgnoresCallsThatWereNeverThere) {
   ScheduleDriver link(Rolling());
   link.Submit(At(0ms), {10'000, 10'000});
   std::vector<Action> actions;
-  link.schedule().OnFinished(At(1ms), {.slot = 1, .generation = 0}, CallEnd::kArrived, actions);  // waits
+  link.schedule().OnFinished(At(1ms), {.slot = 1, .generation = 0}, CallEnd::kArrived,
+                             actions);  // the call still waits
   link.schedule().OnFinished(At(1ms), {.slot = 99, .generation = 0}, CallEnd::kArrived, actions);
   EXPECT_THAT(actions, IsEmpty());
   EXPECT_EQ(link.state().ended_calls, 0);
@@ -303,7 +304,7 @@ TEST(CancelTest, DropsWhatWaitsAndAbortsWhatIsInFlightOnce) {
   EXPECT_THAT(link.Cancel(At(1ms), block), IsEmpty());
   EXPECT_EQ(link.state().in_flight_bytes, 10'000);
   link.Finish(At(2ms), 0, CallEnd::kAborted);
-  link.Finish(At(2ms), 1, CallEnd::kArrived);  // was faster than its abort
+  link.Finish(At(2ms), 1, CallEnd::kArrived);  // ended before its abort
   EXPECT_EQ(link.state().in_flight_bytes, 5000);
   EXPECT_EQ(link.state().blocks, 0);
   EXPECT_THAT(link.Cancel(At(3ms), block), IsEmpty());

@@ -8,7 +8,7 @@
 #include "tests/unit/scheduling/grants_options.h"
 #include "tests/unit/scheduling/schedule_driver.h"
 
-// Calls that were given up, and whose streams are still open.
+// Tests calls that were given up while their streams are still open.
 namespace sluice {
 namespace {
 
@@ -29,7 +29,7 @@ class UnwantedTest : public ::testing::Test {
     link_.Ready(At(20ms), 0, kBytes);
     link_.Ready(At(20ms), 1, kBytes);
   }
-  // Which calls are granted as a part of each of `tags` comes.
+  // Returns which calls are granted when a part of each of `tags` arrives.
   std::string Turns(TimePoint now, const std::vector<uint64_t>& tags) {
     std::string turns;
     for (const uint64_t tag : tags) {

@@ -16,7 +16,7 @@ class WorkerShareTest : public ::testing::Test {
       .now = TimePoint(std::chrono::seconds(1)), .plan_bytes = 30'000, .packet_bytes = 1000, .long_lap = 100ms};
   WorkerShare share_;
 
-  // The worker delivers the bytes of a lap, while the link receives so many.
+  // The worker delivers the bytes of a lap, while the link receives `link_bytes`.
   void Lap(int64_t owed_bytes, int64_t link_bytes, std::chrono::nanoseconds time = 1ms) {
     share_.OnOwed(link_, owed_bytes, 0);
     link_.received_bytes += link_bytes;
@@ -98,7 +98,7 @@ TEST_F(WorkerShareTest, FollowsARouteThatHasBecomeLonger) {
   EXPECT_GE(Bytes(), 10'000);
 }
 
-// Where nobody wants the room, time alone says nothing; a process that was stopped sees all laps late.
+// If no call waits for the room, time alone proves nothing: to a process that was stopped, all laps look late.
 TEST_F(WorkerShareTest, IsHalvedByTimeOnlyWhileOthersWaitForRoom) {
   share_.OnOwed(link_, 10'000, 0);
   link_.now += 99ms;

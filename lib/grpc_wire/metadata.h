@@ -13,7 +13,7 @@ namespace sluice {
 // servers have it.
 inline constexpr size_t kMaxMetadataBytes = 8192;
 
-// Returns InvalidArgument, which names the key or value, if HTTP/2 or gRPC's protocol cannot carry or reserves it.
+// Returns InvalidArgument that names a key or value if HTTP/2 or gRPC's protocol reserves it or cannot carry it.
 // Reserved are "grpc-...", pseudo-headers, "content-type", "te", "user-agent", "host", "content-length", and the
 // headers of a connection (RFC 9113, section 8.2.2). Also returns InvalidArgument above kMaxMetadataBytes. A text value
 // may be empty, and must not begin or end with a space, since HTTP/2 does not carry it.

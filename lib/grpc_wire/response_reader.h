@@ -20,7 +20,7 @@ struct RpcEnd {
   // Without headers of HTTP/2 and gRPC's protocol. Initial metadata is empty if the response has only trailers.
   Metadata initial_metadata;
   Metadata trailing_metadata;
-  // True if the worker never looked at the request (StreamEnd::Kind::kUnhandled), so any request may be sent again.
+  // True if the worker did not process the request (StreamEnd::Kind::kUnhandled), so any request may be sent again.
   bool unhandled = false;
 };
 

@@ -24,7 +24,7 @@ struct Http2Stream {
   size_t unsent_header_bytes = 0;  // of SendHeaders, here or in nghttp2
   bool sends_end = false;          // the last of `unsent`, or of the trailers, carries END_STREAM
   bool sends_data = false;         // a DATA frame is submitted, or will be once the stream is opened
-  bool was_kept = false;           // SendData told its caller that bytes are kept
+  bool was_kept = false;           // SendData has reported kept bytes to its caller
 
   uint64_t grant_bytes = 0;     // granted bytes that nghttp2 does not have yet
   bool grant_is_next = false;   // the next WINDOW_UPDATE of this stream in nghttp2's queue is a Grant

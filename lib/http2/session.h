@@ -69,7 +69,7 @@ class StreamEvents {
   virtual void OnClosed(StreamEnd end) = 0;
 };
 
-// The events of a session, other than those of its streams. The rules of StreamEvents apply.
+// The events of a session, except the events of its streams. The rules of StreamEvents apply.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
@@ -78,7 +78,7 @@ class SessionEvents {
   // request (REFUSED_STREAM).
   virtual StreamEvents* OnStream(int32_t stream) = 0;
   // Client side: the number of streams that may be opened (see open_slots) has grown, by a SETTINGS or because a stream
-  // has closed; or the session is going away, by a GOAWAY or with its last stream number.
+  // has closed. It is also called if the session is going away, by a GOAWAY or with its last stream number.
   virtual void OnSlots() {}
 };
 
@@ -88,8 +88,8 @@ class SessionEvents {
 // The owner does the flow control of streams: a stream begins with Options::stream_window_bytes, and the other side
 // sends no more DATA than that until Grant. The window of the connection is wide, and refilled before it is used up.
 //
-// nghttp2 must not be asked for output from one of its callbacks. So the session queues the calls that StreamEvents and
-// SessionEvents make, and serialises their frames once the outermost call has left nghttp2.
+// nghttp2 must not be called for output from one of its callbacks. So the session queues the calls that StreamEvents
+// and SessionEvents make, and serialises their frames once the outermost call has left nghttp2.
 class Http2Session {
  public:
   enum class Side { kClient, kServer };

@@ -155,8 +155,8 @@ int Http2Session::Callbacks::OnStreamClose(nghttp2_session*, int32_t id, uint32_
   return 0;  // not Done(): if this fails, nghttp2 1.52 leaks the HEADERS that it could not send
 }
 
-// nghttp2 treats padding as consumed, and returns it to the window of its stream. The owner would then not know what
-// the other side may send, so drop every window update of a stream that is not a grant.
+// nghttp2 treats padding as consumed, and returns it to the window of its stream. The owner could then not count the
+// bytes that the other side may send, so drop every window update of a stream that is not a grant.
 int Http2Session::Callbacks::BeforeFrameSend(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
   if (frame->hd.type != NGHTTP2_WINDOW_UPDATE || frame->hd.stream_id == 0) return 0;
   Http2Stream* stream = StreamOf(*static_cast<Http2Session*>(user_data), frame->hd.stream_id);

@@ -91,7 +91,8 @@ bool Admission::MayAsk() const {
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
   // would delay that response further.
   if (!calls_.queue().empty() && budget_.idle()) return false;
-  // If only stragglers are out, no other event would make room later, so send one request, however small the budget is.
+  // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
+  // however small the budget is.
   if (calls_.sent().young() == 0 && budget_.idle())
     return budget_.HasRoomAlone(calls_.window().HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();

@@ -25,8 +25,8 @@ class Budget {
   // the budget, or as one packet. The rest of their outstanding bytes is not on the wire, and arrives slowly.
   bool HasRoom(int64_t bytes) const { return bytes <= bytes_ - in_flight_bytes_ + UncountedBytes(); }
   // Returns whether nothing is in flight except early bytes, handshakes, and bytes of slow workers. All other bytes
-  // arrive, stall or drain in time. Early bytes may not. When handshakes with dead hosts have stalled, the next
-  // handshakes begin. Slow workers always have outstanding bytes, few of which are on the wire.
+  // arrive, stall or drain in time. Early bytes may not. Handshakes with dead hosts follow each other: when some have
+  // stalled, the next ones begin. Slow workers always have outstanding bytes, few of which are on the wire.
   bool idle() const { return in_flight_bytes_ == early_bytes_ + handshake_bytes_ + slow_bytes_; }
   // Returns whether `bytes` may go because nothing else is in flight. `beside_bytes` may arrive at any moment. They
   // must fit, too, but only if other processes have the rest of the link.

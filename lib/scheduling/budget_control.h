@@ -42,8 +42,8 @@ struct BudgetObservation {
   int64_t out_of_order_losses = 0;  // responses with packets out of order: lost, or overtaken
   // The number of such responses after counted_since, of the worker with the most.
   int64_t worst_out_of_order_losses = 0;
-  // How long calls waited for the budget, and what the link received in that time, in units of the budget. In the rest
-  // of the time a larger budget would have changed nothing.
+  // How long calls waited for the budget, and how many bytes the link received in that time, in units of the budget. In
+  // the rest of the time a larger budget would have changed nothing.
   std::chrono::nanoseconds backlogged_time{0};
   int64_t backlogged_bytes = 0;
 };

@@ -82,7 +82,7 @@ class LinkSchedule {
   // state.
   void Unpark(TimePoint now, CallId call, std::vector<Action>& actions);
 
-  // Reports that kSend could not be carried out, or that the worker never looked at the request (REFUSED_STREAM,
+  // Reports that kSend could not be carried out, or that the worker did not process the request (REFUSED_STREAM,
   // GOAWAY). The whole charge of the call is released at once. The call is parked, or expires if its block's deadline
   // has passed. After kAbort only the charge is released, and OnFinished must still follow.
   void OnUnsent(TimePoint now, CallId call, std::vector<Action>& actions);

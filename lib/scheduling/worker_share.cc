@@ -12,7 +12,7 @@ constexpr double kLapBudgets = 2;
 constexpr int64_t kLapRoundTrips = 2;
 constexpr double kShrink = 0.5;
 // Rejected: doubling. The share of a worker that is slightly too slow then swings between one and two times its need.
-// The mean over several such workers is a budget.
+// Together, several such workers have a whole budget on average.
 constexpr double kGrowth = 0.25;
 // How fast the least time to ready follows a route that has become longer.
 constexpr int kRiseShare = 64;

@@ -80,7 +80,7 @@ class SimulatedWorker::Connection final : public WorkerSession, public std::enab
     if (fault == Fault::kHang || fault == Fault::kSlow) Hang(id);
     if (fault == Fault::kHang) return;
     if (fault == Fault::kSlow) think += std::chrono::milliseconds(worker_.dice_.Between(50, 2000));
-    // Send no frame here: early headers leave with the output of the current event.
+    // Do not flush here: early headers leave with the output of the current event.
     if (fault == Fault::kEarlyHeaders) session()->SendHeaders(id, ToHeaders(ResponseHead{}), false);
     const auto self = shared_from_this();
     worker_.events_.After(think, [=] {

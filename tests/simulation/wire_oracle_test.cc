@@ -326,8 +326,7 @@ TEST_F(WireOracleTest, ACallMayHaveMoreThanTheBudgetJustBeforeAReset) {
   Send(Grant(1, 5'000));
   EXPECT_THAT(EndTurn(), IsEmpty());
   now_ += std::chrono::milliseconds(1);
-  // Ends early bytes, a handshake and a slow worker's call. The schedule may have made the grant before it gave them
-  // up.
+  // Gives up a call with early bytes, a handshake and a slow worker's call. The grant may have come before that.
   Send(Grant(3, 100'000) + Reset(1), kOther);
   oracle_.HandshakeEnds(1, WireOracle::HandshakeEnd::kGivenUp, now_);
   Send(Reset(1));

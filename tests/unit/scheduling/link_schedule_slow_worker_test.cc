@@ -264,7 +264,7 @@ TEST_P(SlowWorkerTest, APausedWorkerComesBackWithTwoPacketsForEachStallTimeout) 
   EXPECT_LE(link_.GrantedBytes(99), before + 10 * 2 * 1000);
 }
 
-// Without other workers, a slow worker delays no one, and the schedule cannot recognise it as slow.
+// Without other workers, a slow worker delays no other, and the schedule cannot recognise it as slow.
 TEST_P(SlowWorkerTest, ASlowWorkerAloneHasTheBudget) {
   link_.SetRate(99, 100);
   link_.AskAgainAndAgain(99, 1'000'000'000);

@@ -97,7 +97,7 @@ class ScheduleOracle {
   int64_t InFlightBytes() const;
   int64_t UncountedBytes() const;  // the part that slow workers hold beyond a third of the budget
   bool AnyStalled() const;
-  int64_t BufferBytes(int64_t payload_bytes) const;  // what a burst of `payload_bytes` takes of the buffer
+  int64_t BufferBytes(int64_t payload_bytes) const;  // cost of a burst in the buffer
 
  private:
   // A response that waits for a grant. turns_ is in the order in which they began to wait.

@@ -31,7 +31,7 @@ class Admission {
   // the response is ready, or nullopt if it may get none now.
   std::optional<int64_t> EarlyBytes(const Call& call) const;
 
-  // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of the budget.
+  // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of plan_bytes.
   // Otherwise it is a part in full packets.
   int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost_); }
   // Same, and the part costs at most the share of the worker.

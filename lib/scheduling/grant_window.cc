@@ -18,7 +18,7 @@ constexpr double kMaxStraggleDrains = 8;
 
 }  // namespace
 
-// Before the first response the think time of the workers is unknown, so calls straggle only at the stall timeout.
+// Before the first response the think time of the workers is unknown, so start from the stall timeout.
 GrantWindow::GrantWindow(const ScheduleOptions& options)
     : wanted_straggle_after_ns_(absl::ToDoubleNanoseconds(options.stall_timeout)) {
   SetProfile(options.profile);

@@ -48,8 +48,8 @@ void CallbackMemory::LookLater(TimePoint when) {
   });
 }
 
-// Serves the claims that wait. An account that was served goes behind the others, since only one account at a time may
-// go alone. The claims are told last, since they may then release claims and take others.
+// Serves the waiting claims. A served account goes behind the others, since only one account at a time may go alone.
+// The calls of on_room_ come last, since they may release claims and take others.
 void CallbackMemory::Look() {
   EndPatience();
   WaitingClaims taken;
@@ -81,7 +81,7 @@ void CallbackMemory::LookWhenOld() {
   if (!waiting_.empty() && !aging_.empty()) LookLater(aging_.begin()->old_at_);
 }
 
-// The bytes that came are counted here, and not as they come: most claims end before.
+// Counts the received bytes here and not when they arrive, since most claims end before this.
 void CallbackMemory::EndPatience() {
   const TimePoint now = now_();
   while (!aging_.empty() && aging_.begin()->old_at_ <= now) {
@@ -121,7 +121,7 @@ bool CallbackMemory::Claim::Take(int64_t bytes) {
   account_->waiting_.push_back(*this);
   if (!account_->is_linked()) memory.waiting_.push_back(*account_);
   memory.LookWhenOld();
-  // It may go alone, but behind those that wait.
+  // The claim may go alone, but only after the claims that wait already.
   if (account_->counted_bytes_ == 0 && memory.alone_ == nullptr) memory.LookLater(memory.now_());
   memory.metrics_.CountCallbackHold();
   return false;
@@ -168,7 +168,7 @@ void CallbackMemory::Claim::Release() {
     if (account_->waiting_.empty()) {
       account_->unlink();
     } else {
-      account_->memory_.LookLater(account_->memory_.now_());  // it may have held back a smaller one
+      account_->memory_.LookLater(account_->memory_.now_());  // it may have held back a smaller claim
     }
   }
   AgingHook::unlink();

@@ -18,48 +18,48 @@
 
 namespace sluice {
 
-// Bounds the responses of a link that the application has not merged: the messages that wait for its callbacks, and the
-// messages that the schedule may let come. There is one for each link, used on the link's thread only. It reads no
-// clock.
+// Bounds the responses of a link that the application has not merged: messages that wait for its callbacks, and
+// messages that the schedule may grant. There is one for each link, used on the link's thread only. It reads no clock.
 //
-// Each fan-out has an Account, and each of its calls has a Claim. A call claims a message before it asks the schedule
-// for it. An account holds at most as much as is free after it. If n accounts want more, each holds 1/(n+1) of the
-// bound, and the next account finds the rest. A fan-out whose `merge` is slow therefore stops itself and not the
-// others. If a message does not fit, it goes alone once its account holds nothing: one message of the link at a time,
-// beyond the bound. The claims of one account are served in their order.
+// Each fan-out has an Account, and each of its calls has a Claim. A call claims a message before it requests a grant
+// from the schedule. After a claim, an account holds at most the number of bytes that remain free. If n accounts want
+// more, each holds 1/(n+1) of the bound, and the next account finds the rest. A fan-out with a slow `merge` therefore
+// stops itself and not the others. A message that does not fit goes alone, beyond the bound, once its account holds
+// nothing; only one message of the link does so at a time. The claims of one account are served in order.
 //
-// A call claims a whole message. Rejected: to claim it part by part, since parts of many messages can fill the memory,
-// and no message can be merged then.
+// A call claims a whole message. Rejected: claiming it part by part. Parts of many messages can fill the memory, and
+// then no message can be merged.
 //
-// A claim ages while its worker may send, whatever it sends, and does not age while its message waits for the link.
-// Each byte that comes takes `byte_time` off its age. A claim that is older than `patience` does not count any more:
-// its worker is slow or hangs, and must not stop the others. Its message may then come beyond the bound.
+// A claim ages while its worker may send, even if data arrives. It does not age while its message waits for the link.
+// Each received byte takes `byte_time` off its age. A claim older than `patience` no longer counts: its worker is slow
+// or hangs, and must not stop the others. Its message may then arrive beyond the bound.
 //
-// So a message of n bytes holds its room for at most patience + n * byte_time of the time in which its worker may send,
-// and until it is merged once it is here. Nothing that a worker does holds the room for longer. The messages that come
-// beyond the bound are at most one for each call whose worker is slower than a byte in each byte_time. If such workers
-// need m times as long for a message as it holds its room, their messages take at most m times that room.
+// A message of n bytes therefore holds its room for at most patience + n * byte_time of the time in which its worker
+// may send. After it has arrived, it holds the room until it is merged. A worker cannot hold the room for longer. At
+// most one message for each call arrives beyond the bound, and only if its worker is slower than one byte per
+// byte_time. If such workers need m times as long for a message as it holds its room, their messages take at most m
+// times that room.
 //
-// Rejected: to age only since the last byte; a worker that sends a packet now and then holds its room for minutes.
-// Rejected: to count the messages of slow workers apart, as the schedule counts their bytes; a worker proves slow to
-// the schedule only if others overtake it, and they cannot while its claims hold the room. Rejected: to bound the
-// messages that come beyond the bound; the others wait for slow workers once these are at that second bound.
+// Rejected: aging only since the last byte. A worker that sends a packet now and then would hold its room for minutes.
+// Rejected: counting the messages of slow workers separately, as the schedule counts their bytes. The schedule detects
+// a slow worker only when others overtake it, and they cannot while its claims hold the room. Rejected: bounding the
+// messages that arrive beyond the bound. At that second bound the others would wait for slow workers.
 class CallbackMemory {
  public:
   class Account;
   class Claim;
 
-  // Both must outlive it.
+  // `timers` and `metrics` must outlive it.
   CallbackMemory(TimerQueue& timers, LinkMetrics& metrics, std::function<TimePoint()> now);
   ~CallbackMemory();  // accounts must be gone
   CallbackMemory(const CallbackMemory&) = delete;
   CallbackMemory& operator=(const CallbackMemory&) = delete;
 
   static constexpr int64_t kMaxBytes = int64_t{1} << 40;
-  // A message takes at least so many bytes, with what is kept beside it.
+  // The minimum size that a message counts for, which covers its bookkeeping.
   static constexpr int64_t kMinMessageBytes = 128;
-  // Many budgets, so that the link stays busy while messages wait; and the largest message that a FanOut takes by
-  // default, so that half of it holds dozens of messages of 1 MB, or what 1 Gbit/s brings in 0.25 s.
+  // Eight budgets keep the link busy while messages wait. The minimum is also the default limit of a FanOut for one
+  // message: half of it holds dozens of messages of 1 MB, or the bytes that arrive in 0.25 s at 1 Gbit/s.
   static constexpr int64_t DefaultBytes(int64_t budget_bytes) {
     constexpr int64_t kBudgets = 8;
     constexpr int64_t kMinBytes = 64 << 20;
@@ -74,7 +74,7 @@ class CallbackMemory {
   // Bytes that count against the bound.
   int64_t counted_bytes() const { return counted_bytes_; }
   // Thread-safe. Counts the bytes of a message that is decompressed while its callback runs. They do not count against
-  // the bound, since there is one such message for each callback thread.
+  // the bound, since each callback thread has at most one such message.
   void CountDecompressed(int64_t more_bytes) { decompressed_bytes_.fetch_add(more_bytes, std::memory_order_relaxed); }
 
  private:
@@ -97,7 +97,7 @@ class CallbackMemory {
   bool MayTake(Account& account, int64_t bytes, bool may_go_alone);
   void Count(Account& account, int64_t bytes);
   void LookLater(TimePoint when);
-  void LookWhenOld();  // when the next claim may be, if others wait
+  void LookWhenOld();  // sets the timer for the next claim that may become old, if others wait
   void Look();
   void EndPatience();
 
@@ -110,9 +110,9 @@ class CallbackMemory {
   int64_t waiting_bytes_ = 0;
   std::atomic<int64_t> decompressed_bytes_ = 0;
   int64_t counted_bytes_ = 0;
-  Account* alone_ = nullptr;  // the one whose message goes alone, until it holds nothing
-  Accounts waiting_;          // that have claims that wait
-  AgingClaims aging_;         // that count and age, by old_at_
+  Account* alone_ = nullptr;  // the account whose message goes alone, until it holds nothing
+  Accounts waiting_;          // accounts with waiting claims
+  AgingClaims aging_;         // claims that count and age, by old_at_
   TimerQueue::Id timer_;      // calls Look; set only while claims wait
 };
 
@@ -124,44 +124,44 @@ class CallbackMemory::Account : public Hook {
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
-  void Hold(int64_t bytes);     // a message has arrived and waits for its callback, claimed before or not
-  void Release(int64_t bytes);  // the message is merged or dropped
+  void Hold(int64_t bytes);     // a message has arrived and waits for its callback, with or without a claim
+  void Release(int64_t bytes);  // the message was merged or dropped
 
  private:
   friend class CallbackMemory;
 
   CallbackMemory& memory_;
   int64_t waiting_bytes_ = 0;
-  int64_t counted_bytes_ = 0;  // waiting_bytes_, and the claims that count
+  int64_t counted_bytes_ = 0;  // waiting_bytes_ and the claims that count
   WaitingClaims waiting_;
 };
 
-// The message that may come for one call of a fan-out. A claim that waits holds nothing, so no two claims wait for each
+// The message that may arrive for one call of a fan-out. A waiting claim holds nothing, so no two claims wait for each
 // other.
 class CallbackMemory::Claim : public Hook, public AgingHook {
  public:
-  // A null account bounds nothing. After a Take that returned false, `on_room` is called once, when the bytes are
-  // taken, and not within a call of the claim. It may release the claim, and must not destroy it.
+  // A null account bounds nothing. After Take returns false, `on_room` is called once, when the bytes have been taken,
+  // and not within a call of the claim. It may release the claim, and must not destroy it.
   Claim(std::shared_ptr<Account> account, std::function<void()> on_room)
       : account_(std::move(account)), on_room_(std::move(on_room)) {}
   ~Claim() { Release(); }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  // Takes `bytes` in all, and does nothing if so many are taken. Returns false if they must wait.
+  // Takes `bytes` in total, and does nothing if the claim has that many already. Returns false if they must wait.
   bool Take(int64_t bytes);
-  void Release();  // gives up what is taken, or waits
-  // The message waits for the link, or it does no longer.
+  void Release();  // gives up the bytes taken, or stops waiting
+  // The message begins to wait for the link (true), or stops waiting (false).
   void OnHeld(bool held);
-  // `bytes` of the message have come.
+  // `bytes` of the message have arrived.
   void OnProgress(size_t bytes) { came_bytes_ += bytes; }
 
  private:
   friend class CallbackMemory;
 
   void Enter();
-  void Age();         // from now on
-  bool Rejuvenate();  // by the bytes that came; returns false if none did
+  void Age();         // starts to age now
+  bool Rejuvenate();  // by the bytes received; returns false if there are none
 
   const std::shared_ptr<Account> account_;  // may be null
   const std::function<void()> on_room_;
@@ -169,8 +169,8 @@ class CallbackMemory::Claim : public Hook, public AgingHook {
   int64_t bytes_ = 0;         // taken
   bool counts_ = false;       // the account counts bytes_
   bool held_ = false;
-  size_t came_bytes_ = 0;            // since its age was last looked at
-  TimePoint::duration patience_{0};  // left, while it does not age
+  size_t came_bytes_ = 0;            // since the last look at its age
+  TimePoint::duration patience_{0};  // the rest of it, while the claim does not age
   TimePoint old_at_;                 // while it ages
 };
 

@@ -33,7 +33,7 @@ CallbackQueue::Callback CallbackQueue::Pop() {
   }
 }
 
-// If no other owner waits, debts are forgotten.
+// Drops all debts if no other owner waits.
 void CallbackQueue::Took(Owner owner, Duration time) {
   const Turns::iterator turn = turns_by_owner_.at(owner);
   turn->left = std::max(turn->left - time, -kMaxDebt);

@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// The order in which callbacks run, on one thread or on several. Callbacks of one owner, a fan-out or a read, run in
-// the order in which they came, and never two at a time. Owners take turns by the time that their callbacks take: a
-// slow owner gets as much of it as each of the others that want it. There is one for each link. It reads no clock. Not
+// The order in which callbacks run, on one thread or several. Callbacks of one owner (a fan-out or a read) run in the
+// order of arrival, and never two at a time. Owners take turns, measured by the run time of their callbacks: a slow
+// owner gets the same time as each other owner that has callbacks. There is one for each link. It reads no clock. Not
 // thread-safe.
 //
-// Deficit round robin, in units of time: an owner that took more than its turn waits for so many turns of the others.
-// Rejected: the order in which they came, by which each owner gets as many bytes through as the slowest one.
+// Deficit round robin, in units of time: an owner that exceeded its turn waits that number of turns of the others.
+// Rejected: the order of arrival, which limits each owner to the throughput of the slowest one.
 class CallbackQueue {
  public:
   using Owner = const void*;
@@ -29,9 +29,9 @@ class CallbackQueue {
   };
 
   void Push(Callback callback);
-  // No callback may run now. Others may wait for one of their owner that runs.
+  // Returns true if no callback may run now. Callbacks may still wait for a running callback of their owner.
   bool empty() const { return ready_ == 0; }
-  // Returns the next callback. Took follows, with the time that it has run for. Must not be empty.
+  // Returns the next callback; the queue must not be empty. The caller reports its run time with Took afterwards.
   Callback Pop();
   void Took(Owner owner, Duration time);
 
@@ -40,13 +40,13 @@ class CallbackQueue {
     Owner owner = nullptr;
     std::deque<std::function<void()>> callbacks;
     Duration left = kTurn;  // negative: a debt
-    bool runs = false;      // one of its callbacks does
+    bool runs = false;      // a callback of this owner runs
   };
   using Turns = std::list<Turn>;
 
-  Turns turns_;  // the first one's comes next, or goes on
+  Turns turns_;  // the owner at the front runs next, or continues its turn
   Turns running_;
-  std::unordered_map<Owner, Turns::iterator> turns_by_owner_;  // both
+  std::unordered_map<Owner, Turns::iterator> turns_by_owner_;  // of turns_ and of running_
   size_t ready_ = 0;                                           // callbacks in turns_
 };
 

@@ -47,7 +47,7 @@ void CallbackThreads::HandOver() {
   if (wake) wake_.notify_one();
 }
 
-// A callback may be long, so callbacks that were handed over since take part in the choice of each.
+// A callback may run long, so each choice includes the callbacks that were handed over since the last one.
 void CallbackThreads::Loop() {
   Lock lock(mutex_);
   while (Await(lock)) {
@@ -62,8 +62,8 @@ void CallbackThreads::Loop() {
   }
 }
 
-// Waits until a callback may run. Returns false if this thread is not needed any longer: callbacks that wait for one of
-// their owner run on the thread of that one.
+// Waits until a callback may run. Returns false if this thread is no longer needed: the thread that runs a callback of
+// an owner also runs the waiting callbacks of that owner.
 bool CallbackThreads::Await(Lock& lock) {
   while (true) {
     for (CallbackQueue::Callback& callback : handed_over_) queue_.Push(std::move(callback));

@@ -18,15 +18,15 @@ namespace sluice {
 class Callbacks {
  public:
   enum class When {
-    kThisTurn,  // the application waits for it
+    kThisTurn,  // the application waits for this callback
     kSoon,      // within CallbackThreads::kCollectTime, together with others
   };
 
   using Owner = CallbackQueue::Owner;
 
   virtual ~Callbacks() = default;
-  // Runs callbacks one after the other, those of one owner in the order of these calls. Called on the link's thread
-  // only.
+  // Runs callbacks one after the other. Callbacks of one owner run in the order of these calls. Call it on the link's
+  // thread only.
   virtual void Run(Owner owner, std::function<void()> callback, When when = When::kThisTurn) = 0;
 };
 
@@ -36,10 +36,10 @@ class InlineCallbacks final : public Callbacks {
   void Run(Owner /*owner*/, std::function<void()> callback, When /*when*/) override { callback(); }
 };
 
-// Runs callbacks on threads of their own, in the order of CallbackQueue. They get all callbacks of a turn of the link's
-// thread in one go. If responses come one by one, to wake a thread for each would cost as much as all the rest of a
-// call, so it collects callbacks that no fan-out waits for over several turns. The destructor runs those that are left;
-// do not call it on one of the threads.
+// Runs callbacks on separate threads, in the order of CallbackQueue. The link's thread hands over all callbacks of a
+// turn at once. Waking a thread for each response would cost as much as the rest of a call. Callbacks that no fan-out
+// waits for are therefore collected over several turns. The destructor runs the remaining callbacks; do not call it on
+// one of the threads.
 class CallbackThreads final : public Callbacks {
  public:
   static constexpr std::chrono::microseconds kCollectTime{500};
@@ -61,14 +61,14 @@ class CallbackThreads final : public Callbacks {
   // Used on the link's thread only.
   std::vector<CallbackQueue::Callback> collected_;
   bool ends_turn_ = false;  // HandOver runs at the end of this turn
-  TimerQueue::Id timer_;    // HandOver runs at this time
+  TimerQueue::Id timer_;    // runs HandOver
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<CallbackQueue::Callback> handed_over_;  // guarded by mutex_
   CallbackQueue queue_;                               // guarded by mutex_
   bool stopping_ = false;                             // guarded by mutex_
-  std::vector<std::thread> threads_;                  // last, since they use all the others
+  std::vector<std::thread> threads_;                  // last, since they use all other members
 };
 
 }  // namespace sluice

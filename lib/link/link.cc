@@ -25,7 +25,7 @@ constexpr int64_t kFloorFrames = 8;
 constexpr int64_t kUnknownLimitBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
 
-// The profile must be valid. Bounds that are not set follow the bounds that are.
+// The profile must be valid. Unset bounds follow from the set ones.
 BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions& options, bool shared) {
   const LinkProfile& profile = schedule.profile;
   const int64_t buffer = BufferBudgetBytes(profile);
@@ -36,7 +36,7 @@ BudgetBounds BoundsOf(const ScheduleOptions& schedule, const Link::BudgetOptions
   BudgetBounds bounds{.capacity_bytes_per_second = profile.capacity_bytes_per_second};
   bounds.limit_bytes =
       options.limit_bytes.value_or(std::max(start, options.buffer_known ? buffer : kUnknownLimitBytes));
-  // At least 1, so that a lower limit is refused, and not this floor.
+  // At least 1, so that validation rejects a lower limit and not this floor.
   bounds.floor_bytes = options.floor_bytes.value_or(
       std::max<int64_t>(1, std::min({start, kFloorFrames * profile.frame_bytes, bounds.limit_bytes})));
   if (fixed) bounds.floor_bytes = bounds.limit_bytes = start;
@@ -49,7 +49,7 @@ BudgetBounds BoundsOf(const Link::Options& options) {
   return BoundsOf(options.schedule, options.budget, options.share != nullptr);
 }
 
-// Sets the options that were not given, and returns the bounds of the budget. The options must be valid.
+// Sets the missing options, and returns the bounds of the budget. The options must be valid.
 BudgetBounds FillIn(Link::Options& options) {
   const BudgetBounds bounds = BoundsOf(options);
   if (options.schedule.policy != SchedulePolicy::kUnscheduled) options.schedule.budget_bytes = bounds.start_bytes;

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// Bytes per second, by the model of the policy.
+// In bytes per second, by the model of the policy.
 double PredictGoodput(const ScheduleOptions& options, const SlotPlan& plan, int64_t response_bytes, int64_t calls) {
   constexpr double kBitsPerByte = 8;
   switch (options.policy) {

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Fills the gauges from the schedule and the workers, with the plan for a block like the last one that was submitted.
+// Fills the gauges from the schedule and the workers. The plan is for a block like the last one submitted.
 LinkGauges GaugesOf(LinkLoop& loop);
 
 }  // namespace sluice

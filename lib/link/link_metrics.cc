@@ -95,7 +95,7 @@ void LinkMetrics::SetGaugeSource(std::function<LinkGauges()> source) {
 }
 
 std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
-  // Held while the source runs, so that SetGaugeSource waits for it.
+  // Hold the lock while the source runs, so that SetGaugeSource waits for it.
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!gauge_source_) return {};
   const LinkGauges now = gauge_source_();

@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-// Label values, in the order of the enumerators; see aggregator_metrics.cc and docs/reference/metrics.md.
+// Label values, in the order of the enumerators; see link_metrics.cc and docs/reference/metrics.md.
 enum class WorkerKind { kPrimary, kReplica };
 enum class CallOutcome { kOk, kRpcError, kRpcDeadline, kCancelled, kCorrupt, kExpired };
 enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
@@ -31,7 +31,7 @@ enum class WorkerReport { kRetransmit, kRto };
 enum class HedgeOutcome { kWon, kLost, kRefused };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
-// The values of an aggregator's gauges: the state of its schedule and the plan in force.
+// The values of a link's gauges: the state of its schedule and the plan in force.
 struct LinkGauges {
   int64_t queued_calls = 0;
   int64_t queued_blocks = 0;
@@ -48,37 +48,37 @@ struct LinkGauges {
 
   int64_t budget_floor_bytes = 0;
   int64_t budget_limit_bytes = 0;
-  int64_t budget_ceiling_bytes = 0;  // 0 if none is remembered
+  int64_t budget_ceiling_bytes = 0;  // 0 if no ceiling is remembered
   std::optional<bool> leased;        // whether the budget is a lease now; empty if the link is not shared
 
-  int64_t callback_bytes = 0;  // of responses that wait for the application's merge
+  int64_t callback_bytes = 0;  // responses that wait for the application's merge
 
   int64_t workers_wanted = 0;
   int64_t workers_connected = 0;
 
   std::array<int64_t, kWorkerFaults> faulty_workers{};             // by fault
-  std::vector<std::pair<std::string, WorkerFault>> worker_faults;  // address and fault of the first of them
+  std::vector<std::pair<std::string, WorkerFault>> worker_faults;  // address and fault of the first 20
 
-  // Of the connections to workers; times are infinite if there is none.
+  // Connections to workers; times are infinite if there is no connection.
   int64_t connections = 0;
   absl::Duration min_rtt = absl::InfiniteDuration();
   absl::Duration smoothed_rtt = absl::InfiniteDuration();
 };
 
-// The metrics of the asking side. There is one for each link. Thread-safe.
+// The metrics of the requesting side. There is one for each link. Thread-safe.
 //
-// Counters and histograms live in `registry`, and every handle is resolved once. Counting is one atomic addition;
-// observing takes the mutex of the histogram, so it happens once per call and not under another lock. A second instance
+// Counters and histograms live in `registry`, and every handle is resolved once. Counting is one atomic addition.
+// Observing takes the mutex of the histogram, so it happens once per call and not under another lock. A second instance
 // on the same registry adds to the same counters.
 //
-// Gauges mirror the schedule. They are read from it at each scrape (Collect) and not pushed at each event, so they cost
-// calls nothing, and the values of one scrape are of one moment. They are not in the registry, so scrape both,
-// { &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, always late.
+// Gauges mirror the schedule. Collect reads them at each scrape; events do not push them. They therefore cost calls
+// nothing, and all values of one scrape belong to one moment. They are not in the registry, so scrape both, {
+// &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, which are always late.
 class LinkMetrics : public prometheus::Collectable {
  public:
   explicit LinkMetrics(prometheus::Registry& registry);
 
-  // Counts bytes of payload handed to the application, by the kind of worker that they came from.
+  // Counts payload bytes handed to the application, by the kind of the worker that sent them.
   void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
   void CountCall(CallOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
@@ -89,21 +89,21 @@ class LinkMetrics : public prometheus::Collectable {
     Get(inferred_losses_, evidence).Increment(static_cast<double>(losses));
   }
   void CountOutOfOrderPackets(uint64_t packets) { out_of_order_packets_.Increment(static_cast<double>(packets)); }
-  // Counts what sluice-workers reported of their connections to this aggregator.
+  // Counts TCP events that sluice-workers reported of their connections to this aggregator.
   void CountWorkerReport(WorkerReport event, uint64_t events) {
     Get(worker_reports_, event).Increment(static_cast<double>(events));
   }
   // `decision` is not kHold.
   void CountBudgetChange(BudgetDecision decision) { Get(budget_changes_, decision).Increment(); }
   void CountCallRetry() { sru_retries_.Increment(); }
-  // Counts a response that waits at its worker for room in the memory of callbacks.
+  // Counts a response that waits at its worker for room in the callback memory.
   void CountCallbackHold() { callback_holds_.Increment(); }
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
     Get(hedges_, outcome).Increment(static_cast<double>(hedges));
   }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
-  // Takes the time of a block from its submission to its end, and the share of it that arrived, 0 to 1.
+  // Takes the time of a block from submission to end, and the share of its bytes that arrived, 0 to 1.
   void ObserveBlock(absl::Duration elapsed, double coverage) {
     block_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
     block_coverage_.Observe(coverage);
@@ -111,15 +111,15 @@ class LinkMetrics : public prometheus::Collectable {
   void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
   void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
-  // From the loss of the connection to a worker until there was one again.
+  // Takes the time from the loss of the connection to a worker until the next connection.
   void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
-  // Counts a name of workers that could not be looked up.
+  // Counts a failed look-up of a name of workers.
   void CountWorkerLookupFailure() { worker_lookup_failures_.Increment(); }
-  // How late a timer of the schedule fired: the jitter (d_max) of the link profile, as measured.
+  // Takes the delay with which a timer of the schedule fired: the measured jitter (d_max) of the link profile.
   void ObserveTimerLateness(absl::Duration lateness) { timer_lateness_.Observe(absl::ToDoubleSeconds(lateness)); }
 
-  // Sets the source of the gauges; null means that there are none. After it returns, the source before is not called
-  // any more, so an owner of a source that goes first sets null. The source must not call this object.
+  // Sets the source of the gauges; null removes it. After it returns, the previous source is not called. An owner must
+  // therefore set null before its source is destroyed. The source must not call this object.
   void SetGaugeSource(std::function<LinkGauges()> source);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
@@ -150,7 +150,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Histogram& reconnect_seconds_;
   prometheus::Counter& worker_lookup_failures_;
 
-  mutable std::mutex mutex_;                  // not absl::Mutex: ThreadSanitizer does not see what Debian's orders
+  mutable std::mutex mutex_;                  // not absl::Mutex: ThreadSanitizer cannot see into Debian's build of it
   std::function<LinkGauges()> gauge_source_;  // guarded by mutex_
 };
 

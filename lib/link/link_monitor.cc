@@ -6,16 +6,17 @@
 namespace sluice {
 namespace {
 
-// From the begin of a look to the next, at least.
+// The minimum time from the start of a look to the start of the next.
 constexpr std::chrono::milliseconds kPeriod(100);
-// Workers whose sockets are looked at in one turn: getsockopt takes 1 to 1.5 us each, and the link grants nothing then.
+// The number of workers whose sockets one turn looks at: getsockopt takes 1 to 1.5 us each, and the link grants nothing
+// during that time.
 constexpr size_t kSlice = 100;
-// From one slice to the next, at least. However many connections there are, looking takes at most a thirtieth of the
-// thread's time: the more a slice costs, the rarer it is.
+// The minimum time from one slice to the next. A slower slice is followed by a longer pause, so looking takes at most a
+// thirtieth of the thread's time, whatever the number of connections.
 constexpr std::chrono::milliseconds kSlicePause(1);
 constexpr int kPauseFactor = 30;
 constexpr std::chrono::seconds kFaultsPeriod(1);
-// If a rack dies, the number of faults tells more than a thousand time series.
+// If a rack dies, the number of faults is more useful than a thousand time series.
 constexpr size_t kMaxNamed = 20;
 
 }  // namespace
@@ -51,7 +52,7 @@ void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
   const BudgetState before = budget_;
   bounds_ = bounds;
   budget_ = StartBudget(bounds_, loop_.now());
-  // What was learned of the port is still true; where its buffer is another one, nothing is.
+  // The knowledge of the port remains valid, unless its buffer has changed.
   if (same_start) {
     budget_.budget_bytes = std::clamp(before.budget_bytes, bounds_.floor_bytes, bounds_.limit_bytes);
     budget_.ceiling_bytes = before.ceiling_bytes;
@@ -61,7 +62,7 @@ void LinkMonitor::Reconfigure(const BudgetBounds& bounds) {
 }
 
 void LinkMonitor::ApplyBudget() {
-  loop_.SetBudget(budget_.budget_bytes).IgnoreError();  // within bounds that were checked
+  loop_.SetBudget(budget_.budget_bytes).IgnoreError();  // the bounds were validated
 }
 
 void LinkMonitor::LookLater(TimePoint when) {
@@ -97,7 +98,7 @@ void LinkMonitor::LookForFaults() {
   faults_timer_ = loop_.timers().Set(loop_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }
 
-// A link without calls is left alone, but for one look after the last of them.
+// Do not look at a link without calls, except once after the last call.
 bool LinkMonitor::Active() {
   const ScheduleState state = loop_.schedule().State();
   const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;

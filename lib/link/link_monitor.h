@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// Looks at the connections of one link while calls are made over it, counts losses, and keeps the budget so small that
-// nothing is lost. Follows which workers are at fault. There is one for each Link, used on the link's thread only.
+// Looks at the connections of one link while calls are made over it. It counts losses, keeps the budget small enough to
+// avoid them, and tracks the workers at fault. There is one for each Link, used on the link's thread only.
 class LinkMonitor {
  public:
   using OnBudgetChange = std::function<void(const BudgetChange& change)>;
@@ -31,7 +31,7 @@ class LinkMonitor {
 
   // Fixes the budget.
   absl::Status FixBudget(int64_t budget_bytes);
-  // Sets other bounds. The budget starts anew if their start differs; else it stays, within the new bounds.
+  // Sets new bounds. The budget starts again if their start differs; otherwise it stays, within the new bounds.
   void Reconfigure(const BudgetBounds& bounds);
   void FillGauges(LinkGauges& gauges) const;
   const WorkerFaults& faults() const { return faults_; }
@@ -52,7 +52,7 @@ class LinkMonitor {
   TimerQueue::Id timer_;
   TimerQueue::Id faults_timer_;
   int64_t ended_before_look_ = 0;
-  // Of the schedule, at the last look.
+  // Values of the schedule at the last look.
   int64_t ended_calls_ = 0;
   std::chrono::nanoseconds backlogged_time_{0};
   int64_t backlogged_bytes_ = 0;

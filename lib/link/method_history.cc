@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-// Answers above it take more than they were charged for, and the buffer has to have room for those few; a maximum would
-// let one large answer slow down hundreds of small ones.
+// Responses above this quantile take more than their charge, so the buffer must have room for these few. A maximum
+// would let one large response slow down hundreds of small ones.
 constexpr double kResponseQuantile = 0.95;
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kKept = 512;
-constexpr size_t kFirst = 8;   // values that say something
+constexpr size_t kFirst = 8;   // values before the first quantile
 constexpr size_t kEvery = 32;  // values between two computations
 
 }  // namespace

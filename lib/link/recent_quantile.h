@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// A quantile of the last few hundred values. New values replace old ones, so it follows a change. It is computed only
-// now and then. Not thread-safe.
+// A quantile of the last 512 values. New values replace old ones, so it follows changes. It is recomputed once every 32
+// values. Not thread-safe.
 class RecentQuantile {
  public:
   explicit RecentQuantile(double quantile) : quantile_(quantile) {}  // between 0 and 1
@@ -17,7 +17,7 @@ class RecentQuantile {
 
  private:
   const double quantile_;
-  std::vector<double> values_;  // a ring once it is full
+  std::vector<double> values_;  // a ring buffer once it is full
   size_t observed_ = 0;
   std::optional<double> value_;
 };

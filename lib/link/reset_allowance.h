@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Limits how many streams of a worker are reset: 5 a second, with a burst of 15. Servers that defend themselves against
-// rapid resets (CVE-2023-44487) end connections: Netty above 200 in 30 s, nghttp2 above 33 a second with a burst of
-// 1000, h2 of Rust above 20 of streams that its application has not accepted. Any 30 s have at most 15 + 5 * 30 = 165.
-// There is one for each Worker. It reads no clock.
+// Limits the stream resets of a worker: 5 a second, with a burst of 15. Servers that defend themselves against rapid
+// resets (CVE-2023-44487) end connections: Netty above 200 resets in 30 s, nghttp2 above 33 a second with a burst of
+// 1000, and Rust's h2 above 20 resets of streams that its application has not accepted. Any 30 s contain at most 15 + 5
+// * 30 = 165 resets. There is one for each Worker. It reads no clock.
 class ResetAllowance {
  public:
   // Returns false if no stream may be reset now.
@@ -22,21 +22,21 @@ class ResetAllowance {
     return true;
   }
 
-  // Counts a reset that has happened without Take. Later ones wait for it.
+  // Counts a reset that happened without Take. Later resets wait for it.
   void Count(TimePoint now) {
     Refill(now);
     resets_ = std::max(resets_ - 1, -burst_);
   }
 
-  // Take succeeds from then on.
+  // Returns the time from which Take succeeds.
   TimePoint Next() const {
     if (resets_ >= 1) return since_;
     const std::chrono::duration<double> missing((1 - resets_) / per_second_);
-    // A microsecond more, since both are rounded.
+    // Add a microsecond, since both values are rounded.
     return since_ + std::chrono::duration_cast<TimePoint::duration>(missing) + std::chrono::microseconds(1);
   }
 
-  // The worker takes fewer resets than this: halves the rate and the burst, down to one.
+  // The worker tolerates fewer resets than this: halve the rate and the burst, down to 1.
   void Lower() {
     per_second_ = std::max(per_second_ / 2, 1.0);
     burst_ = std::max(burst_ / 2, 1.0);

@@ -30,7 +30,7 @@ WorkerDiscovery::~WorkerDiscovery() {
   timers_.Clear(timer_);
 }
 
-// One at a time: a look at a thousand workers does not ask a thousand questions at once.
+// One at a time, so that a look at a thousand workers does not send a thousand queries at once.
 void WorkerDiscovery::LookUpNext() {
   if (next_name_ < options_.list.names.size()) {
     look_up_ = executor_.Resolve(options_.list.names[next_name_], [this](const Answer& answer) {

@@ -16,25 +16,25 @@
 
 namespace sluice {
 
-// Asks the name server every two seconds which workers there are, for a list that leaves it open. It asks for the
-// numbered workers of an open range one after the other, up to the first that has no name, and next time from there on.
-// The range only grows, since a worker that restarts has no name for a while, and files are striped over its place in
-// the list. The members of a name come and go: they are the addresses that the name has at the moment, sorted.
+// Queries the name server every two seconds for the workers of a list that does not determine them. For an open range,
+// it queries the numbered workers one after the other until a worker has no name; the next look continues there. The
+// range only grows: a restarting worker has no name for a while, and files are striped over its place in the list. The
+// members of a name come and go: they are the current addresses of the name, sorted.
 //
-// A look-up that fails changes nothing, and neither does a name without an address: a wrong answer of the name server
-// is more likely than the end of all members, and calls to members that are gone fail soon.
+// A failed look-up changes nothing, and neither does a name without an address. A wrong response of the name server is
+// more likely than the end of all members, and calls to removed members fail soon.
 //
-// There is one for each list, used on the link's thread only, where it never blocks. Dropping it ends the look-ups.
+// There is one for each list, used on the link's thread only, which it never blocks. Destroying it ends the look-ups.
 class WorkerDiscovery {
  public:
   static constexpr std::chrono::seconds kLookEvery{2};
 
   struct Options {
     WorkerList list;  // must need look-ups
-    // Called with all workers of the list, also the fixed ones: after the first look, even if it found nothing, and
-    // then after each look that finds others. It must not drop the discovery.
+    // Called with all workers of the list, including the fixed ones. The first call follows the first look, even if it
+    // found nothing; later calls follow each look that finds different workers. It must not destroy the discovery.
     std::function<void(std::vector<std::string> workers)> on_workers;
-    // Called, before on_workers, when look-ups begin to fail, with the reason, and with OK when they succeed again. May
+    // Called before on_workers: with the reason when look-ups begin to fail, and with OK when they succeed again. May
     // be null.
     std::function<void(const absl::Status&)> on_state;
   };
@@ -59,10 +59,10 @@ class WorkerDiscovery {
   LinkMetrics& metrics_;
   const Options options_;
 
-  // State of this look.
+  // State of the current look.
   size_t next_name_ = 0;
   bool range_done_ = false;
-  absl::Status failure_;  // the first one
+  absl::Status failure_;  // the first failure
 
   std::vector<std::vector<std::string>> members_;  // by name
   uint32_t found_ = 0;                             // number of workers of the open range

@@ -5,7 +5,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Shares fall for a moment, and connections are made anew, without a fault.
+// A healthy worker may also be slow for a moment or reconnect.
 constexpr seconds kLasting{3};
 constexpr seconds kOver{10};
 

@@ -16,10 +16,10 @@
 
 namespace sluice {
 
-// Which workers of a link are at fault, for logs, metrics and the status page; no decision depends on it. A fault
-// begins with its first evidence, or after evidence for 3 s if a healthy worker has some now and then. It ends after
-// 10 s without evidence, so that a worker which pauses every 5 s has one long fault. There is one for each link. Not
-// thread-safe. It reads no clock.
+// Tracks the workers at fault, for logs, metrics and the status page; no decision depends on it. A fault begins with
+// its first evidence. Evidence that healthy workers also show at times must last for 3 s first. A fault ends after 10 s
+// without evidence, so a worker that pauses every 5 s has one long fault. There is one for each link. Not thread-safe.
+// It reads no clock.
 class WorkerFaults {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -31,18 +31,18 @@ class WorkerFaults {
     bool stalled = false;
     bool slow = false;
     // Since the last look.
-    bool hung = false;  // two calls or more in a row had no response
+    bool hung = false;  // two or more consecutive calls had no response
     bool paused = false;
     bool lossy = false;
 
     bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
   };
-  // `workers` need not hold workers without evidence. A fault ends at once if its worker is wanted no longer. Returns
-  // the changes.
+  // `workers` may omit workers without evidence. A fault ends at once if its worker is no longer wanted. Returns the
+  // changes.
   std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers,
                                       absl::FunctionRef<bool(const std::string& address)> is_wanted);
 
-  // Those that are under way, by address.
+  // Visits the current faults, by address.
   template <class Visit>
   void ForEach(Visit visit) const {
     for (const auto& [key, fault] : faults_) {

@@ -15,11 +15,11 @@ namespace sluice {
 namespace {
 
 constexpr absl::string_view kEachAddress = "dns+";
-// Far more than a name has (RFC 1035: 255), and little memory even as many times as there may be workers.
+// Far more than the longest name (RFC 1035: 255 bytes), and little memory even for the maximum number of workers.
 constexpr size_t kMaxEntryBytes = 512;
 constexpr size_t kQuotedBytes = 64;
 
-// What stands between the braces.
+// The contents of the braces.
 struct Range {
   uint32_t first = 0;
   std::optional<uint32_t> last;
@@ -29,7 +29,7 @@ absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
 
-// Digits alone: SimpleAtoi would also take a sign and spaces. "007" is the name of another worker than "7".
+// Accept digits only: SimpleAtoi also accepts a sign and spaces. "007" and "7" name different workers.
 std::optional<uint32_t> ParseOrdinal(absl::string_view text) {
   uint32_t ordinal = 0;
   const bool digits = text.find_first_not_of("0123456789") == absl::string_view::npos;
@@ -53,7 +53,7 @@ absl::StatusOr<Range> ParseRange(absl::string_view text) {
   return Range{.first = *first, .last = last};
 }
 
-// The host of what is to be looked up, or nothing: the other forms of an address need no look-up, or are no host:port.
+// Returns the host to look up, or nothing: other forms of an address need no look-up, or are not host:port.
 std::optional<std::string> NameIn(const std::string& address) {
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(address);
   if (!target.ok() || !target->addresses.empty() || !ParseHostPort(address).ok()) return std::nullopt;
@@ -77,7 +77,7 @@ absl::Status AddRange(const OpenRange& pattern, const Range& range, bool last_en
     return CheckOpen(pattern);
   }
   const uint32_t last = *range.last - range.first;
-  // Those between differ from both by their number alone.
+  // Validate only the first and the last worker: the workers between them differ only in their number.
   absl::Status valid = ValidateWorkerAddress(pattern.Address(0));
   valid.Update(ValidateWorkerAddress(pattern.Address(last)));
   if (!valid.ok()) return Refuse(absl::StrCat("stands for a worker that cannot be: ", valid.message()));
@@ -85,7 +85,7 @@ absl::Status AddRange(const OpenRange& pattern, const Range& range, bool last_en
   return absl::OkStatus();
 }
 
-// What has braces.
+// Adds an entry that has braces.
 absl::Status AddPattern(const std::string& entry, bool last_entry, WorkerList& list) {
   const size_t open = entry.find('{');
   const size_t close = entry.find('}');
@@ -114,7 +114,7 @@ absl::Status AddEntry(const std::string& entry, bool last_entry, WorkerList& lis
   if (entry.find_first_of("{}") != std::string::npos) return AddPattern(entry, last_entry, list);
   list.fixed.push_back(entry);
   const absl::Status valid = ValidateWorkerAddress(entry);
-  // Without the beginning, which says the same as that of all other errors here.
+  // Remove the beginning, since it repeats the beginning of all other errors here.
   absl::string_view why = valid.message();
   absl::ConsumePrefix(&why, absl::StrCat("worker address \"", entry, "\" "));
   return valid.ok() ? valid : Refuse(why);

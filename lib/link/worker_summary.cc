@@ -17,7 +17,7 @@ absl::Duration Known(absl::Duration time) {
   return time == absl::InfiniteDuration() ? absl::ZeroDuration() : time;
 }
 
-// By address where times are equal, so that rows keep their places.
+// Orders equal times by address, so that rows keep their places.
 bool IsWorse(const WorkerSummary& one, const WorkerSummary& other) {
   if (one.faults.empty() != other.faults.empty()) return other.faults.empty();
   const absl::Duration one_takes = Known(one.ready) + Known(one.transfer);
@@ -59,7 +59,7 @@ std::string WorstWorkersJson(std::vector<WorkerSummary> workers) {
   for (size_t i = 0; i < shown; ++i) *list.add_values()->mutable_struct_value() = ToStruct(workers[i]);
   SetCount(object, "total", static_cast<int64_t>(workers.size()));
   std::string json;
-  // Only malformed Any messages and infinite numbers fail, and there are none.
+  // Only malformed Any messages and infinite numbers fail, and neither occurs here.
   (void)google::protobuf::util::MessageToJsonString(object, &json);
   return json;
 }

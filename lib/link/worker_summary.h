@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// What an aggregator knows of one of its workers. Times are means over recent answers, and infinite if not known yet.
+// The measurements of one worker by this process. Times are means over recent responses, and infinite if unknown.
 struct WorkerSummary {
   std::string address;
   int64_t answers = 0;
-  absl::Duration ready;     // from the request until the answer is ready
-  absl::Duration transfer;  // from the first grant, or the request it left with, until the answer has come
+  absl::Duration ready;     // from the request until the response is ready
+  absl::Duration transfer;  // from the first grant, or the request if it carried one, until the response has arrived
   absl::Duration rtt;
   int64_t losses = 0;
   int64_t rtos = 0;       // TCP retransmission timeouts
@@ -21,9 +21,9 @@ struct WorkerSummary {
   std::vector<std::string> faults;
 };
 
-// Returns {"workers": [{"address": "10.0.0.1:20000", "answers": 123, "ready_seconds": 0.001, ...}], "total": 64}: of
-// `total` workers the 20 worst: first those at fault, then those whose answers take longest, the slowest first. A time
-// that is not known is left out, and counts as 0. Keys are in no particular order.
+// Returns {"workers": [{"address": "10.0.0.1:20000", "answers": 123, "ready_seconds": 0.001, ...}], "total": 64} with
+// the 20 worst of `total` workers. Workers at fault come first, then the workers with the slowest responses. An unknown
+// time is left out, and counts as 0. Keys are in no particular order.
 std::string WorstWorkersJson(std::vector<WorkerSummary> workers);
 
 }  // namespace sluice

@@ -9,16 +9,17 @@
 namespace sluice {
 namespace {
 
-// Longer than a receiver may delay an acknowledgement (40 ms on Linux), shorter than the least retransmission timeout
-// (200 ms) by a look at the connections, which come a tenth of a second apart.
+// Longer than a receiver may delay an acknowledgement (40 ms on Linux). Shorter than the smallest retransmission
+// timeout (200 ms) by one interval between looks (100 ms).
 constexpr absl::Duration kSilence = absl::Milliseconds(90);
-// The kernel tells times in ticks of up to 10 ms.
+// The kernel reports times in ticks of up to 10 ms.
 constexpr absl::Duration kTick = absl::Milliseconds(10);
-// Losses of several workers within this time have one reason.
+// Losses of several workers within this time have one cause.
 constexpr std::chrono::milliseconds kTogether(500);
-// Connections of one worker whose last report is kept. A worker has one, and for a while those that it leaves.
+// The number of connections of one worker whose last report is kept. A worker has one connection, and for a while also
+// the connections that it is leaving.
 constexpr size_t kMaxReports = 16;
-// One call may be hard to answer.
+// A single call may be hard for the worker.
 constexpr int64_t kHungCalls = 2;
 constexpr double kMeanWeight = 1.0 / 16;
 
@@ -53,7 +54,7 @@ size_t WorkerTable::Add(const std::string& address) {
 std::optional<size_t> WorkerTable::Remove(size_t worker) {
   Row& row = rows_[worker];
   if (--row.users > 0) return std::nullopt;
-  // The pause until the worker is wanted again is not the time of a reconnect.
+  // The time until the worker is wanted again is not a reconnect time.
   row.lost_at.reset();
   row.unanswered = 0;
   row.unreachable = row.lossy = row.paused = row.hung = false;
@@ -154,7 +155,7 @@ void WorkerTable::LookAt(TimePoint now, absl::Span<const Socket> sockets) {
     const bool heard = received_bytes > 0 || out_of_order_packets > 0;
     const bool active = heard || socket.load.out_calls > 0;
     if (active && std::exchange(row.seen_active, looks_) != looks_) ++sight_.active_workers;
-    // First a silence that is over, of a response that may have ended since.
+    // Handle a silence that is over first: its response may have ended since.
     if (heard || socket.load.pauses > row.pauses) OnHeard(socket.worker, socket.load, info, now);
     const int64_t response = NumberOf(socket.load);
     if (out_of_order_packets > 0 && Lost(row, response) > 0) CountOutOfOrder(row);
@@ -184,24 +185,24 @@ int64_t WorkerTable::CountLossy() {
   return static_cast<int64_t>(workers.size());
 }
 
-// Responses are numbered as they end. The number of the one that is under way, or of the last one.
+// Returns the number of the current response, or of the last one. Responses are numbered as they end.
 int64_t WorkerTable::NumberOf(const WorkerLoad& load) {
   return load.ended_calls + (load.out_calls > 0 ? 1 : 0);
 }
 
-// Returns 1 once for a response, and then 0: several packets, looks or signs of a loss are one loss.
+// Returns 1 once for each response, and then 0: several packets, looks or signs of a loss count as one loss.
 int64_t WorkerTable::Lost(Row& row, int64_t response) {
   if (std::exchange(row.lost_response, response) == response) return 0;
   ++row.summary.losses;
   return 1;
 }
 
-// A silence is either the network's or a pause.
+// Ends a silence of the worker, and attributes it to the network or to a pause.
 void WorkerTable::OnHeard(size_t worker, const WorkerLoad& load, const TcpInfo& info, TimePoint now) {
   Row& row = rows_[worker];
-  // Over a long way, each grant takes as long as a pause.
+  // Ignore pauses on a path with a long round trip, where each grant takes as long as a pause.
   const bool paused = load.pauses > row.pauses && info.smoothed_rtt < kSilence;
-  // Bytes that the kernel has may not be read yet; then the schedule counts this silence after the look.
+  // The kernel may have bytes that are not read yet. The schedule then counts this silence after the look.
   const bool unread = load.owing_calls > 0 && now - load.owed_since >= WorkerLoad::kPause;
   row.pauses = load.pauses + (unread && row.unacknowledged_response != 0 ? 1 : 0);
   const int64_t unacknowledged = std::exchange(row.unacknowledged_response, 0);

@@ -21,131 +21,132 @@
 
 namespace sluice {
 
-// What a look at the link's connections has shown since the last look.
+// The observations of one look at the link's connections since the previous look.
 struct LinkSight {
   int64_t connections = 0;
   std::optional<absl::Duration> min_rtt;       // smallest of all connections
   std::optional<absl::Duration> smoothed_rtt;  // mean of all connections
   uint64_t out_of_order_packets = 0;
-  // Losses: at most one for each response, by the first evidence of it.
+  // Losses: at most one for each response, counted at its first evidence.
   int64_t losses_out_of_order = 0;
   int64_t losses_silent = 0;
-  int64_t losses_paused = 0;   // suspected: the worker may also have stood still
-  int64_t rto_waits = 0;       // silences that were as long as a retransmission timeout, paused ones with them
-  int64_t active_workers = 0;  // that have calls, or sent bytes
-  // Workers with a silence that the network made. Silences that end within half a second count together: the timeouts
-  // of a full buffer end one after the other.
+  int64_t losses_paused = 0;   // suspected losses: the worker may also have paused
+  int64_t rto_waits = 0;       // silences as long as a retransmission timeout, including the paused ones
+  int64_t active_workers = 0;  // workers that have calls, or sent bytes
+  // Workers with a silence caused by the network. Silences that end within half a second count together, since the
+  // timeouts of a full buffer end one after the other.
   int64_t lossy_workers = 0;
-  int64_t worst_out_of_order = 0;  // the most losses_out_of_order of one worker
+  int64_t worst_out_of_order = 0;  // the largest losses_out_of_order of one worker
 };
 
-// What the aggregator sees of each worker of one link: how long responses take, and which of them lost packets on the
-// way. It infers losses from the sockets of the aggregator, and from the bytes that the schedule has granted, so it
-// works with any workers. There is one for each link, used on the link's thread only. docs/internals/losses.md has the
-// reason for each rule.
+// Tracks each worker of one link: how long its responses take, and which of them lost packets on the way. It infers
+// losses from the sockets of this process, and from the bytes that the schedule has granted, so it works with any
+// workers. There is one for each link, used on the link's thread only. docs/internals/losses.md has the reason for each
+// rule.
 //
 // A loss shows in one of two ways. If later packets arrive, they are out of order. If nothing arrives, the connection
-// is silent although bytes should come. If the bytes that we sent last are not acknowledged either, the network lost
-// packets, or the whole host stood still. If they are acknowledged, and the worker owes bytes, then the last packets of
-// a response were lost, or the process of the worker stood still: nothing tells which. A worker that is only slow owes
-// nothing, and acknowledges the request within TCP's delay of 40 ms; one that responded at once has put the
-// acknowledgement into the packets that were lost. Silence counts only once the worker is heard again: a dead host
-// looks the same, and is not congestion.
+// is silent although bytes should come. If the last bytes sent to the worker are also not acknowledged, the network
+// lost packets, or the whole host paused. If they are acknowledged, and the worker owes bytes, there are two possible
+// causes: the last packets of a response were lost, or the process of the worker paused. These two look the same.
+//
+// A worker that is only slow owes nothing, and acknowledges the request within TCP's delay of 40 ms. A worker that
+// responded at once has put the acknowledgement into the lost packets. Silence counts only once the worker sends again:
+// a dead host looks the same, and is not congestion.
 class WorkerTable {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // Rows of workers that are gone and may come back. Above it the worker that is gone for the longest time is
-  // forgotten. Rejected: a time. Pods that come and go a hundred a second would fill any table until then.
+  // The maximum number of rows of removed workers, which may come back. Above it the worker that was removed first is
+  // dropped. Rejected: a time limit. If a hundred pods a second come and go, they fill any table before it expires.
   static constexpr size_t kMaxGone = 1000;
 
-  // Returns the row of a worker, the same one for the same address. The worker is wanted until Remove was called as
-  // often as Add; then it is gone.
+  // Returns the row of a worker, always the same row for the same address. A worker stays wanted until Remove was
+  // called as often as Add; then it is removed.
   size_t Add(const std::string& address);
-  // Returns the row that is forgotten, if any: it may become the row of a different worker. The schedule has no call of
-  // a worker that is gone, since a call keeps its worker.
+  // Returns the row that was dropped, if any: a different worker may reuse it. The schedule has no call of a removed
+  // worker, since a call keeps its worker.
   std::optional<size_t> Remove(size_t worker);
-  // Number of workers that had the row before.
+  // The number of workers that used the row before.
   uint64_t generation(size_t worker) const { return rows_[worker].generation; }
   bool IsWanted(const std::string& address) const;
-  // The worker of this row in the link's schedule, where 0 is a worker that is not known.
+  // The id of this row's worker in the link's schedule, where 0 is an unknown worker.
   static uint32_t ScheduleId(size_t worker) { return static_cast<uint32_t>(worker) + 1; }
 
-  // A connection to the worker was made, was lost, or is of no interest any more. OnConnected returns how long there
-  // was no connection, if one was lost before.
+  // A connection to the worker was established, was lost, or no longer matters. OnConnected returns the time without a
+  // connection, if one was lost before.
   std::optional<absl::Duration> OnConnected(size_t worker, TimePoint now);
   void OnLost(size_t worker, TimePoint now);
   void OnForgotten(size_t worker);
-  // Counts of the workers that are wanted.
+  // Counts of wanted workers.
   struct Reach {
     int64_t wanted = 0;
     int64_t connected = 0;
   };
   Reach CountReached() const;
 
-  // Takes the times of an answer that has come.
+  // Records the times of a response that has arrived.
   void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
-  // An attempt to connect failed. Without one, a worker that is not connected yet is not unreachable.
+  // An attempt to connect failed. Before the first failed attempt, a worker without a connection is not unreachable.
   void OnUnreachable(size_t worker) { rows_[worker].unreachable = true; }
-  // A call ended at its deadline, and its response was not ready.
+  // A call reached its deadline before its response was ready.
   void OnUnanswered(size_t worker);
-  // The worker has ended a call by itself, also with an error: it does not hang.
+  // The worker ended a call itself, even if with an error: it does not hang.
   void OnResponded(size_t worker) { rows_[worker].unanswered = 0; }
-  // Takes what a worker reports of one of its connections to us, which our port identifies: counts since the connection
-  // was made. Returns what is new in them.
+  // Takes a worker's report of one of its connections to this process, identified by our port. The counts start with
+  // the connection. Returns their increase since the last report.
   struct Reported {
     uint64_t retransmits = 0;
     uint64_t rtos = 0;
   };
   Reported OnReport(size_t worker, uint16_t port, const Reported& counts);
 
-  // The connection to a worker and what the worker owes, at `now` or a little later.
+  // The connection to a worker and the bytes that the worker owes, at `now` or a little later.
   struct Socket {
     size_t worker = 0;
     TcpSocket tcp;
     WorkerLoad load;
   };
-  // A look at all sockets, in slices: ten thousand at once would stop the link's thread for 10 ms and more. A socket is
-  // in one slice. lossy_workers counts losses that were seen since `settled`, and worst_out_of_order those since
-  // `counted_since`, in all looks with the same `counted_since`. The losses that a look sees count as seen at its
-  // begin.
+  // A look at all sockets, in slices: a look at ten thousand sockets at once would stop the link's thread for at least
+  // 10 ms. Each socket belongs to one slice. lossy_workers counts losses seen since `settled`. worst_out_of_order
+  // counts losses seen since `counted_since`, over all looks with the same `counted_since`. The losses of a look count
+  // as seen at its start.
   void BeginLook(TimePoint now, TimePoint settled, TimePoint counted_since);
   void LookAt(TimePoint now, absl::Span<const Socket> sockets);
   LinkSight EndLook();
 
-  // Of the workers that are wanted. `load_of` returns the load of a worker of the schedule.
+  // The summaries of the wanted workers. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
-  // The same of those with evidence that they are at fault. The next call returns only the evidence that is new then.
+  // The evidence of faults of the wanted workers since the previous call. Workers without evidence are left out.
   std::vector<WorkerFaults::Sight> TakeFaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of);
 
  private:
   struct Row {
     WorkerSummary summary;
     uint64_t generation = 0;
-    int users = 0;                      // 0: gone, or free
+    int users = 0;                      // 0: removed, or free
     std::list<size_t>::iterator place;  // in gone_
     int connections = 0;
-    std::optional<TimePoint> lost_at;  // the last connection
+    std::optional<TimePoint> lost_at;  // the time when the last connection was lost
     bool unreachable = false;          // since the last connection was lost, or an attempt failed
-    int64_t lost_response = 0;         // number of the last one with a loss; see NumberOf
-    // Number of a response that is due while nothing comes and our last bytes are not acknowledged; 0: none.
+    int64_t lost_response = 0;         // number of the last response with a loss; see NumberOf
+    // The number of a response that is due while the worker is silent and our last bytes are unacknowledged; 0: none.
     int64_t unacknowledged_response = 0;
-    int64_t pauses = 0;        // of the schedule, that were seen
-    uint64_t seen_active = 0;  // number of the last look that saw it active
+    int64_t pauses = 0;        // pauses of the schedule that were seen
+    uint64_t seen_active = 0;  // number of the last look that found the worker active
     TimePoint counted_since;   // out_of_order counts from here
     int64_t out_of_order = 0;  // losses
     int64_t unanswered = 0;    // calls since the last response
     // New since the last TakeFaultSights.
     bool lossy = false;
-    bool paused = false;                                // a pause that was no loss
-    bool hung = false;                                  // two calls or more in a row had no response
-    std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last ones
+    bool paused = false;                                // a pause that was not a loss
+    bool hung = false;                                  // two or more consecutive calls had no response
+    std::deque<std::pair<uint16_t, Reported>> reports;  // by port; the last reports
   };
-  // What was seen of a connection before.
+  // The last observation of a connection.
   struct Seen {
     uint32_t out_of_order_packets = 0;
     uint64_t received_bytes = 0;
-    uint64_t look = 0;  // number of the last look that saw it
+    uint64_t look = 0;  // number of the last look that included it
   };
 
   static int64_t NumberOf(const WorkerLoad& load);
@@ -156,16 +157,16 @@ class WorkerTable {
   int64_t CountLossy();
 
   std::vector<Row> rows_;
-  std::list<size_t> gone_;  // the first one has been gone for the longest time
+  std::list<size_t> gone_;  // the worker at the front was removed first
   std::vector<size_t> free_;
   absl::flat_hash_map<std::string, size_t> by_address_;
   absl::flat_hash_map<uint64_t, Seen> seen_;  // by inode
   TimePoint settled_;
   TimePoint counted_since_;
   int64_t worst_out_of_order_ = 0;
-  std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers that lost lately, by the time when that was seen
+  std::deque<std::pair<TimePoint, size_t>> lossy_;  // workers with a recent loss, by the time of the look that saw it
 
-  // The look that is under way, or the last one.
+  // The current look, or the last one.
   uint64_t looks_ = 0;
   TimePoint began_;
   LinkSight sight_;

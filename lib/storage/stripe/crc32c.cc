@@ -12,10 +12,10 @@ constexpr size_t kMaxCallBytes = size_t{1} << 30;  // ISA-L takes the length as 
 }  // namespace
 
 uint32_t Crc32c(std::string_view data, uint32_t initial) {
-  uint32_t state = ~initial;  // ISA-L leaves the inversions of the RFC to its caller
+  uint32_t state = ~initial;  // ISA-L leaves the RFC's inversions to its caller
   while (!data.empty()) {
     const std::string_view part = data.substr(0, kMaxCallBytes);
-    // ISA-L's prototype lacks the const; it only reads.
+    // ISA-L's prototype lacks the const, although it only reads.
     auto* bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(part.data()));
     state = crc32_iscsi(bytes, static_cast<int>(part.size()), state);
     data.remove_prefix(part.size());

@@ -23,19 +23,19 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }  // the caller closes it
+  int Release() { return std::exchange(fd_, -1); }  // the caller must close it
 
  private:
   int fd_ = -1;
 };
 
-// errno as a status: "<what>: No space left on device".
+// Converts errno to a status: "<what>: No space left on device".
 absl::Status ErrnoStatus(int error_number, std::string_view what);
 
-// open(2) relative to a folder (AT_FDCWD: the working directory), close-on-exec.
+// Calls open(2) relative to a folder (AT_FDCWD: the working directory), with close-on-exec.
 absl::StatusOr<FileDescriptor> OpenAt(int folder, const std::string& path, int flags, unsigned mode = 0);
 
-// write(2) until everything is written. `what` is for the error.
+// Calls write(2) until all data is written. `what` names the file in the error.
 absl::Status WriteAll(int fd, std::string_view data, std::string_view what);
 
 }  // namespace sluice

@@ -30,7 +30,7 @@ absl::Status Truncated(size_t have, uint64_t want) {
   return absl::DataLossError(absl::StrCat("manifest is truncated: ", have, " bytes of ", want));
 }
 
-// The message within the stored form, its checksum verified.
+// Returns the message within the stored format after verifying its checksum.
 absl::StatusOr<std::string_view> UnwrapManifest(std::string_view stored) {
   if (stored.substr(0, kMagic.size()) != kMagic.substr(0, stored.size()))
     return absl::InvalidArgumentError("not a manifest: it does not begin with SLUICEMF");

@@ -10,14 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// The manifest of a striped file as it is stored and as it comes over the network:
+// The format of the manifest of a striped file, on disk and on the network:
 //   offset  bytes
 //        0      8  "SLUICEMF"
-//        8      4  version of this form, now 1
+//        8      4  version of this format, now 1
 //       12      4  CRC32C of the message
 //       16      8  length of the message
 //       24      -  the message: a serialized v1::Manifest
-// Numbers are little-endian. The length tells a truncated manifest from a corrupted one.
+// Numbers are little-endian. The length distinguishes a truncated manifest from a corrupted one.
 namespace sluice {
 
 inline constexpr uint32_t kMaxSruBytes = 64 << 20;
@@ -28,20 +28,21 @@ inline constexpr uint64_t kMaxDataBlockBytes = uint64_t{1} << 40;  // workers * 
 inline constexpr size_t kManifestHeaderBytes = 24;
 inline constexpr size_t kMaxStoredManifestBytes = kManifestHeaderBytes + 4 * kMaxSrus + 128;
 
-// InvalidArgument names the field, its value and its bound: sru_bytes 1..64 MiB, workers 1..65536, replicas 1..workers.
+// Returns InvalidArgument with the field, its value and its bound: sru_bytes 1 to 64 MiB, workers 1 to 65536, replicas
+// 1 to workers.
 absl::Status ValidateStripeShape(uint32_t sru_bytes, uint32_t workers, uint32_t replicas);
 
-// The shape, a file of at most 2^24 SRUs, and one checksum for each of them. After it no arithmetic on the manifest's
-// fields overflows 64 bits.
+// Checks the shape, the bound of 2^24 SRUs, and the number of checksums, which must equal the number of SRUs. On a
+// valid manifest, arithmetic on the fields does not overflow 64 bits.
 absl::Status ValidateManifest(const v1::Manifest& manifest);
 
-// Tells one striping of a file from another.
+// Identifies one striping of a file.
 uint32_t ManifestCrc32c(const v1::Manifest& manifest);
 
 std::string EncodeManifest(const v1::Manifest& manifest);
 
-// A valid manifest, or: DataLoss (truncated, bytes too many, checksum wrong), InvalidArgument (not a manifest at all,
-// or fields outside of their bounds), FailedPrecondition (another version).
+// Returns a valid manifest, or DataLoss (truncated, too many bytes, wrong checksum), InvalidArgument (not a manifest at
+// all, or fields outside of their bounds) or FailedPrecondition (another version).
 absl::StatusOr<v1::Manifest> DecodeManifest(std::string_view stored);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The manifest of a file as it grows, byte for byte of the file. A plain value.
+// Builds the manifest of a file while the file grows, byte by byte. A plain value.
 class ManifestBuilder {
  public:
   ManifestBuilder(uint32_t sru_bytes, uint32_t workers, uint32_t replicas) {
@@ -19,10 +19,10 @@ class ManifestBuilder {
     manifest_.set_replicas(replicas);
   }
 
-  uint64_t sru() const { return manifest_.file_bytes() / manifest_.sru_bytes(); }  // that the next byte belongs to
-  size_t room() const { return manifest_.sru_bytes() - OffsetInSru(); }            // bytes until the one after it
+  uint64_t sru() const { return manifest_.file_bytes() / manifest_.sru_bytes(); }  // the SRU of the next byte
+  size_t room() const { return manifest_.sru_bytes() - OffsetInSru(); }            // number of bytes until the next SRU
 
-  // At most room() bytes.
+  // Adds at most room() bytes.
   void Add(std::string_view data) {
     if (OffsetInSru() == 0) manifest_.add_sru_crc32c(0);
     uint32_t& last = manifest_.mutable_sru_crc32c()->at(manifest_.sru_crc32c_size() - 1);

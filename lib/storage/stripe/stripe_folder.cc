@@ -35,7 +35,7 @@ StripeFolder::StripeFolder(std::string path, bool made, FileDescriptor fd)
 
 StripeFolder::~StripeFolder() {
   mid_levels_.clear();
-  if (made_) rmdir(path_.c_str());  // fails where something is in it
+  if (made_) rmdir(path_.c_str());  // fails if the folder is not empty
 }
 
 absl::StatusOr<std::shared_ptr<StripeFolder>> StripeFolder::MidLevel(uint32_t aggregator) {

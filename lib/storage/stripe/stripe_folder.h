@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// A folder that a run stripes into: DIR, or that of a mid-level aggregator below it. Locked for as long as it is there.
-// One a run for each folder, shared by the files that the run writes there. Destroyed, it removes what it made and
-// nobody has filled. Not thread-safe.
+// A folder that a run stripes into: DIR, or the folder of a mid-level aggregator below it. It holds a lock on the
+// folder. A run has one for each folder, shared by the files that the run writes there. The destructor removes the
+// folders that it created if they are still empty. Not thread-safe.
 class StripeFolder {
  public:
-  // Makes the folder where it is missing, but not the one above it. Unavailable: another run works there.
+  // Creates the folder if it is missing, but not its parent. Returns Unavailable if another run works there.
   static absl::StatusOr<std::shared_ptr<StripeFolder>> Open(const std::string& path);
   StripeFolder(const StripeFolder&) = delete;
   StripeFolder& operator=(const StripeFolder&) = delete;
@@ -24,7 +24,7 @@ class StripeFolder {
   const std::string& path() const { return path_; }
   int fd() const { return fd_.get(); }
 
-  // The folder of one mid-level aggregator, below this one. The errors of Open.
+  // Opens the folder of one mid-level aggregator, below this one. Returns the errors of Open.
   absl::StatusOr<std::shared_ptr<StripeFolder>> MidLevel(uint32_t aggregator);
 
  private:

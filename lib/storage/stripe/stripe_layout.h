@@ -13,11 +13,11 @@ inline uint32_t StripeWorker(uint64_t sru, uint32_t replica, uint32_t workers) {
   return static_cast<uint32_t>((sru + replica) % workers);
 }
 
-// Where the bytes of one striped file lie: a manifest that was found valid, and the arithmetic on it. An immutable
-// value. SRUs and data blocks are counted from 0; an argument has to be within its count.
+// Computes the places of the bytes of one striped file from its valid manifest. An immutable value. SRUs and data
+// blocks are counted from 0; an argument must be within its count.
 class StripeLayout {
  public:
-  // The errors of ValidateManifest.
+  // Returns the errors of ValidateManifest.
   static absl::StatusOr<StripeLayout> Create(v1::Manifest manifest);
 
   const v1::Manifest& manifest() const { return manifest_; }
@@ -25,19 +25,19 @@ class StripeLayout {
   uint32_t SruBytes() const { return manifest_.sru_bytes(); }
   uint32_t Workers() const { return manifest_.workers(); }
   uint32_t Replicas() const { return manifest_.replicas(); }
-  // Tells one striping of a file from another.
+  // Identifies one striping of a file.
   uint32_t ManifestCrc32c() const { return manifest_crc32c_; }
 
   uint64_t SruCount() const { return static_cast<uint64_t>(manifest_.sru_crc32c_size()); }
   uint64_t SruOffset(uint64_t sru) const { return sru * SruBytes(); }  // in the file
-  uint32_t SruLength(uint64_t sru) const;                              // only the last one may be shorter
+  uint32_t SruLength(uint64_t sru) const;                              // only the last SRU may be shorter
   uint32_t SruCrc32c(uint64_t sru) const { return manifest_.sru_crc32c(static_cast<int>(sru)); }
 
-  // Replica `replica` of an SRU: in the stripe file of that number, on this worker, at this offset.
+  // Replica `replica` of an SRU is in stripe file `replica` on this worker, at this offset.
   uint32_t Worker(uint64_t sru, uint32_t replica) const { return StripeWorker(sru, replica, Workers()); }
   uint64_t OffsetInStripe(uint64_t sru) const { return sru / Workers() * SruBytes(); }
 
-  // Stripe file number `replica` of a worker: how many SRUs, which, how many bytes.
+  // The number of SRUs, the SRUs, and the number of bytes of stripe file `replica` of a worker.
   uint64_t StripeSrus(uint32_t worker, uint32_t replica) const;
   uint64_t SruInStripe(uint32_t worker, uint32_t replica, uint64_t index) const;
   uint64_t StripeBytes(uint32_t worker, uint32_t replica) const;

@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// The stripes of files at one level, as they lie on disk: over workers (StripeStore) or over mid-level aggregators
-// (TreeStore). Its errors are those of StripeStore.
+// The stripes of files at one level, as stored on disk: over workers (StripeStore) or over mid-level aggregators
+// (TreeStore). Returns the errors of StripeStore.
 class StripeSource {
  public:
   virtual ~StripeSource() = default;
@@ -26,7 +26,7 @@ class StripeSource {
                                                 uint32_t length, std::string* out) const = 0;
 };
 
-// The manifest as stored, read to its end. DataLoss: it is larger than any can be.
+// Reads the whole manifest as stored. Returns DataLoss if it exceeds the maximum size.
 absl::StatusOr<std::string> ReadWholeManifest(const StripeSource& source, uint32_t worker, const std::string& file);
 
 }  // namespace sluice

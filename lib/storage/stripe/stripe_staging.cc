@@ -22,7 +22,7 @@ constexpr mode_t kFileMode = 0644;
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY;
 
 void RemoveTree(const std::string& path) {
-  std::error_code ignored;  // what cannot be removed is invisible to readers, and the next run tries again
+  std::error_code ignored;  // leftovers are invisible to readers, and the next run tries again
   std::filesystem::remove_all(path, ignored);
 }
 
@@ -48,7 +48,7 @@ StripeStaging::StripeStaging(std::shared_ptr<StripeFolder> root, std::string_vie
 
 StripeStaging::~StripeStaging() {
   if (!kept_) {
-    // Where undoing fails, the only copy of the old file may be in the staged folder: then it stays there.
+    // If undoing fails, the staged folder may have the only copy of the old file, so keep it.
     for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
       if (!Undo(*change)) std::erase(staged_, change->worker);
     }
@@ -58,7 +58,7 @@ StripeStaging::~StripeStaging() {
   for (const uint32_t worker : folders_made_) unlinkat(root_->fd(), WorkerFolderName(worker).c_str(), AT_REMOVEDIR);
 }
 
-// What is there already: the file, striped before, and what a killed run has left.
+// Inspects earlier copies of the file, and removes the leftovers of a killed run.
 absl::Status StripeStaging::InspectWorkers(bool replace) {
   const absl::StatusOr<StripeStore> store = StripeStore::Open(root_->path());
   if (!store.ok()) return store.status();
@@ -81,7 +81,7 @@ absl::Status StripeStaging::MakeWorker(uint32_t worker) {
   } else if (errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("cannot make folder ", Absolute(folder)));
   }
-  // A link is refused here because no worker would follow it.
+  // Reject a link here, because no worker would follow it.
   const absl::StatusOr<FileDescriptor> opened = OpenAt(root_->fd(), folder, kFolderFlags | O_NOFOLLOW);
   if (!opened.ok())
     return absl::Status(opened.status().code(),
@@ -111,8 +111,8 @@ absl::Status StripeStaging::Publish() {
   return status.ok() ? Sync() : status;
 }
 
-// Exchanging is atomic: a reader finds the old stripes or the new ones. Rejected: renaming the old folder away first,
-// which every file system can do, but which leaves a moment, or after a crash a file, with neither.
+// Exchanges the folders atomically: a reader finds the old stripes or the new ones. Rejected: renaming the old folder
+// away first. Every file system can do that, but it leaves a moment with neither, or, after a crash, a file.
 absl::Status StripeStaging::PublishWorker(uint32_t worker) {
   const bool replaces = Exists(FinalPath(worker));
   const unsigned flags = replaces ? RENAME_EXCHANGE : 0;
@@ -139,7 +139,7 @@ bool StripeStaging::Undo(Change change) const {
   return renameat2(root_->fd(), from.c_str(), root_->fd(), to.c_str(), flags) == 0;
 }
 
-// One syncfs for each file system, in place of an fsync for each of perhaps thousands of small files and folders.
+// Calls syncfs once for each file system, instead of fsync for each of perhaps thousands of small files and folders.
 absl::Status StripeStaging::Sync() const {
   std::set<dev_t> synced;
   for (uint32_t worker = 0; worker < workers_; ++worker) {

@@ -13,32 +13,32 @@
 
 namespace sluice {
 
-// The folders of a file that is being striped: DIR/worker-NNNN/.new-<file>, invisible to readers until Publish renames
-// them. Destroyed before Keep, it removes all that it made and takes back what it published. One a file of a run; the
-// run holds a lock on DIR, so one run at a time works there, and what a killed run has left is removed by the next run
-// for the same file. Not thread-safe.
+// The folders of a file that is being striped: DIR/worker-NNNN/.new-<file>. Readers cannot see them until Publish
+// renames them. If it is destroyed before Keep, it removes everything that it created and undoes Publish. A run has one
+// for each file. The run holds a lock on DIR, so only one run at a time works there. The next run for the same file
+// removes the leftovers of a killed run. Not thread-safe.
 class StripeStaging {
  public:
-  // Makes the worker folders of DIR where they are missing. AlreadyExists: the file is striped here and `replace` is
-  // false.
+  // Creates missing worker folders of DIR. Returns AlreadyExists if the file is striped here and `replace` is false.
   static absl::StatusOr<std::unique_ptr<StripeStaging>> Create(std::shared_ptr<StripeFolder> root,
                                                                std::string_view file, uint32_t workers, bool replace);
   StripeStaging(const StripeStaging&) = delete;
   StripeStaging& operator=(const StripeStaging&) = delete;
   ~StripeStaging();
 
-  // open(2) of a file in the staged folder of one worker.
+  // Calls open(2) for a file in the staged folder of one worker.
   absl::StatusOr<FileDescriptor> Open(uint32_t worker, const std::string& name, int flags) const;
-  std::string Describe(uint32_t worker, const std::string& name) const;  // its path, for errors
+  std::string Describe(uint32_t worker, const std::string& name) const;  // returns its path, for errors
 
-  // Makes everything durable, then visible: atomically at each worker, one worker after the other, and removes the file
-  // from workers that it is no longer striped over. When one step fails, those before it are taken back.
+  // Makes everything durable, then visible. It is atomic at each worker, and publishes one worker after the other. It
+  // also removes the file from workers that it is no longer striped over. If a step fails, the steps before it are
+  // undone.
   absl::Status Publish();
-  // What was published stays, and what it replaced goes.
+  // Keeps the published files, and removes the files that they replaced.
   void Keep() { kept_ = true; }
 
  private:
-  // A rename that has been done, and how to undo it.
+  // A completed rename, which Undo can reverse.
   struct Change {
     enum class Kind { kAdded, kExchanged, kRemoved } kind;
     uint32_t worker;

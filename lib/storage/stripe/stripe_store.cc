@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kWorkerFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
-// Opens one path component below `folder`. A symbolic link, or something of another type, is as good as nothing. The
-// path stays out of the errors: it is the operator's business, not the client's.
+// Opens one path component below `folder`. A symbolic link, or a file of another type, counts as missing. Errors leave
+// out the path: it concerns the operator, not the client.
 absl::StatusOr<FileDescriptor> OpenComponent(int folder, const std::string& name, int flags, absl::string_view what) {
   FileDescriptor opened(openat(folder, name.c_str(), flags | O_CLOEXEC));
   if (opened.valid()) return opened;
@@ -48,9 +48,10 @@ absl::Status ReadAt(int fd, uint64_t offset, uint32_t length, std::string* out) 
   return absl::OkStatus();
 }
 
-// The names in a folder, sorted.
+// Returns the sorted names in a folder.
 absl::StatusOr<std::vector<std::string>> ListFolder(int folder) {
-  absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kWorkerFolderFlags);  // with a position of its own
+  // a separate descriptor has its own position
+  absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kWorkerFolderFlags);
   if (!own.ok()) return own.status();
   std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own->get()), &closedir);
   if (entries == nullptr) return ErrnoStatus(errno, "cannot list a folder");
@@ -79,7 +80,7 @@ absl::StatusOr<std::vector<uint32_t>> StripeStore::Workers() const {
   for (const std::string& name : *names) {
     if (const std::optional<uint32_t> worker = ParseWorkerFolderName(name)) workers.push_back(*worker);
   }
-  std::sort(workers.begin(), workers.end());  // worker-10000 comes before worker-9999 by name
+  std::sort(workers.begin(), workers.end());  // the order of names puts worker-10000 before worker-9999
   return workers;
 }
 
@@ -102,7 +103,7 @@ absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenRange(uint32_t worker,
   if (!checked.ok()) return checked;
   absl::StatusOr<RegularFile> stripe = OpenFile(worker, file, StripeFileName(replica));
   if (!stripe.ok()) return stripe.status();
-  if (offset > stripe->bytes || length > stripe->bytes - offset)  // in this order: the sum may overflow
+  if (offset > stripe->bytes || length > stripe->bytes - offset)  // in this order, since the sum may overflow
     return absl::OutOfRangeError(absl::StrCat("stripe ", replica, " of worker ", worker, " has ", stripe->bytes,
                                               " bytes; wanted ", length, " from ", offset));
   return stripe;
@@ -156,7 +157,7 @@ absl::StatusOr<StripeStore::RegularFile> StripeStore::OpenFile(uint32_t worker, 
       OpenComponent(worker_folder->get(), name, kWorkerFolderFlags, absl::StrCat("file ", name, " at worker ", worker));
   if (!folder.ok()) return folder.status();
   const std::string what = absl::StrCat(part, " of file ", name, " at worker ", worker);
-  // O_NONBLOCK: a FIFO must not hold up the thread; it has no effect on a regular file.
+  // O_NONBLOCK keeps a FIFO from blocking the thread; it has no effect on a regular file.
   absl::StatusOr<FileDescriptor> opened = OpenComponent(folder->get(), part, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, what);
   if (!opened.ok()) return opened.status();
   struct stat info;

@@ -12,37 +12,37 @@
 
 namespace sluice {
 
-// The most that one request asks for. Of a manifest it is one message: with its framing it fits gRPC's default of 4
-// MiB.
+// The maximum size of one request. A manifest part of this size is one message and, with its framing, fits gRPC's
+// default limit of 4 MiB.
 inline constexpr uint32_t kMaxReadBytes = (4 << 20) - (64 << 10);
 
-// The most bytes of an SRU in one message of ReadSru, and of one piece of it that a server holds.
+// The maximum number of bytes of an SRU in one message of ReadSru, and in one piece that a server holds.
 inline constexpr uint32_t kSruMessageBytes = 64 << 10;
 
-// The striped files under one folder, as a worker reads them. One a process. Thread-safe: it keeps no state but the
-// open folder, so files that are striped while it runs are found. No name leads out of the folder: names are validated
-// and no symbolic link below it is followed. Blocks for as long as the disk does.
+// The striped files under one folder, as a worker reads them. There is one for each process. Thread-safe: its only
+// state is the open folder, so it also finds files that are striped while it runs. No name leads out of the folder: it
+// validates names and follows no symbolic link below the folder. Calls block while the disk reads.
 class StripeStore final : public StripeSource {
  public:
   static absl::StatusOr<StripeStore> Open(const std::string& root);
 
-  // What is there now, in ascending order.
+  // Return the current contents, in ascending order.
   absl::StatusOr<std::vector<uint32_t>> Workers() const override;
   absl::StatusOr<std::vector<std::string>> Files(uint32_t worker) const override;
   std::string FolderName(uint32_t worker) const override;
 
-  // Bytes [offset, offset + length) of a stripe. InvalidArgument: a bad name, length 0 or above kMaxReadBytes;
-  // NotFound: no such worker, file or replica, or it is not a regular file; OutOfRange: the stripe ends before the
-  // range does.
+  // Reads bytes [offset, offset + length) of a stripe. Returns InvalidArgument for a bad name, and for a length of 0 or
+  // above kMaxReadBytes. Returns NotFound if the worker, file or replica does not exist or is not a regular file.
+  // Returns OutOfRange if the stripe ends before the range.
   absl::Status Read(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset, uint32_t length,
                     std::string* out) const override;
-  // The errors of Read for such a range, as far as they can be told without reading it.
+  // Returns the errors of Read for this range, as far as they show without reading it.
   absl::Status CheckRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                           uint32_t length) const;
   absl::StatusOr<uint64_t> StripeBytes(uint32_t worker, std::string_view file, uint32_t replica) const override;
 
-  // At most `length` bytes from `offset` of the manifest as stored; returns how many it has. The errors of Read;
-  // OutOfRange only for an offset after its end.
+  // Reads at most `length` bytes of the stored manifest from `offset`; returns the manifest's total size. Returns the
+  // errors of Read, but OutOfRange only if `offset` is beyond the end.
   absl::StatusOr<uint64_t> ReadManifest(uint32_t worker, std::string_view file, uint64_t offset, uint32_t length,
                                         std::string* out) const override;
 
@@ -55,7 +55,7 @@ class StripeStore final : public StripeSource {
   };
   absl::StatusOr<RegularFile> OpenFile(uint32_t worker, std::string_view file, const std::string& part) const;
 
-  // The stripe, where the range is within it.
+  // Opens the stripe, if the range is within it.
   absl::StatusOr<RegularFile> OpenRange(uint32_t worker, std::string_view file, uint32_t replica, uint64_t offset,
                                         uint32_t length) const;
 

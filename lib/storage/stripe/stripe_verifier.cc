@@ -20,7 +20,7 @@
 namespace sluice {
 namespace {
 
-// Verifies one file over all of its workers that are here.
+// Verifies one file over all of its workers with a folder here.
 class FileVerifier {
  public:
   FileVerifier(const StripeSource& store, std::string file, const std::set<uint32_t>& present,
@@ -30,17 +30,17 @@ class FileVerifier {
   void Verify() {
     ++report_.files;
     FindLayout();
-    if (!layout_) return;  // every manifest is a problem already
+    if (!layout_) return;  // every manifest was reported already
     for (uint32_t worker = 0; worker < layout_->Workers(); ++worker) VerifyWorker(worker);
   }
 
  private:
-  // The first valid manifest says how the file is striped; the others have to say the same.
+  // Takes the layout from the first valid manifest; the others must equal it.
   void FindLayout() {
     std::string reference;
     for (const uint32_t worker : present_) {
       const absl::StatusOr<std::string> stored = ReadWholeManifest(store_, worker, file_);
-      if (absl::IsNotFound(stored.status())) continue;  // perhaps not a worker of this file; VerifyWorker knows
+      if (absl::IsNotFound(stored.status())) continue;  // perhaps not a worker of this file; VerifyWorker checks this
       absl::StatusOr<v1::Manifest> manifest = stored.ok() ? DecodeManifest(*stored) : stored.status();
       if (!manifest.ok()) {
         Problem(worker, manifest.status().message());
@@ -75,7 +75,7 @@ class FileVerifier {
       Problem(worker, absl::StrCat(StripeFileName(replica), " has ", *bytes, " bytes, expected ", expected));
     for (uint64_t i = 0; i < layout_->StripeSrus(worker, replica); ++i) {
       const uint64_t sru = layout_->SruInStripe(worker, replica, i);
-      if (layout_->OffsetInStripe(sru) + layout_->SruLength(sru) > *bytes) break;  // said above
+      if (layout_->OffsetInStripe(sru) + layout_->SruLength(sru) > *bytes) break;  // reported above
       VerifySru(worker, replica, sru);
     }
   }
@@ -128,7 +128,7 @@ absl::Status VerifyLevel(const StripeSource& store, const std::string& folder, c
   return absl::OkStatus();
 }
 
-// The levels below first: what is wrong there shows above, too. `folder` is below the root, with a '/' at its end.
+// Verifies the level and the levels below it. `folder` is relative to the root, and ends with a '/'.
 absl::Status VerifyTree(const std::string& root, const std::string& folder, const VerifyOptions& options,
                         VerifyReport& report) {
   const std::string path = folder.empty() ? root : absl::StrCat(root, "/", folder);

@@ -23,15 +23,15 @@ namespace sluice {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-constexpr uint64_t kMaxStripes = 1 << 20;  // files of one run: workers * replicas, of all levels
+constexpr uint64_t kMaxStripes = 1 << 20;  // files of one run: workers * replicas, over all levels
 constexpr uint64_t kMaxOpenStripes = 512;  // half of the usual limit of a process
 
-// Reads the input in order, to its end, and knows whether it changed meanwhile.
+// Reads the input in order to its end, and detects whether it changed during the read.
 class StripeInput {
  public:
   StripeInput(int fd, int stop_fd) : fd_(fd), stop_fd_(stop_fd), before_(Stat()) {}
 
-  // Fills the buffer as far as the input goes; empty at its end.
+  // Fills the buffer until the input ends; the buffer is empty at the end.
   absl::Status Fill(std::string& buffer) const {
     buffer.resize(kBufferBytes);
     size_t done = 0;
@@ -48,7 +48,7 @@ class StripeInput {
     return absl::OkStatus();
   }
 
-  // Of a regular file, from where it stands; 0: not known.
+  // Returns the remaining size of a regular file from its current position; 0: unknown.
   uint64_t ExpectedBytes() const {
     if (!S_ISREG(before_.st_mode)) return 0;
     return static_cast<uint64_t>(std::max<off_t>(0, before_.st_size - lseek(fd_, 0, SEEK_CUR)));
@@ -84,7 +84,7 @@ class StripeInput {
   const struct stat before_;
 };
 
-// From the top of the tree to its workers.
+// Returns the levels from the top of the tree to the workers.
 std::vector<StripeLevel> LevelsOf(const StripeSpec& spec) {
   std::vector<StripeLevel> levels = spec.levels_above;
   levels.push_back({.workers = spec.workers, .replicas = spec.replicas});
@@ -115,7 +115,7 @@ absl::Status CheckSpec(const StripeSpec& spec, absl::Span<const StripeLevel> lev
   return ValidateFileName(spec.file);
 }
 
-// A file of each level, where it is a stripe of one above, has at least its share of that.
+// Checks each level: a file of a level below is a stripe, and has at least its share of the file above.
 absl::Status CheckSize(uint64_t file_bytes, const StripeSpec& spec, absl::Span<const StripeLevel> levels) {
   for (; !levels.empty(); levels.remove_prefix(1)) {
     const uint64_t sru_bytes = SruBytesOf(levels, spec.sru_bytes);
@@ -147,7 +147,7 @@ absl::StatusOr<v1::Manifest> StripeFile(int input_fd, const StripeSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("workers * replicas is ", stripes, "; it must be at most ", kMaxStripes));
   }
-  if (fcntl(input_fd, F_GETFD) < 0) return ErrnoStatus(errno, "cannot read the input");  // poll would wait for ever
+  if (fcntl(input_fd, F_GETFD) < 0) return ErrnoStatus(errno, "cannot read the input");  // poll would wait forever
   const StripeInput input(input_fd, spec.stop_fd);
   status = CheckSize(input.ExpectedBytes(), spec, levels);  // before hours of writing
   if (!status.ok()) return status;

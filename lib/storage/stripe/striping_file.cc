@@ -17,13 +17,13 @@
 namespace sluice {
 namespace {
 
-// The stripe files of one file. Appends; keeps them open where it may.
+// Appends to the stripe files of one file, and keeps them open if it may.
 class StripeFiles {
  public:
   StripeFiles(const StripeStaging& staging, uint32_t workers, uint32_t replicas)
       : staging_(staging), workers_(workers), replicas_(replicas) {}
 
-  // Workers without a byte have empty stripes, so that a replica that was never kept differs from an empty one.
+  // Create empty stripes at workers without a byte, to distinguish them from missing replicas.
   absl::Status Make(bool keep_open) {
     for (uint32_t worker = 0; worker < workers_; ++worker) {
       for (uint32_t replica = 0; replica < replicas_; ++replica) {
@@ -61,7 +61,7 @@ class StripeFiles {
   std::vector<FileDescriptor> open_;
 };
 
-// A file over workers: of a level that has none below it.
+// A file over workers, at the lowest level.
 class LeafFile final : public StripingFile {
  public:
   static absl::StatusOr<std::unique_ptr<StripingFile>> Create(const Spec& spec) {

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// A part of the file that this run does not replace.
+// Returns a part of the file that this run does not replace.
 std::optional<std::string> FindOtherPart(const std::filesystem::path& folder, const std::string& file) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
@@ -45,7 +45,7 @@ TreeFile::TreeFile(const Spec& spec)
       max_srus_(spec.max_srus),
       files_each_(spec.levels.front().replicas + 1) {}
 
-// The last first: files of one folder share it, and the one that came first has made it.
+// Destroys the last file first: the files of one folder share it, and the first file created it.
 TreeFile::~TreeFile() {
   while (!lower_.empty()) lower_.pop_back();
 }
@@ -106,7 +106,7 @@ absl::Status TreeFile::Finish(uint32_t upper_manifest_crc32c) {
   return status;
 }
 
-// Whoever reads a new manifest finds new stripes at all aggregators.
+// Publishes all stripes before all manifests, so that a reader of a new manifest finds new stripes everywhere.
 absl::Status TreeFile::Publish() {
   absl::Status status;
   for (const bool manifests : {false, true}) {

@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// A file over mid-level aggregators. Each of its stripes, and its manifest at each of them, is a file of the level
-// below (see stripe_name.h), so that levels know nothing of each other. Not thread-safe.
+// A file over mid-level aggregators. Each of its stripes, and its manifest at each aggregator, is a file of the level
+// below (see stripe_name.h), so levels do not depend on each other. Not thread-safe.
 class TreeFile final : public StripingFile {
  public:
   static absl::StatusOr<std::unique_ptr<StripingFile>> Create(const Spec& spec);
@@ -35,12 +35,12 @@ class TreeFile final : public StripingFile {
 
   ManifestBuilder builder_;
   const uint64_t max_srus_;
-  const size_t files_each_;  // of an aggregator: its stripes, then its manifest
+  const size_t files_each_;  // files of one aggregator: its stripes, then its manifest
   std::vector<std::unique_ptr<StripingFile>> lower_;
 };
 
-// FailedPrecondition: DIR holds parts of an older file of this name that a run of the present shape does not replace.
-// Called while the file is staged.
+// Returns FailedPrecondition if DIR holds parts of an older file of this name that a run of the current shape does not
+// replace. Call it while the file is staged.
 absl::Status RefuseOtherTrees(const std::string& root, const std::string& file);
 
 }  // namespace sluice

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Of the worker that has a good one.
+// Returns the layout of the first worker with a valid manifest.
 absl::StatusOr<StripeLayout> FindLayout(const StripeSource& source, const std::string& file) {
   const auto workers = source.Workers();
   if (!workers.ok()) return workers.status();
@@ -32,7 +32,7 @@ absl::StatusOr<StripeLayout> FindLayout(const StripeSource& source, const std::s
 
 std::set<uint32_t> AggregatorsIn(const std::string& root) {
   std::set<uint32_t> aggregators;
-  std::error_code ignored;  // what cannot be listed cannot be opened as a store either
+  std::error_code ignored;  // a folder that cannot be listed cannot be opened as a store either
   for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
     const auto aggregator = ParseMidLevelFolderName(entry.path().filename().string());
     if (aggregator.has_value()) aggregators.insert(*aggregator);

@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-// Files that are striped over mid-level aggregators, read from the folders of these: what the aggregators of the level
-// would answer, from the first replica of everything below. For checks. Not thread-safe: it remembers manifests.
+// Files striped over mid-level aggregators, read from the aggregators' folders. It returns the responses of that
+// level's aggregators, from the first replica of everything below. For checks. Not thread-safe: it caches manifests.
 class TreeStore final : public StripeSource {
  public:
-  // Whether a folder has folders of mid-level aggregators.
+  // Returns true if a folder has folders of mid-level aggregators.
   static bool IsTree(const std::string& root);
-  // A tree where it has, else the store of its workers.
+  // Opens a tree if the folder has such folders, otherwise the store of its workers.
   static absl::StatusOr<std::unique_ptr<StripeSource>> Open(const std::string& root);
 
   absl::StatusOr<std::vector<uint32_t>> Workers() const override;
@@ -32,7 +32,7 @@ class TreeStore final : public StripeSource {
                                         std::string* out) const override;
 
  private:
-  // A file of the level below, by name, with how it is striped there.
+  // A file of the level below, by name, with its layout there.
   struct LowerFile {
     const StripeSource* source = nullptr;
     std::string name;
@@ -44,7 +44,7 @@ class TreeStore final : public StripeSource {
   static absl::Status ReadLower(const LowerFile& file, uint64_t offset, uint32_t length, std::string* out);
 
   const std::map<uint32_t, std::unique_ptr<StripeSource>> below_;
-  mutable std::map<std::string, LowerFile> found_;  // by name, which tells the worker
+  mutable std::map<std::string, LowerFile> found_;  // by name, which contains the worker
 };
 
 }  // namespace sluice

@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-// Bounds the memory of the responses that a service holds, also for clients that do not read them: gRPC's own quota
+// Bounds the memory of the responses that a service holds, including responses that clients do not read: gRPC's quota
 // does not count these. There is one for each service. Thread-safe.
 class AnswerMemory {
  public:
-  // The memory of one response, or of one piece of it if it comes in pieces, from the request until the last byte has
-  // left. Not thread-safe.
+  // The memory of one response (or one piece, if it is sent in pieces) from the request until the last byte has left.
+  // Not thread-safe.
   class Share {
    public:
     explicit Share(AnswerMemory& memory) : memory_(memory) {}
@@ -20,7 +20,7 @@ class AnswerMemory {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
-    // Takes memory; call it once. Returns ResourceExhausted if there is not enough left.
+    // Takes memory; call it once. Returns ResourceExhausted if too little is left.
     absl::Status Take(uint64_t bytes);
 
    private:

@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// Watches what TCP does on the connections over which a process answers SRU requests, for metrics and for reports to
-// the aggregators. There is one for each worker or mid-level aggregator. Thread-safe. The IoThread must outlive it.
+// Samples the TCP connections over which a process responds to SRU requests, for metrics and for reports to the
+// aggregators. There is one for each worker or mid-level aggregator. Thread-safe. The IoThread must outlive it.
 class AnswerWatch {
  public:
   explicit AnswerWatch(IoThread& io_thread);
 
-  // OK, or why the kernel does not tell; then metrics and reports stay as they are.
+  // Returns OK, or the reason why the kernel gives no data; then metrics and reports stay as they are.
   const absl::Status& status() const { return status_; }
   const WorkerTcpMetrics& metrics() const { return metrics_; }
   TcpReports& reports() { return reports_; }
@@ -25,7 +25,7 @@ class AnswerWatch {
   WorkerTcpMetrics metrics_;
   TcpReports reports_;
   absl::Status status_;
-  std::unique_ptr<TcpSampler> sampler_;  // last, since it updates the others
+  std::unique_ptr<TcpSampler> sampler_;  // last, since it updates the other members
 };
 
 }  // namespace sluice

@@ -50,13 +50,14 @@ v1::ReadResponse ToResponse(ReadPart part) {
   return std::visit(Visitor{}, part);
 }
 
-// What a stream holds at most: two segments, which end where the data block does, and have one SRU or more.
+// Returns the most bytes that a stream holds: two segments. A segment ends with its data block, and has at least one
+// SRU.
 uint64_t HeldBytes(const ReadHeader& header, int64_t segment_bytes) {
   const uint64_t segment = std::max<uint64_t>(static_cast<uint64_t>(segment_bytes), header.sru_bytes);
   return std::min(header.length, 2 * std::min(segment, header.block_bytes));
 }
 
-// One read of one client. gRPC runs its methods one after the other, but for OnCancel, which only touches the stream.
+// One read of one client. gRPC runs its methods one after the other, except OnCancel, which only touches the stream.
 class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
  public:
   ReadReactor(std::shared_ptr<ReadStream> stream, AnswerMemory& memory, int64_t segment_bytes)
@@ -78,7 +79,7 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
 
  private:
   void AskForPart() {
-    // The stream may call back on this thread or on another; nothing may touch the reactor after a Finish.
+    // The stream may call back on this thread or another. After Finish, nothing may touch the reactor.
     const std::shared_ptr<ReadStream> stream = stream_;
     stream->Next([this](absl::StatusOr<ReadPart> part) { OnPart(std::move(part)); });
   }
@@ -88,7 +89,8 @@ class ReadReactor final : public grpc::ServerWriteReactor<v1::ReadResponse> {
     if (const auto* header = part.ok() ? std::get_if<ReadHeader>(&*part) : nullptr) {
       status = held_.Take(HeldBytes(*header, segment_bytes_));
     }
-    if (!status.ok()) return Finish(ToGrpc(status));  // the stream goes with the reactor, and what it fetches with it
+    // The reactor destroys the stream, which cancels its fetches.
+    if (!status.ok()) return Finish(ToGrpc(status));
     const bool last = std::holds_alternative<ReadSummary>(*part);
     response_ = ToResponse(*std::move(part));
     if (last) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);

@@ -6,11 +6,12 @@
 
 namespace sluice {
 
-// The time until the deadline of a call that is served, which gRPC gives on the wall clock. Infinite if it has none.
+// Returns the time until the deadline of a served call, which gRPC gives in wall-clock time. Infinite without a
+// deadline.
 absl::Duration TimeLeft(const grpc::ServerContextBase& context);
 
-// The time that the level below may take for a call of the level above that ends in `left`. The reserve is taken off;
-// in it the response travels up, and the level above may ask a replica. 0 if nothing is left.
+// Returns the time that the level below may take, if the call of the level above ends in `left`. It subtracts the
+// reserve, in which the response travels up and the level above may call a replica. Returns 0 if nothing is left.
 absl::Duration TimeForLevelBelow(absl::Duration left, absl::Duration reserve);
 
 }  // namespace sluice

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The name of the service that is asked for.
+// Returns the service name in the request.
 absl::StatusOr<std::string> ServiceIn(grpc::ByteBuffer& request) {
   google::protobuf::StringValue message;
   grpc::ProtoBufferReader reader(&request);
@@ -60,7 +60,7 @@ class HealthService::CheckReactor final : public grpc::ServerGenericBidiReactor 
   grpc::ByteBuffer answer_;
 };
 
-// What it knows is guarded by the mutex of the service, from OnReadDone on.
+// From OnReadDone on, the mutex of the service guards its state.
 class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor {
  public:
   explicit WatchReactor(HealthService& health) : health_(health) { StartRead(&request_); }
@@ -97,7 +97,7 @@ class HealthService::WatchReactor final : public grpc::ServerGenericBidiReactor 
   const std::string& service() const { return service_; }
   bool busy() const { return writing_ || ended_; }
 
-  // False: it has been told already.
+  // Returns false if the client already has this status.
   bool Write(Status status) {
     if (told_ == status) return false;
     told_ = status;
@@ -151,7 +151,7 @@ HealthService::Status HealthService::CurrentStatus(const std::string& service) c
   return StatusOf(service);
 }
 
-// One write at a time; its end tells what is new by then.
+// Has one write in progress at a time; when it ends, the next one sends the status of that moment.
 void HealthService::Tell(WatchReactor& watch) {
   if (watch.busy() || watch.Write(StatusOf(watch.service())) || !ending_) return;
   watch.End({grpc::StatusCode::UNAVAILABLE, "the server is draining"});

@@ -12,25 +12,25 @@
 namespace sluice {
 
 // grpc.health.v1.Health of one server, Check and Watch, for the services "", "readiness" and "liveness" (see
-// RpcServer). It gets every method that no other service has, and returns UNIMPLEMENTED for those that are not its
+// RpcServer). It receives every method that no other service has, and returns UNIMPLEMENTED for methods other than its
 // own. Thread-safe. It must outlive the server.
 //
-// gRPC has a health service of its own, but never ends a Watch: one client that watches would make every drain last for
-// its whole timeout. The library has no generated code of health.proto, since an application may have its own; the two
-// messages have one field each, and so do the well-known wrappers that are used here.
+// gRPC's own health service never ends a Watch: one watching client would make every drain last for its whole timeout.
+// The library has no generated code of health.proto, since an application may link its own. The two messages have one
+// field each, so the well-known wrappers used here have the same encoding.
 class HealthService final : public grpc::CallbackGenericService {
  public:
   explicit HealthService(bool ready) : ready_(ready) {}
 
   void SetReady(bool ready);
 
-  // Ends all watches after they have got the last status, and those that begin later.
+  // Ends all current and future watches, each after it has sent the last status.
   void EndWatches();
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
 
  private:
-  // As in health.proto.
+  // The values of health.proto.
   enum Status { kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
   class CheckReactor;
   class WatchReactor;

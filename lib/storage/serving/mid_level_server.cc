@@ -17,18 +17,18 @@
 namespace sluice {
 namespace {
 
-// What a message says of its gaps is not in the size that the level above expects of it, so it is little.
+// Limits of the report of gaps: the level above does not include it in the expected size of a message.
 constexpr int kMaxGaps = 16;
 constexpr size_t kMaxReasonBytes = 300;
 
-// Not cut within a character: protobuf takes nothing but UTF-8.
+// Cuts the text between two characters, since protobuf accepts only UTF-8.
 std::string Shortened(const std::string& text) {
   size_t end = std::min(text.size(), kMaxReasonBytes);
   while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
   return text.substr(0, end);
 }
 
-// More gaps than can be told are told as one, which takes in what has come between them.
+// Reports at most kMaxGaps gaps: the last one is extended over all further gaps and the bytes between them.
 void TellGaps(const std::vector<MissingBytes>& gaps, v1::ReadSruResponse& response) {
   for (const MissingBytes& gap : gaps) {
     const bool lost = gap.code == absl::StatusCode::kDataLoss;
@@ -59,7 +59,8 @@ absl::StatusOr<std::string> NameBelow(const v1::ReadManifestRequest& request) {
 
 }  // namespace
 
-// What both calls ask the cache for, but for what only one of them wants: checked, with the time that is left for it.
+// Returns the part of the cache request that both calls share. It validates the request, and sets the deadline from the
+// time left.
 template <class RpcRequest>
 absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::CallbackServerContext& context,
                                                                  const RpcRequest& request) const {
@@ -80,9 +81,9 @@ absl::StatusOr<BlockCache::Request> MidLevelServer::RequestBelow(const grpc::Cal
                              .deadline = DeadlineAfter(time)};
 }
 
-// One ReadSru: a piece of the range is asked of the cache when gRPC has taken the one before, and leaves when its bytes
-// are there. Owns itself from construction to OnDone. One thing at a time happens to it, on threads of gRPC and of the
-// link below, but for OnCancel.
+// One ReadSru. It requests a piece of the range from the cache when gRPC has taken the previous piece, and sends it
+// when its bytes have arrived. Owns itself from construction to OnDone. Its methods run one after the other, on threads
+// of gRPC and of the link below, except OnCancel.
 class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(MidLevelServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
@@ -121,13 +122,13 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
 
   void OnDone() override {
     server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
-    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
+    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece was sent with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
     delete this;
   }
 
  private:
-  // Nothing of the call is touched once the cache has the ticket: it may have ended.
+  // Do not touch the call once the cache has the ticket: the call may have ended.
   void AskForPiece() {
     piece_.length = std::min(left_, kSruMessageBytes);
     piece_.more = left_ - piece_.length;
@@ -164,8 +165,8 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
 
   MidLevelServer& server_;
   AnswerMemory::Share answer_;
-  BlockCache::Request piece_;  // the next one, or the one that is asked for
-  uint32_t left_;              // bytes that have not come
+  BlockCache::Request piece_;  // the next piece, or the one requested
+  uint32_t left_;              // bytes not yet read
   TimePoint asked_;
   v1::ReadSruResponse response_;
   absl::Status status_;
@@ -173,10 +174,10 @@ class MidLevelServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSr
 
   std::mutex mutex_;
   bool cancelled_ = false;        // guarded by mutex_ until OnDone
-  BlockCache::TicketPtr ticket_;  // guarded by mutex_; of the last piece that was asked for; null: none was
+  BlockCache::TicketPtr ticket_;  // guarded by mutex_; of the last requested piece; null if there is none
 };
 
-// One ReadManifest. Owns itself from construction to OnDone. What the cache calls back finishes it, on any thread.
+// One ReadManifest. Owns itself from construction to OnDone. The callback of the cache finishes it, on any thread.
 class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(MidLevelServer& server, const grpc::CallbackServerContext& context,
@@ -216,7 +217,7 @@ class MidLevelServer::ManifestCall final : public grpc::ServerUnaryReactor {
   v1::ReadManifestResponse& response_;
   absl::Status status_;
   std::atomic<bool> cancelled_ = false;
-  BlockCache::TicketPtr ticket_;  // null: refused
+  BlockCache::TicketPtr ticket_;  // null if refused
 };
 
 grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::CallbackServerContext* context,
@@ -227,8 +228,8 @@ grpc::ServerWriteReactor<v1::ReadSruResponse>* MidLevelServer::ReadSru(grpc::Cal
 grpc::ServerUnaryReactor* MidLevelServer::ReadManifest(grpc::CallbackServerContext* context,
                                                        const v1::ReadManifestRequest* request,
                                                        v1::ReadManifestResponse* response) {
-  // A reader asks for the beginning when what it knew of the file is of no use to it any more; nor is what is known
-  // here.
+  // A reader requests the manifest from its beginning when its own copy has become useless. The copy in this cache is
+  // useless too, then.
   if (const auto name = NameBelow(*request); name.ok() && request->offset() == 0) cache_.Forget(*name);
   return new ManifestCall(*this, *context, *request, *response);
 }

@@ -13,18 +13,18 @@
 
 namespace sluice {
 
-// The SruService of a mid-level aggregator, which is a worker to the level above. The stripes and the manifest that
-// this level keeps of a file are files of the level below (see lib/storage/stripe/stripe_name.h). They are read through
-// the block cache, and no thread waits for them. A piece of an SRU leaves when its bytes have come from below, and the
-// next one is read when gRPC has taken it, so a slow client costs one piece. There is one for each process.
-// Thread-safe. Its arguments must outlive the grpc::Server that it is registered with.
+// The SruService of a mid-level aggregator, which is a worker to the level above. The stripes and the manifest of a
+// file at this level are files of the level below (see lib/storage/stripe/stripe_name.h). They are read through the
+// block cache, and no thread waits for them. A piece of an SRU is sent when its bytes have arrived from below. The next
+// piece is read when gRPC has taken the previous one, so a slow client costs one piece of memory. There is one for each
+// process. Thread-safe. Its arguments must outlive the grpc::Server that it is registered with.
 class MidLevelServer final : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // Part of the time until the caller's deadline that is kept for the response's way up and for a replica. The reader
-    // has a limit of its own for each block.
+    // The part of the time until the caller's deadline that is reserved for sending the response up and for a replica.
+    // The reader has its own limit for each block.
     absl::Duration deadline_reserve = absl::Milliseconds(5);
-    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
+    // Further responses are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)

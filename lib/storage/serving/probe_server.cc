@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<TcpSocket>> ProbeServer::ConnectionsFrom(const TcpEnd
   absl::StatusOr<std::vector<TcpSocket>> sockets = socket_diag_->OwnConnections();
   if (!sockets.ok()) return sockets.status();
   std::erase_if(*sockets, [&peer](const TcpSocket& socket) { return socket.remote != peer; });
-  // The call came on one of them, unless it is gone by now.
+  // The call arrived on one of these connections, unless that has closed since.
   if (sockets->empty())
     return absl::UnavailableError(absl::StrCat("the kernel shows no connection from ", ToText(peer)));
   return sockets;

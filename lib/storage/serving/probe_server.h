@@ -19,14 +19,15 @@ namespace sluice {
 
 inline constexpr uint32_t kMaxProbePayloadBytes = 1 << 20;
 
-// The ProbeService of a worker, for sluice-calibrate. It costs a worker no more than reads of SRUs do: sizes, memory
-// and waiting calls are bounded, and one thread asks the kernel. There is one for each process. Thread-safe. The
-// context must outlive the grpc::Server that it is registered with, and run until then, on one thread.
+// The ProbeService of a worker, for sluice-calibrate. It costs a worker no more than reads of SRUs: sizes, memory and
+// waiting calls are bounded, and one thread queries the kernel. There is one for each process. Thread-safe. The context
+// must outlive the grpc::Server that this is registered with, and run until then, on one thread.
 class ProbeServer : public v1::ProbeService::CallbackService {
  public:
   struct Options {
-    uint64_t max_answer_bytes = 64 << 20;  // responses beyond this are refused with RESOURCE_EXHAUSTED
-    int max_counter_calls = 256;           // GetTcpCounters that wait for the kernel; likewise
+    uint64_t max_answer_bytes = 64 << 20;  // further responses are refused with RESOURCE_EXHAUSTED
+    // GetTcpCounters calls that wait for the kernel; further ones are refused as well
+    int max_counter_calls = 256;
   };
   ProbeServer(boost::asio::io_context& context, const Options& options)
       : context_(context), options_(options), answers_(options.max_answer_bytes) {}
@@ -41,14 +42,14 @@ class ProbeServer : public v1::ProbeService::CallbackService {
   class ProbeCall;
   class CountersCall;
 
-  // Called on the context's thread.
+  // Call it on the context's thread.
   absl::StatusOr<std::vector<TcpSocket>> ConnectionsFrom(const TcpEndpoint& peer);
 
   boost::asio::io_context& context_;
   const Options options_;
   AnswerMemory answers_;
   std::atomic<int> counter_calls_ = 0;
-  std::optional<SocketDiag> socket_diag_;  // opened at its first use; used on the context's thread only
+  std::optional<SocketDiag> socket_diag_;  // opened at its first use, on the context's thread only
 };
 
 }  // namespace sluice

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the end of the wall clock's time is not much further
+constexpr absl::Duration kMaxDrain = absl::Hours(24 * 365);  // the range of the wall clock ends not much later
 
 std::string WithPort(const std::string& address, int port) {
   if (IsUnixAddress(address)) return address;
@@ -37,11 +37,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   builder.RegisterCallbackGenericService(&server->health_);
   builder.SetResourceQuota(grpc::ResourceQuota("sluice").Resize(options.memory_bytes));
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
-  // By default two servers share a port, each with half of the connections, and nobody is told.
+  // By default two servers on one port each get half of the connections, without an error.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Requests are small and their window never has to grow. A probe of the bandwidth-delay product would send a ping
-  // with each response, and an acknowledgement of its echo: two packets in ten through the bottleneck, and nobody's
-  // budget.
+  // Disable the probe of the bandwidth-delay product: requests are small, so their window need not grow. The probe
+  // would send a ping with each response, and an acknowledgement of its echo. These would be two of ten packets through
+  // the bottleneck, and no budget counts them.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   std::vector<int> ports(options.listen.size(), 0);
   for (size_t i = 0; i < ports.size(); ++i) {

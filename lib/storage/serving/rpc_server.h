@@ -17,39 +17,39 @@
 
 namespace sluice {
 
-// The gRPC server of every program: it has a health service, optional reflection, bounded memory, a port of its own,
-// and a drain that lets calls finish. One thread owns and drains it.
+// The gRPC server of every program. It has a health service, optional reflection, bounded memory, a port that no other
+// server shares, and a drain that lets calls finish. One thread owns and drains it.
 //
-// Health knows three services. "" and "readiness" say whether the server wants new calls. "liveness" says that the
-// process runs, also while it drains, since a supervisor would end it halfway otherwise.
+// The health service has three names. "" and "readiness" report whether the server accepts new calls. "liveness"
+// reports that the process runs, even while it drains. Otherwise a supervisor would kill it during the drain.
 class RpcServer {
  public:
   struct Options {
-    std::vector<std::string> listen;  // host:port or unix:PATH; port 0 takes a free one
+    std::vector<std::string> listen;  // host:port or unix:PATH; port 0 selects a free port
     std::optional<ServerTls> tls;     // for all addresses, Unix sockets included; absent: no TLS
     bool reflection = false;
-    size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
+    size_t memory_bytes = 256 << 20;  // gRPC refuses further connections and calls
     int max_request_bytes = 64 << 10;
     absl::Duration drain_timeout = absl::Seconds(10);
-    // How long a drain says NOT_SERVING before it turns calls away, so that clients and load balancers notice.
+    // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.
     absl::Duration drain_delay;
-    bool ready = true;  // what health says at the start
+    bool ready = true;  // the initial health
   };
 
-  // Starts a server, which serves when this returns. Returns Unavailable if an address is taken or is not one of this
+  // Starts a server, which serves when this returns. Returns Unavailable if an address is in use or not one of this
   // machine, and the errors of ValidateServerTls. The services must outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options,
                                                           const std::vector<grpc::Service*>& services);
   ~RpcServer();
 
-  // The addresses as they were given, with the real port in place of port 0.
+  // The given addresses, with the real port instead of port 0.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Sets what health says until the drain. Thread-safe.
+  // Sets the health until the drain. Thread-safe.
   void SetReady(bool ready);
 
-  // Says NOT_SERVING, waits for the drain delay, takes no more calls, lets those under way finish for at most the drain
-  // timeout, and cancels the rest. Returns when no call is left. A second call does nothing.
+  // Reports NOT_SERVING, waits for the drain delay, and refuses new calls. It lets current calls finish for at most the
+  // drain timeout, and cancels the rest. Returns when no call is left. A second call does nothing.
   void Drain();
 
  private:

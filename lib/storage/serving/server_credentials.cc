@@ -12,7 +12,7 @@ constexpr unsigned int kLookIntervalSeconds = 1;
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls) {
   if (!tls.has_value()) return grpc::InsecureServerCredentials();
-  // gRPC would start without files that it cannot use, and turn every client away.
+  // gRPC would start with unusable files, and reject every client.
   if (absl::Status valid = ValidateServerTls(*tls); !valid.ok()) return valid;
   grpc::experimental::TlsServerCredentialsOptions options(
       std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(tls->key_file, tls->certificate_file,

@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Makes the credentials with which gRPC serves by TLS 1.2 or newer, or in the clear if there is no `tls`. gRPC looks at
-// the files each second. Connections that are made after a change use the new files; existing ones keep what they were
-// made with. Returns the errors of ValidateServerTls.
+// Creates the credentials with which gRPC serves over TLS 1.2 or newer, or in plaintext without `tls`. gRPC checks the
+// files every second. Connections made after a change use the new files; existing connections keep the old ones.
+// Returns the errors of ValidateServerTls.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const std::optional<ServerTls>& tls);
 
 }  // namespace sluice

@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// One ReadSru: a piece of the range is read when gRPC has taken the one before. Owns itself from construction to
-// OnDone. gRPC runs its methods one after the other, but for OnCancel.
+// One ReadSru. It reads a piece of the range when gRPC has taken the previous piece. Owns itself from construction to
+// OnDone. gRPC runs its methods one after the other, except OnCancel.
 class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResponse> {
  public:
   SruCall(SruServer& server, grpc::CallbackServerContext& context, const v1::ReadSruRequest& request)
@@ -25,12 +25,12 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
       context.AddTrailingMetadata(kTcpReportKey, FormatTcpReport(*report));
     }
     status_ = answer_.Take(std::min(left_, kSruMessageBytes));
-    // Where there are several pieces, the first is not sent before it is known that the last is there.
+    // Check the whole range before sending the first of several pieces, since the last may not exist.
     if (status_.ok() && left_ > kSruMessageBytes) {
       status_ = server_.store_.CheckRange(request.worker(), request.file(), request.replica(), next_, left_);
     }
     if (status_.ok()) status_ = Read();
-    // Only for what is there: a worker that nobody has takes no memory for its draws.
+    // Draw only for existing data: a number without a worker must not take memory for its draws.
     const absl::Duration think_time = status_.ok() ? server_.think_time_.Next(request.worker()) : absl::ZeroDuration();
     if (think_time > absl::ZeroDuration()) {
       Think(think_time);
@@ -49,7 +49,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
     Send();
   }
 
-  // The timer belongs to the thread of the context. This call may be gone when the cancel runs there; the timer is not.
+  // The timer belongs to the thread of the context. It outlives this call, which may end before the cancel runs there.
   void OnCancel() override {
     cancelled_ = true;
     if (timer_) boost::asio::post(server_.context_, [timer = timer_] { timer->cancel(); });
@@ -57,18 +57,18 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
 
   void OnDone() override {
     server_.metrics_.CountCall(cancelled_ ? WorkerOutcome::kCancelled : OutcomeOf(status_));
-    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece went with the status
+    if (!cancelled_ && status_.ok()) sent_bytes_ += response_.data().size();  // the last piece was sent with the status
     server_.metrics_.AddSentBytes(sent_bytes_);
     delete this;
   }
 
  private:
-  // The next piece. Blocks this thread of gRPC while the disk reads: stripes are usually in the page cache, and gRPC
-  // has more threads.
+  // Reads the next piece. It blocks this thread of gRPC while the disk reads: stripes are usually in the page cache,
+  // and gRPC has more threads.
   absl::Status Read() {
     const uint32_t bytes = std::min(left_, kSruMessageBytes);
     const auto start = std::chrono::steady_clock::now();
-    // Of a file that is striped anew meanwhile, the pieces are of both; the reader's checksum of the SRU tells.
+    // If the file is restriped during the read, the pieces mix both versions; the reader's checksum detects it.
     absl::Status status = server_.store_.Read(request_.worker(), request_.file(), request_.replica(), next_, bytes,
                                               response_.mutable_data());
     server_.metrics_.ObserveRead(absl::FromChrono(std::chrono::steady_clock::now() - start));
@@ -77,7 +77,7 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
     return status;
   }
 
-  // What Read has brought. Nothing may touch the call after it, but for what gRPC calls.
+  // Sends the piece that was read. After it, only gRPC may touch the call.
   void Send() {
     if (!status_.ok()) return Finish(ToGrpc(status_));
     if (left_ == 0) return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
@@ -96,8 +96,8 @@ class SruServer::SruCall final : public grpc::ServerWriteReactor<v1::ReadSruResp
   SruServer& server_;
   const v1::ReadSruRequest request_;
   AnswerMemory::Share answer_;
-  uint64_t next_;  // of the next piece, in the stripe
-  uint32_t left_;  // bytes that are not read
+  uint64_t next_;  // position of the next piece in the stripe
+  uint32_t left_;  // bytes not yet read
   v1::ReadSruResponse response_;
   absl::Status status_;
   uint64_t sent_bytes_ = 0;
@@ -110,7 +110,7 @@ class SruServer::ManifestCall final : public grpc::ServerUnaryReactor {
  public:
   ManifestCall(SruServer& server, const v1::ReadManifestRequest& request, v1::ReadManifestResponse& response)
       : server_(server), answer_(server.answers_) {
-    // Nothing is held for what is too long: the store refuses it.
+    // Take no memory for a request that is too long: the store refuses it.
     if (request.length() <= kMaxReadBytes) status_ = answer_.Take(request.length());
     if (status_.ok()) status_ = Read(request, response);
     Finish(ToGrpc(status_));

@@ -16,17 +16,16 @@ class io_context;
 
 namespace sluice {
 
-// The SruService over the stripes of one store. A slow client costs the piece of its SRU that it has not taken, and
-// what gRPC holds of the one before. There is one for each process, for all of its workers. Thread-safe. The store, the
-// metrics, the reports and the context must outlive the grpc::Server that it is registered with; the context must run
+// The SruService over the stripes of one store. A slow client costs the memory of the next piece of its SRU, and of the
+// previous piece within gRPC. There is one for each process, for all of its workers. Thread-safe. The store, the
+// metrics, the reports and the context must outlive the grpc::Server that it is registered with. The context must run
 // until then.
 class SruServer : public v1::SruService::CallbackService {
  public:
   struct Options {
-    // How long the first message of an SRU is held back, without a thread that waits. Above 0 only to test slow
-    // workers.
+    // The delay before the first message of an SRU, without a waiting thread. Above 0 only to test slow workers.
     ThinkTime::Options think_time;
-    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
+    // Further responses are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,

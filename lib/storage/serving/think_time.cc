@@ -7,7 +7,7 @@
 namespace sluice {
 
 absl::Status ThinkTime::Validate(const Options& options) {
-  // Written so that NaN is refused, too.
+  // This form also rejects NaN.
   if (!(options.tail_share >= 0 && options.tail_share <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("think_tail.share is ", options.tail_share, "; it must be 0 to 1"));
   }
@@ -24,7 +24,7 @@ absl::Duration ThinkTime::Next(uint32_t worker) {
   absl::MutexLock lock(&mutex_);
   auto found = workers_.find(worker);
   if (found == workers_.end()) {
-    std::seed_seq seed{worker};  // neighbours that were seeded by their bare numbers would draw alike
+    std::seed_seq seed{worker};  // generators seeded with consecutive numbers would draw similar values
     found = workers_.emplace(worker, std::mt19937(seed)).first;
   }
   return std::bernoulli_distribution(options_.tail_share)(found->second) ? options_.tail : options_.usual;

@@ -12,9 +12,9 @@
 
 namespace sluice {
 
-// Decides how long each response of a process is held back, to test slow workers: most of them for `usual`, and a share
-// of them, the tail, for `tail`. The draws of a worker depend only on its number and on how many it has made before, so
-// runs replay. There is one for each process. Thread-safe.
+// Decides the delay of each response of a process, to test slow workers: `usual` for most responses, and `tail` for a
+// share of them, the tail. The draws of a worker depend only on its number and the number of its earlier draws, so runs
+// can be replayed. There is one for each process. Thread-safe.
 class ThinkTime {
  public:
   struct Options {
@@ -22,7 +22,7 @@ class ThinkTime {
     absl::Duration tail;    // for the responses in the tail; above 0 if there is a tail
     double tail_share = 0;  // 0: there is no tail; at most 1
   };
-  // Returns InvalidArgument for a share outside of 0 to 1, for a share without a time, and for a time without a share.
+  // Returns InvalidArgument for a share outside 0 to 1, for a share without a time, and for a time without a share.
   static absl::Status Validate(const Options& options);
 
   explicit ThinkTime(const Options& options) : options_(options) {}

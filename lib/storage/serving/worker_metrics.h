@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// How a worker has answered; label values are in worker_metrics.cc, in this order.
+// The outcome of a request to a worker; label values are in worker_metrics.cc, in this order.
 enum class WorkerOutcome { kOk, kNotFound, kOutOfRange, kInvalid, kCancelled, kError };
 WorkerOutcome OutcomeOf(const absl::Status& status);
 
@@ -24,9 +24,9 @@ class WorkerMetrics {
 
   void CountCall(WorkerOutcome outcome) { sru_requests_[static_cast<size_t>(outcome)]->Increment(); }
   void CountManifestRequest(WorkerOutcome outcome) { manifest_requests_[static_cast<size_t>(outcome)]->Increment(); }
-  // Counts bytes of SRU payload that were sent.
+  // Counts sent bytes of SRU payload.
   void AddSentBytes(uint64_t bytes) { sent_bytes_.Increment(static_cast<double>(bytes)); }
-  // Takes the time that a read of a range from the disk took.
+  // Takes the duration of reading a range from the disk.
   void ObserveRead(absl::Duration elapsed) { read_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-// Over connections: the smallest, the mean and the largest.
+// The smallest, mean and largest value over all connections.
 struct Spread {
   double min = 0;
   double mean = 0;
@@ -34,7 +34,7 @@ Spread SpreadOf(const absl::flat_hash_map<uint64_t, TcpInfo>& connections, Value
 }
 
 void AddNamespaceFamilies(const TcpExt& ext, std::vector<MetricFamily>& families) {
-  // Read one after the other, while the kernel counts.
+  // The two counters are read one after the other while the kernel counts, so the second may be larger.
   const uint64_t without_feedback = ext.rtos - std::min(ext.rtos, ext.rtos_after_feedback);
   families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_losses_total",
                                 "Losses, by what the receiver told of them: nothing (the whole window was lost and a "
@@ -96,7 +96,7 @@ std::vector<MetricFamily> WorkerTcpMetrics::Collect() const {
     families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_retransmitted_packets_total",
                                   "Packets that were sent again, of the connections of this process.",
                                   static_cast<double>(state_.totals.retransmitted_packets)));
-    // Without a connection it is not known what the kernel tells.
+    // Without a connection, the kernel's support of this counter is unknown.
     if (state_.has_rtos || state_.last.empty()) {
       families.push_back(MakeFamily(MetricType::Counter, "sluice_worker_tcp_rtos_total",
                                     "Retransmission timeouts, of the connections of this process.",

@@ -15,12 +15,12 @@
 
 namespace sluice {
 
-// What TCP did with the responses of this worker. There is one for each process. Thread-safe. There are two sources,
-// which the help texts distinguish: the connections of this process, and the counters of its network namespace.
-// Families that the kernel cannot fill are left out: all of them if it does not answer, the timeouts before Linux 6.7.
+// The TCP events of this worker's responses. There is one for each process. Thread-safe. There are two sources, which
+// the help texts distinguish: the connections of this process, and the counters of its network namespace. Families that
+// the kernel cannot fill are left out: all of them if it gives no data, and the timeouts before Linux 6.7.
 //
-// Each Collect asks the kernel, so a scrape shows what is true at that moment. When a connection closes, what it
-// counted since the last look is lost; calling Update now and then keeps that small.
+// Each Collect queries the kernel, so a scrape shows the current values. A closed connection loses its counts since the
+// last look; regular calls of Update keep that loss small.
 class WorkerTcpMetrics : public prometheus::Collectable {
  public:
   WorkerTcpMetrics();

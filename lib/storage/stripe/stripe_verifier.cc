@@ -128,7 +128,8 @@ absl::Status VerifyLevel(const StripeSource& store, const std::string& folder, c
   return absl::OkStatus();
 }
 
-// Verifies the level and the levels below it. `folder` is relative to the root, and ends with a '/'.
+// Verifies the levels below first: a problem there also shows above. `folder` is relative to the root, and ends with a
+// '/'.
 absl::Status VerifyTree(const std::string& root, const std::string& folder, const VerifyOptions& options,
                         VerifyReport& report) {
   const std::string path = folder.empty() ? root : absl::StrCat(root, "/", folder);

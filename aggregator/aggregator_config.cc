@@ -51,10 +51,10 @@ absl::Status CheckAddress(absl::string_view field, const std::string& address) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", parsed.message()));
 }
 
-// Of an open range the first worker stands for all: what comes behind differs by a number.
+// Validates only the first worker of an open range; the others differ only in their number.
 absl::Status CheckReader(const AggregatorOptions& options) {
   BlockReader::Options reader = options.reader;
-  reader.tls.reset();  // no file is read here
+  reader.tls.reset();  // this function reads no files
   if (options.workers.open.has_value()) reader.workers.push_back(options.workers.open->Address(0));
   return BlockReader::Validate(reader);
 }
@@ -67,7 +67,7 @@ absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
   return status;
 }
 
-// A word that is safe in a label and in a log line.
+// Checks that the level is a word that is safe in a label and in a log line.
 absl::Status CheckLevel(const std::string& level) {
   constexpr size_t kMaxBytes = 64;
   const bool is_word = std::all_of(level.begin(), level.end(),

@@ -17,18 +17,18 @@ namespace sluice {
 
 // The options of an aggregator.
 struct AggregatorOptions {
-  std::string admin;  // host:port; empty: none
-  std::string level;  // of an aggregation tree; empty: none
+  std::string admin;  // host:port; empty: no admin server
+  std::string level;  // the level in an aggregation tree; empty: no tree
   RpcServer::Options rpc_server;
   Link::Options link;
   WorkerList workers;
-  BlockReader::Options reader;  // its workers are the fixed ones of the list
+  BlockReader::Options reader;  // its workers are the fixed workers of the list
   uint64_t read_memory_bytes = BlockServer::kMaxHeldBytes;
-  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
-  std::optional<MidLevel::Options> mid_level;         // present: it serves a level above, too
+  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not checked for changes
+  std::optional<MidLevel::Options> mid_level;         // present: it also serves a level above
 };
 
-// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field.
+// Checks the config as far as possible without starting anything. Returns InvalidArgument with the field.
 absl::StatusOr<AggregatorOptions> ParseAggregatorConfig(const v1::AggregatorConfig& config);
 
 }  // namespace sluice

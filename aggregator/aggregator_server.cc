@@ -65,13 +65,13 @@ AggregatorServer::AggregatorServer(std::shared_ptr<Link> link, const AggregatorO
 
 AggregatorServer::~AggregatorServer() {
   StopFollowing();
-  // What was told before may still be on its way to SetWorkers.
+  // A last update of the discovery may still be on its way to SetWorkers.
   absl::Notification last;
   boost::asio::dispatch(io_context_, [&last] { last.Notify(); });
   last.WaitForNotification();
 }
 
-// For at most the connect timeout twice: workers are asked for by name, and then connected to.
+// Waits for at most twice the connect timeout: once for the look-up, and once for the connections.
 void AggregatorServer::FindWorkers(const AggregatorOptions& options) {
   if (options.workers.open.has_value()) {
     FollowWorkers();
@@ -93,7 +93,7 @@ absl::Status AggregatorServer::StartServing(const AggregatorOptions& options) {
   absl::Notification told;
   boost::asio::post(io_context_, [&] {
     serving_ = true;
-    // It may have come after the look at it.
+    // The reader may have been set since the check above.
     if (const std::shared_ptr<BlockReader> reader = reader_.Get()) {
       reader->ConnectInBackground();
       rpc_server_->SetReady(true);
@@ -133,7 +133,7 @@ void AggregatorServer::SetWorkers(const std::vector<std::string>& workers) {
   MakeReader();
 }
 
-// Over the connections of the reader before. The options were checked with the config.
+// Creates a reader that keeps the connections of the previous one. The options were validated with the config.
 void AggregatorServer::MakeReader() {
   const std::shared_ptr<BlockReader> before = reader_.Get();
   auto reader = before ? before->Successor(reader_options_) : BlockReader::Create(link_, reader_options_);
@@ -153,7 +153,7 @@ absl::Status AggregatorServer::Reconfigure(const AggregatorOptions& options) {
   reader_options_ = options.reader;
   const bool same_workers = options.workers == worker_list_;
   worker_list_ = options.workers;
-  // Until the name server has answered those known before stay.
+  // Keep the known workers until the name server has responded.
   if (same_workers || worker_list_.open.has_value()) reader_options_.workers = std::move(workers);
   if (!same_workers) {
     StopFollowing();
@@ -168,7 +168,7 @@ std::vector<const prometheus::Collectable*> AggregatorServer::Metrics(const std:
   std::vector<const prometheus::Collectable*> metrics = {&link_->registry(), &link_->gauges(), &process_metrics_};
   if (mid_level_) metrics.push_back(&mid_level_->tcp_metrics());
   if (level.empty()) return metrics;
-  labelled_.reserve(metrics.size());  // they are pointed to
+  labelled_.reserve(metrics.size());  // pointers into it must stay valid
   for (const prometheus::Collectable*& metric : metrics) metric = &labelled_.emplace_back(*metric, "level", level);
   return metrics;
 }

@@ -28,21 +28,21 @@ namespace sluice {
 // Thread-safe. The IoThread must outlive it.
 class AggregatorServer {
  public:
-  // Connects to the workers first, and logs those that do not answer. The aggregator serves when this returns, and is
-  // ready when there is a worker. Returns Unavailable if it cannot listen on an address.
+  // Connects to the workers first, and logs the unreachable ones. The aggregator serves when this returns, and is ready
+  // when it has a worker. Returns Unavailable if it cannot listen on an address.
   static absl::StatusOr<std::unique_ptr<AggregatorServer>> Start(const AggregatorOptions& options, IoThread& io_thread);
   ~AggregatorServer();
 
   const std::string& address() const { return rpc_server_->addresses().front(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
 
-  // Takes over what may change while it serves: the link, the budget, the workers and how they are read. Reads that are
-  // under way end as they began. Call it on the IO thread. Returns the errors of Link::Reconfigure; then nothing has
-  // changed.
+  // Applies the options that may change at runtime: the link, the budget, the workers and the options for reading from
+  // them. Reads in progress keep their old options. Call it on the IO thread. Returns the errors of Link::Reconfigure;
+  // then nothing has changed.
   absl::Status Reconfigure(const AggregatorOptions& options);
 
-  // Says NOT_SERVING. After the drain delay it takes no more reads, lets those that are under way finish for at most
-  // the drain timeout, and cancels the rest.
+  // Reports NOT_SERVING. After the drain delay it refuses new reads, lets current reads finish for at most the drain
+  // timeout, and cancels the rest.
   void Drain();
 
   ConfigMetrics& config_metrics() { return config_metrics_; }
@@ -67,18 +67,18 @@ class AggregatorServer {
 
   // Used on the IO thread only, once workers are followed or the server serves.
   WorkerList worker_list_;
-  BlockReader::Options reader_options_;  // of the reader of the moment, but for an empty list: then there is none
+  BlockReader::Options reader_options_;  // options of the current reader; without workers there is no reader
   bool serving_ = false;
-  uint64_t follows_ = 0;          // of lists that were followed; what an earlier one still tells is old
+  uint64_t follows_ = 0;          // number of the followed list; updates from earlier lists are ignored
   absl::Notification looked_up_;  // the first look has ended
 
   BlockServer service_;
-  std::unique_ptr<MidLevel> mid_level_;    // null: it is not one
-  std::vector<LabelledMetrics> labelled_;  // with the level; empty: there is none
+  std::unique_ptr<MidLevel> mid_level_;    // null: it is not a mid-level aggregator
+  std::vector<LabelledMetrics> labelled_;  // with the level; empty without a level
   std::unique_ptr<RpcServer> rpc_server_;
   std::atomic<bool> draining_ = false;
-  std::unique_ptr<AdminServer> admin_;          // answers until the reads have drained
-  std::unique_ptr<WorkerDiscovery> discovery_;  // on the link's thread only; null: nothing is looked up
+  std::unique_ptr<AdminServer> admin_;          // serves until the reads have drained
+  std::unique_ptr<WorkerDiscovery> discovery_;  // on the link's thread only; null: there are no look-ups
 };
 
 }  // namespace sluice

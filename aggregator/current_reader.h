@@ -14,20 +14,20 @@ class io_context;
 
 namespace sluice {
 
-// The reader on which new reads begin. Reads that are under way hold the one that they began on. There is one for each
-// server. Thread-safe. The context must outlive it.
+// The reader for new reads. Each read in progress keeps the reader that it started with. There is one for each server.
+// Thread-safe. The context must outlive it.
 class CurrentReader {
  public:
   explicit CurrentReader(boost::asio::io_context& context) : context_(context) {}
 
-  // Returns null if there is none yet.
+  // Returns null if there is no reader yet.
   std::shared_ptr<BlockReader> Get() const {
     absl::MutexLock lock(&mutex_);
     return reader_;
   }
 
-  // The reader before it is destroyed after its last read, on the thread of the context, since that takes a while and
-  // the last read ends on a thread of gRPC.
+  // The previous reader is destroyed after its last read. This happens on the thread of the context, since it takes a
+  // while and the last read ends on a thread of gRPC.
   void Replace(std::unique_ptr<BlockReader> reader);
 
  private:

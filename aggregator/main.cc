@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// What the command line and the config file say.
+// The settings from the command line and the config file.
 struct AggregatorFlags {
   void AddTo(CLI::App& app) {
     AddTextFlag(app, "--listen", "Address to serve on, host:port or unix:PATH",

@@ -14,9 +14,8 @@
 
 namespace sluice {
 
-// What an aggregator needs in addition when it is a mid-level one of a tree, and so a worker of the level above. There
-// is at most one for each process. Thread-safe. The registry and the IoThread must outlive it; it must outlive the
-// grpc::Server.
+// The parts that a mid-level aggregator of a tree needs in addition, as a worker of the level above. There is at most
+// one for each process. Thread-safe. The registry and the IoThread must outlive it; it must outlive the grpc::Server.
 class MidLevel {
  public:
   struct Options {
@@ -27,7 +26,7 @@ class MidLevel {
   MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread);
 
   grpc::Service& service() { return server_; }
-  // The metrics beside those in the registry.
+  // The metrics in addition to those in the registry.
   const prometheus::Collectable& tcp_metrics() const { return answer_watch_.metrics(); }
 
  private:

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// What a process cannot change while it runs.
+// Returns the part of the config that cannot change at runtime.
 v1::AggregatorConfig WithoutReloadable(v1::AggregatorConfig config) {
   config.clear_workers();
   config.clear_link();
@@ -15,7 +15,7 @@ v1::AggregatorConfig WithoutReloadable(v1::AggregatorConfig config) {
   config.clear_segment_bytes();
   config.clear_log_level();
   config.clear_connect_timeout();
-  // A schedule that is not given is one without a policy.
+  // A missing schedule is a schedule without a policy.
   ClearReloadable(*config.mutable_schedule());
   return config;
 }

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Returns FailedPrecondition that names the fields, with their old and new values, if `after` cannot take the place of
-// `before` in an aggregator that runs.
+// Returns FailedPrecondition with the fields, and their old and new values, if `after` cannot replace `before` in a
+// running aggregator.
 absl::Status CheckReloadable(const v1::AggregatorConfig& before, const v1::AggregatorConfig& after);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kMinLease = absl::Milliseconds(20);  // some reports have to fit in
+constexpr absl::Duration kMinLease = absl::Milliseconds(20);  // leaves time for several reports
 constexpr absl::Duration kMaxLease = absl::Seconds(10);
 constexpr std::chrono::milliseconds kGraceAfterLeases{100};
 
@@ -69,7 +69,7 @@ absl::Status ParseShares(const v1::LinkDaemonConfig& config, const LinkProfile& 
   }
   options.lease_time = absl::ToChronoNanoseconds(lease_time);
   options.drain_time = DrainTime(profile, options.budget_bytes);
-  // A process that hangs may go by a lease of the last daemon for so long.
+  // A hung process may use a lease of the previous daemon for this long.
   options.start_grace = std::max(options.start_grace, options.lease_time + kGraceAfterLeases);
   status.Update(LinkDivider::Validate(options));
   return status;

@@ -12,13 +12,13 @@ namespace sluice {
 
 // The options of sluice-link.
 struct LinkDaemonOptions {
-  std::string admin;  // host:port; empty: none
+  std::string admin;  // host:port; empty: no admin server
   LinkProfile profile;
   LeaseServer::Options server;
 };
 
-// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field,
-// its value and what it should be.
+// Checks the config as far as possible without starting anything. Returns InvalidArgument with the field, its value and
+// the accepted values.
 absl::StatusOr<LinkDaemonOptions> ParseLinkDaemonConfig(const v1::LinkDaemonConfig& config);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Of connections to workers, the far sides of tunnels, listeners and files.
+// For connections to workers, the worker sides of tunnels, listeners and files.
 constexpr uint64_t kOtherDescriptors = 1024;
 
 }  // namespace

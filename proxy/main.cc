@@ -29,7 +29,7 @@
 namespace sluice {
 namespace {
 
-// What the command line and the config file say.
+// The settings from the command line and the config file.
 struct ProxyFlags {
   void AddTo(CLI::App& app) {
     AddListFlag(
@@ -139,7 +139,7 @@ struct ProxyFlags {
     }
   }
 
-  // One group for each client. A URI may have "=" in it.
+  // Creates one group for each client. A URI may contain "=".
   void SetClients(const std::vector<std::string>& list) {
     config.clear_clients();
     std::map<std::string, v1::ProxyClients*> groups;
@@ -163,7 +163,7 @@ struct ProxyFlags {
     }
   }
 
-  // What has no "=" is refused with the routes that lack a part.
+  // A route without "=" is rejected later, with the routes that lack a part.
   void SetRoutes(const std::vector<std::string>& list) {
     config.clear_routes();
     for (const std::string& text : list) {
@@ -217,8 +217,8 @@ class Proxy {
     const ScheduleOptions& schedule = options_.link.schedule;
     std::vector<std::string> addresses = program.addresses();
     const std::string admin = program.admin_address();
-    std::vector<std::string> listen;  // as the config has them
-    std::vector<std::string> open;    // to whoever reaches them
+    std::vector<std::string> listen;  // in the notation of the config
+    std::vector<std::string> open;    // to any client that can reach them
     for (size_t i = 0; i < addresses.size(); ++i) {
       const bool tls = options_.server.listeners[i].tls;
       listen.push_back(tls ? "tls:" + addresses[i] : addresses[i]);

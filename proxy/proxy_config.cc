@@ -59,7 +59,7 @@ absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
       ParseField("limits.held_per_call", config.held_per_call(), ParseByteSize, options.max_held_bytes_per_call));
   status.Update(ParseField("limits.opening_timeout", config.opening_timeout(), ParseDuration, opening));
   status.Update(ParseField("limits.client_stall_timeout", config.client_stall_timeout(), ParseDuration, stall));
-  // What is too large for the type is too large for ProxyServer::Validate as well.
+  // A value too large for the type is also too large for ProxyServer::Validate.
   options.max_header_bytes = static_cast<uint32_t>(std::min<int64_t>(header_bytes, UINT32_MAX));
   options.opening_timeout = absl::ToChronoNanoseconds(opening);
   options.client_stall_timeout = absl::ToChronoNanoseconds(stall);
@@ -91,7 +91,7 @@ absl::Status CheckAdmin(const std::string& address) {
   return parsed.ok() ? parsed : absl::InvalidArgumentError(absl::StrCat("admin: ", parsed.message()));
 }
 
-// What a process cannot change while it runs.
+// Returns the part of the config that cannot change at runtime.
 v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
   config.clear_workers();
   config.clear_clients();
@@ -100,7 +100,7 @@ v1::ProxyConfig WithoutReloadable(v1::ProxyConfig config) {
   config.clear_tunnels();
   config.clear_limits();
   config.clear_log_level();
-  // A schedule that is not given is one without a policy.
+  // A missing schedule is a schedule without a policy.
   ClearReloadable(*config.mutable_schedule());
   return config;
 }

@@ -14,19 +14,19 @@ namespace sluice {
 
 // The options of sluice-proxy.
 struct ProxyProgramOptions {
-  std::string admin;  // host:port; empty: none
+  std::string admin;  // host:port; empty: no admin server
   Link::Options link;
   ProxyServer::Options server;
   absl::Duration drain_timeout = absl::Seconds(10);
   absl::Duration drain_delay = absl::ZeroDuration();
-  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not looked at
+  absl::Duration reload_interval = absl::Seconds(2);  // 0: the config file is not checked for changes
 };
 
-// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field.
+// Checks the config as far as possible without starting anything. Returns InvalidArgument with the field.
 absl::StatusOr<ProxyProgramOptions> ParseProxyConfig(const v1::ProxyConfig& config);
 
-// Returns FailedPrecondition that names the fields, with their old and new values, if `after` cannot take the place of
-// `before` in a proxy that runs.
+// Returns FailedPrecondition with the fields, and their old and new values, if `after` cannot replace `before` in a
+// running proxy.
 absl::Status CheckReloadable(const v1::ProxyConfig& before, const v1::ProxyConfig& after);
 
 }  // namespace sluice

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// Whoever reaches the port can cause one.
+// The minimum time between two logs, since anyone who can reach the port can cause failed handshakes.
 constexpr std::chrono::seconds kLogHandshakeEvery{1};
 
 std::function<void(const absl::Status&)> LogHandshakes() {
@@ -96,7 +96,7 @@ absl::Status ProxyProgram::Reconfigure(const ProxyProgramOptions& options) {
 
 void ProxyProgram::Drain() {
   draining_ = true;
-  // Nobody notifies: clients are given the time to look at /healthz.
+  // Sleep for the drain delay, so that clients see /healthz. The notification never comes.
   absl::Notification().WaitForNotificationWithTimeout(drain_delay_);
   const size_t calls = server_->Drain(drain_timeout_);
   if (calls > 0) Log(LogLevel::kWarning, "calls are ended that did not end by themselves", {{"calls", calls}});

@@ -28,12 +28,11 @@ class ProxyProgram {
   const std::vector<std::string>& addresses() const { return server_->addresses(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
 
-  // Takes over the link, the workers and the limits. Returns the errors of Link::Reconfigure and
-  // ProxyServer::Reconfigure.
+  // Applies the new link, workers and limits. Returns the errors of Link::Reconfigure and ProxyServer::Reconfigure.
   absl::Status Reconfigure(const ProxyProgramOptions& options);
 
-  // Says in /healthz that it drains. After the drain delay it takes no more connections, asks clients to go elsewhere,
-  // lets calls end for at most the drain timeout, and ends the rest.
+  // Reports in /healthz that it drains. After the drain delay it refuses new connections and asks clients to reconnect
+  // elsewhere. It lets calls end for at most the drain timeout, and ends the rest.
   void Drain();
 
   ConfigMetrics& config_metrics() { return config_metrics_; }

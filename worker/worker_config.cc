@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kMaxTime = absl::Hours(1);  // what is above is a slip of the unit
+constexpr absl::Duration kMaxTime = absl::Hours(1);  // a larger value is probably a wrong unit
 
-// What gRPC understands: it knows no "*:9100".
+// Returns an address that gRPC accepts: it does not accept "*:9100".
 absl::StatusOr<std::string> ListenAddress(const std::string& text) {
   if (text.starts_with("unix:")) return text;
   const absl::StatusOr<HostPort> address = ParseHostPort(text);

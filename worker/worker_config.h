@@ -14,13 +14,13 @@ namespace sluice {
 struct WorkerOptions {
   RpcServer::Options rpc_server;
   std::string data;   // the folder that holds worker-NNNN folders
-  std::string admin;  // host:port; empty: none
+  std::string admin;  // host:port; empty: no admin server
   ThinkTime::Options think_time;
   bool probe = true;  // serve the ProbeService
 };
 
-// Checks the config as far as that is possible without starting anything. Returns InvalidArgument that names the field,
-// its value and what it should be.
+// Checks the config as far as possible without starting anything. Returns InvalidArgument with the field, its value and
+// the accepted values.
 absl::StatusOr<WorkerOptions> ParseWorkerConfig(const v1::WorkerConfig& config);
 
 }  // namespace sluice

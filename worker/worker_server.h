@@ -28,13 +28,13 @@ class WorkerServer {
   // AdminServer::Start.
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options, IoThread& io_thread);
 
-  // The addresses as they were given, with the port that was found for port 0.
+  // The given addresses, with the real port instead of port 0.
   const std::vector<std::string>& addresses() const { return rpc_server_->addresses(); }
   std::string admin_address() const { return admin_ ? admin_->address() : ""; }
   const StripeStore& store() const { return store_; }
 
-  // Takes no more calls and lets those that are under way finish, for at most the drain timeout; /healthz says
-  // "draining". Nothing is under way when it returns.
+  // Refuses new calls and lets current calls finish, for at most the drain timeout; /healthz reports "draining". No
+  // call is in progress when it returns.
   void Drain();
 
  private:
@@ -51,7 +51,7 @@ class WorkerServer {
   ProbeServer probe_service_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<AdminServer> admin_;
-  std::unique_ptr<RpcServer> rpc_server_;  // the last: its calls end before what they use
+  std::unique_ptr<RpcServer> rpc_server_;  // last, so that its calls end before the objects that they use
 };
 
 }  // namespace sluice

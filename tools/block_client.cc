@@ -15,9 +15,9 @@
 namespace sluice {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(5);  // to find out why there is no connection
+constexpr absl::Duration kPatience = absl::Seconds(5);  // time to find out why there is no connection
 
-// Follows one read: what came so far, and whether the next part fits behind it.
+// Checks one read: whether each part follows the previous one.
 class ReadCheck {
  public:
   explicit ReadCheck(const BlockClient::Sink& sink) : sink_(sink) {}
@@ -101,9 +101,10 @@ class ReadCheck {
 
 std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address, const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
-  // A read is made again where the aggregator goes away before its header has come, and by another one where the name
-  // has several addresses. gRPC makes no retry once something has come: the output may have been written. CANCELLED,
-  // though nobody here has cancelled: the read came just when the server began to shut down.
+  // Retry a read if the aggregator goes away before the header has arrived. If the name has several addresses, the
+  // retry goes to another aggregator. gRPC does not retry after the first part, since the output may have been written.
+  // Also retry on CANCELLED, even though this client did not cancel: the read arrived just as the server began to shut
+  // down.
   arguments.SetServiceConfigJSON(R"({
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [{
@@ -124,7 +125,7 @@ BlockClient::BlockClient(const std::string& address, const ChannelSecurity& secu
 absl::StatusOr<v1::ReadSummary> BlockClient::Read(const v1::ReadRequest& request, absl::Duration timeout,
                                                   const Sink& sink) {
   grpc::ClientContext context;
-  constexpr absl::Duration kForever = absl::Hours(24 * 365);  // the wall clock of a deadline does not go much further
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);  // the range of the wall clock ends not much later
   if (timeout < kForever) {
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
   }

@@ -20,7 +20,7 @@ absl::Status ReadInto(std::string& text, const char* field, const std::string& p
   return absl::NotFoundError(absl::StrCat(field, ": \"", path, "\" cannot be read, or is empty"));
 }
 
-// gRPC logs a line of its source for each handshake that fails; ExplainUnreachable says why.
+// Drops gRPC's log lines about failed handshakes; ExplainUnreachable reports the reason.
 void LogOfGrpc(gpr_log_func_args* line) {
   if (absl::StrContains(line->file, "ssl_transport_security")) return;
   std::cerr << "gRPC: " << line->message << std::endl;
@@ -31,7 +31,7 @@ void LogOfGrpc(gpr_log_func_args* line) {
 absl::StatusOr<ChannelSecurity> ChannelSecurity::Create(const std::optional<TlsOptions>& tls) {
   ChannelSecurity security;
   if (!tls.has_value()) return security;
-  grpc::SslCredentialsOptions options;  // no root certificates: those of the system
+  grpc::SslCredentialsOptions options;  // no root certificates: gRPC uses the system's
   absl::Status status = ReadInto(options.pem_root_certs, "tls.ca", tls->ca_file);
   status.Update(ReadInto(options.pem_cert_chain, "tls.certificate", tls->certificate_file));
   status.Update(ReadInto(options.pem_private_key, "tls.key", tls->key_file));

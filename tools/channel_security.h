@@ -13,17 +13,17 @@
 
 namespace sluice {
 
-// How the channels of a tool are secured: by TLS, or not at all, which is the default. A plain value.
+// The security of a tool's channels: TLS, or none, which is the default. A plain value.
 class ChannelSecurity {
  public:
   ChannelSecurity() : credentials_(grpc::InsecureChannelCredentials()) {}
-  // Reads the files once, since a tool does not run for as long as a certificate is valid. Without options there is no
-  // TLS. Returns NotFound if a file cannot be read; whether it parses was checked with the flags.
+  // Reads the files once, since no tool runs longer than a certificate is valid. Without `tls`, TLS is off. Returns
+  // NotFound if a file cannot be read; the flags have checked whether it parses.
   static absl::StatusOr<ChannelSecurity> Create(const std::optional<TlsOptions>& tls);
 
   const std::shared_ptr<grpc::ChannelCredentials>& credentials() const { return credentials_; }
   const std::optional<TlsOptions>& tls() const { return tls_; }
-  // Adds the name that the server's certificate must bear if it is not that of the host.
+  // Adds the name in the server's certificate if it differs from the host.
   void AddTo(grpc::ChannelArguments& arguments) const;
 
  private:

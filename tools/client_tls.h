@@ -15,7 +15,7 @@ namespace sluice {
 class ClientTls {
  public:
   void AddFlags(CLI::App& app);
-  // Call it once the flags are read. Returns InvalidArgument that names the field and the file.
+  // Call it after the flags have been parsed. Returns InvalidArgument with the field and the file.
   absl::StatusOr<ChannelSecurity> Configure() const;
 
  private:

@@ -12,8 +12,7 @@ absl::StatusOr<FileDescriptor> CatchInterrupts() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  // Blocked, so that a signal between two looks at the descriptor is not lost, as it would be with a handler and a
-  // flag.
+  // Block the signals, so that a signal between two reads of the descriptor is not lost, as with a handler and a flag.
   if (sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) return ErrnoStatus(errno, "cannot block signals");
   FileDescriptor fd(signalfd(-1, &signals, SFD_CLOEXEC));
   if (!fd.valid()) return ErrnoStatus(errno, "cannot wait for signals");

@@ -5,11 +5,11 @@
 
 namespace sluice {
 
-// Returns a descriptor that becomes readable on SIGINT, SIGTERM or SIGHUP. These no longer end the process, so that
-// whatever waits for it can stop in order. Call it before any thread is started.
+// Returns a descriptor that becomes readable on SIGINT, SIGTERM or SIGHUP. These signals no longer end the process, so
+// the code that waits for the descriptor can stop in order. Call it before any thread is started.
 absl::StatusOr<FileDescriptor> CatchInterrupts();
 
-// Returns whether one of them has come.
+// Returns true if such a signal has arrived.
 bool Interrupted(const FileDescriptor& interrupts);
 
 }  // namespace sluice

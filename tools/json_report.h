@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// A flat JSON object, as the tools report it: numbers, texts, and lists of numbers, in no particular order.
+// A value of a tool's report, which is a flat JSON object: a number, a text or a list of numbers. The fields have no
+// particular order.
 using JsonValue = std::variant<double, std::string, std::vector<double>>;
 
 // Writes the object to a file, or to stdout for "-". Returns FailedPrecondition if the file cannot be written.

@@ -15,7 +15,8 @@ absl::Status ExplainUnreachable(const absl::Status& failed, const std::string& a
   if (!link.ok()) return failed;
   auto fan_out = FanOut::Create(*std::move(link), {.workers = {address}, .tls = tls});
   if (!fan_out.ok()) return failed;
-  // Any answer will do, UNIMPLEMENTED too. No retry: the first failure is the reason.
+  // Any response proves that the server is reachable, even UNIMPLEMENTED. Do not retry: the first failure is the
+  // reason.
   const Method<std::string, std::string> check{"/grpc.health.v1.Health/Check"};
   const FanOutResult result = (*fan_out)->Call(
       check, [](size_t) { return std::string(); }, [](size_t, const std::string&) { return absl::OkStatus(); },

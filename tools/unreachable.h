@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Explains why there is no connection to the server at `address`. gRPC's own words do not tell a certificate that
-// expired from one of an unknown authority, nor a server that refuses this client from one that went away. So this
-// connects once more, by Sluice's own wire, for at most `timeout`, and returns Unavailable with the address and the
-// reason of that failure. If the server answers now, it returns `failed`, which is what gRPC said. Without `tls` there
-// is no TLS.
+// Explains why there is no connection to the server at `address`. gRPC's error does not distinguish an expired
+// certificate from one of an unknown authority, or a server that rejects this client from one that went away. This
+// function therefore connects again with Sluice's own HTTP/2 code, for at most `timeout`. It returns Unavailable with
+// the address and the reason of that failure. If the server responds now, it returns `failed`, the error of gRPC.
+// Without `tls`, TLS is off.
 absl::Status ExplainUnreachable(const absl::Status& failed, const std::string& address,
                                 const std::optional<TlsOptions>& tls, absl::Duration timeout);
 

@@ -17,43 +17,43 @@ namespace {
 
 constexpr int64_t kFirstInFlightBytes = 8 << 10;
 
-// What gRPC's own frames add to an answer, and acknowledgements of its request; measured. Only a target is planned with
-// it: what really was in flight is counted.
+// The measured overhead of gRPC's frames, and of the acknowledgements of the request, for one response. It only serves
+// to plan a target: the bytes actually in flight are counted.
 constexpr int64_t kAnswerOverheadBytes = 110;
-// Two processors that workers and we share manage twice as many.
+// Two CPUs, shared by the workers and this program, handle twice this rate.
 constexpr double kAnswersPerSecond = 4000;
-constexpr int kFewestAnswers = 3;  // with fewer the port falls idle when one is late
+constexpr int kFewestAnswers = 3;  // with fewer, the port idles when one is late
 constexpr int kTypicalAnswers = 16;
 constexpr int kMaxAnswers = 64;
-// A fresh connection sends that much at once.
+// A new connection sends this many packets at once.
 constexpr int64_t kInitialWindowPackets = 10;
 constexpr absl::Duration kLoopTime = absl::Milliseconds(150);
-constexpr double kFillSlowness = 3;  // against the rate of the link, in which a queue grows slowly
-constexpr double kLoopRounds = 12;   // full buffers that a loop sends, at least
+constexpr double kFillSlowness = 3;  // factor by which filling is slower than the link, so that the queue grows slowly
+constexpr double kLoopRounds = 12;   // the minimum number of full buffers that a loop sends
 constexpr absl::Duration kMaxLoopTime = absl::Seconds(3);
 
-constexpr double kGrowth = 1.05;  // of the rate; less is none
+constexpr double kGrowth = 1.05;  // growth of the rate; a smaller factor is no growth
 constexpr int kRateLoops = 6;
 constexpr absl::Duration kRateLoopTime = absl::Milliseconds(300);
 
-constexpr double kBusy = 0.9;  // a loop's best window against the rate, or it did not keep the port busy
+constexpr double kBusy = 0.9;  // best window of a loop over the rate; below it, the port was not busy
 constexpr int kBusyAttempts = 4;
 constexpr double kPrecision = 0.03;
-constexpr double kWithoutLoss = 0.85;  // of what is lossless, which another time it might not be
+constexpr double kWithoutLoss = 0.85;  // share of the largest lossless amount, which may be lossy at another time
 constexpr int kLoopsInRound = 6;
 constexpr int kFewestRounds = 2;
 constexpr int kMaxRounds = 8;
-constexpr double kEnough = 0.06;  // of the buffer, between the ends of its interval
+constexpr double kEnough = 0.06;  // width of the interval relative to the buffer
 constexpr int kFewestHosts = 2;
 
-// Where the phases are on the way, as shares of the usual time.
+// The progress at the start of each phase, as a share of the usual time.
 constexpr double kTimersFrom = 0.02;
 constexpr double kRoundTripsFrom = 0.1;
 constexpr double kRateFrom = 0.2;
 constexpr double kBufferFrom = 0.4;
 constexpr double kTypicalBufferLoops = 45;
 
-// One calibration, on its way.
+// One calibration in progress.
 class Run {
  public:
   Run(Prober& prober, const CalibrationOptions& options) : prober_(prober), options_(options) {}
@@ -77,7 +77,7 @@ class Run {
   }
 
  private:
-  // Never goes back: the rate is measured in two phases.
+  // Reports progress that never decreases, although the rate is measured in two phases.
   void Tell(double share, const std::string& stage) {
     share_ = std::max(share_, share);
     if (options_.on_progress) options_.on_progress(share_, stage);
@@ -122,7 +122,7 @@ class Run {
     return measured_.no_buffer.empty();
   }
 
-  // Twice as much in flight again and again, until two doublings have added nothing.
+  // Doubles the bytes in flight until two doublings have not raised the rate.
   absl::Status FindRate() {
     int idle_steps = 0;
     for (int64_t bytes = kFirstInFlightBytes; bytes <= options_.max_in_flight_bytes && idle_steps < 2; bytes *= 2) {
@@ -138,7 +138,8 @@ class Run {
     return absl::OkStatus();
   }
 
-  // For longer, with as long a queue as goes without loss: no pause of this host shall leave the port idle.
+  // Measures longer, with the longest queue that is lossless, so that a pause of this host does not leave the port
+  // idle.
   absl::Status MeasureRate() {
     const auto bytes = static_cast<int64_t>(kWithoutLoss * static_cast<double>(lossless_bytes_));
     for (int i = 0; i < kRateLoops && !OutOfTime(); ++i) {
@@ -153,7 +154,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Doubles until loss shows, and halves the bracket.
+  // Doubles the bytes in flight until loss occurs, then bisects the interval.
   absl::Status FindBuffer() {
     const double outside = rate_ * Percentile(AnswerSeconds(), 0.5);
     int64_t low = 0;
@@ -177,7 +178,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Repeats around the onset, over a range a little wider than what is known of it, until it is known well enough.
+  // Repeats loops around the onset, over a range slightly wider than its interval, until the interval is narrow enough.
   absl::Status RepeatAroundOnset() {
     for (int round = 0; round < kMaxRounds; ++round) {
       const BufferEstimate estimate = EstimateBuffer(Trials(measured_.buffer_loops), OutsideQueue());
@@ -196,7 +197,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // By two loops, or three where they differ. One that could not keep the port busy counts as lossless.
+  // Decides by two loops, or by three if they differ. A loop that could not keep the port busy counts as lossless.
   absl::StatusOr<bool> IsLossy(int64_t in_flight_bytes) {
     int lossy = 0;
     for (int loops = 1; loops <= 3; ++loops) {
@@ -208,7 +209,7 @@ class Run {
     return lossy >= 2;
   }
 
-  // Whether packets were lost. Tries again where a pause of this host or of a worker left the port idle.
+  // Returns true if packets were lost. Tries again if a pause of this host or of a worker left the port idle.
   absl::StatusOr<bool> RunBusyLoop(int64_t in_flight_bytes) {
     for (int attempt = 0; attempt < kBusyAttempts && !OutOfTime(); ++attempt) {
       Tell(kBufferFrom + (1 - kBufferFrom) * std::min(1.0, ++buffer_loops_ / kTypicalBufferLoops),
@@ -223,7 +224,7 @@ class Run {
     return false;
   }
 
-  // Its connections tell the round trip, too.
+  // Runs a loop, and also keeps the round trips of its connections.
   absl::StatusOr<LoopSample> RunLoop(const ClosedLoop& plan) {
     auto loop = prober_.RunLoop(plan);
     if (!loop.ok()) return loop;
@@ -242,10 +243,10 @@ class Run {
   const CalibrationOptions& options_;
   LinkProfile packets_;
   Measurements measured_;
-  double rate_ = 0;                               // bytes per second; 0: not known
-  int64_t lossless_bytes_ = kFirstInFlightBytes;  // in flight, that are probably not too much
+  double rate_ = 0;                               // bytes per second; 0: unknown
+  int64_t lossless_bytes_ = kFirstInFlightBytes;  // bytes in flight that are probably lossless
   int buffer_loops_ = 0;
-  double share_ = 0;  // of the calibration that is done
+  double share_ = 0;  // completed share of the calibration
 };
 
 }  // namespace

@@ -14,19 +14,19 @@
 namespace sluice {
 
 struct CalibrationOptions {
-  int64_t max_in_flight_bytes = 2 << 20;          // never more, so the largest buffer that can be found
-  absl::Duration time_limit = absl::Seconds(45);  // after it no new loop begins
+  int64_t max_in_flight_bytes = 2 << 20;          // the maximum in flight, and so the largest buffer that can be found
+  absl::Duration time_limit = absl::Seconds(45);  // no new loop begins after it
   std::function<void(double share, const std::string& stage)> on_progress;  // may be null
 };
 
 // Measures, in this order: the path, timers, round trips, the rate of the bottleneck, and the buffer in front of it.
-// The result says what could not be measured. An error is one of the prober.
+// The result contains reasons for missing measurements. Returns the errors of the prober.
 absl::StatusOr<Measurements> Calibrate(Prober& prober, const CalibrationOptions& options);
 
-// Returns a loop that keeps about so much in flight on a link of that rate; 0 if the rate is not known yet.
+// Returns a loop that keeps about `in_flight_bytes` in flight on a link of this rate; the rate is 0 if it is unknown.
 ClosedLoop PlanLoop(int64_t in_flight_bytes, double rate_bytes_per_second, const LinkProfile& packets);
 
-// Returns the model of the path's packets; everything else has its default.
+// Returns a profile with the path's packet sizes, and defaults otherwise.
 LinkProfile PacketProfile(const PathFacts& path);
 
 }  // namespace sluice

@@ -12,25 +12,26 @@
 namespace sluice {
 namespace {
 
-// Two standard deviations.
+// In standard deviations.
 constexpr double kSigmas = 2;
 constexpr size_t kFewestWindows = 5;
-// A loop that is slower than that did not keep the port busy.
+// A slower loop did not keep the port busy.
 constexpr double kBusy = 0.95;
-// Of the windows of busy loops. Above the median, since a host that pauses makes windows slower and never faster; below
-// the top, where a window begins with a queue that a pause has left.
+// A quantile of the windows of busy loops. It is above the median, since a pause of the host only makes windows slower.
+// It is below the top, since a window that begins with the queue after a pause is too fast.
 constexpr double kRateQuantile = 0.9;
-// With more losses than that well below the onset, something else loses packets, too.
+// If more than this share of the loops well below the onset are lossy, packets are also lost elsewhere.
 constexpr double kQuiet = 0.1;
 constexpr double kWellBelow = 0.8;
 
-// Where trials are cut in two: those before `first_lossy` are told to be lossless, those from it on to be lossy.
+// A cut between lossless and lossy trials: it classifies trials before `first_lossy` as lossless, and the others as
+// lossy.
 struct Cut {
   size_t first_lossy = 0;
-  int wrong = 0;  // trials that are not what they are told to be
+  int wrong = 0;  // misclassified trials
 };
 
-// Every cut between two amounts, of trials that are sorted by them.
+// Returns every cut between two amounts. The trials must be sorted by amount.
 std::vector<Cut> Cuts(absl::Span<const BufferTrial> sorted) {
   std::vector<Cut> cuts;
   int lossless_above = 0;
@@ -46,7 +47,8 @@ std::vector<Cut> Cuts(absl::Span<const BufferTrial> sorted) {
   return cuts;
 }
 
-// The amounts on both sides of the cuts that are at most `wrong` wrong; the cuts at the ends have none on one side.
+// The amounts on both sides of the cuts that misclassify at most `wrong` trials. A cut at an end has no amount on one
+// side.
 struct Bracket {
   std::optional<int64_t> low;
   std::optional<int64_t> high;
@@ -172,7 +174,7 @@ BufferEstimate EstimateBuffer(absl::Span<const BufferTrial> trials, const Outsid
                                        InKib(static_cast<double>(sorted.front().in_flight_bytes)),
                                        " in flight: other traffic on the link, or a buffer smaller than that"))};
   }
-  // One trial more that is wrong could have happened.
+  // Allow one more misclassified trial for the interval.
   const Bracket wide = BracketOf(sorted, cuts, wrong + 1);
   BufferEstimate estimate;
   estimate.onset_bytes = 0.5 * static_cast<double>(*best.low + *best.high);

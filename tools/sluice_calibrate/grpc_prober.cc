@@ -15,14 +15,14 @@
 namespace sluice {
 namespace {
 
-// So many workers are enough for every loop; more would only take longer to connect.
+// Enough workers for every loop; more would only take longer to connect.
 constexpr size_t kMostWorkers = 64;
-// Each brings the round trip of its handshake, which no program answers.
+// Each connection adds the round trip of its handshake, which does not depend on a program.
 constexpr size_t kRoundTripConnections = 64;
 constexpr int kRoundTripLoops = 4;
 constexpr absl::Duration kRoundTripLoopTime = absl::Milliseconds(150);
 constexpr size_t kTypicalConnections = 16;
-constexpr absl::Duration kPatience = absl::Seconds(5);  // to find out why there is no connection
+constexpr absl::Duration kPatience = absl::Seconds(5);  // time to find out why there is no connection
 
 void SetPackets(const TcpSocket& socket, PathFacts& path) {
   path.mtu_bytes = socket.info.path_mtu_bytes;
@@ -40,7 +40,7 @@ absl::Status AddKernelRoundTrips(SocketDiag& socket_diag, std::vector<absl::Dura
   return absl::OkStatus();
 }
 
-// host:port without the port.
+// Returns the host of host:port.
 std::string HostOf(const std::string& address) {
   return address.substr(0, address.rfind(':'));
 }

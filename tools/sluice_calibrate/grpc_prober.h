@@ -17,14 +17,14 @@ namespace sluice {
 // Measures this host, and the path to workers that serve the ProbeService.
 class GrpcProber final : public Prober {
  public:
-  // Asks `interrupted` often, and ends a measurement with Cancelled if it says so. Returns Unavailable if the kernel
-  // does not show this process's connections.
+  // Calls `interrupted` often, and ends a measurement with Cancelled once it returns true. Returns Unavailable if the
+  // kernel does not list this process's connections.
   static absl::StatusOr<std::unique_ptr<GrpcProber>> Create(std::vector<std::string> workers,
                                                             std::function<bool()> interrupted,
                                                             ChannelSecurity security = {});
 
-  // Leaves out workers that do not answer, and those on this host if there are others, with a note. Returns an error of
-  // theirs if none answers.
+  // Leaves out unreachable workers, and workers on this host if there are others, with a note. If no worker responds,
+  // returns the error of one of them.
   absl::StatusOr<PathFacts> LookAtPath() override;
   absl::StatusOr<TimerSamples> MeasureTimers() override;
   absl::StatusOr<RoundTripSamples> MeasureRoundTrips() override;
@@ -37,11 +37,11 @@ class GrpcProber final : public Prober {
 
   struct Found {
     std::vector<std::string> local;   // workers on this host
-    std::vector<std::string> remote;  // and on others
+    std::vector<std::string> remote;  // workers on other hosts
   };
   absl::StatusOr<Found> FindWorkers(PathFacts& path);
 
-  std::vector<std::string> workers_;  // those that answer, once LookAtPath has returned
+  std::vector<std::string> workers_;  // the responding workers, once LookAtPath has returned
   const std::function<bool()> interrupted_;
   const ChannelSecurity security_;
   SocketDiag socket_diag_;

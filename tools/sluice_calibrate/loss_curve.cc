@@ -17,11 +17,11 @@ namespace sluice {
 namespace {
 
 constexpr double kKib = 1024;
-// Runs whose amounts differ by less are drawn as one point.
+// Runs that differ by less than this factor are drawn as one point.
 constexpr double kPointWidth = 1.02;
 
 struct Point {
-  double queue_bytes = 0;  // summed
+  double queue_bytes = 0;  // sum over the runs
   int runs = 0;
   int lossy_runs = 0;
   int64_t lost_packets = 0;
@@ -45,7 +45,7 @@ std::string Points(const v1::Calibration& report) {
   return text;
 }
 
-// The buffer as a line, and its interval as a band.
+// Draws the buffer as a line, and its interval as a band.
 std::string Mark(const v1::Calibration& report) {
   for (const v1::Figure& figure : report.figures()) {
     if (figure.name() != "buffer" || !figure.has_value()) continue;
@@ -59,7 +59,7 @@ std::string Mark(const v1::Calibration& report) {
   return "";
 }
 
-// A text of gnuplot in single quotes: nothing but the quote itself is special.
+// Returns a gnuplot text in single quotes, in which only the quote itself is special.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "''"}}), "'");
 }

@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// Returns a script for gnuplot that draws, as an SVG, which share of the runs lost packets and how many, over what was
-// in the queue, and marks the buffer. The report must have runs.
+// Returns a gnuplot script that draws an SVG: the share of lossy runs and their lost packets over the bytes in the
+// queue, with a mark at the buffer. The report must have runs.
 std::string LossCurveScript(const v1::Calibration& report, const std::string& svg_path);
 
-// Returns FailedPrecondition if there is no gnuplot on this host.
+// Returns FailedPrecondition if gnuplot is not installed on this host.
 absl::Status FindGnuplot();
 
-// Returns FailedPrecondition if gnuplot did not draw it.
+// Returns FailedPrecondition if gnuplot did not draw the SVG.
 absl::Status DrawLossCurve(const v1::Calibration& report, const std::string& svg_path);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// sluice-calibrate: measures what a link profile needs, on the aggregator's host and on the real path to its workers.
+// sluice-calibrate: measures the values of a link profile, on the aggregator's host and on the real path to its
+// workers.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -104,7 +105,7 @@ class CalibrateProgram {
     return status;
   }
 
-  // 3 for a calibration that could not determine everything.
+  // Returns 3 for a calibration that could not determine everything.
   int ExitCode(int code) const {
     constexpr int kPartial = 3;
     return code == 0 && !complete_ ? kPartial : code;
@@ -117,7 +118,7 @@ class CalibrateProgram {
     return Calibrate(prober, options_);
   }
 
-  // First of all: with the credentials gRPC starts threads, which take the signals that nobody has blocked before.
+  // This member comes first: gRPC's credentials start threads, which would receive signals that are not blocked yet.
   const absl::StatusOr<FileDescriptor> interrupts_ = CatchInterrupts();
   std::vector<std::string> workers_;
   std::string max_in_flight_text_;

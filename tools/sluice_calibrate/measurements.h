@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// Everything that one calibration has measured, before figures are made of it. A plain value.
+// All measurements of one calibration, before figures are computed from them. A plain value.
 struct Measurements {
   PathFacts path;
   TimerSamples timers;
   RoundTripSamples round_trips;
   std::vector<LoopSample> rate_loops;
   std::vector<LoopSample> buffer_loops;
-  // Why there are none of these; empty if there are some.
+  // The reason why these loops are missing; empty if there are some.
   std::string no_rate;
   std::string no_buffer;
   std::vector<std::string> notes;

@@ -15,21 +15,21 @@ namespace sluice {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
-constexpr auto kCheckInterval = std::chrono::milliseconds(100);  // for interrupts
+constexpr auto kCheckInterval = std::chrono::milliseconds(100);  // for `interrupted`
 constexpr size_t kHandshakesAtOnce = 8;
 
 grpc::ChannelArguments Arguments(const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
   security.AddTo(arguments);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own for each channel
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a separate connection for each channel
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // No probes of gRPC's own between ours, and a window for the largest answer.
+  // Disable gRPC's own probes between ours, and open a window for the largest response.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20);
   return arguments;
 }
 
-// Whether it is connected before the deadline.
+// Returns true if the channel connects before the deadline.
 bool Await(grpc::Channel& channel, std::chrono::system_clock::time_point deadline,
            const std::function<bool()>& interrupted) {
   while (!interrupted()) {

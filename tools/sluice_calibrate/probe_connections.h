@@ -17,36 +17,35 @@
 
 namespace sluice {
 
-// New TCP connections to workers, which take turns. Their congestion windows are those of new connections, and nothing
-// has been lost on them yet. Not thread-safe.
+// New TCP connections to workers, in turn. They have the congestion windows of new connections, and no losses yet. Not
+// thread-safe.
 class ProbeConnections {
  public:
-  // Connects all of them. Returns the error of a worker that cannot be reached, and Cancelled if `interrupted` says so.
+  // Connects all of them. Returns the error of an unreachable worker, and Cancelled if `interrupted` returns true.
   static absl::StatusOr<std::unique_ptr<ProbeConnections>> Open(const std::vector<std::string>& workers, size_t count,
                                                                 const ChannelSecurity& security,
                                                                 const std::function<bool()>& interrupted);
 
-  // Makes connections that are not connected yet.
+  // Creates the connections without connecting them.
   ProbeConnections(const std::vector<std::string>& workers, size_t count, const ChannelSecurity& security);
 
-  // Connects, a few at a time. Returns the status of each connection, which names its worker.
+  // Connects, a few at a time. Returns the status of each connection, with its worker.
   std::vector<absl::Status> Connect(const std::function<bool()>& interrupted);
 
   size_t size() const { return connections_.size(); }
   const std::string& worker(size_t connection) const { return connections_[connection].worker; }
   v1::ProbeService::Stub& stub(size_t connection) const { return *connections_[connection].stub; }
 
-  // Asks for one answer, and waits for it.
+  // Requests one response, and waits for it.
   absl::Status Probe(size_t connection, uint32_t payload_bytes) const;
 
-  // Returns what the worker's kernel counts.
+  // Returns the TCP counters of the worker's kernel.
   absl::StatusOr<v1::GetTcpCountersResponse> TcpCounters(size_t connection) const;
 
-  // Returns the number of packets that the workers sent again because they had not arrived, on all of these
-  // connections.
+  // Returns the number of lost packets on all of these connections, which the workers retransmitted.
   absl::StatusOr<int64_t> LostPackets() const;
 
-  // Returns the status of a call, with the worker's name and what to do about it.
+  // Returns the status of a call, with the worker's name and a remedy.
   absl::Status Explain(size_t connection, const grpc::Status& status) const;
 
  private:

@@ -19,9 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kAnswerPatience = std::chrono::seconds(10);  // several retransmission timeouts
-// Long against a pause of this host and the burst of a token bucket, which make one faster than the link.
+// Much longer than a pause of this host or the burst of a token bucket: both make a short window faster than the link.
 constexpr auto kWindow = std::chrono::milliseconds(40);
-constexpr auto kCheckInterval = std::chrono::milliseconds(20);  // for interrupts
+constexpr auto kCheckInterval = std::chrono::milliseconds(20);  // for `interrupted`
 
 struct Call {
   grpc::ClientContext context;
@@ -31,12 +31,12 @@ struct Call {
   Clock::time_point started;
 };
 
-// gRPC's own type, for a clock that does not jump.
+// Returns a time of gRPC's type, of a clock that does not jump.
 gpr_timespec After(std::chrono::nanoseconds time) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(time.count(), GPR_TIMESPAN));
 }
 
-// One loop, from its first request to its last answer.
+// One loop, from its first request to its last response.
 class ProbeLoop {
  public:
   ProbeLoop(const ProbeConnections& connections, const ClosedLoop& loop, SocketDiag& socket_diag)
@@ -45,7 +45,7 @@ class ProbeLoop {
     for (size_t i = 0; i < connections.size(); ++i) idle_.push_back(i);
   }
 
-  // gRPC holds on to the calls that are under way.
+  // Cancels the calls in progress, since gRPC keeps pointers to them.
   ~ProbeLoop() {
     for (const auto& call : calls_) {
       if (call) call->context.TryCancel();
@@ -77,7 +77,8 @@ class ProbeLoop {
   }
 
  private:
-  // The connection that has been idle for longest, which is another worker's than the last one.
+  // Sends a request on the connection that has been idle longest. Consecutive requests therefore go to different
+  // workers.
   void Ask() {
     const size_t connection = idle_.front();
     idle_.pop_front();
@@ -111,9 +112,9 @@ class ProbeLoop {
                                                 kCheckInterval);
   }
 
-  // One place after the other. Answers that are asked for together come together, again and again: a burst. And where
-  // round trips grow tenfold at once TCP takes the last packets of answers for lost, and sends them again on top of
-  // what is in flight.
+  // Fills the places one after the other. Responses that are requested together arrive together every time: a burst. If
+  // round trips grow tenfold at once, TCP also considers the last packets of responses lost, and sends them again in
+  // addition to the bytes in flight.
   void Fill() {
     while (!IsFull() && Clock::now() >= next_place_) {
       Ask();
@@ -151,14 +152,14 @@ class ProbeLoop {
   std::vector<std::unique_ptr<Call>> calls_;  // by connection; null: idle
   std::deque<size_t> idle_;
   int under_way_ = 0;
-  int places_ = 0;  // that have been filled; each is asked for anew when its answer has come
+  int places_ = 0;  // filled places; each requests its next response when one has arrived
   Clock::time_point next_place_;
   int64_t answers_ = 0;
   int64_t wire_bytes_ = 0;
   Clock::time_point end_;
   Clock::time_point next_check_;
   Clock::time_point window_begin_;
-  Clock::time_point window_end_;  // 0: the first has not begun
+  Clock::time_point window_end_;  // 0: the first window has not begun
   ProbeLoopResult result_;
 };
 

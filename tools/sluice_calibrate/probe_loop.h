@@ -12,12 +12,12 @@
 namespace sluice {
 
 struct ProbeLoopResult {
-  LoopSample sample;                         // what was lost is not counted yet
-  std::vector<absl::Duration> answer_times;  // from the request to the whole answer
+  LoopSample sample;                         // without the lost packets, which are counted later
+  std::vector<absl::Duration> answer_times;  // from the request to the complete response
 };
 
-// Runs one closed loop over connections, of which there must be at least as many as answers in flight, and returns when
-// the last answer has come. Returns Cancelled if `interrupted` says so, and the errors of workers and of the kernel's
+// Runs one closed loop, and returns when the last response has arrived. There must be at least as many connections as
+// responses in flight. Returns Cancelled if `interrupted` returns true, and the errors of workers and of the kernel's
 // counters.
 absl::StatusOr<ProbeLoopResult> RunProbeLoop(const ProbeConnections& connections, const ClosedLoop& loop,
                                              SocketDiag& socket_diag, const std::function<bool()>& interrupted);

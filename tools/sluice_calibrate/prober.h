@@ -9,40 +9,40 @@
 
 namespace sluice {
 
-// How timers of this host fire, as the library uses them.
+// Samples of this host's timers, used as in the library.
 struct TimerSamples {
-  std::vector<absl::Duration> lateness;  // after the time that each was set to
-  std::vector<absl::Duration> steps;     // between two times at which timers fired that were set close to each other
+  std::vector<absl::Duration> lateness;  // delay after the time that each timer was set to
+  std::vector<absl::Duration> steps;     // time between distinct firing times of timers that were set close together
 };
 
 struct RoundTripSamples {
-  std::vector<absl::Duration> kernel;   // the least that TCP measured, of each connection
-  std::vector<absl::Duration> answers;  // of the smallest answers, one at a time: from the request to the answer
+  std::vector<absl::Duration> kernel;   // the smallest round trip that TCP measured on each connection
+  std::vector<absl::Duration> answers;  // time from the request to the smallest response, one at a time
 };
 
-// Describes the way to the workers.
+// Describes the path to the workers.
 struct PathFacts {
-  int hosts = 0;               // that workers are on
-  bool same_host = false;      // as we: no port between
-  bool counts_losses = false;  // workers tell what their TCP lost
+  int hosts = 0;               // number of hosts of workers
+  bool same_host = false;      // workers are on this host, without a port in between
+  bool counts_losses = false;  // workers report the losses of their TCP
   // The sizes of TCP's packets, as in LinkProfile.
   int64_t mtu_bytes = 0;
   int64_t packet_payload_bytes = 0;
   int64_t frame_bytes = 0;
   int64_t ack_frame_bytes = 0;
-  std::vector<std::string> notes;  // workers that are left out, and why
+  std::vector<std::string> notes;  // workers that are left out, and the reasons
 };
 
-// A closed loop: answers of one size over new connections, of which a fixed number is in flight. When one has come, the
-// next is asked for.
+// A closed loop: responses of one size over new connections, with a fixed number in flight. When one has arrived, the
+// next is requested.
 struct ClosedLoop {
   int in_flight = 1;
-  int64_t payload_bytes = 0;     // of each answer
-  absl::Duration fill_interval;  // from the first request of one place in the loop to that of the next; 0: all at once
-  absl::Duration duration;       // with everything in flight
+  int64_t payload_bytes = 0;     // of each response
+  absl::Duration fill_interval;  // time between the first requests of consecutive places in the loop; 0: all at once
+  absl::Duration duration;       // while all places are filled
 };
 
-// What arrived in a part of a loop, headers and acknowledgements included.
+// The bytes that arrived in a part of a loop, including headers and acknowledgements.
 struct WireWindow {
   int64_t bytes = 0;
   absl::Duration elapsed;
@@ -53,14 +53,14 @@ struct WireWindow {
 struct LoopSample {
   std::vector<absl::Duration> round_trips;  // as RoundTripSamples::kernel, of the connections before the loop
   int64_t in_flight_bytes = 0;              // on the wire
-  std::vector<WireWindow> windows;          // while everything was in flight
-  int64_t lost_packets = 0;                 // that the workers had to send again, and that had not arrived
-  double process_share = 0;                 // of one processor, that this process used
-  double host_share = 0;                    // of all processors of this host, that were used
+  std::vector<WireWindow> windows;          // while all places were filled
+  int64_t lost_packets = 0;                 // that the workers retransmitted because they had not arrived
+  double process_share = 0;                 // share of one CPU that this process used
+  double host_share = 0;                    // share of all CPUs of this host in use
 };
 
-// Measures on a real path, or on one that a test makes up. Errors end the calibration, and so does Cancelled, if the
-// user wants it to end. Not thread-safe.
+// Measures a real path, or a simulated one of a test. Errors end the calibration; Cancelled reports that the user ended
+// it. Not thread-safe.
 class Prober {
  public:
   virtual ~Prober() = default;
@@ -69,7 +69,7 @@ class Prober {
   virtual absl::StatusOr<TimerSamples> MeasureTimers() = 0;
   virtual absl::StatusOr<RoundTripSamples> MeasureRoundTrips() = 0;
   virtual absl::StatusOr<LoopSample> RunLoop(const ClosedLoop& loop) = 0;
-  virtual absl::Duration Elapsed() const = 0;  // since it was made
+  virtual absl::Duration Elapsed() const = 0;  // since it was created
 };
 
 }  // namespace sluice

@@ -17,7 +17,7 @@ absl::Duration ReadClock(clockid_t clock) {
 
 ProcessorUse::Reading ProcessorUse::Read() {
   Reading reading = {.process = ReadClock(CLOCK_PROCESS_CPUTIME_ID), .clock = ReadClock(CLOCK_MONOTONIC)};
-  // user, nice, system, idle, iowait, irq, softirq, steal: proc(5). Guests are in user already.
+  // user, nice, system, idle, iowait, irq, softirq, steal: proc(5). user already includes guests.
   std::ifstream file("/proc/stat");
   std::string name;
   file >> name;

@@ -4,13 +4,14 @@
 
 namespace sluice {
 
-// How much the processors have worked since it was made. A plain value.
+// The CPU use since this object was created. A plain value.
 class ProcessorUse {
  public:
   ProcessorUse();
 
-  double ProcessShare() const;  // of one processor, that this process used
-  double HostShare() const;     // of all processors of this host, that anybody used; 0 where the kernel does not tell
+  double ProcessShare() const;  // share of one CPU that this process used
+  // share of all CPUs of this host in use by any process; 0 if the kernel does not report it
+  double HostShare() const;
 
  private:
   struct Reading {

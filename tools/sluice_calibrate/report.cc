@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kBitsPerByte = 8;
 constexpr double kJitterQuantile = 0.99;
-// With more use than that of a processor by this process, or of all by anybody, these may have been the bottleneck.
+// Above these shares of one CPU (this process) or of all CPUs (all processes), the CPU may have been the bottleneck.
 constexpr double kProcessBusy = 0.8;
 constexpr double kHostBusy = 0.95;
 
@@ -50,7 +50,7 @@ Estimate Scaled(Estimate estimate, double factor) {
   return estimate;
 }
 
-// Four digits say all that is known.
+// Four digits contain all significant information.
 std::string Rounded(double value) {
   const double step = std::pow(10, std::floor(std::log10(value)) - 3);
   return absl::StrCat(static_cast<int64_t>(std::max(step, 1.0) * std::round(value / std::max(step, 1.0))));
@@ -112,7 +112,7 @@ std::vector<LoopSample> AllLoops(const Measurements& measured) {
   return loops;
 }
 
-// That of half the loops is larger.
+// Returns the median.
 double UsualShare(const std::vector<LoopSample>& loops, double LoopSample::*share) {
   std::vector<double> shares;
   for (const LoopSample& loop : loops) shares.push_back(loop.*share);
@@ -123,7 +123,7 @@ Estimate RateOf(const Measurements& measured) {
   if (!measured.no_rate.empty()) return NotDetermined(measured.no_rate);
   const std::vector<LoopSample> loops = AllLoops(measured);
   const Estimate rate = EstimateRate(loops);
-  // Loss is a port's: then it was the bottleneck.
+  // Only a port loses packets, so any loss shows that the port was the bottleneck.
   const bool any_lost =
       std::any_of(loops.begin(), loops.end(), [](const LoopSample& loop) { return loop.lost_packets > 0; });
   if (!rate.value.has_value() || any_lost || UsualShare(loops, &LoopSample::process_share) < kProcessBusy) return rate;

@@ -9,19 +9,19 @@
 
 namespace sluice {
 
-// Makes the report of the measurements: all figures, also those that could not be determined, and the profile of the
-// link. The caller adds when and where they were taken.
+// Creates the report of the measurements: all figures, including the undetermined ones, and the profile of the link.
+// The caller adds the time and the place of the measurements.
 v1::Calibration MakeReport(const Measurements& measured);
 
-// Returns whether every figure has a value.
+// Returns true if every figure has a value.
 bool IsComplete(const v1::Calibration& report);
 
 // Prints the report for people to read.
 void PrintReport(const v1::Calibration& report, std::ostream& out);
 
-// Returns protobuf's JSON, with the names that config files use.
+// Returns protobuf's JSON, with the field names of config files.
 std::string ReportJson(const v1::Calibration& report);
-// Returns a config file of the aggregator with the link alone.
+// Returns a config file of the aggregator with only the link.
 std::string LinkConfigJson(const v1::Calibration& report);
 
 }  // namespace sluice

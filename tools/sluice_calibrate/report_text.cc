@@ -23,7 +23,7 @@ std::string ToJson(const google::protobuf::Message& message) {
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;
   std::string json;
-  // Only malformed Any messages and infinite numbers fail, and there are none.
+  // Only malformed Any messages and infinite numbers fail, and neither occurs here.
   (void)google::protobuf::util::MessageToJsonString(message, &json, options);
   return json;
 }

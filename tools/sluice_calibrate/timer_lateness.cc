@@ -19,7 +19,7 @@ constexpr int kTimersBetweenChecks = 50;
 constexpr int kMinUs = 100;
 constexpr int kMaxUs = 1000;
 
-// Timers so close to each other, for so long, tell apart the times at which any can fire: several ticks of the slowest
+// Timers with this spacing show the times at which any timer can fire. Together they cover several ticks of the slowest
 // kernel (100 Hz).
 constexpr auto kSpacing = std::chrono::microseconds(10);
 constexpr int kCloseTimers = 5000;
@@ -36,7 +36,7 @@ absl::Duration OneTimer(boost::asio::io_context& context, std::chrono::microseco
   return lateness;
 }
 
-// The times between two that are more than a handler apart.
+// Returns the times between consecutive firing times that are more than one handler apart.
 std::vector<absl::Duration> StepsOf(const std::vector<Clock::time_point>& fired) {
   std::vector<absl::Duration> steps;
   Clock::time_point last = fired.front();
@@ -66,7 +66,7 @@ std::vector<absl::Duration> CloseTimers(boost::asio::io_context& context) {
 
 absl::StatusOr<TimerSamples> MeasureTimerLateness(const std::function<bool()>& interrupted) {
   boost::asio::io_context context{1};
-  std::minstd_rand random(1);  // any will do: the delays must not fall in step with a tick
+  std::minstd_rand random(1);  // any seed works; random delays do not fall in step with a tick
   std::uniform_int_distribution<int> delay_us(kMinUs, kMaxUs);
   TimerSamples samples;
   for (int i = 0; i < kTimers; ++i) {

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Sets timers of Boost.Asio on a thread of their own, as the library does, and waits for them for about a second.
-// Returns Cancelled if `interrupted` says so.
+// Sets timers of Boost.Asio on a separate thread, as the library does, and waits for them for about a second. Returns
+// Cancelled if `interrupted` returns true.
 absl::StatusOr<TimerSamples> MeasureTimerLateness(const std::function<bool()>& interrupted);
 
 }  // namespace sluice

@@ -9,17 +9,17 @@
 
 namespace sluice {
 
-// Counts what has arrived on the wire over the TCP connections of this process, by the kernel's counts: payload in
-// order, and packets with their headers and Ethernet's. There is one for each probe loop. Not thread-safe.
+// Counts the bytes that have arrived on the wire over the TCP connections of this process. It uses the kernel's counts:
+// payload in order, and packets with their headers and Ethernet's. There is one for each probe loop. Not thread-safe.
 class WireCounters {
  public:
   explicit WireCounters(SocketDiag& socket_diag) : socket_diag_(socket_diag) {}
 
   struct Reading {
-    int64_t bytes = 0;  // since the reading before, over connections that were there then; 0 at the first
+    int64_t bytes = 0;  // since the previous reading, over connections that existed then; 0 at the first reading
     std::chrono::steady_clock::time_point time;
   };
-  // Reads again if this thread was held up meanwhile, so that the time is that of the counts.
+  // Reads again if the thread was delayed during the reading, so that the time matches the counts.
   absl::StatusOr<Reading> Read();
 
  private:
@@ -27,7 +27,7 @@ class WireCounters {
   absl::flat_hash_map<uint64_t, int64_t> bytes_by_inode_;
 };
 
-// The headers of a packet with data of this connection, including Ethernet's.
+// Returns the header bytes of a data packet of this connection, including Ethernet's.
 int64_t HeaderBytes(const TcpSocket& socket);
 
 }  // namespace sluice

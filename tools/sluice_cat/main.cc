@@ -29,7 +29,8 @@ double Milliseconds(Clock::duration span) {
   return std::chrono::duration<double, std::milli>(span).count();
 }
 
-// Follows the data blocks of a read: when each was complete. The time of a block is that since the one before it.
+// Records the completion times of a read's data blocks. The time of a block starts at the completion of the previous
+// block.
 class BlockTimes {
  public:
   BlockTimes() : started_(Clock::now()), last_(started_) {}
@@ -69,7 +70,7 @@ class Cat {
   void AddFlags(CLI::App& app) {
     app.add_option("--aggregator", aggregator_, "Address of the aggregator, host:port or unix:PATH")->required();
     app.add_option("--block", block_, "Read only this data block, counted from 0. Default: the whole file")
-        ->check(CLI::NonNegativeNumber);  // CLI11 takes -1 for the largest number
+        ->check(CLI::NonNegativeNumber);  // CLI11 parses -1 as the largest number
     app.add_option("--output", output_, "File to write to; it appears when it is complete. Default: stdout");
     app.add_flag("--partial", partial_, "Write zeros for SRUs that cannot be read, and exit with code 3");
     app.add_option("--timeout", timeout_text_, "Time for the whole read. Default: no limit");
@@ -128,13 +129,13 @@ class Cat {
     return Report(bytes, times);
   }
 
-  // 3 for a read that is sound and not whole.
+  // Returns 3 for a read that is sound but not complete.
   int ExitCode(int code) const {
     constexpr int kPartial = 3;
     return code == 0 && !missing_.empty() ? kPartial : code;
   }
 
-  // After the progress bar is gone.
+  // Reports missing ranges, after the progress bar has been removed.
   void TellMissing() const {
     for (const v1::MissingRange& range : missing_) {
       std::cerr << "sluice-cat: missing: bytes " << range.offset() << " to " << range.offset() + range.length() - 1
@@ -181,7 +182,7 @@ class Cat {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  // A reader that has had enough closes the pipe; that is an error of a write here, not the end of the process.
+  // If the reader closes the pipe, report a write error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   sluice::Cat cat;
   const int code = sluice::RunProgram(argc, argv,

@@ -13,13 +13,13 @@ namespace sluice {
 // The output: stdout, or a file that appears under its name only when it is complete. Not thread-safe.
 class Output {
  public:
-  // "-" or empty stands for stdout. Returns FailedPrecondition if the file cannot be made.
+  // "-" or an empty path means stdout. Returns FailedPrecondition if the file cannot be created.
   static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
   ~Output();  // removes a file that was not committed
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Returns DataLoss if the disk is full, or if nobody reads the pipe any more.
+  // Returns DataLoss if the disk is full, or if the reader of the pipe is gone.
   absl::Status Write(std::string_view data);
   absl::Status WriteZeros(uint64_t bytes);
   absl::Status Commit();

@@ -26,7 +26,7 @@ absl::StatusOr<std::string> ReadSource(const std::string& path) {
   return bytes;
 }
 
-// Bytes of `data` that differ from the source at `offset`, bytes beyond its end included.
+// Returns the number of bytes of `data` that differ from the source at `offset`, including bytes beyond its end.
 uint64_t CountBad(std::string_view source, uint64_t offset, std::string_view data) {
   const std::string_view expected = offset < source.size() ? source.substr(offset, data.size()) : std::string_view();
   if (expected == data) return 0;
@@ -35,7 +35,7 @@ uint64_t CountBad(std::string_view source, uint64_t offset, std::string_view dat
   return bad;
 }
 
-// One reader. Its numbers are its own until it has ended.
+// One client. Other threads read its results only after it has ended.
 class Client {
  public:
   Client(const LoadOptions& options, std::string_view source)
@@ -91,7 +91,7 @@ class Client {
   const LoadOptions& options_;
   const std::string_view source_;
   BlockClient client_;
-  uint64_t next_block_ = 0;  // the first answer tells how many there are
+  uint64_t next_block_ = 0;  // the first response contains the number of blocks
   LoadResult result_;
 };
 

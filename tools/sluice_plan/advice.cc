@@ -23,7 +23,7 @@ bool AllFitAtOnce(const Sizing& sizing) {
   return BytesAtOnce(sizing) <= BufferBudgetBytes(sizing.read.profile);
 }
 
-// "0.0042", "0.31", "above 0.99": 1 would claim a certainty that no model has.
+// Returns "0.0042", "0.31" or "above 0.99": 1 would claim a certainty that no model has.
 std::string Probability(double value) {
   return value > 0.99 ? "above 0.99" : absl::StrFormat("%.2g", value);
 }
@@ -40,7 +40,7 @@ std::string Problem(const Sizing& sizing) {
       FormatBitRate(collapse.goodput_bps));
 }
 
-// The largest share of a slot: what the link needs for a batch, round trips over a full buffer, or the timer.
+// Returns the largest share of a slot: sending a batch over the link, round trips over a full buffer, or the timer.
 std::string Limit(const Sizing& sizing) {
   const LinkProfile& profile = sizing.read.profile;
   if (!sizing.applicable) return absl::StrCat("The slots are not applicable: ", sizing.reason, ".");
@@ -56,7 +56,7 @@ std::string Limit(const Sizing& sizing) {
                          sluice::FormatDuration(slots.slot), slots.batch_workers, sluice::FormatDuration(sending));
 }
 
-// The nearest N that is worth the change, upwards first: fewer workers are seldom a choice.
+// Returns the nearest N that is worth the change. It tries larger N first: fewer workers are seldom possible.
 std::optional<Sizing> BetterWorkers(const Sizing& sizing) {
   const double wanted = kWorthAChange * sizing.slots.goodput_bps;
   const int64_t now = sizing.read.workers;
@@ -76,7 +76,7 @@ std::optional<Sizing> BetterWorkers(const Sizing& sizing) {
   return std::nullopt;
 }
 
-// The best SRU of full packets, from half of this one to twice.
+// Returns the best SRU of full packets, from half to twice the size of this one.
 std::optional<Sizing> BetterSru(const Sizing& sizing) {
   const int64_t packets = sizing.slots.sru_packets;
   const int64_t step = std::max<int64_t>(1, packets / kSruCandidates);
@@ -106,7 +106,7 @@ std::string Better(const Sizing& sizing) {
   return text;
 }
 
-// "16 KiB", or "16 KiB to 64 KiB, 256 KiB": the values for which `holds` is true, in runs.
+// Returns the ranges of values for which `holds` is true: "16 KiB", or "16 KiB to 64 KiB, 256 KiB".
 template <class Holds>
 std::string Runs(const std::vector<SweepRow>& rows, Holds holds) {
   std::string text;

@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// Says in plain words whether this read has the incast problem, what limits the slots, and which N or SRU size near it
-// does better.
+// Explains whether this read has the incast problem, what limits the slots, and which nearby N or SRU size performs
+// better.
 std::string Advice(const Sizing& sizing);
 
-// The same of a sweep: where a block waits for a timeout without a schedule, how bad that is, where the teeth of the
-// batches are, and what a closed loop (grants, rolling) reaches. `rows` are not empty.
+// Explains a sweep: where a block waits for a timeout without a schedule, and how severe that is; where the teeth of
+// the batches are; and the goodput of a closed loop (grants, rolling). `rows` are not empty.
 std::string SweepAdvice(const std::string& swept, const std::vector<SweepRow>& rows);
 
 }  // namespace sluice

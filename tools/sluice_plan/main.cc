@@ -1,4 +1,4 @@
-// sluice-plan: the lossless-scheduling model on the command line, for those who size a service.
+// sluice-plan: the lossless-scheduling model on the command line, for capacity planning of a service.
 #include <cstdint>
 #include <iostream>
 #include <string>
@@ -58,7 +58,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--all", flags.all, "Print every row of the table, not only peaks and troughs");
 }
 
-// CLI11 could say "--workers is required", and not "unless it is swept".
+// Checks what CLI11 cannot: "--workers is required, unless it is swept".
 absl::Status CheckFlags(const Flags& flags) {
   const std::string_view swept = SweptName(flags.sweep);
   if (flags.json && !flags.sweep.empty()) {
@@ -91,7 +91,7 @@ absl::StatusOr<Read> ParseRead(const Flags& flags) {
   return read;
 }
 
-// What is printed, checked: the rows of the table, the last of which is the read itself where nothing is swept.
+// Returns the checked rows to print. Without a sweep, the last row is the read itself.
 absl::Status Configure(const Flags& flags, std::vector<SweepRow>& rows) {
   if (absl::Status status = CheckFlags(flags); !status.ok()) return status;
   const auto read = ParseRead(flags);

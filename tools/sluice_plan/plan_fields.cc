@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// 0.1 stays 0.1, and what is read back is within 1e-12 of what was printed.
+// Prints 0.1 as 0.1, with an error of at most 1e-12 when it is parsed again.
 std::string CsvCell(double value) {
   return absl::StrFormat("%.12g", value);
 }
@@ -87,7 +87,7 @@ std::string PlanJson(const Sizing& sizing) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   std::string json;
-  // Only malformed Any messages and infinite numbers fail, and there are none.
+  // Only malformed Any messages and infinite numbers fail, and neither occurs here.
   (void)google::protobuf::util::MessageToJsonString(object, &json, options);
   return json;
 }

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// One bound for all N of a table: its first row reads the whole block from one worker.
+// All N of a table have the same bound, since the first row reads the whole block from one worker.
 absl::Status CheckBlock(int64_t block_bytes, int64_t workers) {
   if (block_bytes >= workers && block_bytes <= kMaxResponseBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("block is ", block_bytes, " bytes, it must be from ", workers,
@@ -24,9 +24,9 @@ absl::StatusOr<Sizing> SizeUp(const Read& read) {
   Sizing sizing;
   sizing.read = read;
   sizing.sru_bytes = read.sru_bytes;
-  double payload_share = 1;  // of `workers` full SRUs: the last one of a block may be shorter
+  double payload_share = 1;  // relative to `workers` full SRUs: the last SRU of a block may be shorter
   if (read.block_bytes) {
-    const int64_t shares = std::clamp<int64_t>(read.workers, 1, kMaxWorkers);  // PlanSlots refuses what is outside
+    const int64_t shares = std::clamp<int64_t>(read.workers, 1, kMaxWorkers);  // PlanSlots rejects other values
     if (status = CheckBlock(*read.block_bytes, shares); !status.ok()) return status;
     sizing.sru_bytes = (*read.block_bytes + shares - 1) / shares;
     payload_share = static_cast<double>(*read.block_bytes) / static_cast<double>(sizing.sru_bytes * shares);

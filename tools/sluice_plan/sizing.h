@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// One read over one link: what the model is asked. Of SRUs of one size, or of one data block of a fixed size, of which
-// each worker has the less the more there are.
+// The input of the model: one read over one link. It reads SRUs of one size, or one data block of a fixed size. With a
+// block, the share of each worker shrinks as the number of workers grows.
 struct Read {
   LinkProfile profile;
   int64_t sru_bytes = 0;  // not used with a block
@@ -21,18 +21,18 @@ struct Read {
   CollapseOptions unscheduled;
 };
 
-// Everything that the model says of it.
+// All results of the model for it.
 struct Sizing {
   Read read;
-  int64_t sru_bytes = 0;  // with a fixed block: of all but the last, which may be shorter
+  int64_t sru_bytes = 0;  // with a fixed block: the size of all SRUs but the last, which may be shorter
   bool applicable = true;
-  std::string reason;  // why not; else empty
-  SlotPlan slots;      // not applicable: n, k, t_r and goodput are 0
+  std::string reason;  // why it is not applicable; otherwise empty
+  SlotPlan slots;      // if not applicable, n, k, t_r and goodput are 0
   double rolling_goodput_bps = 0;
   CollapseEstimate unscheduled;
 };
 
-// Returns InvalidArgument that names the field, size or count that is out of its bounds.
+// Returns InvalidArgument with the field, size or count that is out of its bounds.
 absl::StatusOr<Sizing> SizeUp(const Read& read);
 
 }  // namespace sluice

@@ -15,10 +15,10 @@ namespace {
 constexpr std::string_view kForm =
     "give NAME=FROM:TO or NAME=FROM:TO:STEP, as in buffer=16kb:1mb:x2 or workers=8:256:+8";
 
-// What can be swept: how its values are written, and where they go.
+// A parameter that can be swept: the format of its values, and the field of Read to set.
 struct Parameter {
   std::string_view name;
-  std::string_view suffix;  // of FROM, where one name has two kinds of values
+  std::string_view suffix;  // of FROM, if one name has two kinds of values
   bool whole;
   absl::StatusOr<double> (*parse)(std::string_view text);
   std::string (*format)(double value);
@@ -118,8 +118,8 @@ absl::StatusOr<Step> ParseStep(const Parameter& parameter, const std::string& te
   return Step{.multiplies = false, .size = *size};
 }
 
-// Each is computed from the first, so that errors do not add up. A little beyond `to` is `to`: 20 us added nine times
-// may come out above 200 us.
+// Computes each value from the first, so that errors do not add up. A value slightly above `to` becomes `to`: 20 us
+// added nine times may exceed 200 us.
 absl::StatusOr<std::vector<double>> Values(const Parameter& parameter, double from, double to, const Step& step) {
   std::vector<double> values;
   for (size_t steps = 0; steps < kMaxSweepRows; ++steps) {

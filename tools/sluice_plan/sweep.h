@@ -11,20 +11,20 @@ namespace sluice {
 
 inline constexpr size_t kMaxSweepRows = size_t{1} << 20;
 
-// One read of a sweep, and its value of what is swept, for people ("64 KiB").
+// One read of a sweep, and its swept value as text ("64 KiB").
 struct SweepRow {
   std::string value;
   Sizing sizing;
 };
 
-// The reads that differ from `base` in one value, by "NAME=FROM:TO[:STEP]", as in "buffer=16kb:1mb:x2" or
-// "rtt=20us:200us:+20us". NAME is workers, buffer, sru, capacity, rtt or timer_granularity, and FROM and TO are written
-// as its flag is. A STEP of xF multiplies, one of +D adds; without it workers go by +1 and the rest by x2. FROM is
-// always among the reads, TO where a step meets it. InvalidArgument quotes the text and says what is wrong, or names
-// the field that is out of its bounds in one of the reads.
+// Returns the reads that differ from `base` in one value, by "NAME=FROM:TO[:STEP]", as in "buffer=16kb:1mb:x2" or
+// "rtt=20us:200us:+20us". NAME is workers, buffer, sru, capacity, rtt or timer_granularity. FROM and TO have the format
+// of its flag. A STEP of xF multiplies, and +D adds; the default is +1 for workers and x2 otherwise. FROM is always
+// among the reads; TO is if a step reaches it. Returns InvalidArgument with the text and the problem, or with the field
+// that is out of its bounds in one of the reads.
 absl::StatusOr<std::vector<SweepRow>> SizeUpSweep(std::string_view text, const Read& base);
 
-// The NAME in `text`; empty where there is none.
+// Returns the NAME in `text`; empty if there is none.
 std::string_view SweptName(std::string_view text);
 
 }  // namespace sluice

@@ -17,8 +17,8 @@ bool Falls(const SweepRow& before, const SweepRow& after) {
   return after.sizing.slots.goodput_bps < (1 - kStep) * before.sizing.slots.goodput_bps;
 }
 
-// With an SRU of fixed size the goodput rises with every worker within a batch; that is the tooth itself. A rise counts
-// where the schedule has another shape, as it has where more workers mean smaller SRUs.
+// With SRUs of fixed size, the goodput rises with every worker within a batch: that is the tooth itself. A rise counts
+// only if the schedule has a different shape, as when more workers mean smaller SRUs.
 bool Rises(const SweepRow& before, const SweepRow& after) {
   const bool reshaped = before.sizing.slots.batch_workers != after.sizing.slots.batch_workers ||
                         before.sizing.slots.slot != after.sizing.slots.slot;

@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// Where a row stands in the teeth of the goodput of batches. Only steps of 5 % or more count.
+// The place of a row in the teeth of the goodput of batches. Only steps of at least 5 % count.
 enum class Tooth { kNone, kPeak, kTrough, kRise };
 
-// Returns a Tooth for each of `rows`, each of which has a little more of what is swept than the one before.
+// Returns a Tooth for each of `rows`. The swept value must increase from row to row.
 std::vector<Tooth> FindTeeth(const std::vector<SweepRow>& rows);
 
-// Prints a table for people to read: the first row, the last and the teeth, or every row. What is swept is the first
-// column; of workers there is one anyway.
+// Prints a readable table: the first row, the last row and the teeth, or every row. The swept value is the first
+// column, except for workers, which always have a column.
 void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out);
 
 }  // namespace sluice

@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// The flags as they were given, and what is made of them. Exactly one of the three modes: stripe, show, verify.
+// The given flags and the options parsed from them. Exactly one of the three modes is selected: stripe, show, verify.
 struct Flags {
   std::string input;  // a path, or "-"
   std::string out;
@@ -65,13 +65,13 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--partial", flags.partial, "With --verify: allow that folders of some workers are not on this machine");
 }
 
-// A number that came as int64, so that -1 and 2^40 are told as they were written.
+// Checks a number. It is an int64, so the error quotes -1 and 2^40 as given.
 absl::Status CheckRange(const char* flag, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be 1 to ", most));
 }
 
-// "4x32" is {4, 32}. Numbers are checked by the caller.
+// Parses "4x32" as {4, 32}. The caller checks the numbers.
 absl::StatusOr<std::vector<int64_t>> ParseLevels(const char* flag, const std::string& text) {
   std::vector<int64_t> levels;
   for (const absl::string_view word : absl::StrSplit(text, 'x')) {
@@ -132,7 +132,7 @@ absl::Status Configure(Flags& flags) {
 
 absl::StatusOr<FileDescriptor> OpenInput(const std::string& path) {
   if (path != "-") return OpenAt(AT_FDCWD, path, O_RDONLY);
-  FileDescriptor input(dup(STDIN_FILENO));  // not /dev/stdin, which no socket can be opened by
+  FileDescriptor input(dup(STDIN_FILENO));  // not /dev/stdin, which cannot open a socket
   if (!input.valid()) return ErrnoStatus(errno, "cannot read stdin");
   return input;
 }
@@ -145,7 +145,8 @@ uint64_t RegularFileBytes(int fd) {
 absl::Status Stripe(StripeSpec spec, const std::string& path) {
   const absl::StatusOr<FileDescriptor> input = OpenInput(path);
   if (!input.ok()) return input.status();
-  const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();  // not before: a FIFO opens when it has a writer
+  // not earlier: opening a FIFO blocks until it has a writer
+  const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();
   if (!interrupts.ok()) return interrupts.status();
   absl::StatusOr<v1::Manifest> manifest;
   {

@@ -23,8 +23,8 @@ struct Estimate {
 
 Estimate NotDetermined(std::string why);
 
-// Returns the p-quantile, 0 < p < 1, with the interval that holds it at 95 %, whatever the distribution is: the samples
-// whose ranks are two standard deviations of a binomial count away.
+// Returns the p-quantile, 0 < p < 1, with its 95 % confidence interval for any distribution. The interval ends at the
+// samples whose ranks are two standard deviations of a binomial count away.
 Estimate EstimateQuantile(std::vector<double> values, double p);
 
 // Returns the smallest sample, and the largest of the minima of the four quarters of the samples. The latter shows how

@@ -1,4 +1,4 @@
-// Claims stop counting if their workers do not keep up, and only then.
+// Claims stop counting only if their workers do not keep up.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -38,7 +38,7 @@ TEST_F(CallbackMemoryAgingTest, AWorkerThatHangsInALargeMessageHoldsBackTheOther
   EXPECT_THAT(had_room_, ElementsAre(1, 2));
 }
 
-// The link is slow, and not the worker.
+// The link is slow, not the worker.
 TEST_F(CallbackMemoryAgingTest, AMessageThatTheLinkHoldsBackCountsForever) {
   const auto account = NewAccount();
   Claim& held = NewClaim(account);
@@ -73,7 +73,7 @@ TEST_F(CallbackMemoryAgingTest, AMessageThatKeepsUpCounts) {
   EXPECT_EQ(memory_.counted_bytes(), 500);
 }
 
-// Bytes come all the time.
+// Bytes arrive all the time.
 TEST_F(CallbackMemoryAgingTest, AWorkerThatIsSlowHoldsBackTheOthersOnce) {
   const auto account = NewAccount();
   Claim& slow = NewClaim(account);
@@ -127,7 +127,7 @@ TEST_F(CallbackMemoryAgingTest, AMessageHoldsItsRoomForABoundedTimeHoweverItCome
   }
 }
 
-// The application has them, and no worker.
+// The messages are held by the application, and not by a worker.
 TEST_F(CallbackMemoryAgingTest, MessagesThatWaitForCallbacksCountForever) {
   const auto account = NewAccount();
   account->Hold(500);

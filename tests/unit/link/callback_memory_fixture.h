@@ -11,7 +11,7 @@
 
 namespace sluice::testing {
 
-// The claims and accounts of a CallbackMemory, whose time the test sets.
+// The claims and accounts of a CallbackMemory. The test sets the time.
 class CallbackMemoryTest : public ::testing::Test {
  protected:
   using Account = CallbackMemory::Account;
@@ -27,12 +27,12 @@ class CallbackMemoryTest : public ::testing::Test {
   }
 
   std::shared_ptr<Account> NewAccount() { return std::make_shared<Account>(memory_); }
-  // Says its number when it has room after all.
+  // Records its number when a waiting claim gets room.
   Claim& NewClaim(const std::shared_ptr<Account>& account) {
     const int number = static_cast<int>(claims_.size());
     return *claims_.emplace_back(std::make_unique<Claim>(account, [this, number] { had_room_.push_back(number); }));
   }
-  // The message of a claim has come, and waits for its callback.
+  // The message of a claim arrives, and waits for its callback.
   static void Come(Account& account, Claim& claim, int64_t bytes) {
     account.Hold(bytes);
     claim.Release();

@@ -55,7 +55,7 @@ TEST_F(CallbackMemoryTest, AClaimThatHasEnoughTakesNoMore) {
   EXPECT_EQ(memory_.counted_bytes(), 0);
 }
 
-// It would keep out others that it waits for itself.
+// Otherwise it would keep out other claims for which it waits itself.
 TEST_F(CallbackMemoryTest, AClaimThatWaitsForMoreHoldsNothing) {
   const auto account = NewAccount();
   Claim& one = NewClaim(account);
@@ -91,7 +91,7 @@ TEST_F(CallbackMemoryTest, AccountsThatTakeAllTheyCanLeaveAShareForTheNext) {
   std::vector<std::shared_ptr<Account>> accounts;
   for (int64_t count = 1; count <= 9; ++count) {
     accounts.push_back(NewAccount());
-    // Those before give up what is more than their share once it is merged.
+    // Earlier accounts give up the excess over their share once it is merged.
     for (int round = 0; round < 2000; ++round) {
       for (const auto& account : accounts) {
         Claim claim(account, [] {});
@@ -114,7 +114,7 @@ TEST_F(CallbackMemoryTest, TheFirstThatWaitsHoldsBackTheOthersOfItsAccount) {
   EXPECT_THAT(had_room_, ElementsAre(1, 2));
 }
 
-// Nothing else may ever tell the claims behind it.
+// Otherwise no later event would wake the claims behind it.
 TEST_F(CallbackMemoryTest, AClaimThatNoLongerWaitsHoldsBackNoOther) {
   const auto account = NewAccount();
   account->Hold(300);
@@ -125,7 +125,7 @@ TEST_F(CallbackMemoryTest, AClaimThatNoLongerWaitsHoldsBackNoOther) {
   EXPECT_THAT(had_room_, ElementsAre(1));
 }
 
-// The account that waits already must not go alone, and nothing of it changes soon.
+// The waiting account must not go alone, and its state does not change soon.
 TEST_F(CallbackMemoryTest, AMessageGoesAloneBesideAnAccountThatWaitsForItsMerge) {
   const auto slow = NewAccount();
   slow->Hold(500);
@@ -170,7 +170,7 @@ TEST_F(CallbackMemoryTest, AccountsTakeTurnsWithLargeMessages) {
   EXPECT_THAT(had_room_, ElementsAre(1, 2, 3, 4, 5));
 }
 
-// What others hold leaves half of the bound for a message, and it is larger.
+// The other accounts leave half of the bound for a message that is larger.
 TEST_F(CallbackMemoryTest, AMessageThatOthersLeaveNoRoomForGoesAlone) {
   const auto slow = NewAccount();
   slow->Hold(500);
@@ -248,7 +248,7 @@ TEST_F(CallbackMemoryTest, DecompressedBytesAreSeen) {
   EXPECT_EQ(memory_.waiting_bytes(), 0);
 }
 
-// Many fan-outs whose messages come and are merged in any order: the bound holds, and nothing waits forever.
+// Many fan-outs, whose messages arrive and are merged in any order: the bound holds, and no message waits forever.
 TEST_F(CallbackMemoryTest, TheBoundHoldsAndAllComesWhateverTheOrder) {
   const RandomSeed seed = TakeRandomSeed();
   std::mt19937_64 random(seed.value);

@@ -34,7 +34,7 @@ class CallbackQueueTest : public ::testing::Test {
   void RunAll() {
     while (!queue_.empty()) RunOne();
   }
-  // Runs callbacks of owners that always have one waiting.
+  // Runs callbacks of owners that always have a waiting callback.
   void RunFor(CallbackQueue::Duration time, const std::map<char, CallbackQueue::Duration>& takes) {
     const CallbackQueue::Duration end = now_ + time;
     while (now_ < end) {
@@ -46,7 +46,7 @@ class CallbackQueueTest : public ::testing::Test {
   }
 
   CallbackQueue queue_;
-  std::map<char, int> owners_ = {{'a', 0}, {'b', 0}, {'c', 0}};  // their addresses are what counts
+  std::map<char, int> owners_ = {{'a', 0}, {'b', 0}, {'c', 0}};  // only their addresses matter
   std::map<char, int> waiting_;
   std::map<char, CallbackQueue::Duration> used_;
   CallbackQueue::Duration now_{0};
@@ -91,7 +91,7 @@ TEST_F(CallbackQueueTest, OwnersThatAlwaysWaitGetTheSameTime) {
   }
 }
 
-// Its debt is not forgotten while it has nothing to run, as long as others have.
+// The debt remains while its owner has no callbacks, as long as other owners have some.
 TEST_F(CallbackQueueTest, AnOwnerThatComesBackIsStillInDebt) {
   Push('a', 5 * CallbackQueue::kTurn);
   for (int i = 0; i < 10; ++i) Push('b', CallbackQueue::kTurn);

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using When = Callbacks::When;
 
-// Time that the test moves; the thread of the test is the link's.
+// An executor whose time the test moves. The thread of the test is the link's thread.
 class ManualExecutor final : public Executor {
  public:
   void Turn(TimePoint::duration pause, const std::function<void()>& task) {
@@ -100,7 +100,7 @@ TEST_F(CallbackThreadsTest, GetsTheRestWhenItIsMuch) {
   EXPECT_EQ(log_.Await(CallbackThreads::kCollectAtMost).size(), CallbackThreads::kCollectAtMost);
 }
 
-// What came behind a slow callback does not wait for the rest of its owner.
+// Callbacks behind a slow callback do not wait for the other callbacks of its owner.
 TEST_F(CallbackThreadsTest, ASlowOwnerDoesNotHoldUpTheOthers) {
   testing::Notification come;
   executor_.Turn({}, [&] {

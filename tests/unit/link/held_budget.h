@@ -10,11 +10,11 @@
 
 namespace sluice::testing {
 
-// Takes bytes of a link's budget, to a packet, until Release: as responses that were granted and do not come. The link
-// needs a stall_timeout that is longer than the test. Not thread-safe.
+// Takes bytes of a link's budget, to a packet, until Release, like responses that were granted and do not arrive. The
+// link needs a stall_timeout longer than the test. Not thread-safe.
 class HeldBudget {
  public:
-  // There is room for them.
+  // The budget must have room for the bytes.
   HeldBudget(Link& link, int64_t bytes) : link_(link) {
     link_.Await([&](LinkLoop& loop) {
       response_.Hold(loop, 0, LinkLoop::Place::kQueued);
@@ -62,8 +62,8 @@ class HeldBudget {
   };
 
   Link& link_;
-  HeldCall response_;   // without it, the handshake would count as nothing: a call that is alone goes
-  HeldCall handshake_;  // takes any bytes at once
+  HeldCall response_;   // without it, the handshake would count as nothing, since a call that is alone may always go
+  HeldCall handshake_;  // may take any number of bytes at once
 };
 
 }  // namespace sluice::testing

@@ -22,7 +22,7 @@ using testing::SilentListener;
 using ::testing::StartsWith;
 using testing::TestHttp2Server;
 
-// Connections that do not come to be, go away, or break.
+// Connections that cannot be established, go away, or break.
 class LinkLoopConnectionTest : public testing::LinkLoopTest {
  protected:
   void SetUp() override { StartLink(); }
@@ -44,7 +44,7 @@ TEST_F(LinkLoopConnectionTest, AWorkerThatExpectsTlsIsSaidTo) {
     std::string sent;
     std::string says;
   } cases[] = {
-      // An alert of TLS 1.2 or 1.3, as OpenSSL and Go send it; gRPC's servers say nothing.
+      // An alert of TLS 1.2 or 1.3, as sent by OpenSSL and Go. gRPC's servers send nothing.
       {std::string("\x15\x03\x03\x00\x02\x02\x46", 7), " speaks TLS, and this client does not"},
       {"", " ended the connection before HTTP/2 began; it may expect TLS"},
   };
@@ -68,7 +68,7 @@ TEST_F(LinkLoopConnectionTest, AWorkerThatAppearsIsConnectedAfterABackOff) {
   }
   const std::string target = absl::StrCat("127.0.0.1:", port);
   EXPECT_THAT(AwaitEnd(AskOne(target)).status, HasCode(absl::StatusCode::kUnavailable));
-  // While it is out of reach calls end at once, and not at the next attempt.
+  // While the worker is unreachable, calls end at once, and not at the next attempt.
   EXPECT_THAT(AwaitEnd(AskOne(target)).status, HasCode(absl::StatusCode::kUnavailable));
   TestHttp2Server server([](auto& call) { call.Answer("here"); }, {.port = port});
   ASSERT_TRUE(server.Await([](const auto& counts) { return counts.connections == 1; }));
@@ -84,7 +84,7 @@ TEST_F(LinkLoopConnectionTest, AfterAGoAwayCallsEndOnTheOldConnectionOrAreSentAg
   Connect(server.address());
   const std::vector<size_t> tags = Ask(std::vector<std::string>(4, server.address()), {.response_bytes = 100});
   ASSERT_TRUE(server.AwaitRequests(4));
-  // It has looked at the first two only.
+  // The server has processed only the first two.
   server.Run([&] { server.calls()[0]->connection().SendFrames(raw::GoAway(server.calls()[1]->stream())); });
   ASSERT_TRUE(server.AwaitRequests(6)) << "the others come again";
   EXPECT_EQ(server.counts().connections, 2);
@@ -140,7 +140,7 @@ TEST_F(LinkLoopConnectionTest, ACallAfterABrokenConnectionWaitsForTheNextOne) {
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
 }
 
-// The end of a connection is written at once, while it still stands in the queue of those that have something to write.
+// The end of a connection is written at once, while it is still queued for writing.
 TEST_F(LinkLoopConnectionTest, AWorkerMayGoInTheTurnInWhichItHasSomethingToWrite) {
   TestHttp2Server server([](auto& call) { call.Answer("x"); });
   EXPECT_TRUE(AwaitEnd(AskOne(server.address())).status.ok());
@@ -167,7 +167,7 @@ TEST_F(LinkLoopConnectionTest, ALinkMayEndWhileCallsAreOutAndWait) {
   EXPECT_TRUE(server.Await([](const auto& counts) { return counts.open_connections == 0; }));
 }
 
-// It takes connections and says nothing: a call must not wait for longer than its deadline.
+// The worker accepts connections and sends nothing. A call must not wait beyond its deadline.
 TEST_F(LinkLoopConnectionTest, ACallToASilentWorkerEndsAtItsDeadline) {
   SilentListener silent;
   const CallRecord call = AwaitEnd(AskOne(silent.address(), {.timeout = milliseconds(100)}));

@@ -25,7 +25,7 @@
 
 namespace sluice::testing {
 
-// What became of one call.
+// The events of one call.
 struct CallRecord {
   int sent = 0;
   int ready = 0;
@@ -34,8 +34,8 @@ struct CallRecord {
   absl::Status status;
 };
 
-// Remembers what becomes of calls, and may do something about it. What is not said to be thread-safe is for the link's
-// thread.
+// Records the events of calls, and may react to them. Use it on the link's thread, except the methods that are
+// thread-safe.
 class RecordingOwner final : public CallOwner {
  public:
   std::function<void(size_t tag)> on_sent;
@@ -63,7 +63,7 @@ class RecordingOwner final : public CallOwner {
     const auto found = calls_.find(tag);
     return found == calls_.end() ? CallRecord() : found->second;
   }
-  // Thread-safe. How it is when the condition holds, or patience is at its end.
+  // Thread-safe. Returns the record once the condition holds, or after kPatience.
   CallRecord Await(size_t tag, const std::function<bool(const CallRecord&)>& condition) {
     std::unique_lock<std::mutex> lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, absl::ToChronoSeconds(kPatience), [&] { return condition(calls_[tag]); }))
@@ -87,27 +87,27 @@ class RecordingOwner final : public CallOwner {
   std::map<size_t, CallRecord> calls_;  // guarded by mutex_
 };
 
-// A LinkLoop on its real executor, whose workers are servers of the test.
+// A LinkLoop on its real executor. Its workers are servers of the test.
 class LinkLoopTest : public ::testing::Test {
  protected:
   struct CallOptions {
     int64_t response_bytes = 1000;
     bool server_streaming = false;
     std::chrono::milliseconds timeout = std::chrono::minutes(5);
-    std::optional<std::chrono::milliseconds> told_timeout;  // default: the same
+    std::optional<std::chrono::milliseconds> told_timeout;  // sent to the worker; default: `timeout`
   };
 
   void StartLink(ScheduleOptions options = {}) {
     executor_.Await([&] { loop_ = std::make_unique<LinkLoop>(executor_, options, metrics_); });
   }
-  // Every answer that is not known to be small waits for a grant: see FanOutTest::FixedBudget.
+  // Every response of unknown size waits for a grant: see FanOutTest::FixedBudget.
   static ScheduleOptions Grants() {
     LinkProfile profile;
     profile.capacity_bytes_per_second = 1e12;
     profile.propagation_rtt = absl::Nanoseconds(1);
     return {.profile = profile, .budget_bytes = kBudget, .stall_timeout = absl::Hours(1)};
   }
-  // A window of requests for hundreds of calls, none of which is granted before it is ready.
+  // A window of requests for hundreds of calls. No call is granted before it is ready.
   static ScheduleOptions Ample() {
     ScheduleOptions options = Grants();
     options.profile.buffer_bytes = 4 << 20;
@@ -121,7 +121,7 @@ class LinkLoopTest : public ::testing::Test {
     });
   }
 
-  // The block's tags; they go on from those before.
+  // Returns the tags of the block, which continue after the previous tags.
   std::vector<size_t> Ask(const std::vector<std::string>& targets, const CallOptions& options) {
     std::vector<size_t> tags;
     executor_.Await([&] { tags = AskHere(targets, options); });
@@ -177,14 +177,14 @@ class LinkLoopTest : public ::testing::Test {
     }
     return true;
   }
-  // Nothing waits, and nothing is in flight.
+  // Waits until no call waits, and nothing is in flight.
   bool AwaitIdle() {
     return AwaitState([](const ScheduleState& state) {
       return state.blocks == 0 && state.in_flight_bytes == 0 && state.in_flight_calls == 0 &&
              state.ungranted_calls == 0 && state.waiting_calls == 0 && state.submitted_calls == state.ended_calls;
     });
   }
-  // The client lets the server send so many bytes of that answer.
+  // Waits until the client lets the server send this many bytes of that response.
   static void AwaitWindow(TestHttp2Server& server, size_t call, int64_t bytes) {
     const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoSeconds(kPatience);
     int64_t window_bytes = 0;
@@ -219,7 +219,7 @@ class LinkLoopTest : public ::testing::Test {
   LinkMetrics metrics_{registry_};
   AsioExecutor executor_;
   RecordingOwner owner_;
-  // For the link's thread.
+  // Used on the link's thread only.
   std::unique_ptr<LinkLoop> loop_;
   std::map<std::string, std::shared_ptr<Worker>> workers_;
   std::map<size_t, WireCall*> calls_;

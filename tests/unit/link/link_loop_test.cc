@@ -34,7 +34,7 @@ TEST_F(LinkLoopTest, AnAnswerComesWhole) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// The worker answers while the link's thread is busy with the rest of the turn.
+// The worker responds while the link's thread is busy with the rest of the turn.
 TEST_F(LinkLoopTest, TheRequestsOfManyLeaveEarlyWhereItIsAskedFor) {
   StartLink(Ample());
   std::vector<std::unique_ptr<TestHttp2Server>> servers;
@@ -49,7 +49,7 @@ TEST_F(LinkLoopTest, TheRequestsOfManyLeaveEarlyWhereItIsAskedFor) {
     tags = AskHere(targets, CallOptions());
     loop_->FlushEarly();
     for (const auto& server : servers) EXPECT_TRUE(server->AwaitRequests(1));
-    // And the end of the turn finds what comes after it.
+    // The end of the turn finds the requests after it.
     const std::vector<size_t> more = AskHere(targets, CallOptions());
     tags.insert(tags.end(), more.begin(), more.end());
   });
@@ -57,7 +57,7 @@ TEST_F(LinkLoopTest, TheRequestsOfManyLeaveEarlyWhereItIsAskedFor) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// An answer of any size, held back until it is granted: a server that is exact about windows can send its trailers.
+// A response of any size, held back until it is granted. A server that obeys the window exactly can send its trailers.
 TEST_F(LinkLoopTest, AfterTheWholeAnswerTheWindowHasAByte) {
   StartLink(Grants());
   TestHttp2Server server([](auto&) {});
@@ -97,7 +97,7 @@ TEST_F(LinkLoopTest, TheSpareByteMayBeUsedBeforeTheGrant) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Some servers pad what they send, and padding takes of the window.
+// Some servers pad their messages, and padding uses the window.
 TEST_F(LinkLoopTest, PaddingIsMadeGood) {
   StartLink(Grants());
   const std::string message(3000, 'x');
@@ -110,14 +110,14 @@ TEST_F(LinkLoopTest, PaddingIsMadeGood) {
     server.calls()[0]->SendHead();
     server.calls()[0]->SendFrames(raw::PaddedData(server.calls()[0]->stream(), answer.substr(0, 2), 3));
   });
-  // As much as the window allows, half of it padding; not even a byte is left between two of them.
+  // Fill the window, half of it with padding; not even a byte is left between two frames.
   for (size_t sent = 2; sent < answer.size();) {
     AwaitWindow(server, 0, 1);
     server.Run([&] {
       const auto window = static_cast<size_t>(server.calls()[0]->window_bytes());
       const std::string part = answer.substr(sent, std::min<size_t>((window + 1) / 2, 200));
       const int32_t stream = server.calls()[0]->stream();
-      const size_t padding = window - part.size();  // its length takes a byte
+      const size_t padding = window - part.size();  // its length field takes a byte
       sent += part.size();
       server.calls()[0]->SendFrames(padding == 0 ? raw::Data(stream, part)
                                                  : raw::PaddedData(stream, part, std::min<size_t>(padding - 1, 255)));
@@ -130,7 +130,7 @@ TEST_F(LinkLoopTest, PaddingIsMadeGood) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// An answer is ready when it says how large it is.
+// A response is ready only when its length prefix is complete.
 TEST_F(LinkLoopTest, APieceOfThePrefixDoesNotMakeAnAnswerReady) {
   StartLink(Grants());
   const std::string answer = FrameMessage("whole");
@@ -144,7 +144,7 @@ TEST_F(LinkLoopTest, APieceOfThePrefixDoesNotMakeAnAnswerReady) {
   };
   server.Run([&] { server.calls()[0]->SendHead(); });
   send(0, 3);
-  // On the same connection, so the piece has come before it.
+  // It uses the same connection, so the piece has arrived before it.
   server.Run([&] { server.calls()[1]->Fail(absl::NotFoundError("no")); });
   EXPECT_THAT(AwaitEnd(tags[1]).status, HasCode(absl::StatusCode::kNotFound));
   EXPECT_EQ(owner_.Get(tags[0]).ready, 0);
@@ -171,7 +171,7 @@ TEST_F(LinkLoopTest, AnErrorNeedsNoGrant) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// It has been granted, and never sends.
+// The call was granted, and its worker never sends.
 TEST_F(LinkLoopTest, AHungWorkerHoldsUpTheOthersForAStallAtMost) {
   ScheduleOptions options = Grants();
   options.stall_timeout = absl::Seconds(1);
@@ -195,7 +195,7 @@ TEST_F(LinkLoopTest, AHungWorkerHoldsUpTheOthersForAStallAtMost) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Parts of responses fill whole packets in records of TLS, too.
+// Parts of responses also fill whole packets in records of TLS.
 TEST_F(LinkLoopTest, ALinkWhoseWorkersSpeakTlsAllowsForItsRecords) {
   ScheduleOptions options = Grants();
   StartLink(options);
@@ -258,7 +258,8 @@ TEST_F(LinkLoopTest, WhatWaitsForAStreamEndsAtItsDeadlineAndWhenItIsCancelled) {
   EXPECT_EQ(server.counts().requests, 1);
 }
 
-// Two requests are about to leave for the one stream that is free; who hears of the first cancels the second.
+// Two requests are about to leave, and only one stream is free. The owner of the first cancels the second when the
+// first is sent.
 TEST_F(LinkLoopTest, ACallThatIsCancelledJustBeforeItLeavesEnds) {
   StartLink();
   TestHttp2Server server([](auto& call) { call.Answer("one"); }, {.max_concurrent_streams = 1});
@@ -302,7 +303,7 @@ TEST_F(LinkLoopTest, AWorkerThatRefusesAgainAndAgainHasFailed) {
   EXPECT_EQ(server.counts().requests, 4) << "once, and three times again";
 }
 
-// Servers cancel calls that are late. Their word may be read before this side's own timer has fired.
+// Servers cancel late calls. The cancel may arrive before the client's own timer has fired.
 TEST_F(LinkLoopTest, AWorkerThatCancelsACallBehindItsDeadlineWasLate) {
   StartLink();
   TestHttp2Server server([](auto& call) { call.Reset(Http2Error::kCancel); });

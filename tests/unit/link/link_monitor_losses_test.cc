@@ -8,7 +8,7 @@
 #include "lib/link/link_monitor.h"
 #include "tests/unit/link/virtual_link_fixture.h"
 
-// Whose a loss is, in virtual time: the budget follows losses of the link, and no pause of a worker.
+// Attribution of losses, in virtual time: the budget reacts to losses of the link, not to pauses of workers.
 namespace sluice::testing {
 namespace {
 
@@ -23,7 +23,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   static constexpr int64_t kBuffer = 64 << 10;
   static constexpr size_t kResponseBytes = 100'000;
 
-  // A link of 1 Gbit/s, and workers that are asked for 100 KB again and again, as streams or not.
+  // Starts a link of 1 Gbit/s, with workers that receive a request for 100 KB again and again, as streams or not.
   void Start(size_t workers, bool streams = false) {
     ScheduleOptions options;
     options.profile.buffer_bytes = kBuffer;
@@ -58,7 +58,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
     VirtualLinkTest::TearDown();
   }
 
-  // The worker is paused, as soon as it owes bytes.
+  // Pauses each worker as soon as it owes bytes.
   void PauseFor(const std::vector<size_t>& workers, Pause pause, TimePoint::duration time) {
     for (const size_t worker : workers) {
       ASSERT_TRUE(executor_.RunUntil([&] { return loop_->schedule().Load(worker + 1).owing_calls > 0; }, 1s));
@@ -96,7 +96,7 @@ class LinkMonitorLossesTest : public VirtualLinkTest {
   std::vector<size_t> worker_of_;  // by tag
 };
 
-// A proxy takes all calls for streams, the library only those that are.
+// A proxy treats all calls as streams; the library treats only streams as streams.
 class LinkMonitorPausesTest : public LinkMonitorLossesTest, public ::testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Of, LinkMonitorPausesTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Streams" : "UnaryCalls"; });

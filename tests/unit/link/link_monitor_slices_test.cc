@@ -8,7 +8,7 @@
 #include "lib/link/link_monitor.h"
 #include "tests/unit/link/virtual_link_fixture.h"
 
-// A look at many sockets takes many turns of the link's thread, which grants nothing meanwhile.
+// A look at many sockets takes many turns of the link's thread, which grants nothing during such a turn.
 namespace sluice::testing {
 namespace {
 
@@ -18,7 +18,7 @@ using std::chrono_literals::operator""s;
 
 class LinkMonitorSlicesTest : public VirtualLinkTest {
  protected:
-  // Workers that are asked for something, and say nothing.
+  // Starts workers that receive a request, and do not respond.
   void Start(size_t workers) {
     StartLink();
     for (size_t i = 0; i < workers; ++i) Ask(Serve(absl::StrCat("10.0.0.", i, ":1"), nullptr).address());
@@ -34,7 +34,7 @@ class LinkMonitorSlicesTest : public VirtualLinkTest {
     monitor_.reset();
     VirtualLinkTest::TearDown();
   }
-  // The sockets that were looked at in each turn, and the time of the first of them since `since`.
+  // Returns the number of sockets that each turn since `since` looked at.
   std::vector<size_t> Slices(TimePoint since) const {
     std::vector<size_t> slices;
     for (auto next = executor_.tcp_infos().lower_bound(since); next != executor_.tcp_infos().end(); ++next)

@@ -19,7 +19,7 @@
 #include "tests/unit/storage/blocks/test_cluster.h"
 #include "tests/watched.h"
 
-// With real connections over loopback, which loses nothing. What is a loss is in tests/unit/link/worker_table_test.cc.
+// Uses real connections over loopback, which loses nothing. tests/unit/link/worker_table_loss_test.cc tests the losses.
 namespace sluice {
 namespace {
 
@@ -53,7 +53,7 @@ TEST_F(LinkMonitorTest, ShowsConnectionsToWorkersAndTheirRoundTrips) {
   EXPECT_LT(*smoothed_rtt, 1) << "over loopback";
 }
 
-// Where the workers are, the first answers tell; those that come last, too.
+// The places of the workers are known from the first responses. The last ones count, too.
 TEST_F(LinkMonitorTest, LooksOnceMoreAfterTheLastAnswer) {
   TestCluster cluster(Rolling(4));
   cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(400)); });
@@ -92,13 +92,13 @@ TEST_P(SlowWorkersTest, HaveLostNothing) {
     for (uint64_t block = 0; block < 3; ++block) ASSERT_TRUE(cluster.Read(block).ok());
   }
   EXPECT_TRUE(Eventually([&] { return cluster.Gauge("sluice_link_connections") >= 4; }));
-  // Twelve were silent for long enough. One may be wrong on a machine so busy that an answer which has come waits for
-  // its thread as long as a loss would take to show.
+  // Twelve workers were silent long enough. One count may be wrong on a very busy machine: a response that has arrived
+  // may wait for its thread as long as a loss would take to show.
   EXPECT_LE(cluster.Metric("sluice_timeouts_total", "tcp_rto"), 1);
   EXPECT_LE(cluster.Metric("sluice_inferred_losses_total", "silence"), 1);
 }
 
-// What the link told of its budget, from its thread to that of the test.
+// Changes of the budget, passed from the link's thread to the test's.
 class Changes {
  public:
   void Add(const BudgetChange& change) {
@@ -163,7 +163,7 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByTheOneWhoIsToldOfAChange) {
   EXPECT_EQ(changes, 1);
 }
 
-// The link's thread is late, so that it is a larger budget which finds that a deadline has passed.
+// The link's thread is late, so a larger budget discovers the passed deadline.
 TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
   TestCluster::Options options = UnknownBuffer();
   options.inline_callbacks = true;
@@ -191,7 +191,7 @@ TEST_F(UnknownBufferTest, TheBudgetMayBeFixedByACallThatEndsAsItChanges) {
     EXPECT_TRUE(cluster.link().SetBudget(20000).ok());
     overdue_ended.Notify();
   });
-  // By then it has seen once that a call waits.
+  // By then the monitor has seen once that a call waits.
   while (Now() < deadline - std::chrono::milliseconds(600)) std::this_thread::yield();
   cluster.link().Post([deadline](LinkLoop&) {
     while (Now() < deadline + std::chrono::milliseconds(10)) std::this_thread::yield();

@@ -78,7 +78,7 @@ TEST(LinkTest, BoundsTheBudgetByWhatIsGivenAndWhatIsKnown) {
     EXPECT_EQ(gauges.at("sluice_budget_floor_bytes"), static_cast<double>(bounds.floor_bytes));
     EXPECT_EQ(gauges.at("sluice_budget_limit_bytes"), static_cast<double>(bounds.limit_bytes));
     EXPECT_EQ(gauges.at("sluice_budget_ceiling_bytes"), 0);
-    if (bounds.options.schedule.policy == SchedulePolicy::kUnscheduled) continue;  // has none
+    if (bounds.options.schedule.policy == SchedulePolicy::kUnscheduled) continue;  // has no budget
     EXPECT_EQ((*link)->State().budget_bytes, bounds.start_bytes);
   }
 }
@@ -113,7 +113,7 @@ TEST(LinkTest, GaugesShowTheScheduleAndGoWithTheLink) {
   EXPECT_FALSE(registry->Collect().empty()) << "the counters stay in the registry of the application";
 }
 
-// The thread that a callback runs on, and whether that is the link's.
+// Returns the thread that a callback runs on, and sets whether it is the link's thread.
 std::thread::id CallbackThread(Link& link, bool& on_links_thread) {
   std::promise<std::thread::id> ran_on;
   std::thread::id links_thread;
@@ -144,7 +144,7 @@ TEST(LinkTest, InlineCallbacksRunOnTheThreadOfTheLink) {
   EXPECT_TRUE(on_links_thread);
 }
 
-// Five answers at once would take more than the budget; all readers together get no more than it.
+// Five responses at once would exceed the budget; all readers together stay within it.
 TEST(LinkTest, TwoReadersOnOneLinkShareItsBudget) {
   TestCluster cluster({.workers = 8, .file_bytes = 8 * 4096 * 4, .schedule = {.budget_bytes = 12000}});
   cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(2)); });
@@ -173,7 +173,7 @@ TEST(LinkTest, TwoReadersOnOneLinkShareItsBudget) {
   EXPECT_LE(most_bytes, 12000);
 }
 
-// Sizes from 1 to 65,536, one after the other on a thread of their own, while a file is read over slow workers.
+// Changes the size from 1 to 65,536, one value after the other on a separate thread, while slow workers read a file.
 void ExpectReadWhile(const std::function<void(int64_t bytes)>& change, TestCluster& cluster) {
   cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(1)); });
   const auto stream = cluster.reader().Open("data", std::nullopt);

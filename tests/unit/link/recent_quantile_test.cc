@@ -18,7 +18,7 @@ TEST(RecentQuantileTest, SaysNothingBeforeTheFirstFewValues) {
 TEST(RecentQuantileTest, SoManyValuesAreBelowIt) {
   RecentQuantile low(0.25);
   RecentQuantile high(0.95);
-  for (int i = 0; i < 320; ++i) {  // in no order
+  for (int i = 0; i < 320; ++i) {  // unordered
     low.Observe((i * 7) % 320);
     high.Observe((i * 7) % 320);
   }

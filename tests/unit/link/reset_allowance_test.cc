@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 
-// Takes all that is allowed within the time, and says how many those are.
+// Takes all allowed resets within the time, and returns their number.
 int TakeAll(ResetAllowance& allowance, TimePoint now, TimePoint::duration time) {
   int taken = 0;
   for (const TimePoint end = now + time; now < end; now += 1ms) {
@@ -31,7 +31,7 @@ TEST(ResetAllowanceTest, ABurstAndThenFiveASecond) {
   EXPECT_EQ(taken, 15) << "it saves no more than a burst";
 }
 
-// Netty's servers end a connection with 200 resets in 30 s.
+// Netty's servers end a connection after 200 resets in 30 s.
 TEST(ResetAllowanceTest, NoThirtySecondsHaveMoreThanServersTake) {
   ResetAllowance allowance;
   const TimePoint start = TimePoint() + std::chrono::hours(1);
@@ -63,7 +63,7 @@ TEST(ResetAllowanceTest, ResetsThatAreOnlyCountedDelayTheNext) {
   EXPECT_FALSE(allowance.Take(start + 1199ms));
   EXPECT_LE(allowance.Next(), start + 1201ms);
   EXPECT_TRUE(allowance.Take(allowance.Next()));
-  // However many they are, the next one is not delayed without end.
+  // The delay of the next reset is bounded, even after many resets.
   for (int i = 0; i < 1000; ++i) allowance.Count(start + 1201ms);
   EXPECT_LE(allowance.Next(), start + std::chrono::seconds(5));
 }

@@ -15,11 +15,11 @@ using std::chrono::seconds;
 using testing::HasCode;
 using testing::VirtualWorker;
 
-// --- Headers, which no window holds back.
+// --- Headers, which no window limits.
 
 class ScheduledStreamHeadersTest : public testing::VirtualLinkTest {
  protected:
-  // Asks the worker until the room for headers has followed, and returns how many requests may be out.
+  // Sends requests to the worker until the room for headers has adapted, and returns how many requests may be out.
   int64_t WindowAfterResponses(VirtualWorker::Handler handler) {
     ScheduleOptions options;
     options.profile.buffer_bytes = 32 << 10;
@@ -31,7 +31,7 @@ class ScheduledStreamHeadersTest : public testing::VirtualLinkTest {
 };
 
 TEST_F(ScheduledStreamHeadersTest, ErrorsWithDetailsLetFewRequestsLeave) {
-  // The details come in base64, which takes a third more.
+  // The details are sent in base64, which takes a third more.
   const auto fail = [](auto& call) { call.Fail(absl::UnavailableError("an outage"), std::string(3000, '~')); };
   EXPECT_EQ(WindowAfterResponses(fail), (32 << 10) / 3 / 4200);
 }
@@ -45,16 +45,16 @@ TEST_F(ScheduledStreamHeadersTest, SmallHeadersAndTrailersOfAMessageDoNot) {
   EXPECT_GT(WindowAfterResponses(answer), 3) << "workers respond at once, so the stock remains";
 }
 
-// --- Resets, which servers take for an attack where they are many.
+// --- Resets, which servers consider an attack if there are many.
 
 class ScheduledStreamResetTest : public testing::VirtualLinkTest {
  protected:
   void SetUp() override { StartLink(); }
-  // How a balancer without a backend answers; the page has no end yet.
+  // Responds as a balancer without a backend, with a page that has not ended.
   static void SendPage(VirtualWorker::Call& call) {
     call.SendHeaders({{":status", "503"}, {"content-type", "text/html"}}, /*end_stream=*/false);
   }
-  // The length prefix of a message of a gigabyte.
+  // Sends the length prefix of a message of a gigabyte.
   static void SendLargePrefix(VirtualWorker::Call& call) {
     call.SendHead();
     call.SendData(std::string("\0\x40\0\0\0", 5));
@@ -130,14 +130,14 @@ TEST_F(ScheduledStreamResetTest, ACallThatWaitsForItsResetMayEndBefore) {
   executor_.Turn([&] {
     for (size_t i = 0; i < 20; ++i) CancelHere(first + i);
   });
-  // The worker is gone before the allowance permits the next reset.
+  // The worker disconnects before the allowance permits the next reset.
   worker.connections()[0]->Break();
   executor_.RunFor(milliseconds(50));
   EXPECT_TRUE(AwaitIdle());
   EXPECT_EQ(worker.resets(), 15U);
 }
 
-// Most servers end such calls by themselves.
+// Most servers end such calls themselves.
 TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowancePermits) {
   VirtualWorker& worker = Serve("worker:1", nullptr);
   Connect(worker.address());
@@ -153,14 +153,14 @@ TEST_F(ScheduledStreamResetTest, CallsWhoseDeadlinePassesAreResetAsTheAllowanceP
   EXPECT_EQ(worker.resets(), 15U);
 }
 
-// --- Calls that were given up, and wait for their reset.
+// --- Abandoned calls that wait for their reset.
 
 class ScheduledStreamDropTest : public testing::VirtualLinkTest {
  protected:
   static constexpr size_t kHung = 30;
   static constexpr size_t kBytes = 4'000'000;
 
-  // The worker hangs in its first calls, which use its allowance of resets up.
+  // The worker hangs in its first calls, which use up its allowance of resets.
   void SetUp() override {
     ScheduleOptions options;
     options.profile.buffer_bytes = 32 << 10;
@@ -217,7 +217,7 @@ TEST_F(ScheduledStreamLossTest, ARequestThatHasNotLeftIsSentAgain) {
   StartLink();
   VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
   Connect(worker.address());
-  executor_.RunFor(seconds(2));  // the connection has stood for long enough to be made again at once
+  executor_.RunFor(seconds(2));  // the connection is old enough to be established again at once
   size_t tag = 0;
   executor_.Turn([&] {
     tag = AskHere(worker.address());
@@ -240,13 +240,13 @@ TEST_F(ScheduledStreamLossTest, ARequestThatHasLeftIsNot) {
   EXPECT_EQ(calls_[tag].sent, 1);
 }
 
-// A header list that is too large is reset by the session itself, and is one of the resets that a server counts.
+// The session itself resets a stream whose header list is too large. The server counts this reset, too.
 TEST_F(ScheduledStreamResetTest, ResetsOfTheSessionCount) {
   VirtualWorker& worker = Serve("worker:1", nullptr);
   Connect(worker.address());
   const size_t first = Ask(worker.address(), 30);
   ASSERT_TRUE(AwaitCalls(worker, 30));
-  // One field of HPACK's table, many times: 80 KB once it is decoded.
+  // One entry of HPACK's table, repeated: 80 KB after decoding.
   const std::string field = "\x40" + raw::HpackString("x") + raw::HpackString(std::string(4000, 'v'));
   const std::string block = "\x88" + field + std::string(20, '\xbe');
   for (size_t i = 0; i < 10; ++i) {

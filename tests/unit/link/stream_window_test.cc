@@ -5,12 +5,12 @@
 namespace sluice {
 namespace {
 
-// What the client has opened of a window, by what it has told the worker.
+// The window that the client has opened, as announced to the worker.
 class Opened {
  public:
   explicit Opened(bool server_streaming) : window_(server_streaming) {}
 
-  // As LinkSchedule grants: what came without a grant is granted with the next part.
+  // Grants as LinkSchedule does: bytes that arrived without a grant are granted with the next part.
   void Grant(int64_t bytes) {
     window_.Grant(bytes + ungranted_bytes_);
     ungranted_bytes_ = 0;
@@ -21,7 +21,7 @@ class Opened {
     window_.Receive(0, 5, 0);
     open_bytes_ -= 5;
   }
-  // All that the window lets come of a message.
+  // Receives all bytes of a message that the window allows.
   void ReceiveAll() {
     window_.Receive(open_bytes_, 0, 0);
     ungranted_bytes_ = open_bytes_ - granted_bytes_;
@@ -33,11 +33,11 @@ class Opened {
  private:
   StreamWindow window_;
   int64_t open_bytes_ = StreamWindow::kFirstBytes;
-  int64_t granted_bytes_ = 0;    // that have not come
-  int64_t ungranted_bytes_ = 0;  // that came, and are to be granted
+  int64_t granted_bytes_ = 0;    // that have not arrived
+  int64_t ungranted_bytes_ = 0;  // that arrived and must still be granted
 };
 
-// Each time that a worker uses its whole window up, it sends some bytes in the room beside the grants.
+// Each time a worker uses up its whole window, it sends some bytes in the room next to the grants.
 TEST(StreamWindowTest, PartsThatAreUsedUpDoNotWidenTheRoomBesideThem) {
   for (const bool server_streaming : {false, true}) {
     Opened opened(server_streaming);

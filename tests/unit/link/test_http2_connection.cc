@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kFrameHeaderBytes = 9;
 
-// Bytes of flow control that the DATA frames in `frames` take, by stream.
+// Adds the flow-control bytes of the DATA frames in `frames`, by stream.
 void AddSent(absl::string_view frames, std::map<int32_t, int64_t>& sent_bytes) {
   for (const raw::ReadFrame& frame : raw::ReadFrames(frames)) {
     if (frame.type == raw::kData) sent_bytes[frame.stream] += static_cast<int64_t>(frame.payload.size());
@@ -29,7 +29,7 @@ TestHttp2Server::Connection::Connection(TestHttp2Server& server, boost::asio::ip
                                       .max_concurrent_streams = server.options_.max_concurrent_streams,
                                       .max_unsent_bytes_per_stream = 64u << 20},
                                      *this)) {
-  boost::system::error_code ignored;  // of a client that is gone already, as the first read finds
+  boost::system::error_code ignored;  // of a client that has disconnected, which the first read finds
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
   if (server.options_.tls.has_value()) tls_.emplace(*server.options_.tls);
@@ -87,7 +87,7 @@ void TestHttp2Server::Connection::Write() {
   while (!output_.empty() && !output_waits_ && socket_.is_open()) {
     boost::system::error_code error;
     output_.erase(0, socket_.write_some(boost::asio::buffer(output_), error));
-    if (error && error != boost::asio::error::would_block) return;  // the next read hears of it, too
+    if (error && error != boost::asio::error::would_block) return;  // the next read returns it, too
     if (!error) continue;
     output_waits_ = true;
     socket_.async_wait(boost::asio::socket_base::wait_write, [this](const boost::system::error_code&) {

@@ -17,18 +17,18 @@
 
 namespace sluice::testing {
 
-// One connection that a TestHttp2Server has accepted. For the server's thread only.
+// One connection that a TestHttp2Server has accepted. Used on the server's thread only.
 class TestHttp2Server::Connection final : private SessionEvents {
  public:
   Connection(TestHttp2Server& server, boost::asio::ip::tcp::socket socket);
 
   Http2Session& session() { return *session_; }
-  void SendFrames(const std::string& frames);  // as they are, behind what was sent before
-  void Break();                                // resets the connection, without a word
-  void Close();                                // behind what the socket has taken
+  void SendFrames(const std::string& frames);  // unchanged, after the bytes sent before
+  void Break();                                // resets the connection, without GOAWAY
+  void Close();                                // after the bytes that the socket has accepted
 
   void Read();
-  void Flush();  // sends what the session gives out
+  void Flush();  // sends the output of the session
 
  private:
   friend class Call;
@@ -42,15 +42,15 @@ class TestHttp2Server::Connection final : private SessionEvents {
   boost::asio::ip::tcp::socket socket_;
   std::array<char, 65536> buffer_;
   std::optional<TlsServerEnd> tls_;
-  size_t plaintext_bytes_ = 0;  // of tls_, that the session has had
+  size_t plaintext_bytes_ = 0;  // bytes of tls_ that the session has received
   std::unique_ptr<Http2Session> session_;
-  bool receiving_now_ = false;                          // the session gives nothing out within its events
-  std::string frames_;                                  // of SendFrames, that follow what the session gives out
-  std::string output_;                                  // that the socket has not taken
-  bool output_waits_ = false;                           // until the socket takes more
-  std::map<int32_t, std::unique_ptr<Call>> receiving_;  // requests of which there is more to come
+  bool receiving_now_ = false;                          // the session has no output within its events
+  std::string frames_;                                  // of SendFrames, to be sent after the output of the session
+  std::string output_;                                  // that the socket has not accepted
+  bool output_waits_ = false;                           // until the socket accepts more
+  std::map<int32_t, std::unique_ptr<Call>> receiving_;  // requests that are not complete
 
-  // What the client's frames say about the windows of its streams.
+  // The windows of the streams, from the client's frames.
   std::string unread_;
   bool preface_read_ = false;
   int64_t first_window_bytes_ = 65535;

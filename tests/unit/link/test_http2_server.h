@@ -21,15 +21,15 @@
 
 namespace sluice::testing {
 
-// A server of a test that speaks gRPC's protocol on our own Http2Session, over loopback, on a thread of its own. It
-// does what the test says, also what no gRPC server would do: frames may be made by hand. Nothing of it is hidden from
-// ThreadSanitizer, which sees little of gRPC. Its methods are thread-safe; what belongs to its connections is for its
-// thread only, which is where handlers and tasks run.
+// A test server that speaks gRPC's protocol with Sluice's Http2Session, over loopback, on its own thread. The test
+// decides its behaviour, which may differ from any gRPC server: it may send handmade frames. ThreadSanitizer sees all
+// of it, but little of gRPC. Its methods are thread-safe. Use its connections only on its thread, which also runs
+// handlers and tasks.
 class TestHttp2Server {
  public:
   class Connection;
 
-  // A request and its answer.
+  // A request and its response.
   class Call final : public ServerCall {
    public:
     Call(Connection& connection, int32_t stream);
@@ -37,13 +37,14 @@ class TestHttp2Server {
     TestHttp2Server& server();
     Connection& connection() { return connection_; }
     const std::string& path() const { return head().path; }
-    // As it is, behind what was sent before. A handler sends no parts of the session's behind frames of its own.
+    // Sends frames unchanged, after the bytes sent before. After its own frames, a handler must not send through the
+    // session.
     void SendFrames(const std::string& frames);
-    // Bytes of DATA that the client lets it send now.
+    // Returns the bytes of DATA that the client lets it send now.
     int64_t window_bytes() const;
 
-    // For a handler to set. Neither is called once the stream has closed.
-    std::function<void()> on_writable;  // what SendData said it keeps has left
+    // A handler may set these. They are not called after the stream has closed.
+    std::function<void()> on_writable;  // the data that SendData kept has been sent
     std::function<void(StreamEnd)> on_closed;
 
    private:
@@ -53,24 +54,24 @@ class TestHttp2Server {
 
     Connection& connection_;
   };
-  // Called for each request, when all of it is here. Calls live as long as the server.
+  // Called for each complete request. Calls live as long as the server.
   using Handler = std::function<void(Call& call)>;
 
   struct Options {
-    int port = 0;  // of 127.0.0.1; 0: a free one
+    int port = 0;  // of 127.0.0.1; 0: a free port
     uint32_t max_concurrent_streams = 1u << 16;
-    std::optional<TlsServerEnd::Options> tls;  // none: in the clear
+    std::optional<TlsServerEnd::Options> tls;  // none: plaintext
   };
   struct Counts {
     int connections = 0;  // accepted
     int open_connections = 0;
-    int requests = 0;  // all of which are here
+    int requests = 0;  // complete ones
     int resets = 0;    // RST_STREAM frames
   };
 
   explicit TestHttp2Server(Handler handler, const Options& options);
   explicit TestHttp2Server(Handler handler) : TestHttp2Server(std::move(handler), Options()) {}
-  ~TestHttp2Server();  // closes its connections: the calls hear of it
+  ~TestHttp2Server();  // closes its connections, which ends their calls
   TestHttp2Server(const TestHttp2Server&) = delete;
   TestHttp2Server& operator=(const TestHttp2Server&) = delete;
 
@@ -78,17 +79,17 @@ class TestHttp2Server {
   int port() const { return port_; }
 
   void Run(absl::FunctionRef<void()> task);  // on its thread; waits for it
-  // On its thread; never, where the server is gone by then.
+  // Runs the task on its thread; never if the server is destroyed before.
   void RunAfter(std::chrono::nanoseconds delay, std::function<void()> task);
-  // False where it did not come true in time.
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) { return counts_.Await(condition); }
   bool AwaitRequests(int requests) {
     return Await([requests](const Counts& counts) { return counts.requests == requests; });
   }
   Counts counts() const { return counts_.Get(); }
 
-  // In Run.
-  const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }  // whose requests are here, in their order
+  // Use it in Run.
+  const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }  // with complete requests, in their order
 
  private:
   void Accept();
@@ -101,12 +102,12 @@ class TestHttp2Server {
   boost::asio::io_context context_{1};
   int port_ = 0;
 
-  // The thread's.
+  // Used on the thread only.
   boost::asio::ip::tcp::acceptor acceptor_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::unique_ptr<Call>> calls_;
 
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last, since it uses all other members
 };
 
 }  // namespace sluice::testing

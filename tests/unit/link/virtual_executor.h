@@ -13,20 +13,20 @@
 
 namespace sluice::testing {
 
-// The world of a link in virtual time. Each event is a turn of its own, and events run in the order of their times, so
-// a test is exact to the nanosecond and repeats. One a test. Not thread-safe.
+// The environment of a link in virtual time. Each event is a separate turn, and events run in the order of their times,
+// so a test is exact to the nanosecond and repeatable. There is one for each test. Not thread-safe.
 class VirtualExecutor final : public Executor {
  public:
   static constexpr TimePoint::duration kDelay = std::chrono::microseconds(100);  // of the network, one way
 
-  // Something that the link may connect to.
+  // A peer that the link may connect to.
   class Listener {
    public:
     virtual ~Listener() = default;
     virtual std::unique_ptr<StreamSocket> Accept(StreamSocketEvents& events) = 0;
   };
   uint64_t NextInode() { return ++last_inode_; }
-  // How many sockets were asked for their TCP_INFO, by the time.
+  // Counts the sockets whose TCP_INFO was queried, by time.
   void CountTcpInfo() { ++tcp_infos_[Now()]; }
   const std::map<TimePoint, size_t>& tcp_infos() const { return tcp_infos_; }
   void Listen(const std::string& address, Listener& listener) { listeners_[address] = &listener; }
@@ -39,7 +39,7 @@ class VirtualExecutor final : public Executor {
   void After(TimePoint::duration pause, std::function<void()> task) {
     events_.After(pause, [this, task = std::move(task)] { Turn(task); });
   }
-  // The link's thread hears of its timers this much late.
+  // Timers of the link's thread fire this late.
   void set_timer_lateness(TimePoint::duration lateness) { timer_lateness_ = lateness; }
 
   void RunFor(TimePoint::duration time) {
@@ -48,7 +48,7 @@ class VirtualExecutor final : public Executor {
     events_.At(end, [&over] { over = true; });
     while (!over) events_.Step(end);
   }
-  // Returns false if the condition has not come true within `patience`.
+  // Returns false if the condition did not become true within `patience`.
   bool RunUntil(const std::function<bool()>& condition, TimePoint::duration patience = std::chrono::hours(1)) {
     const TimePoint end = Now() + patience;
     while (!condition()) {
@@ -71,7 +71,7 @@ class VirtualExecutor final : public Executor {
     auto asked = std::make_shared<OnResolved>(std::move(on_resolved));
     After({}, [target, weak = std::weak_ptr<OnResolved>(asked)] {
       if (const auto asked = weak.lock()) {
-        const OnResolved tell = *asked;  // it may be dropped within
+        const OnResolved tell = *asked;  // the call may destroy it
         tell(std::vector<WorkerAddress>{{target}});
       }
     });

@@ -20,7 +20,7 @@
 
 namespace sluice::testing {
 
-// A LinkLoop in virtual time, whose workers belong to the test. The test is the owner of all calls.
+// A LinkLoop in virtual time. The test owns its workers and all calls.
 class VirtualLinkTest : public ::testing::Test, protected CallOwner {
  protected:
   struct CallRecord {
@@ -53,7 +53,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     loop_.reset();
   }
 
-  // A worker that lives as long as the link.
+  // Creates a worker that lives as long as the link.
   VirtualWorker& Serve(const std::string& address, VirtualWorker::Handler handler,
                        VirtualWorker::Options options = VirtualWorker::Options()) {
     return *servers_.emplace_back(
@@ -89,7 +89,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     return first;
   }
   size_t Ask(const std::string& target, size_t calls = 1) { return Ask(target, calls, CallOptions()); }
-  // Bytes of all calls that may be in flight; at 0 nothing leaves.
+  // Sets how many bytes of all calls may be in flight; at 0 nothing leaves.
   void SetLease(int64_t bytes) {
     executor_.Turn([&] {
       EXPECT_TRUE(loop_->SetLease({.bytes = bytes, .link_bytes = kAmpleBytes, .plan_bytes = kAmpleBytes}).ok());
@@ -118,7 +118,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     executor_.Turn([&] { WorkerOf(target)->Connect(); });
     EXPECT_TRUE(executor_.RunUntil([&] { return WorkerOf(target)->connected(); }));
   }
-  // Nothing waits, and nothing is in flight, now or soon.
+  // Waits until no call waits, and nothing is in flight, now or soon.
   bool AwaitIdle() {
     return executor_.RunUntil([&] {
       const ScheduleState state = loop_->schedule().State();

@@ -6,7 +6,7 @@
 
 namespace sluice::testing {
 
-// What the link holds of a connection. Dropping it closes the connection.
+// The link's end of a connection. Destroying it closes the connection.
 class VirtualWorker::Connection::ClientEnd final : public StreamSocket {
  public:
   ClientEnd(VirtualExecutor& executor, Connection& connection) : executor_(executor), connection_(connection) {}
@@ -119,7 +119,7 @@ size_t VirtualWorker::open_connections() const {
 void VirtualWorker::SetPause(Pause pause) {
   pause_ = pause;
   for (const auto& connection : connections_) {
-    // Its acknowledgement would come with the response.
+    // Its acknowledgement would arrive with the response.
     if (pause == Pause::kHost) connection->tcp_.info.unacknowledged_packets = 1;
     connection->Flush();
   }

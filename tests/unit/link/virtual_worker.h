@@ -17,8 +17,7 @@
 
 namespace sluice::testing {
 
-// A worker of a VirtualExecutor: a server of gRPC on our own Http2Session that does what the test says. Not
-// thread-safe.
+// A worker of a VirtualExecutor: a gRPC server on Sluice's Http2Session, controlled by the test. Not thread-safe.
 class VirtualWorker final : private VirtualExecutor::Listener {
  public:
   class Connection;
@@ -27,9 +26,9 @@ class VirtualWorker final : private VirtualExecutor::Listener {
    public:
     Call(Connection& connection, int32_t stream);
     Connection& connection() const { return connection_; }
-    bool whole() const { return whole_; }  // the request is here
+    bool whole() const { return whole_; }  // the request is complete
     const std::optional<StreamEnd>& end() const { return end_; }
-    // Sends a header list as it is.
+    // Sends a header list unchanged.
     void SendHeaders(const HeaderList& headers, bool end_stream);
 
    private:
@@ -45,16 +44,16 @@ class VirtualWorker final : private VirtualExecutor::Listener {
    public:
     Connection(VirtualWorker& worker, StreamSocketEvents& client);
 
-    // Sends what the session gives out, behind `frames`, which are as they are. Call it after a change outside of the
-    // worker's handlers.
+    // Sends `frames` unchanged, and then the output of the session. Call it after a change outside of the worker's
+    // handlers.
     void Flush(const std::string& frames = "");
-    // The connection is lost: the client hears of it after the bytes that are on their way, or within this turn.
+    // Loses the connection. The client is notified after the bytes in transit (Break), or within this turn (BreakHere).
     void Break();
     void BreakHere();
     bool open() const { return client_ != nullptr; }
-    TcpSocket Tcp() const;  // as the kernel of the client would describe it
+    TcpSocket Tcp() const;  // as the client's kernel would report it
     Http2Session& session() { return *session_; }
-    size_t requests() const { return requests_; }  // that have come here
+    size_t requests() const { return requests_; }  // number of requests that have arrived
 
    private:
     class ClientEnd;
@@ -68,7 +67,7 @@ class VirtualWorker final : private VirtualExecutor::Listener {
     void Lose();
 
     VirtualWorker& worker_;
-    StreamSocketEvents* client_;  // null: the connection is over
+    StreamSocketEvents* client_;  // null: the connection has ended
     TcpSocket tcp_;               // without times
     TimePoint sent_at_;           // by the client
     TimePoint received_at_;       // by the client
@@ -78,21 +77,21 @@ class VirtualWorker final : private VirtualExecutor::Listener {
 
   struct Options {
     uint32_t max_concurrent_streams = 1u << 16;
-    // The first bytes of a connection may be more than SETTINGS. May be null.
+    // Called on a new connection, whose first bytes may be more than SETTINGS. May be null.
     std::function<void(Connection&)> on_accept;
   };
-  // Called for each request, when all of it is here. May be null.
+  // Called for each complete request. May be null.
   using Handler = std::function<void(Call&)>;
 
   // The executor must outlive it.
   VirtualWorker(VirtualExecutor& executor, const std::string& address, Handler handler, Options options);
 
   const std::string& address() const { return address_; }
-  // All that there were, in their order. Calls are here from their headers on.
+  // All connections and calls so far, in order. Calls exist from their headers on.
   const std::vector<std::unique_ptr<Connection>>& connections() const { return connections_; }
   const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }
   size_t open_connections() const;
-  size_t resets() const { return resets_; }  // calls that the client has reset
+  size_t resets() const { return resets_; }  // calls reset by the client
 
   // While its process is paused, the worker sends nothing. While its host is paused, or the network loses all packets,
   // it also acknowledges nothing.

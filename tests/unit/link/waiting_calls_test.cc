@@ -1,4 +1,4 @@
-// How many calls may wait for one worker.
+// The number of calls that may wait for one worker.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -33,13 +33,13 @@ class WaitingCallsTest : public testing::LinkLoopTest {
     Connect(server_.address());
     for (const size_t tag : AskMany(server_.address(), calls)) ASSERT_TRUE(AwaitEnd(tag).status.ok());
   }
-  // Those of the calls that were refused.
+  // Returns the number of refused calls.
   size_t Refused(const std::vector<size_t>& tags) {
     return static_cast<size_t>(std::count_if(
         tags.begin(), tags.end(), [this](size_t tag) { return absl::IsResourceExhausted(owner_.Get(tag).status); }));
   }
 
-  TestHttp2Server server_{[](TestHttp2Server::Call& call) { call.Answer("!"); }};  // a worker that is well
+  TestHttp2Server server_{[](TestHttp2Server::Call& call) { call.Answer("!"); }};  // a healthy worker
 };
 
 TEST_F(WaitingCallsTest, OneWorkerThatDoesNotConnectLeavesRoomForTheCallsOfOthers) {

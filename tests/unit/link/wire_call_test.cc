@@ -21,7 +21,7 @@ TEST_F(WireCallTest, AStatusWhoseTextEndsWithASpaceArrives) {
   EXPECT_EQ(AwaitEnd(Ask(worker.address())).status, absl::NotFoundError("lost: "));
 }
 
-// As other clients of gRPC do. The status may be that of a server behind the worker.
+// Other gRPC clients do the same. The status may come from a server behind the worker.
 TEST_F(WireCallTest, AWorkersOwnCancelledReachesTheCaller) {
   StartLink();
   VirtualWorker& resets = Serve("resets:1", [](auto& call) { call.Reset(Http2Error::kCancel); });
@@ -35,7 +35,8 @@ size_t AllocatedBytes() {
   return info.uordblks + info.hblkhd;
 }
 
-// More calls are given up than may be reset at once. Their streams stay open, and the rest of their responses may come.
+// More calls are abandoned than may be reset at once. Their streams stay open, and the rest of their responses may
+// arrive.
 TEST_F(WireCallTest, ACallThatWasGivenUpKeepsNothingOfItsMessage) {
   constexpr size_t kCalls = 60;
   constexpr size_t kHalf = 500'000;
@@ -56,11 +57,11 @@ TEST_F(WireCallTest, ACallThatWasGivenUpKeepsNothingOfItsMessage) {
   EXPECT_EQ(worker.resets(), 0u);
 }
 
-// An application that merges slowly: responses are ready, and there is no room for their messages.
+// An application that merges slowly: responses are ready, and their messages have no room.
 class WireCallRoomTest : public testing::VirtualLinkTest {
  protected:
   static constexpr int64_t kMemory = 1 << 20;
-  static constexpr int64_t kMessageBytes = 12'000;  // more than may come before the response is ready
+  static constexpr int64_t kMessageBytes = 12'000;  // more than may arrive before the response is ready
   static constexpr milliseconds kThink{20};
   static constexpr size_t kCalls = 3;
 
@@ -76,7 +77,7 @@ class WireCallRoomTest : public testing::VirtualLinkTest {
         call.connection().Flush();
       });
     });
-    // Until the share of the worker is the budget.
+    // Repeat until the worker's share is the whole budget.
     for (int i = 0; i < 30; ++i) {
       const size_t first = Ask(kWorker, kCalls, options_);
       for (size_t tag = first; tag < first + kCalls; ++tag) AwaitEnd(tag);
@@ -87,7 +88,8 @@ class WireCallRoomTest : public testing::VirtualLinkTest {
     calls_.clear();
     VirtualLinkTest::TearDown();
   }
-  // Asks `calls` times while the memory is full, for 1 s, in which all responses get ready. Returns the first tag.
+  // Sends `calls` requests while the memory is full, and runs for 1 s, in which all responses become ready. Returns the
+  // first tag.
   size_t AskWithoutRoom(size_t calls) {
     options_.memory->Hold(kMemory);
     const size_t first = Ask(kWorker, calls, options_);

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A name server in virtual time. A question is answered when the test turns the world, and never from within the call.
+// A name server in virtual time. It responds when the test calls AnswerAll, never within the query.
 class NameServer final : public Executor {
  public:
   void Set(const std::string& target, const std::vector<std::string>& addresses) {
@@ -34,12 +34,12 @@ class NameServer final : public Executor {
   void SetFailing(bool failing) { failing_ = failing; }
   void SetSilent(bool silent) { silent_ = silent; }
 
-  // Answers what was asked, and what is asked then, until nothing is.
+  // Responds to all queries, including new ones, until none is left.
   void AnswerAll() {
     while (!silent_ && !questions_.empty()) {
       const auto question = std::exchange(questions_, {}).front();
       if (const auto asked = question.second.lock()) {
-        const OnResolved answer = *asked;  // it may drop the question
+        const OnResolved answer = *asked;  // the callback may destroy the query
         answer(AnswerTo(question.first));
       }
     }
@@ -95,7 +95,7 @@ class WorkerDiscoveryTest : public ::testing::Test {
             .on_state = [this](const absl::Status& state) { states_.push_back(state); }});
     names_.AnswerAll();
   }
-  // The next look. Nothing is asked before its time.
+  // Runs the next look. No query is sent before its time.
   void Look() {
     names_.Pass(WorkerDiscovery::kLookEvery - std::chrono::nanoseconds(1));
     timers_.RunDue(names_.Now());
@@ -106,7 +106,7 @@ class WorkerDiscoveryTest : public ::testing::Test {
     timers_.RunDue(names_.Now());
     names_.AnswerAll();
   }
-  // What was told since the last time.
+  // Returns the lists since the last call.
   std::vector<std::vector<std::string>> Told() { return std::exchange(told_, {}); }
   std::vector<absl::Status> States() { return std::exchange(states_, {}); }
   double Failures() {

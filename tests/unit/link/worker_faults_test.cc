@@ -18,7 +18,7 @@ std::string NameOf(WorkerFault fault) {
   return std::string(WorkerFaultName(fault));
 }
 
-// Two workers, at which the link looks each second.
+// Two workers that the link looks at every second.
 class WorkerFaultsTest : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 
-// A world in virtual time, whose hosts answer when the test says so. One thread.
+// A simulated network in virtual time. Its hosts respond when the test makes them. Single-threaded.
 class Hosts final : public Executor {
  public:
   class Socket final : public StreamSocket {
@@ -52,7 +52,7 @@ class Hosts final : public Executor {
     auto question = std::make_shared<OnResolved>(std::move(on_resolved));
     Post([weak = std::weak_ptr<OnResolved>(question), target] {
       if (const auto asked = weak.lock()) {
-        const OnResolved answer = *asked;  // it may drop the question
+        const OnResolved answer = *asked;  // the callback may destroy the query
         answer(std::vector<WorkerAddress>{{target}});
       }
     });
@@ -65,7 +65,7 @@ class Hosts final : public Executor {
     return std::make_unique<Socket>(*this, address.text, events);
   }
 
-  // Does what is due, in turns, for this long.
+  // Runs due events in turns, for this time.
   void Run(std::chrono::nanoseconds time) {
     const TimePoint end = now_ + time;
     while (true) {
@@ -81,7 +81,7 @@ class Hosts final : public Executor {
     }
     now_ = end;
   }
-  // The open sockets to one address.
+  // Returns an open socket to the address, or null.
   Socket* Find(const std::string& address) {
     const auto found =
         std::find_if(sockets_.begin(), sockets_.end(), [&](Socket* socket) { return socket->address == address; });
@@ -99,7 +99,7 @@ class Hosts final : public Executor {
   int attempts_ = 0;
 };
 
-// A link of 100 Mbit/s with a port of 32 KB. No host answers by itself.
+// A link of 100 Mbit/s with a port buffer of 32 KB. Hosts respond only when the test makes them.
 class WorkerHandshakeTest : public ::testing::Test {
  protected:
   WorkerHandshakeTest() {
@@ -141,8 +141,8 @@ TEST_F(WorkerHandshakeTest, IsChargedForTlsOnceTcpIsConnected) {
   EXPECT_GT(in_flight_bytes(), 6000);
 }
 
-// Two hundred attempts that nobody answers hold a third of the budget for a stall timeout, and stop no handshake of
-// others.
+// Two hundred attempts without a response hold a third of the budget for a stall timeout. They block no handshake of
+// other hosts.
 TEST_F(WorkerHandshakeTest, ConnectsWhileManyHostsAreDead) {
   for (int i = 0; i < 200; ++i) Connect(absl::StrCat("10.0.1.", i, ":7000"), true);
   hosts_.Run(1ms);

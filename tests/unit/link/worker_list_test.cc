@@ -81,7 +81,7 @@ TEST(WorkerListTest, RefusesWhatIsNoRangeAndQuotesIt) {
   }
 }
 
-// Each of 65536 addresses would have a megabyte.
+// Each of 65536 addresses would take a megabyte.
 TEST(WorkerListTest, RefusesAnEntryThatWouldTakeAllMemory) {
   const std::string longest(512 - std::string("{0..65535}:1").size(), 'x');
   EXPECT_THAT(Parsed({longest + "{0..65535}:1"}).fixed, SizeIs(65536));
@@ -99,7 +99,7 @@ TEST(WorkerListTest, RefusesWhatIsNoAddressAndSaysWhich) {
   EXPECT_EQ(Refusal({}), "workers lists 0 addresses; it must list 1 to 65536");
 }
 
-// Each of them has an address whatever its number, so there would be no end.
+// Every number would give an address, so the range would have no end.
 TEST(WorkerListTest, RefusesAnOpenRangeOfWhatIsNotLookedUp) {
   for (const char* entry : {"127.0.0.1:{7000..}", "127.0.0.{1..}:7000", "unix:/run/{0..}", "dns:///w-{0..}:1",
                             "ipv4:10.0.0.{1..}:7", "w:{7000..}"}) {

@@ -116,7 +116,7 @@ TEST(WorkerSummaryTest, NoWorkersAreAnEmptyList) {
   EXPECT_EQ(object.fields().at("total").number_value(), 0);
 }
 
-// An address comes from a config file, and is whatever somebody wrote there.
+// An address comes from a config file, and may be any text.
 TEST(WorkerSummaryTest, AddressesAreEscaped) {
   const std::string address = "\"}],\\\n\t</script><img src=x onerror=alert(1)>\xc3\xa9\x01";
   const std::string json = WorstWorkersJson({Worker(address, {}, {})});

@@ -12,7 +12,7 @@
 
 namespace sluice::testing {
 
-// A connection to a worker, as the kernel would tell of it.
+// A connection to a worker, as the kernel would report it.
 struct FakeConnection {
   size_t worker = 0;
   TcpSocket socket;
@@ -20,7 +20,7 @@ struct FakeConnection {
   WorkerTable::TimePoint received_at;
 };
 
-// A table with one worker and a connection to it, and a clock that stands still unless the test moves it.
+// A table with one worker and a connection to it. The clock only moves if the test moves it.
 class WorkerTableTest : public ::testing::Test {
  protected:
   using TimePoint = WorkerTable::TimePoint;
@@ -41,7 +41,7 @@ class WorkerTableTest : public ::testing::Test {
 
   void Pass(absl::Duration time) { now_ += absl::ToChronoNanoseconds(time); }
 
-  // A request leaves; whether it is acknowledged before the response comes is up to the worker's kernel.
+  // Sends a request. Whether it is acknowledged before the response depends on the worker's kernel.
   void Ask(FakeConnection& connection, bool acknowledged) {
     ++LoadOf(connection).out_calls;
     connection.sent_at = now_;
@@ -49,7 +49,7 @@ class WorkerTableTest : public ::testing::Test {
   }
   void Ask(bool acknowledged = true) { Ask(connection_, acknowledged); }
 
-  // The length prefix of a message has come, and these bytes of the message are granted.
+  // The length prefix of a message has arrived, and these bytes of the message are granted.
   void Owe(FakeConnection& connection, int64_t bytes) {
     WorkerLoad& load = LoadOf(connection);
     if (load.owing_calls == 0) load.owed_since = now_;
@@ -58,13 +58,13 @@ class WorkerTableTest : public ::testing::Test {
   }
   void Owe(int64_t bytes) { Owe(connection_, bytes); }
 
-  // Bytes come to the kernel, with an acknowledgement of everything that was sent.
+  // Bytes arrive in the kernel, with an acknowledgement of all sent bytes.
   void ReceiveUnread(FakeConnection& connection, int64_t bytes) {
     connection.socket.info.received_bytes += static_cast<uint64_t>(bytes);
     connection.socket.info.unacknowledged_packets = 0;
     connection.received_at = now_;
   }
-  // And the schedule hears of them.
+  // The schedule processes the bytes.
   void Read(FakeConnection& connection, int64_t bytes) {
     WorkerLoad& load = LoadOf(connection);
     if (load.owing_calls > 0 && now_ - load.owed_since >= WorkerLoad::kPause) ++load.pauses;
@@ -77,12 +77,12 @@ class WorkerTableTest : public ::testing::Test {
     Read(connection, bytes);
   }
   void Receive(int64_t bytes) { Receive(connection_, bytes); }
-  // The prefix of a message and the first of its bytes.
+  // Receives the prefix of a message and its first bytes.
   void ReceivePart(int64_t bytes = kPart) {
     Receive(bytes);
     Owe(kAnswerBytes - bytes);
   }
-  // The schedule has not seen them yet, since a packet before them is missing.
+  // The schedule has not seen the packets, since an earlier packet is missing.
   void ReceiveOutOfOrder(uint32_t packets) {
     connection_.socket.info.out_of_order_packets += packets;
     connection_.received_at = now_;
@@ -94,7 +94,7 @@ class WorkerTableTest : public ::testing::Test {
     if (--load.out_calls == 0) load.owed_bytes = load.owing_calls = 0;
   }
   void End() { End(connection_); }
-  // All of a response, as it is on the wire, and its end.
+  // Receives a whole response, with the size that it has on the wire, and ends it.
   void Answer() {
     Receive(kAnswerBytes + 90);
     End();

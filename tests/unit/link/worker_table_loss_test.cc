@@ -1,7 +1,7 @@
 #include "lib/link/worker_table.h"
 #include "tests/unit/link/worker_table_fixture.h"
 
-// Which silences and which packets out of order are losses.
+// The silences and out-of-order packets that count as losses.
 namespace sluice {
 namespace {
 
@@ -32,7 +32,7 @@ class WorkerTableLossTest : public testing::WorkerTableTest {
     EXPECT_EQ(sight.rto_waits, 1);
     EXPECT_EQ(sight.lossy_workers, 0) << "it may be the worker";
   }
-  // The worker has acknowledged, is silent for as long as a timeout, and is heard again.
+  // The worker has acknowledged, is silent for the length of a timeout, and sends again.
   void ExpectPauseFrom(TimePoint time) {
     while (now_ < time + WorkerLoad::kPause - std::chrono::milliseconds(90)) ExpectNothingLost(LookAfter(kSilence));
     now_ = time + WorkerLoad::kPause;
@@ -40,7 +40,7 @@ class WorkerTableLossTest : public testing::WorkerTableTest {
     Receive(1);
     ExpectPause(Look());
   }
-  // What was sent is not acknowledged. The worker is silent, and is heard again after that.
+  // The sent bytes are not acknowledged. The worker is silent, and then sends again.
   void ExpectSilentLossAfter(absl::Duration silence) {
     ExpectNothingLost(LookAfter(silence));
     Receive(1);
@@ -60,7 +60,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderAreOneLossOfTheirAnswerHoweverMany)
   EXPECT_EQ(sight.out_of_order_packets, 2u);
   EXPECT_EQ(sight.losses_out_of_order, 0);
   Answer();
-  ReceiveOutOfOrder(1);  // seen after its end
+  ReceiveOutOfOrder(1);  // seen after the end of the response
   sight = LookAfter(Milliseconds(100));
   EXPECT_EQ(sight.out_of_order_packets, 1u);
   EXPECT_EQ(sight.losses_out_of_order, 0);
@@ -106,7 +106,7 @@ TEST_F(WorkerTableLossTest, SilenceAfterAPartOfTheAnswerIsAPauseOfTheWorkerOrALo
   EXPECT_EQ(Summary().rtos, 1);
 }
 
-// A timeout of TCP takes longer, and a container that has used up its processor time is stopped for as long.
+// A TCP timeout is longer; a container that has used up its CPU quota is stopped for about this time.
 TEST_F(WorkerTableLossTest, SilenceThatIsShorterThanATimeoutIsNoLoss) {
   Ask();
   ReceivePart();
@@ -127,7 +127,7 @@ TEST_F(WorkerTableLossTest, ASilenceThatTheScheduleSeesAfterALookIsCountedOnce) 
   ExpectNothingLost(LookAfter(Milliseconds(10)));
   End();
   ExpectNothingLost(LookAfter(Seconds(1)));
-  // The same for a worker that has acknowledged.
+  // The same holds for a worker that has acknowledged.
   Ask();
   Owe(kAnswerBytes);
   Pass(Milliseconds(200));
@@ -216,7 +216,7 @@ TEST_F(WorkerTableLossTest, NothingIsLostWhereNoAnswerIsAskedFor) {
   ExpectNothingLost(LookAfter(Seconds(1)));
   Ask();
   ReceivePart();
-  End();  // as by a deadline
+  End();  // as at a deadline
   ExpectNothingLost(LookAfter(Seconds(1)));
 }
 
@@ -235,20 +235,20 @@ TEST_F(WorkerTableLossTest, AnAnswerThatIsStillComingIsNotLost) {
   }
 }
 
-// A request that is not acknowledged yet since it left only now says nothing of one before it.
+// A request that has just left cannot be acknowledged yet, and shows nothing about the request before it.
 TEST_F(WorkerTableLossTest, WhatWasSentALittleWhileAgoNeedNotBeAcknowledgedYet) {
   Ask(/*acknowledged=*/true);
   Pass(Milliseconds(100));
   connection_.sent_at = now_;  // a ping
   connection_.socket.info.unacknowledged_packets = 1;
   ExpectNothingLost(LookAfter(Milliseconds(79)));
-  ExpectSilentLossAfter(Milliseconds(1));  // up to a tick of the kernel short of 90 ms
+  ExpectSilentLossAfter(Milliseconds(1));  // up to one kernel tick less than 90 ms
 }
 
 TEST_F(WorkerTableLossTest, AnAnswerThatWaitsTwiceIsOneLoss) {
   Ask(/*acknowledged=*/false);
   for (int look = 0; look < 10; ++look) ExpectNothingLost(LookAfter(Milliseconds(100)));
-  // Retransmitted, and its second half lost again.
+  // The response was retransmitted, and its second half was lost again.
   Receive(kAnswerBytes / 2);
   ExpectSilentLoss(Look());
   connection_.socket.info.unacknowledged_packets = 1;
@@ -297,7 +297,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndO
   EXPECT_EQ(sight.rto_waits, 1);
   EXPECT_EQ(Summary().losses, 1);
   EXPECT_EQ(Summary().rtos, 1);
-  // The other way round: what is out of order is what is heard again.
+  // The reverse: the out-of-order packet is the one that ends the silence.
   Answer();
   Ask(/*acknowledged=*/false);
   ExpectNothingLost(LookAfter(kSilence));
@@ -308,7 +308,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndO
   EXPECT_EQ(Summary().losses, 2);
 }
 
-// A host that is dead looks like one whose packets are lost, but for never being heard again.
+// A dead host looks like a host whose packets are lost, but never sends again.
 TEST_F(WorkerTableLossTest, AHostThatIsDeadIsNoCongestion) {
   table_.OnConnected(worker_, now_);
   Ask(/*acknowledged=*/false);
@@ -325,7 +325,7 @@ TEST_F(WorkerTableLossTest, AHostThatIsDeadIsNoCongestion) {
   EXPECT_EQ(Summary().rtos, 0);
 }
 
-// Of the answer that waited, which is not the one that is under way.
+// The loss belongs to the response that waited, not to the current one.
 TEST_F(WorkerTableLossTest, SilenceThatIsHeardOfDuringTheNextAnswerIsNoLossOfThat) {
   Ask(/*acknowledged=*/false);
   ExpectNothingLost(LookAfter(kSilence));

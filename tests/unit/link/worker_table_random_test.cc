@@ -26,7 +26,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// SLUICE_SEED=... replays one.
+// SLUICE_SEED=... replays a run.
 class WorkerTableRandomTest : public ::testing::Test {
  protected:
   std::string Seed() const { return absl::StrCat("SLUICE_SEED=", seed_); }
@@ -64,8 +64,8 @@ std::string AddressOf(size_t worker) {
   return absl::StrCat("worker-", worker, ":20000");
 }
 
-// A worker and TCP between it and us, a millisecond at a time. It is asked for one answer after the other; what becomes
-// of each is drawn.
+// Simulates a worker and its TCP connection in steps of a millisecond. It serves one request after the other. The fate
+// of each response is random.
 class SimulatedWorker {
  public:
   SimulatedWorker(WorkerTable& table, size_t number, Random& random)
@@ -117,7 +117,7 @@ class SimulatedWorker {
   const WorkerLoad& load() const { return load_; }
   size_t row() const { return row_; }
 
-  // The truth.
+  // The true counts.
   int64_t asked = 0;
   int64_t rtos = 0;
   int64_t lost_in_the_middle = 0;
@@ -142,7 +142,7 @@ class SimulatedWorker {
     answer.left_bytes = answer.bytes;
     const int thinks = random_.OneIn(2) ? random_.Between(0, 5) : random_.Between(0, 400);
     answer.next_packet = now + milliseconds(thinks);
-    // With the answer, or by itself after as long as TCP delays that.
+    // It is acknowledged with the response, or after TCP's delay.
     answer.acknowledged = now + milliseconds(std::min(thinks, 40));
     if (random_.OneIn(8)) LoseOf(answer, thinks);
     answer_ = answer;
@@ -154,7 +154,7 @@ class SimulatedWorker {
       answer.loss = Loss::kMiddle;
       ++lost_in_the_middle;
     } else if (thinks < 40 && random_.OneIn(2)) {
-      // All of it, and what would have acknowledged the request.
+      // The whole response is lost, with the acknowledgement of the request.
       answer.next_packet += milliseconds(random_.Between(200, 230));
       answer.acknowledged = answer.next_packet;
       ++rtos;
@@ -179,7 +179,7 @@ class SimulatedWorker {
   std::optional<Answer> answer_;
 };
 
-// Looks come a tenth of a second apart or a little more, and take up to 3 ms, in which the workers go on.
+// Looks are a little more than a tenth of a second apart, and take up to 3 ms, during which the workers continue.
 TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
   SCOPED_TRACE(Seed());
   Random random(seed_);
@@ -236,13 +236,13 @@ TEST_F(WorkerTableRandomTest, FindsEveryTimeoutOnceAndNoneWhereNothingIsLost) {
   EXPECT_EQ(sum.rto_waits, rtos);
   EXPECT_LE(sum.losses_silent + sum.losses_paused, rtos);
   EXPECT_GT(sum.losses_paused, 0);
-  // Some are in one look with the answer before, and then one episode.
+  // Some losses fall into one look with the previous response, and then count as one.
   EXPECT_LE(sum.losses_out_of_order, lost_in_the_middle);
   EXPECT_GE(sum.losses_out_of_order, lost_in_the_middle / 2);
   EXPECT_EQ(sum.out_of_order_packets, out_of_order_packets);
 }
 
-// Any calls, any answers of the kernel, whatever they mean.
+// Any calls and any values of the kernel, even impossible ones.
 TEST_F(WorkerTableRandomTest, CountsAddUpWhateverHappens) {
   SCOPED_TRACE(Seed());
   Random random(seed_);

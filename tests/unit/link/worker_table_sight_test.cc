@@ -2,7 +2,7 @@
 #include "lib/link/worker_table.h"
 #include "tests/unit/link/worker_table_fixture.h"
 
-// How many workers lose at a time, and how many are active.
+// The number of workers that lose packets at a time, and the number of active workers.
 namespace sluice {
 namespace {
 
@@ -71,7 +71,7 @@ TEST_F(WorkerTableSightTest, AWorkerIsActiveWhileItHasCallsOrSends) {
   EXPECT_EQ(Look().active_workers, 2);
 }
 
-// As the target of a tunnel, to which the link makes no connection.
+// For example the target of a tunnel, to which the link makes no connection.
 TEST_F(WorkerTableSightTest, AWorkerThatNobodyHasTriedToReachIsNotUnreachable) {
   const std::string address = "worker-2:20000";
   const auto unreachable = [&] {

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/unit/link/worker_table_fixture.h"
 
-// What is known of workers and of their connections. What is a loss is in worker_table_loss_test.cc.
+// The state of workers and of their connections. worker_table_loss_test.cc tests which events are losses.
 namespace sluice {
 namespace {
 
@@ -39,7 +39,7 @@ TEST_F(WorkerTableTest, ShowsAWorkerUntilNobodyWantsIt) {
   EXPECT_EQ(Summaries().size(), 2u);
 }
 
-// Each pod has an address of its own.
+// Each pod has a different address.
 TEST_F(WorkerTableTest, ItsRowsDoNotGrowWithTheWorkersThatAreGone) {
   constexpr auto kMost = static_cast<int>(WorkerTable::kMaxGone);
   for (int i = 0; i < 3 * kMost; ++i) {
@@ -205,7 +205,7 @@ TEST_F(WorkerTableTest, TellsTheSmallestAndTheMeanRoundTrip) {
   FakeConnection& second = Connect(worker_);
   second.socket.info.smoothed_rtt = Milliseconds(2);
   second.socket.info.min_rtt = Milliseconds(1);
-  Connect(worker_).socket.info.smoothed_rtt = Milliseconds(6);  // of a kernel that tells of no smallest one
+  Connect(worker_).socket.info.smoothed_rtt = Milliseconds(6);  // from a kernel that does not report the smallest one
   const LinkSight sight = Look();
   EXPECT_EQ(sight.connections, 3);
   EXPECT_EQ(sight.min_rtt, Milliseconds(1));
@@ -271,7 +271,7 @@ TEST_F(WorkerTableTest, AReportOfLessIsThatOfANewConnection) {
   EXPECT_EQ(table_.OnReport(worker_, 51234, {6, 2}).retransmits, 1u);
 }
 
-// Otherwise a worker that closes its connections often fills the memory with its 64,000 ports.
+// Otherwise a worker that often closes its connections would fill the memory with its 64,000 ports.
 TEST_F(WorkerTableTest, KeepsTheLastReportsOfAWorker) {
   constexpr uint16_t kStays = 51234;
   table_.OnReport(worker_, kStays, {100, 0});

@@ -15,11 +15,11 @@ using ::testing::SizeIs;
 using testing::VirtualLinkTest;
 using testing::VirtualWorker;
 
-// --- Connections whose stream numbers run out.
+// --- Connections that run out of stream numbers.
 
 class WorkerStreamNumbersTest : public VirtualLinkTest {
  protected:
-  // Each connection has as many numbers.
+  // Limits each connection to this many stream numbers.
   void StartLinkWith(uint32_t numbers) {
     StartLink();
     loop_->session_options().first_stream = (1u << 31) - 1 - 2 * (numbers - 1);
@@ -73,7 +73,7 @@ TEST_F(WorkerStreamNumbersTest, OpenStreamsFinishOnTheOldConnection) {
   EXPECT_EQ(worker.open_connections(), 1U) << "the old one is closed after its last stream";
 }
 
-// A call that ends before its request has left has used the number as well.
+// A call that ends before its request leaves also uses a number.
 TEST_F(WorkerStreamNumbersTest, TheLastNumberMayBeOfACallThatNeverLeaves) {
   StartLinkWith(1);
   VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); });
@@ -103,7 +103,7 @@ TEST_F(WorkerGoAwayTest, AGoAwayInTheFirstBytesCounts) {
 
 using WorkerWaitTest = VirtualLinkTest;
 
-// The next call may have the stream, and is cancelled before the schedule lets it leave.
+// The next call may use the stream, and is cancelled before the schedule lets it leave.
 TEST_F(WorkerWaitTest, ACallThatDoesNotUseItsStreamLeavesItToTheNext) {
   StartLink();
   VirtualWorker& worker = Serve("worker:1", [](auto& call) { call.Answer("!"); }, {.max_concurrent_streams = 1});
@@ -128,9 +128,9 @@ TEST_F(WorkerWaitTest, ACallWhoseHeadersAreTooLargeLeavesItsStreamToTheNext) {
   EXPECT_TRUE(AwaitEnd(last).status.ok()) << calls_[last].status;
 }
 
-// --- Workers whose last user lets go of them within an event of the link.
+// --- Workers whose last user releases them within an event of the link.
 
-// A call to one worker whose deadline has passed, and whose owner lets go of the other worker when it hears so.
+// A call to one worker has passed its deadline. Its owner releases the other worker when the call ends.
 class WorkerEndTest : public VirtualLinkTest {
  protected:
   static constexpr auto kTimeout = std::chrono::microseconds(150);
@@ -144,7 +144,7 @@ class WorkerEndTest : public VirtualLinkTest {
     executor_.Turn(
         [&] { EXPECT_TRUE(loop_->SetLease({.bytes = bytes, .link_bytes = 4 << 20, .plan_bytes = 4 << 20}).ok()); });
   }
-  // It waits for a budget. Only an event of the link lets the schedule see that it is late.
+  // The call waits for a budget. The schedule detects that it is late only at an event of the link.
   void AskAndMakeItLate() {
     executor_.set_timer_lateness(std::chrono::seconds(1));
     Ask(stays_.address(), 1, {.timeout = kTimeout});
@@ -169,7 +169,7 @@ TEST_F(WorkerEndTest, ItsHandshakeMayBeAboutToBegin) {
   AskAndMakeItLate();
   executor_.RunFor(2 * kTimeout);
   ASSERT_EQ(calls_[0].ended, 0);
-  SetLease(kAmpleBytes);  // lets the handshake begin, behind the end of the call
+  SetLease(kAmpleBytes);  // starts the handshake, after the end of the call
   EXPECT_EQ(calls_[0].ended, 1);
   ExpectGone();
 }
@@ -196,7 +196,7 @@ TEST_F(WorkerEndTest, ItMayJustHaveConnected) {
   EXPECT_THAT(goes_.connections(), SizeIs(1));
 }
 
-// Each pod has an address of its own.
+// Each pod has a different address.
 TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
   on_ended_ = nullptr;
   std::vector<uint32_t> ids;
@@ -216,7 +216,7 @@ TEST_F(WorkerEndTest, ItsRowAndItsShareAreForgottenAfterAWhile) {
   }
 }
 
-// As a connection of a client that the proxy has buried does. What fails is the sanitizer.
+// Like a client's connection that the proxy has closed. A failure shows in the sanitizer.
 TEST_F(WorkerEndTest, ATaskThatTheLinkDidNotGetToMayBeItsLastOwner) {
   executor_.Turn([&] {
     loop_->AtEndOfTurn([worker = WorkerOf(goes_.address())] {});

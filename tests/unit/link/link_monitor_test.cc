@@ -53,7 +53,7 @@ TEST_F(LinkMonitorTest, ShowsConnectionsToWorkersAndTheirRoundTrips) {
   EXPECT_LT(*smoothed_rtt, 1) << "over loopback";
 }
 
-// The places of the workers are known from the first responses. The last ones count, too.
+// The connections of the last responses count, too.
 TEST_F(LinkMonitorTest, LooksOnceMoreAfterTheLastAnswer) {
   TestCluster cluster(Rolling(4));
   cluster.SpoilSrus([](const auto&) { return Slow(absl::Milliseconds(400)); });

@@ -58,7 +58,7 @@ class AsyncCallTest : public ::testing::Test {
                      call);
   }
 
-  // Returns a handler that belongs to the context, and can only be moved.
+  // Returns a move-only handler that runs on the context.
   auto Handler() {
     return boost::asio::bind_executor(io_.get_executor(),
                                       [this, movable = std::make_unique<int>(0)](FanOutResult result) {
@@ -67,7 +67,7 @@ class AsyncCallTest : public ::testing::Test {
                                       });
   }
 
-  // The context runs out of work after the handler has run.
+  // Runs the context, which has no more work once the handler has run.
   void RunUntilHandled() {
     io_.run_for(absl::ToChronoMilliseconds(kPatience));
     ASSERT_TRUE(result_.has_value());
@@ -139,7 +139,7 @@ TEST_F(AsyncCallTest, GivesAFuture) {
   EXPECT_EQ(merged_bytes_, 4 * kBytes);
 }
 
-#if defined(BOOST_ASIO_HAS_CO_AWAIT)  // Clang 14 supports no coroutines that Boost 1.74 can use
+#if defined(BOOST_ASIO_HAS_CO_AWAIT)  // Boost 1.74 cannot use the coroutines of Clang 14
 
 TEST_F(AsyncCallTest, ACoroutineAwaitsItAndGoesOnWhereItWas) {
   const auto twice = [this]() -> boost::asio::awaitable<size_t> {

@@ -33,7 +33,7 @@ constexpr uint32_t kSruBytes = 1000;
 constexpr uint64_t kBlockBytes = kWorkers * kSruBytes;
 constexpr size_t kFileBytes = 5 * kBlockBytes + 500;
 
-// What a range has come to.
+// The result of reading a range.
 struct Outcome {
   absl::StatusOr<BlockCache::Range> range = absl::UnknownError("");
   testing::Notification done;
@@ -132,7 +132,7 @@ TEST_F(BlockCacheTest, ATicketThatIsCancelledBeforeItIsReadIsCancelledOnce) {
 
 TEST_F(BlockCacheTest, RefusesARangeThatTheFileEndsBefore) {
   Start();
-  for (int i = 0; i < 2; ++i) {  // not knowing the file, and knowing it
+  for (int i = 0; i < 2; ++i) {  // first with an unknown file, then with a known one
     ExpectBytes(Read({.offset = kFileBytes, .length = 1, .up_to_end = true}), kFileBytes, 0);
     EXPECT_THAT(Read({.offset = kFileBytes, .length = 1}).status(), HasCode(absl::StatusCode::kOutOfRange));
     EXPECT_THAT(Read({.offset = 1, .length = kFileBytes}).status(), HasCode(absl::StatusCode::kOutOfRange));
@@ -167,7 +167,8 @@ TEST_F(BlockCacheTest, AFileThatIsReadInOrderIsReadOneBlockAhead) {
   ExpectBytes(Read({.offset = 2 * kBlockBytes, .length = 10}), 2 * kBlockBytes, 10);
   EXPECT_EQ(ReadAheads("used"), 1);
   EXPECT_EQ(Lookups("miss"), 2);
-  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 4500}), 4 * kBlockBytes, 4500);  // and the end has no next
+  // the end of the file has no next block
+  ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 4500}), 4 * kBlockBytes, 4500);
   EXPECT_EQ(CacheBytes(), kFileBytes);
 }
 
@@ -233,7 +234,8 @@ TEST_F(BlockCacheTest, WhatThereIsNoRoomForIsNotFetched) {
   EXPECT_EQ(asked_in_vain, 0);
 }
 
-// With room for three blocks, each range that reads ahead has to drop one: never the one that it is about to wait for.
+// With room for three blocks, each range that reads ahead must drop one block, but not the block that it is about to
+// wait for.
 TEST_F(BlockCacheTest, ReadingAheadLeavesTheBlockThatItIsDoneFor) {
   Start(3 * kBlockBytes);
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);
@@ -243,7 +245,7 @@ TEST_F(BlockCacheTest, ReadingAheadLeavesTheBlockThatItIsDoneFor) {
   for (uint64_t block = 1; block <= 3; ++block) ExpectBytes(ranges[block - 1]->Await(), block * kBlockBytes, 10);
 }
 
-// The other half of the cache is waited for, too.
+// A different range also waits for the other half of the cache.
 TEST_F(BlockCacheTest, TheFirstOfThoseWhoWaitedLeavesTheBlockToTheOthers) {
   Start(2 * kBlockBytes);
   ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 10}), 4 * kBlockBytes, 10);
@@ -285,7 +287,7 @@ TEST_F(BlockCacheTest, AGapIsAnErrorOfTheRangesThatTouchIt) {
   ASSERT_THAT(partial->missing, SizeIs(1));
   EXPECT_EQ(partial->missing[0].offset, 2000u);
   EXPECT_EQ(partial->missing[0].length, 1000u);
-  EXPECT_EQ(Lookups("miss"), 1);  // what cannot be had is not asked for by each range
+  EXPECT_EQ(Lookups("miss"), 1);  // not every range requests the missing block
   level_->worker(2).Start();
   EXPECT_TRUE(Eventually([&] { return Read({.offset = 1500, .length = 1000}).ok(); }));
 }
@@ -295,7 +297,8 @@ TEST_F(BlockCacheTest, WhoHasMoreTimeThanTheFirstOneIsServedAnew) {
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);  // so that the manifest is known
   std::atomic<int> asked = 0;
   level_->worker(1).SpoilSrus([&](const auto& request) {
-    const bool of_this_block = request.offset() == kSruBytes;  // the next one is read ahead, and may be asked for first
+    // the next block is read ahead, and its request may be the first
+    const bool of_this_block = request.offset() == kSruBytes;
     return of_this_block && asked++ == 0 ? Hang() : Healthy();
   });
   const auto hasty =
@@ -356,7 +359,7 @@ TEST_F(BlockCacheTest, AnotherVersionOfAFileIsReadAnew) {
   ASSERT_TRUE(anew.ok()) << anew.status();
   EXPECT_EQ(anew->data, other.substr(0, 10));
   EXPECT_EQ(anew->file_bytes, other.size());
-  // What is read of the first version from now on is found out, and nothing is kept of it.
+  // Further reads of the first version detect the change, and the cache keeps none of their bytes.
   EXPECT_TRUE(Eventually([&] {
     const auto old = Read({.offset = kBlockBytes, .length = 10, .version = 1});
     return old.ok() && old->data == other.substr(kBlockBytes, 10) && old->file_bytes == other.size();

@@ -36,7 +36,7 @@ class Dice {
 };
 
 Fault AnyFault(Dice& dice) {
-  // Few hang: a worker gets 5 resets a second, and each call that hangs waits for one.
+  // Few calls hang, since each of them waits for a reset, and a worker gets 5 resets a second.
   if (dice.OneIn(32)) return testing::Hang();
   switch (dice.Below(7)) {
     case 0:
@@ -68,7 +68,7 @@ bool IsDocumented(absl::StatusCode code) {
   }
 }
 
-// What was read is what was striped, whatever happened; gaps are where the read says they are.
+// The bytes read are the striped bytes, except in the gaps that the read reports.
 void ExpectRightBytes(const ReadResult& result, const std::string& source) {
   if (result.status.ok()) {
     std::string expected = source.substr(result.header.offset, result.header.length);
@@ -130,7 +130,7 @@ class RandomReader {
   int whole_ = 0;
 };
 
-// A seed replays the choices of a run; which thread meets which of them is up to the machine.
+// A seed replays the choices of a run, but not their distribution over the threads.
 void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
   const uint64_t seed = TakeRandomSeed().value;
   std::cout << "SLUICE_SEED=" << seed << std::endl;
@@ -138,7 +138,7 @@ void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
   options.reader.sru_timeout = absl::Milliseconds(100);
   options.reader.attempts = 3;
   TestCluster cluster(std::move(options));
-  // One worker is bad, another one sometimes.
+  // One worker is often faulty, and each other worker sometimes.
   const size_t bad = dice.Below(static_cast<uint32_t>(cluster.size()));
   for (size_t i = 0; i < cluster.size(); ++i) {
     const uint32_t odds = i == bad ? 2 : 25;
@@ -161,7 +161,7 @@ void ExpectRightBytesOrADocumentedStatus(TestCluster::Options options) {
   for (size_t i = 0; i < cluster.size(); ++i) {
     EXPECT_TRUE(cluster.worker(i).Await([](const auto& counts) { return counts.open == 0; }));
   }
-  // By a reader with time enough: the one above gives up on a worker that is merely slow.
+  // A second reader has enough time: the one above gives up on workers that are merely slow.
   const auto patient = BlockReader::Create(cluster.shared_link(), {.workers = cluster.reader_options().workers});
   ASSERT_TRUE(patient.ok()) << patient.status();
   const ReadResult result = Drain(*(*patient)->Open("data", std::nullopt));

@@ -74,7 +74,7 @@ struct Shape {
 
 class BlockReaderShapeTest : public ::testing::TestWithParam<Shape> {};
 
-// Every block by itself, and the whole file.
+// Reads every block separately, and then the whole file.
 TEST_P(BlockReaderShapeTest, ReadsEveryByteWithEveryPolicy) {
   for (const SchedulePolicy policy :
        {SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches, SchedulePolicy::kUnscheduled}) {
@@ -208,7 +208,7 @@ TEST(BlockReaderTest, ASuccessorReadsOverTheSameConnections) {
   EXPECT_EQ(cluster.Metric("sluice_worker_reconnect_seconds"), 0);
 }
 
-// The manifest says far more than what the stripes have.
+// The manifest claims far more bytes than the stripes have.
 TEST(BlockReaderTest, ReadRefusesABlockThatIsTooLargeForMemory) {
   constexpr uint32_t kWorkers = 17;
   TestCluster cluster({.workers = 2, .listed_workers = kWorkers});
@@ -237,7 +237,7 @@ TEST(BlockReaderDestructionTest, CancelsTheReadsUnderWayAndWaitsForThem) {
   const auto stream = cluster.reader().Open("data", std::nullopt);
   absl::Status status;
   std::thread reading([&] { status = Drain(*stream).status; });
-  // A connection that is being made has a block of its own, which outlives the reader.
+  // A connection in progress has its own block, which outlives the reader.
   for (size_t i = 0; i < cluster.size(); ++i) {
     EXPECT_TRUE(cluster.worker(i).Await([](const auto& counts) { return counts.open > 0; }));
   }
@@ -261,7 +261,7 @@ TEST(BlockReaderDestructionTest, AStreamMayOutliveItsReaderAndTheLink) {
   begun->Cancel();
 }
 
-// Many segments, so that the reader often goes while a read is between two of them.
+// Many segments make it likely that the reader is destroyed while a read is between two of them.
 TEST(BlockReaderDestructionTest, RacesWithReadsInOtherThreads) {
   for (int round = 0; round < 40; ++round) {
     TestCluster cluster({.workers = 2, .file_bytes = 60000, .sru_bytes = 500, .reader = {.segment_bytes = 500}});

@@ -22,7 +22,7 @@ using testing::Healthy;
 using testing::kPatience;
 using testing::TestCluster;
 
-// One Next, and a way to wait for its answer.
+// One call of Next, whose result can be awaited.
 class PendingPart {
  public:
   explicit PendingPart(ReadStream& stream) {
@@ -112,7 +112,7 @@ TEST_F(FileStreamTest, ABadNameIsInvalidAndNoWorkerIsAsked) {
 TEST_F(FileStreamTest, AConsumerThatDoesNotReadHoldsTwoSegmentsBack) {
   const auto stream = OpenAll();
   ASSERT_TRUE(stream->Next().ok());  // the header
-  ASSERT_TRUE(stream->Next().ok());  // the first chunk: a whole segment
+  ASSERT_TRUE(stream->Next().ok());  // the first chunk, a whole segment
   ASSERT_TRUE(cluster_.AwaitIdle());
   const int with_manifest = cluster_.Requests();
   EXPECT_LE(with_manifest, 1 + 3 * 2) << "the segment that was taken, and at most two more of two SRUs";
@@ -163,10 +163,10 @@ TEST_F(FileStreamTest, ANextAfterAnErrorIsFailedPrecondition) {
   EXPECT_THAT(stream->Next().status(), HasCode(absl::StatusCode::kFailedPrecondition));
 }
 
-// By a manifest from memory the read may have to begin again.
+// The manifest comes from the cache, so the read may have to start again.
 TEST_F(FileStreamTest, TheHeaderOfAFileThatIsKnownComesWithItsFirstBytes) {
   ASSERT_TRUE(cluster_.Read(0).ok());
-  // The stream reads ahead, so workers may still be asked at the end of the test.
+  // The stream reads ahead, so workers may still receive requests at the end of the test.
   const auto go_on = std::make_shared<testing::Notification>();
   cluster_.SpoilSrus([go_on](const auto&) {
     EXPECT_TRUE(go_on->Await());
@@ -246,7 +246,7 @@ TEST_F(FileStreamTest, TheConsumerMayDropTheStreamInItsCallback) {
 TEST_F(FileStreamTest, CancelRacesWithNext) {
   for (int round = 0; round < 100; ++round) {
     const auto stream = OpenAll();
-    // By the clock: on a busy machine a thousand yields take a second.
+    // Wait by the clock: on a busy machine a thousand yields take a second.
     const auto then = std::chrono::steady_clock::now() + round * std::chrono::microseconds(50);
     std::thread canceller([&] {
       while (std::chrono::steady_clock::now() < then) std::this_thread::yield();
@@ -275,8 +275,8 @@ TEST_F(FileStreamTest, ATimeoutCoversTheWholeRead) {
 
 class FullQueueTest : public ::testing::Test {
  protected:
-  // Segments of two SRUs, which are two calls; the queue holds one segment. Rolling: with grants a call that hangs
-  // gives up its place in the window, so that another leaves the queue.
+  // A segment has two SRUs and so two calls, and the queue holds one segment. The policy is rolling: with grants, a
+  // hanging call gives up its place in the window, and another call leaves the queue.
   FullQueueTest()
       : cluster_({.file_bytes = 100000,
                   .schedule = {.policy = SchedulePolicy::kRolling, .budget_bytes = 5000, .queue_limit = 2},
@@ -291,7 +291,7 @@ TEST_F(FullQueueTest, IsResourceExhaustedAtOnceAndNothingIsSent) {
   cluster_.SpoilSrus([](const auto&) { return Hang(); });
   const auto first = cluster_.reader().Open("data", 0);
   PendingPart waiting(*first);
-  // What was sent has come in, so that it is not counted later.
+  // Wait until the workers have received the sent requests, so that they are not counted later.
   ASSERT_TRUE(testing::Eventually([&] {
     const ScheduleState state = cluster_.link().State();
     int open = 0;

@@ -32,7 +32,7 @@ TEST(LayoutCacheTest, FindsWhatWasKeptUntilItIsForgotten) {
 
 TEST(LayoutCacheTest, TheOneThatWasUsedLeastRecentlyMakesRoom) {
   LayoutCache cache(100'000);
-  for (const char* file : {"a", "b", "c"}) cache.Keep(file, LayoutOf(8000));  // 32,000 bytes of checksums each
+  for (const char* file : {"a", "b", "c"}) cache.Keep(file, LayoutOf(8000));  // each has 32,000 bytes of checksums
   EXPECT_NE(cache.Find("a"), nullptr);
   cache.Keep("d", LayoutOf(8000));
   EXPECT_EQ(cache.Find("b"), nullptr);

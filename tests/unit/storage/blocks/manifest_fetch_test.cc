@@ -33,7 +33,7 @@ using testing::TestWorker;
 class ManifestFetchTest : public ::testing::Test {
  protected:
   static TestCluster::Options Small() { return {}; }
-  // 4 bytes an SRU: the manifest has 1.2 MB, more than one answer.
+  // The manifest has 4 bytes for each SRU, 1.2 MB in total, which exceeds one response.
   static TestCluster::Options Large() {
     return {.file_bytes = 300'000, .sru_bytes = 1, .reader = {.segment_bytes = 1000}};
   }
@@ -118,7 +118,7 @@ TEST_F(ManifestFetchTest, AsksTheNextWorkerWhenOneFailsInALaterRange) {
   }
 }
 
-// Its SRUs have replicas elsewhere.
+// The SRUs of the dead workers have replicas at other workers.
 TEST_F(ManifestFetchTest, AFileIsReadThoughTheFirstThreeWorkersAreDead) {
   TestCluster cluster({.workers = 6, .replicas = 4, .reader = {.attempts = 4}});
   for (const size_t worker : {0, 1, 2}) cluster.worker(worker).Stop();
@@ -257,7 +257,7 @@ TEST_F(ManifestFetchTest, ReadsThatWantItAtTheSameTimeShareOneFetch) {
       here.Change([](uint64_t& reads) { ++reads; });
     });
   }
-  cluster.link().Await([](LinkLoop&) {});  // all of them have asked
+  cluster.link().Await([](LinkLoop&) {});  // all reads have sent their request
   go_on.Notify();
   EXPECT_TRUE(here.Await([](uint64_t reads) { return reads == kReads; }));
   EXPECT_EQ(asked, 1);

@@ -23,7 +23,8 @@ std::vector<size_t> AllOf(ManifestSearch& search, const std::function<bool(size_
   return asked;
 }
 
-// Asks until a worker has the file, which lies on the first `holders`. All others do not know it.
+// Returns the workers searched until one has the file. The first `holders` workers have it, and the others report that
+// they do not.
 std::vector<size_t> AsksUntilFound(std::string_view file, size_t workers, size_t holders) {
   ManifestSearch search(file, workers);
   std::vector<size_t> asked;
@@ -88,7 +89,7 @@ TEST(ManifestSearchTest, TwoWorkersThatHaveLostTheirDisksHideNothing) {
   }
 }
 
-// A file may lie on those alone.
+// Only the last worker may have the file.
 TEST(ManifestSearchTest, WorkersThatFailArePassedToTheLast) {
   for (int i = 0; i < 200; ++i) {
     ManifestSearch search(absl::StrCat("file-", i), 256);

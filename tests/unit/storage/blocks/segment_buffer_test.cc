@@ -15,7 +15,7 @@ class SegmentBufferTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kFirst = 2;  // SRU of the file
 
-  // All SRUs but the first two of a file.
+  // Returns a buffer of all SRUs of a file except the first two.
   SegmentBuffer BufferOf(uint32_t sru_bytes, size_t file_bytes) {
     sru_bytes_ = sru_bytes;
     source_.clear();

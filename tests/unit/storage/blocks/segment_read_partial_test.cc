@@ -12,7 +12,7 @@
 #include "tests/unit/storage/blocks/eight_workers.h"
 #include "tests/unit/storage/blocks/test_cluster.h"
 
-// Answers in part and in several messages.
+// Partial responses, and responses in several messages.
 namespace sluice {
 namespace {
 
@@ -30,7 +30,7 @@ using testing::ReadBlock;
 using ::testing::SizeIs;
 using testing::TestCluster;
 
-// An answer in part, as an aggregator gives one: zeros where bytes of the stripe are missing.
+// A partial response like an aggregator's, with zeros for missing bytes of the stripe.
 Fault Partial(uint64_t offset, uint64_t length) {
   Fault fault{.edit = [=](std::string& data) {
     for (uint64_t i = 0; i < length && offset + i < data.size(); ++i) data[offset + i] = 0;
@@ -124,7 +124,7 @@ TEST(SegmentReadPartialTest, AnAnswerInPartThatMakesNoSenseIsDataLoss) {
   }
 }
 
-// Large SRUs come in messages of 64 KiB.
+// Large SRUs are sent in messages of 64 KiB.
 TestCluster::Options LargeSrus(uint32_t replicas = 1) {
   return {.workers = 2,
           .file_bytes = 1'500'000,
@@ -177,7 +177,7 @@ TEST(SegmentReadPartialTest, WhatIsMissingOfALaterMessageIsAGapThere) {
   EXPECT_TRUE(result.data == expected);
 }
 
-// The one that fills the gap of the first answer has wrong bytes elsewhere.
+// The response that fills the gap of the first response has wrong bytes elsewhere.
 TEST(SegmentReadPartialTest, AnAnswerThatFillsAGapOverwritesNothingElse) {
   TestCluster cluster(EightWorkers(2));
   cluster.worker(5).SpoilSrus(

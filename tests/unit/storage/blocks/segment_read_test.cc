@@ -14,7 +14,7 @@
 #include "tests/unit/storage/blocks/eight_workers.h"
 #include "tests/unit/storage/blocks/test_cluster.h"
 
-// A segment is fetched by every read; these go through the stream of one.
+// Every read fetches segments; these tests read a stream of one segment.
 namespace sluice {
 namespace {
 
@@ -36,7 +36,7 @@ using ::testing::SizeIs;
 using testing::Slow;
 using testing::TestCluster;
 
-// Every way in which one answer can be wrong, and the status of a read that has no other replica.
+// Every fault of a single response, and the status of a read without another replica.
 struct FaultCase {
   const char* name;
   Fault fault;
@@ -103,7 +103,7 @@ TEST(SegmentReadTest, AReplicaTakesTheFaultyWorkersPlace) {
   TestCluster cluster(EightWorkers(2));
   for (const FaultCase& fault : EveryFault()) {
     SCOPED_TRACE(fault.name);
-    cluster.MakeReader();  // one that does not know yet that the worker is bad
+    cluster.MakeReader();  // a new reader, which does not know the bad worker yet
     cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
     const auto result = ReadBlock(cluster, 1);
     EXPECT_TRUE(result.status.ok()) << result.status;
@@ -177,14 +177,14 @@ TEST(SegmentReadTest, AttemptsGoRoundTheReplicas) {
     cluster.worker(worker).SpoilSrus(
         [](const auto& request) { return request.offset() == 0 ? Error(absl::StatusCode::kInternal) : Healthy(); });
   }
-  // SRU 2 has its copies at 2, 3 and 4 and cannot be had.
+  // SRU 2 has copies at 2, 3 and 4, and all of them fail.
   const auto result = ReadBlock(cluster, 0);
   EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(result.status.message()), HasSubstr("attempt 7"));
 }
 
 TEST(SegmentReadTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
-  // Both copies of SRU 5 fail the first time; the third attempt has it from the primary again.
+  // Both copies of SRU 5 fail at first; the third attempt reads it from the primary again.
   TestCluster again({.workers = 2, .file_bytes = 2 * 4096, .replicas = 2, .reader = {.attempts = 3}});
   std::atomic<int> asked = 0;
   again.SpoilSrus([&](const v1::ReadSruRequest& request) {
@@ -200,8 +200,9 @@ TEST(SegmentReadTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
 TEST(SegmentReadTest, TheBlockTimeoutCoversWaitingAndRetries) {
   auto options = EightWorkers();
   options.reader = {.sru_timeout = absl::Seconds(60), .block_timeout = absl::Milliseconds(300), .attempts = 100};
-  options.schedule.policy = SchedulePolicy::kRolling;  // with grants the requests would leave, and the answers wait
-  options.schedule.budget_bytes = 1500;                // a packet at a time
+  // with grants, the requests would leave, and the responses would wait
+  options.schedule.policy = SchedulePolicy::kRolling;
+  options.schedule.budget_bytes = 1500;  // one packet at a time
   TestCluster cluster(std::move(options));
   cluster.worker(0).SpoilSrus([](const auto&) { return Hang(); });
   const auto result = ReadBlock(cluster, 0);

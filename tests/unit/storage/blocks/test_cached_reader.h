@@ -16,12 +16,12 @@
 
 namespace sluice::testing {
 
-// A cache of blocks over a reader, over workers in this process that a test can spoil.
+// A block cache over a reader. Its workers run in this process, and a test can spoil their responses.
 class TestCachedReader {
  public:
   struct Options {
     uint64_t cache_bytes = 64 << 20;
-    BlockReader::Options reader;  // its workers are filled in
+    BlockReader::Options reader;  // the constructor sets its workers
   };
 
   TestCachedReader(const std::string& root, uint32_t workers, Options options) {
@@ -46,7 +46,7 @@ class TestCachedReader {
     return requests;
   }
 
-  // Of a counter or a gauge; -1: there is none.
+  // Returns the value of a counter or a gauge; -1 if it is missing.
   double Metric(const std::string& name, const std::string& label_value = "") const {
     for (const prometheus::MetricFamily& family : registry_.Collect()) {
       if (family.name != name) continue;

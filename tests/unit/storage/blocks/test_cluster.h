@@ -18,12 +18,12 @@
 
 namespace sluice::testing {
 
-// A file "data" that is striped over workers in this process, and a reader of it over a link.
+// A file "data" striped over workers in this process, and a reader of it over a link.
 class TestCluster {
  public:
   struct Options {
     int workers = 4;
-    int listed_workers = 0;  // that the reader knows; 0: all of them
+    int listed_workers = 0;  // workers that the reader knows; 0: all of them
     size_t file_bytes = 100000;
     uint32_t sru_bytes = 4096;
     uint32_t replicas = 1;
@@ -31,7 +31,7 @@ class TestCluster {
     Link::BudgetOptions budget;
     std::shared_ptr<const BudgetLessor> share;
     bool inline_callbacks = false;
-    BlockReader::Options reader;  // its workers are filled in
+    BlockReader::Options reader;  // the constructor sets its workers
   };
   explicit TestCluster(Options options);
   ~TestCluster();
@@ -40,13 +40,13 @@ class TestCluster {
   std::string root() const { return folder_.path() / "data"; }
   TestWorker& worker(size_t index) { return *workers_[index]; }
   size_t size() const { return workers_.size(); }
-  TestWorker& manifest_worker();  // the one that is asked first for the manifest of "data"
+  TestWorker& manifest_worker();  // the first worker that the reader requests the manifest of "data" from
   Link& link() { return *link_; }
   const std::shared_ptr<Link>& shared_link() { return link_; }
   BlockReader& reader() { return *reader_; }
   const BlockReader::Options& reader_options() const { return options_.reader; }
   void DestroyReader() { reader_.reset(); }
-  void MakeReader();  // a new one, with no manifest in memory
+  void MakeReader();  // a new reader without a cached manifest
 
   uint64_t block_bytes() const { return uint64_t{options_.sru_bytes} * static_cast<uint64_t>(options_.workers); }
   std::string SourceBlock(uint64_t block) const { return source_.substr(block * block_bytes(), block_bytes()); }
@@ -58,12 +58,12 @@ class TestCluster {
   void SpoilSrus(const TestWorker::SruFault& fault);
   int Requests() const;
 
-  // Waits until nothing waits and nothing is in flight on the link. False: it did not come to that.
+  // Waits until no call waits and nothing is in flight on the link. Returns false if it times out.
   bool AwaitIdle();
 
-  // "sluice_blocks_total" {outcome="complete"}: the value of a counter, or of a histogram's count, now.
+  // Returns the current value of a counter, or the count of a histogram: "sluice_blocks_total" {outcome="complete"}.
   double Metric(const std::string& name, const std::string& label_value = "") const;
-  // The same of a gauge; none where it is not shown.
+  // Returns the value of a gauge; empty if it is missing.
   std::optional<double> Gauge(const std::string& name, const std::string& label_value = "") const;
 
  private:
@@ -75,16 +75,16 @@ class TestCluster {
   std::unique_ptr<BlockReader> reader_;
 };
 
-// All parts of a read, the last of them its error if it had one.
+// All parts of a read. The error of the read, if any, comes last.
 struct ReadResult {
-  absl::Status status;  // OK: it ended with its summary
+  absl::Status status;  // OK if the read ended with its summary
   ReadHeader header;
   std::string data;  // zeros where bytes are missing
   std::vector<ReadChunk> chunks;
   std::vector<MissingBytes> missing;
   ReadSummary summary;
 };
-// Fails the test where parts do not follow each other.
+// Reads all parts. Fails the test if they are not consecutive.
 ReadResult Drain(ReadStream& stream);
 
 }  // namespace sluice::testing

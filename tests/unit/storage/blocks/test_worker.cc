@@ -19,8 +19,8 @@ Request Parse(const std::string& bytes) {
   return request;
 }
 
-// As a worker cuts it; what is missing is said with the piece that it begins in. What is asked for in one message
-// comes in one, also where the test has made it larger.
+// Cuts a response into messages as a worker does; each gap is in the message that it begins in. A request for one
+// message gets one, even if the test has enlarged it.
 std::vector<std::string> InMessages(const v1::ReadSruResponse& answer, const v1::ReadSruRequest& asked) {
   if (asked.length() <= kSruMessageBytes) return {answer.SerializeAsString()};
   std::vector<std::string> messages;
@@ -37,7 +37,7 @@ std::vector<std::string> InMessages(const v1::ReadSruResponse& answer, const v1:
   return messages;
 }
 
-// What a call comes to that should be answered by `messages`, or end with `status`.
+// Returns the script of a call with this fault. Without the fault, the call sends `messages` or ends with `status`.
 Script Spoilt(const Fault& fault, absl::Status status, std::vector<std::string> messages) {
   if (fault.kind == Fault::Kind::kError) status = absl::Status(fault.code, "spoilt by the test");
   if (fault.kind == Fault::Kind::kGarbage) {

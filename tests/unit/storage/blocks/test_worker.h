@@ -16,15 +16,15 @@
 
 namespace sluice::testing {
 
-// What a worker does with one request, in place of its right answer.
+// The behaviour of a worker for one request, instead of the right response.
 struct Fault {
   enum class Kind { kNone, kHang, kError, kGarbage };
   Kind kind = Kind::kNone;
   absl::StatusCode code = absl::StatusCode::kOk;  // kError
-  absl::Duration delay;                           // before whatever is answered
-  std::function<void(std::string& data)> edit;    // of the answer's bytes
-  std::optional<uint64_t> manifest_bytes;         // said to be the size of the whole manifest
-  std::vector<v1::MissingSruRange> missing;       // said of the answer, which is zeros there
+  absl::Duration delay;                           // before any response
+  std::function<void(std::string& data)> edit;    // changes the bytes of the response
+  std::optional<uint64_t> manifest_bytes;         // reported as the size of the whole manifest
+  std::vector<v1::MissingSruRange> missing;       // reported gaps of the response, with zeros in their places
 };
 inline Fault Healthy() {
   return {};
@@ -51,8 +51,8 @@ inline Fault OneByteLess() {
   return {.edit = [](std::string& data) { data.pop_back(); }};
 }
 
-// A worker in this process, over the stripes below a folder, whose answers a test can spoil: the SruService without
-// gRPC. Thread-safe.
+// A worker in this process that serves the stripes below a folder. It implements the SruService without gRPC. A test
+// can spoil its responses. Thread-safe.
 class TestWorker {
  public:
   using SruFault = std::function<Fault(const v1::ReadSruRequest&)>;
@@ -63,15 +63,15 @@ class TestWorker {
 
   const std::string& address() const { return server_.address(); }
 
-  // Asked for each request from now on, on the one thread of the worker.
+  // Sets the functions that return the fault of each later request. They are called on the one thread of the worker.
   void SpoilSrus(SruFault fault);
   void SpoilManifests(ManifestFault fault);
 
   Counts counts() const { return server_.counts(); }
-  // False when it did not come true in time.
+  // Returns false if the condition did not become true in time.
   bool Await(const std::function<bool(const Counts&)>& condition) const { return server_.Await(condition); }
 
-  void Stop() { server_.Stop(); }    // at once, as a process that dies: calls under way are lost
+  void Stop() { server_.Stop(); }    // at once, like a process that dies: open calls are lost
   void Start() { server_.Start(); }  // again, at the same address
 
  private:
@@ -86,7 +86,7 @@ class TestWorker {
 
   const StripeStore store_;
   Watched<Faults> faults_;
-  ScriptedServer server_;  // last: its thread uses the others
+  ScriptedServer server_;  // last, since its thread uses the other members
 };
 
 }  // namespace sluice::testing

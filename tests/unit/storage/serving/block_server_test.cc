@@ -168,7 +168,7 @@ TEST_F(BlockServerTest, AClientThatGoesAwayBeforeTheManifestCancelsThatToo) {
   EXPECT_TRUE(cluster_->AwaitIdle());
 }
 
-// What a client does not take is not asked for, but for what gRPC holds between the two: some megabytes.
+// Parts that the client does not read are not requested, except the few megabytes that gRPC buffers.
 TEST_F(BlockServerTest, ASlowClientHoldsOnlyItsOwnReadBack) {
   Start({.file_bytes = 8 << 20,
          .sru_bytes = 16384,

@@ -21,7 +21,7 @@ TEST(TimeForLevelBelowTest, IsNothingWhereTheReserveIsAllThatIsLeft) {
   EXPECT_EQ(TimeForLevelBelow(-absl::Seconds(1), kReserve), absl::ZeroDuration());
 }
 
-// Each level takes its part, so that the lowest has the least.
+// Each level subtracts its reserve, so the lowest level has the least time.
 TEST(TimeForLevelBelowTest, DividesADeadlineLevelByLevel) {
   absl::Duration left = absl::Milliseconds(20);
   for (const int64_t milliseconds : {15, 10, 5, 0, 0}) {

@@ -134,7 +134,7 @@ class HealthServiceTest : public ::testing::Test {
     return status;
   }
 
-  // 0: the call fails.
+  // Returns 0 if the call fails.
   int Check(const std::string& service) {
     grpc::ByteBuffer answer;
     const grpc::Status status = Call("/grpc.health.v1.Health/Check", Request(service), answer);
@@ -206,7 +206,7 @@ TEST_F(HealthServiceTest, AWatchThatIsCancelledIsGone) {
   Start();
   for (int i = 0; i < 20; ++i) {
     Watch watch(*stub_, "");
-    // Some are gone before they are told anything.
+    // Some watches are gone before they receive a status.
     if (i % 2 == 0) {
       EXPECT_TRUE(watch.AwaitStatus(i == 0 || (i - 1) % 3 == 0 ? kServing : kNotServing));
     }

@@ -23,12 +23,13 @@
 
 namespace sluice::testing {
 
-// Two aggregators with four workers each; "data" is 50000 bytes in SRUs of 4000, each of them four SRUs of 1000 below.
+// Two aggregators with four workers each. "data" has 50000 bytes in SRUs of 4000, each of which is four SRUs of 1000 at
+// the level below.
 class MidLevelServerTest : public ::testing::Test {
  protected:
   void Start(TestTree::Options options = {}) {
     tree_ = std::make_unique<TestTree>(std::move(options));
-    // The second aggregator, which has SRUs 1, 3, 5 and so on.
+    // Connect to the second aggregator, which has SRUs 1, 3, 5 and so on.
     stub_ = v1::SruService::NewStub(
         grpc::CreateChannel(tree_->aggregator(1).address(), grpc::InsecureChannelCredentials()));
   }
@@ -39,10 +40,10 @@ class MidLevelServerTest : public ::testing::Test {
     return ReadSru(*stub_, context, request, response_);
   }
 
-  // As large as the file.
+  // Returns a different file of the same size.
   std::string OtherSource() const { return std::string(tree_->source().rbegin(), tree_->source().rend()); }
 
-  // The stripe of the second aggregator.
+  // Returns the stripe of the second aggregator.
   std::string Stripe() const {
     std::string stripe;
     for (size_t offset = tree_->SruBytes(); offset < tree_->source().size(); offset += 2 * tree_->SruBytes()) {

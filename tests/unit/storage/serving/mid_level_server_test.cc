@@ -43,11 +43,11 @@ TEST_F(MidLevelServerTest, AFileComesThroughTwoLevelsAndEachBlockIsReadOnce) {
   EXPECT_TRUE(result.data == tree_->source());
   EXPECT_EQ(result.header.sru_bytes, 4000u);
   EXPECT_EQ(result.header.workers, 2u);
-  // The calls are counted when gRPC has done with them.
+  // gRPC may finish a call after its client has the response, and the call is counted then.
   EXPECT_TRUE(
       Eventually([&] { return Metric("sluice_worker_sent_bytes_total", "") == static_cast<double>(Stripe().size()); }));
-  // Each SRU of the stripe, and its manifest. If this one was asked for the manifest of the whole file, that is a file
-  // of one SRU below.
+  // The requests are for each SRU of the stripe and its manifest. If this aggregator received the request for the
+  // manifest of the whole file, it read a file of one SRU below.
   const double manifests = Metric("sluice_worker_manifest_requests_total", "ok");
   EXPECT_EQ(tree_->aggregator(1).Requests(), 6 * 4 + 1 + 2 * manifests);
 }
@@ -63,7 +63,7 @@ TEST_F(MidLevelServerTest, AnswersWithExactlyTheRange) {
   }
 }
 
-// Four SRUs below make one of 256 KiB.
+// Four SRUs below make one SRU of 256 KiB.
 TestTree::Options LargeSrus() {
   TestTree::Options options;
   options.sru_bytes = kSruMessageBytes;
@@ -97,7 +97,8 @@ TEST_F(MidLevelServerTest, NothingIsSentOfARangeThatTheStripeEndsBefore) {
   EXPECT_TRUE(Read(SruRequest("data", 1, 1, bytes - 1)).ok());
 }
 
-// The last of four workers below hangs. What has come is sent, and the client goes while the rest is waited for.
+// The last of four workers below hangs. The bytes that have arrived are sent. The client disconnects while the server
+// waits for the rest.
 TEST_F(MidLevelServerTest, TheFirstMessagesLeaveBeforeTheLastByteIsThere) {
   Start(LargeSrus());
   TestWorker& last = tree_->aggregator(1).worker(3);
@@ -209,7 +210,7 @@ TEST_F(MidLevelServerTest, ADeadlineWithoutRoomForTheReserveIsAnsweredAtOnce) {
   EXPECT_EQ(tree_->aggregator(1).Requests(), 0);
 }
 
-// The workers hang, and the caller's deadline is far away: it is not what ends the call.
+// The workers hang, and the caller's deadline is far away, so it does not end the call.
 TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheReserveLeft) {
   TestTree::Options options;
   options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
@@ -235,7 +236,8 @@ TEST_F(MidLevelServerTest, WhatHangsBelowEndsWithTheBlockTimeoutOfTheReader) {
   EXPECT_EQ(Read(SruRequest("data", 1, 8000, 10)).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// It is read ahead by the deadline of a range of the block before, and then anew by that of its own.
+// The block is first read ahead with the deadline of a range in the previous block, and then again with its own
+// deadline.
 TEST_F(MidLevelServerTest, WhatWasReadAheadAndHangsEndsWithTheReserveLeft) {
   TestTree::Options options;
   options.mid_level.server.deadline_reserve = kPatience - absl::Seconds(2);
@@ -320,7 +322,7 @@ TEST_F(MidLevelServerTest, AnotherAggregatorHasWhatADeadWorkerBelowDoesNot) {
     EXPECT_THAT(result.missing, IsEmpty());
     EXPECT_TRUE(result.data == tree_->source());
   }
-  // Where nobody has them, only those bytes are missing that both lack.
+  // If both aggregators lack bytes, only those bytes are missing.
   tree_->aggregator(0).worker(2).Stop();
   tree_->aggregator(0).worker(3).Stop();
   tree_->ForgetBlocks();
@@ -338,14 +340,14 @@ TEST_F(MidLevelServerTest, AFileThatIsStripedAnewIsReadAnew) {
   ASSERT_TRUE(tree_->ReadFile().status.ok());
   const std::string source = testing::SourceBytes(40000);
   tree_->Stripe(source, /*replace=*/true);
-  // What was known of the old one is good for as long as it is in the caches.
+  // The cached manifests and blocks of the old file remain usable.
   EXPECT_TRUE(tree_->ReadFile().data == tree_->source());
   tree_->aggregator(0).cache().Forget("data.w0000.s0");
   EXPECT_FALSE(tree_->ReadFile().status.ok());
   EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == source; }));
 }
 
-// The upper level still goes by the manifest of the first, and asks for it by that.
+// The upper level still uses the manifest of the first version, and requests that version.
 TEST_F(MidLevelServerTest, AnAggregatorKeepsNothingOfAnotherVersionThanTheOneAskedFor) {
   Start();
   ASSERT_TRUE(tree_->ReadFile().status.ok());
@@ -356,7 +358,7 @@ TEST_F(MidLevelServerTest, AnAggregatorKeepsNothingOfAnotherVersionThanTheOneAsk
   EXPECT_TRUE(Eventually([&] { return tree_->ReadFile().data == tree_->source(); }));
 }
 
-// An SRU with gaps cannot be verified by the upper level.
+// The upper level cannot verify an SRU with gaps.
 TEST_F(MidLevelServerTest, APartialReadHasNoBytesOfAnotherVersion) {
   Start();
   ASSERT_TRUE(tree_->ReadFile().status.ok());

@@ -80,7 +80,7 @@ TEST_F(ProbeServerTest, RefusesWhatItsMemoryDoesNotHoldAndGivesBackWhatItHeld) {
   Start({.max_answer_bytes = 1000});
   v1::ProbeResponse response;
   EXPECT_EQ(Probe(1001, response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  // The share of an answer is back a moment after its client has it.
+  // The memory of a response is released a moment after its client has received it.
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(WaitUntil([&] { return Probe(1000, response).ok(); }, absl::FromChrono(kPatience)));
     EXPECT_EQ(response.payload().size(), 1000);

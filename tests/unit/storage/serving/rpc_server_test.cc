@@ -28,7 +28,7 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using testing::SilentListener;
 
-// A call enters, and stays until it is let go or cancelled.
+// A call that blocks until the test releases or cancels it.
 class HeldService final : public v1::SruService::Service {
  public:
   grpc::Status ReadManifest(grpc::ServerContext* context, const v1::ReadManifestRequest*,

@@ -45,7 +45,7 @@ class ServerCredentialsTest : public ::testing::Test {
 
   ServerTls OwnTls() { return {.certificate_file = identity_.certificate_file, .key_file = identity_.key_file}; }
 
-  // A client that trusts the authority; with a certificate of its own where one is given.
+  // Returns the credentials of a client that trusts the authority, with a client certificate if `own` is set.
   static std::shared_ptr<grpc::ChannelCredentials> Trusting(const TestAuthority& authority,
                                                             const std::optional<TestIdentity>& own = std::nullopt) {
     grpc::SslCredentialsOptions options{.pem_root_certs = ReadFile(authority.file())};
@@ -56,7 +56,7 @@ class ServerCredentialsTest : public ::testing::Test {
     return grpc::SslCredentials(options);
   }
 
-  // Over a connection of its own.
+  // Opens a separate connection.
   std::shared_ptr<grpc::Channel> Connect(const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                          const std::string& server_name = "") const {
     grpc::ChannelArguments arguments;
@@ -121,7 +121,7 @@ TEST_F(ServerCredentialsTest, FilesThatCannotServeAreRefusedAtTheStart) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("tls.key: \"/none\""));
 }
 
-// The server moves to a certificate of another authority while a client calls all the time.
+// The server changes to a certificate of another authority while a client calls continuously.
 TEST_F(ServerCredentialsTest, NewConnectionsHaveTheNewCertificateAndOldOnesGoOn) {
   Start(OwnTls());
   const auto standing = Connect(Trusting(authority_));
@@ -159,7 +159,7 @@ TEST_F(ServerCredentialsTest, AnotherClientCaIsTakenOver) {
   EXPECT_FALSE(Call(Connect(Trusting(authority_, old_client))).ok());
 }
 
-// A file that is gone for a while, or is not what it should be, costs nothing that stands.
+// Existing connections survive while a file is missing or invalid.
 TEST_F(ServerCredentialsTest, FilesThatGoAndComeBackAreReadThen) {
   Start(OwnTls());
   const auto standing = Connect(Trusting(authority_));

@@ -11,13 +11,13 @@
 
 namespace sluice {
 
-// Appends the next message of a ReadSru to what has come of it.
+// Appends the next message of a ReadSru to the previous ones.
 inline void Append(const v1::ReadSruResponse& next, v1::ReadSruResponse& whole) {
   whole.mutable_data()->append(next.data());
   whole.mutable_missing()->MergeFrom(next.missing());
 }
 
-// All messages of a ReadSru as one. Blocks until it has ended.
+// Reads all messages of a ReadSru, and merges them into one. Blocks until the call has ended.
 inline grpc::Status ReadSru(v1::SruService::Stub& stub, grpc::ClientContext& context, const v1::ReadSruRequest& request,
                             v1::ReadSruResponse& whole) {
   whole.Clear();
@@ -26,7 +26,7 @@ inline grpc::Status ReadSru(v1::SruService::Stub& stub, grpc::ClientContext& con
   return reader->Finish();
 }
 
-// The same without blocking. One call, from construction to `done`, which is called once, on a thread of gRPC.
+// The same without blocking. It is one call, from construction to `done`, which is called once, on a thread of gRPC.
 class AsyncSruRead final : public grpc::ClientReadReactor<v1::ReadSruResponse> {
  public:
   AsyncSruRead(v1::SruService::Stub& stub, v1::ReadSruRequest request, std::function<void(const grpc::Status&)> done)
@@ -37,7 +37,7 @@ class AsyncSruRead final : public grpc::ClientReadReactor<v1::ReadSruResponse> {
   }
 
   grpc::ClientContext& context() { return context_; }
-  const v1::ReadSruResponse& response() const { return whole_; }  // once it is done
+  const v1::ReadSruResponse& response() const { return whole_; }  // valid after `done`
 
   void OnReadDone(bool ok) override {
     if (!ok) return;

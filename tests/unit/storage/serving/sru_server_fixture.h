@@ -66,7 +66,7 @@ class SruServerTest : public ::testing::Test {
     return std::make_unique<AsyncSruRead>(*stub_, request, std::move(done));
   }
 
-  // A stub whose calls take a message from their server when it is asked for, and hardly a byte before.
+  // Returns a stub whose calls request each message separately, and accept hardly a byte before.
   std::unique_ptr<v1::SruService::Stub> SlowStub() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 5);
@@ -75,7 +75,7 @@ class SruServerTest : public ::testing::Test {
         grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port_), grpc::InsecureChannelCredentials(), arguments));
   }
 
-  // "large", in one SRU of one worker.
+  // Stripes "large", one SRU at one worker.
   std::string StripeLarge(size_t bytes) {
     std::string large = testing::SourceBytes(bytes);
     EXPECT_TRUE(
@@ -106,7 +106,7 @@ class SruServerTest : public ::testing::Test {
     EXPECT_EQ(ReadsStarted(), expected);
   }
 
-  // The value of a counter with one label; -1: there is none.
+  // Returns the value of a counter with one label; -1 if it is missing.
   double Counter(const std::string& name, const std::string& outcome) {
     for (const auto& family : registry_.Collect()) {
       if (family.name != name) continue;
@@ -117,7 +117,7 @@ class SruServerTest : public ::testing::Test {
     return -1;
   }
 
-  // Counters move when gRPC has done with a call, which may be after its client has the answer.
+  // gRPC may finish a call, and move its counters, after the client has the response.
   void ExpectCounter(const std::string& name, const std::string& outcome, double expected) {
     WaitUntil([&] { return Counter(name, outcome) == expected; }, absl::FromChrono(kPatience));
     EXPECT_EQ(Counter(name, outcome), expected) << name << " " << outcome;

@@ -119,11 +119,11 @@ TEST_F(SruServerTest, ASlowClientHoldsTwoPiecesAtMost) {
   std::string data;
   for (uint32_t taken = 0; taken < kPieces; ++taken) {
     const uint64_t before = ReadsStarted();
-    ASSERT_LE(before, 2 * taken + 2);  // those of the other client included
+    ASSERT_LE(before, 2 * taken + 2);  // including the reads of the other client
     v1::ReadSruResponse next;
     ASSERT_TRUE(reader->Read(&next));
     data += next.data();
-    ASSERT_TRUE(Read(SruRequest("large", 0, 0, 10)).ok());  // another client is served meanwhile
+    ASSERT_TRUE(Read(SruRequest("large", 0, 0, 10)).ok());  // another client is served at the same time
   }
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_TRUE(data == large);
@@ -219,7 +219,7 @@ TEST_F(SruServerTest, ThinksLongerAboutAnswersInTheTail) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
 }
 
-// Of a connection over loopback, which loses nothing, the test says that it did.
+// Loopback loses nothing, so the test reports losses of the connection itself.
 TEST_F(SruServerTest, TellsItsClientWhatTcpRepeatedOnTheirConnectionOnce) {
   Start();
   const auto trailer = [this]() -> std::string {
@@ -302,7 +302,8 @@ TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReadManifestStatus(10).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(ReadManifestStatus(5).ok());
-  ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);  // its share is back a moment after its answer
+  // its memory is released a moment after its response
+  ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);
   for (const auto& read : reads) read->context().TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
   ExpectCounter("sluice_worker_sru_requests_total", "cancelled", 2);

@@ -19,7 +19,7 @@
 
 namespace sluice::testing {
 
-// A mid-level aggregator in this process, over workers of its own that a test can spoil.
+// A mid-level aggregator in this process, with its own workers, whose responses a test can spoil.
 class TestMidLevel : public TestCachedReader {
  public:
   struct Options {
@@ -42,7 +42,7 @@ class TestMidLevel : public TestCachedReader {
   std::unique_ptr<RpcServer> rpc_server_;
 };
 
-// A file "data" that is striped over mid-level aggregators in this process and their workers, and a reader on top.
+// A file "data" striped over mid-level aggregators in this process and their workers, and a reader of the top level.
 class TestTree {
  public:
   struct Options {
@@ -52,7 +52,7 @@ class TestTree {
     uint32_t sru_bytes = 1000;
     size_t file_bytes = 50000;
     TestMidLevel::Options mid_level;
-    BlockReader::Options reader;  // its workers are filled in
+    BlockReader::Options reader;  // the constructor sets its workers
   };
 
   explicit TestTree(Options options) : options_(std::move(options)), source_(SourceBytes(options_.file_bytes)) {

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Every value of a scrape, by the name and the value of the only label: "sluice_worker_tcp_rtt_seconds min".
+// Returns every value of a scrape, by its name and the value of its only label: "sluice_worker_tcp_rtt_seconds min".
 std::map<std::string, double> Values(const WorkerTcpMetrics& metrics) {
   std::map<std::string, double> values;
   for (const prometheus::MetricFamily& family : metrics.Collect()) {
@@ -31,7 +31,7 @@ std::map<std::string, double> Values(const WorkerTcpMetrics& metrics) {
   return values;
 }
 
-// A connection that no process here has.
+// Returns a connection that no process on this host has.
 TcpSocket Socket(uint64_t number, uint32_t retransmits, std::optional<uint16_t> rtos) {
   return {.inode = (uint64_t{1} << 40) + number, .info = {.retransmitted_packets = retransmits, .rtos = rtos}};
 }
@@ -99,7 +99,7 @@ TEST_F(WorkerTcpMetricsTest, TellsTheSpreadOverConnections) {
   double most = 0;
   for (const TcpSocket& socket : *after) {
     const TcpInfo& info = infos.at(socket.inode);
-    // Nothing is sent, so nothing changes.
+    // Nothing is sent, so the values do not change.
     ASSERT_EQ(info.congestion_window_packets, socket.info.congestion_window_packets);
     ASSERT_EQ(info.smoothed_rtt, socket.info.smoothed_rtt);
     least_rtt = std::min(least_rtt, absl::ToDoubleSeconds(info.min_rtt.value_or(info.smoothed_rtt)));

@@ -90,7 +90,7 @@ TEST(ManifestTest, ComesBackAsItWasStored) {
   EXPECT_EQ(decoded->SerializeAsString(), manifest.SerializeAsString());
 }
 
-// The form is on disks and on the wire: it may not change without a new version.
+// The format is used on disks and on the network, so it must not change without a new version.
 TEST(ManifestTest, IsStoredInTheDocumentedForm) {
   const std::string message = ValidManifest().SerializeAsString();
   const std::string stored = EncodeManifest(ValidManifest());
@@ -147,7 +147,7 @@ TEST(ManifestTest, IsValidatedWhenItIsDecoded) {
 }
 
 TEST(ManifestTest, TellsAMessageThatIsNone) {
-  // A valid wrapper around a field of length 127 that is not there.
+  // A valid header, around a field of length 127 that is missing.
   const std::string message = "\x0a\x7f";
   std::string stored = EncodeManifest(ValidManifest()).substr(0, kManifestHeaderBytes);
   for (int i = 0; i < 4; ++i) stored[12 + i] = static_cast<char>(Crc32c(message) >> (8 * i));

@@ -42,7 +42,7 @@ class StripeWriterTest : public ::testing::Test {
             .replicas = replicas};
   }
 
-  // What the stripes say the file is, copy by copy.
+  // Returns the file as read from one replica of its stripes.
   std::string ReadBack(const v1::Manifest& manifest, uint32_t replica) {
     const StripeLayout layout = StripeLayout::Create(manifest).value();
     const StripeStore store = StripeStore::Open(Out()).value();
@@ -67,7 +67,7 @@ class StripeWriterTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-// A pipe, whose ends are closed one by one.
+// A pipe whose ends can be closed separately.
 struct Pipe {
   Pipe() {
     std::array<int, 2> ends;
@@ -283,7 +283,7 @@ TEST_F(StripeWriterTest, TellsAnInputThatCannotBeRead) {
   EXPECT_FALSE(std::filesystem::exists(Out()));
 }
 
-// A limit on the size of files stands in for a full disk: both fail in the middle of a write.
+// A limit on the size of files simulates a full disk: both fail in the middle of a write.
 TEST_F(StripeWriterTest, AWriteThatFailsLeavesNothing) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
@@ -318,13 +318,13 @@ TEST_F(StripeWriterTest, RefusesAWorkerFolderThatIsALinkOrAFile) {
   EXPECT_THAT(testing::Tree(folder_.path() / "elsewhere"), IsEmpty());
 }
 
-// Publishing fails at the second worker: the first one gets its old file back.
+// Publishing fails at the second worker, and the first one gets its old file back.
 TEST_F(StripeWriterTest, TakesBackWhatWasPublishedWhenAWorkerFails) {
   ASSERT_TRUE(testing::StripeBytes("old", Spec(1, 1)).ok());
   const auto before = testing::Tree(Out() / "worker-0000");
   StripeSpec spec = Spec(2, 1);
   spec.replace = true;
-  // Somebody puts a folder that is not empty in the way, after the writer has looked.
+  // Another process removes the staged folder after the writer has checked it.
   spec.on_progress = [&](uint64_t) { std::filesystem::remove_all(Out() / "worker-0001/.new-data"); };
   const auto result = testing::StripeBytes("new", spec);
   EXPECT_FALSE(result.ok());

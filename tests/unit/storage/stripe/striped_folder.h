@@ -17,10 +17,10 @@
 #include "lib/storage/stripe/file_descriptor.h"
 #include "lib/storage/stripe/stripe_writer.h"
 
-// What tests of striped files share: a folder of their own, files in it, and bytes to stripe.
+// Shared code of the tests of striped files: a temporary folder, files in it, and bytes to stripe.
 namespace sluice::testing {
 
-// A fresh folder that goes with its owner.
+// A new folder, which is removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -56,7 +56,7 @@ inline void FlipByte(const std::filesystem::path& path, size_t offset) {
   WriteFile(path, data);
 }
 
-// The same bytes for the same length, without a pattern that a misplaced SRU could hide in.
+// Returns the same bytes for the same length. They have no pattern that could hide a misplaced SRU.
 inline std::string SourceBytes(size_t length) {
   std::mt19937 random(static_cast<unsigned>(length));
   std::string bytes(length, '\0');
@@ -64,7 +64,7 @@ inline std::string SourceBytes(size_t length) {
   return bytes;
 }
 
-// Every file and folder below `root`, hidden ones too; files with their content.
+// Returns every file and folder below `root`, including hidden ones; files with their content.
 inline std::map<std::string, std::string> Tree(const std::filesystem::path& root) {
   std::map<std::string, std::string> tree;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {

@@ -35,7 +35,7 @@ class TreeFileTest : public ::testing::Test {
 
   std::filesystem::path Out() { return folder_.path() / "out"; }
 
-  // The file as the top level has it, from one of its replicas.
+  // Returns the file of the top level, read from one of its replicas.
   std::string ReadBack(const v1::Manifest& manifest, uint32_t replica) {
     const StripeLayout layout = StripeLayout::Create(manifest).value();
     const auto store = TreeStore::Open(Out()).value();
@@ -83,7 +83,7 @@ TEST_F(TreeFileTest, AnSruOfTheTopIsADataBlockOfTheLevelBelow) {
   const std::string source = testing::SourceBytes(100);
   const auto manifest = testing::StripeBytes(source, Spec({{2, 1}}, 2, 10));
   ASSERT_TRUE(manifest.ok()) << manifest.status();
-  // SRUs of 20: 0, 2, 4 are at mla-0000, 1 and 3 at mla-0001.
+  // SRUs have 20 bytes: 0, 2, 4 are at mla-0000, 1 and 3 at mla-0001.
   const std::string stripe = source.substr(20, 20) + source.substr(60, 20);
   const auto files = testing::Tree(Out());
   EXPECT_EQ(files.at("mla-0001/worker-0000/data.w0001.s0/stripe-0"), stripe.substr(0, 10) + stripe.substr(20, 10));
@@ -99,7 +99,7 @@ TEST_F(TreeFileTest, AnSruOfTheTopIsADataBlockOfTheLevelBelow) {
   EXPECT_EQ(stored, EncodeManifest(*manifest));
 }
 
-// At the top it is one SRU, but each of its stripes has more than 3.
+// It is one SRU at the top level, but each of its stripes has more than 3 SRUs.
 TEST_F(TreeFileTest, AFileOfTooManySrusForALowerLevelIsRefusedBeforeItIsWritten) {
   constexpr uint32_t kSruBytes = 1 << 20;
   StripeSpec spec = Spec({{2, 1}}, 8, kSruBytes);

@@ -15,7 +15,7 @@ using testing::Pending;
 using testing::Text;
 using testing::Way;
 
-// Where callbacks run, and what they may delay.
+// The threads that callbacks run on, and the calls that they may delay.
 class FanOutCallbacksTest : public testing::FanOutTest {
  protected:
   std::thread::id LinkThread() {

@@ -18,7 +18,7 @@ using testing::Seen;
 using testing::SendsHeadersAndHolds;
 using testing::Text;
 
-// Which responses wait for a grant.
+// The responses that wait for a grant.
 class FanOutGrantsTest : public testing::FanOutTest {};
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
@@ -124,7 +124,7 @@ class FanOutHeldResponseTest : public testing::FanOutTest {
     EXPECT_TRUE(late->Await());
     EXPECT_THAT(late->result().status, HasCode(absl::StatusCode::kDeadlineExceeded));
   }
-  // Whether server 0 is asked before its replica.
+  // Returns true if server 0 is asked before its replica.
   bool IsGood() {
     LetGo();
     server(0).SetPlay(Says({"0"}));

@@ -37,7 +37,7 @@ class FanOutLogicOracle {
     size_t unsettled = 0;
     size_t accepted = 0;  // with a verdict of OK, before any refusal
     size_t dropped = 0;
-    // May still answer its ask, according to the ledger.
+    // Returns true if the attempt may still answer its ask, according to the ledger.
     bool Live() const {
       return !cancelled && !refused && (!ended.has_value() || ended->ok()) &&
              outcome != FanOutLogic::AttemptOutcome::kNotNeeded;

@@ -15,7 +15,7 @@ using testing::Holds;
 using testing::NameOf;
 using testing::Text;
 
-// Which failures are retried, and the maximum number of retries.
+// The failures that are retried, and the maximum number of retries.
 class FanOutRetryTest : public testing::FanOutTest {
  protected:
   // Starts servers without a history: a server that has failed is not asked first.

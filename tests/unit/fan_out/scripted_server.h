@@ -91,7 +91,7 @@ class ScriptedServer {
   Watched<Orders> orders_;
   Watched<Counts> counts_;
   Watched<std::vector<Seen>> seen_;
-  std::map<TestHttp2Server::Call*, std::shared_ptr<Playing>> playing_;  // for the server's thread
+  std::map<TestHttp2Server::Call*, std::shared_ptr<Playing>> playing_;  // used on the server's thread only
   std::unique_ptr<TestHttp2Server> server_;                             // null: stopped
 };
 

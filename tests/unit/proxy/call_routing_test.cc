@@ -1,4 +1,4 @@
-// Where a proxy sends calls, and which authority and headers the workers receive.
+// The targets of calls through a proxy, and the authority and headers that the workers receive.
 #include <string>
 #include <thread>
 

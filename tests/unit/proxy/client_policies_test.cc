@@ -27,7 +27,7 @@ ClientPolicies Policies() {
        ClientPolicies::Group{.users = {9}, .names = {"back", "side"}, .workers = {"10.2.0.0/16"}}});
 }
 
-// Returns the only one of the three targets that such a client may call.
+// Returns the one target of the three that such a client may call.
 std::string Allowed(const ClientPolicies& policies, std::optional<uint32_t> user, const std::string& name) {
   const TargetPolicy& found = policies.Find(user, [&](absl::Span<const std::string> names) {
     return std::find(names.begin(), names.end(), name) != names.end();

@@ -202,7 +202,7 @@ TEST_F(ProxiedStreamingTest, ALargeRequestThatTheWorkerRefusesIsForTheClientToSe
   EXPECT_TRUE(AwaitIdle());
 }
 
-// A proxy that holds 16 windows of requests. One worker reads nothing, and calls send it as many bytes as they may.
+// A proxy that holds 16 windows of requests. One worker reads nothing, and calls send it the maximum number of bytes.
 class ProxiedUploadsTest : public ProxiedStreamingTest {
  protected:
   void SetUp() override {

@@ -41,7 +41,7 @@ TEST_F(RequestWritesTest, RequestsOfAFanOutLeaveWhileTheRestOfItComesIn) {
 
 constexpr size_t kMessageBytes = 10'000;
 
-// A worker that sends the parts of a response when the test says so.
+// A worker that sends the parts of a response when the test calls Send.
 class AnswerWritesTest : public ProxyLoopTest {
  protected:
   void Start(const ProxyOptions& options = {}, const ScheduleOptions& schedule = Ample()) {

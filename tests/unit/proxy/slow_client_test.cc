@@ -16,19 +16,19 @@ using Kind = StreamEnd::Kind;
 constexpr size_t kAnswerBytes = 2 << 20;
 constexpr int kCalls = 8;
 
-// Clients that ask for much and take nothing.
+// Clients that request large responses and read nothing.
 class SlowClientTest : public ProxyTest {
  protected:
   SlowClientTest() { options_.proxy.max_held_bytes_per_call = 64 << 10; }
 
   void Start(std::chrono::nanoseconds stall_timeout = std::chrono::hours(1),
              const ScheduleOptions& schedule = Ample()) {
-    // What a socket of TCP holds grows without end; that of a Unix socket does not.
+    // The buffer of a TCP socket grows without bound; the buffer of a Unix socket does not.
     options_.listeners = {{.address = absl::StrCat("unix-abstract:sluice-slow-", getpid()), .route = ""}};
     options_.proxy.client_stall_timeout = stall_timeout;
     StartProxy(schedule);
   }
-  // Bytes of answers that the worker has sent.
+  // Returns the number of response bytes that the worker has sent.
   size_t SentBytes() {
     size_t sent = 0;
     worker_.Run([&] {
@@ -63,7 +63,7 @@ TEST_F(SlowClientTest, AClosedWindowHoldsLittleOfEachAnswerAndNobodyElse) {
   for (int i = 0; i < 20; ++i) ExpectServes(worker_.address(), "small");
   EXPECT_LE(Metric("sluice_proxy_held_bytes"), kCalls * (68 << 10));
   EXPECT_LE(SentBytes(), kCalls * (68 << 10));
-  // It goes on where it was.
+  // The responses continue once the client reads.
   for (auto* call : calls) client->session().Grant(call->id, kAnswerBytes);
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   for (const auto* call : calls) EXPECT_EQ(call->data.size(), kAnswerBytes);
@@ -76,8 +76,8 @@ TEST_F(SlowClientTest, ASocketThatIsNotReadHoldsLittleOfEachAnswerAndNobodyElse)
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
   const auto calls = Ask(*client, 1 << 30);
   client->Flush();
-  // A connection's own backlog, what the kernel holds, and what each call may hold twice: in the session, and on its
-  // way.
+  // The backlog of a connection, the kernel's buffer, and twice the bytes that each call may hold: in the session, and
+  // on their way.
   constexpr size_t kBound = (1 << 20) + 2 * kCalls * (64 << 10);
   EXPECT_TRUE(Eventually([&] { return SentBytes() > (512 << 10); }));
   for (int i = 0; i < 20; ++i) ExpectServes(worker_.address(), "small");
@@ -104,14 +104,14 @@ TEST_F(SlowClientTest, AClientThatReadsCanAskWhileItsResponsesFillTheSocket) {
     const Http2Peer::Stream& small = client->Open(Head(worker_.address()), FrameMessage("?"));
     EXPECT_TRUE(Await({client.get()}, [&] { return small.closed.has_value(); }));
     EXPECT_EQ(small.status(), "0");
-    // What the kernel holds, the backlog, and what is held of the other calls and on its way to them.
+    // The kernel's buffer, the backlog, and the bytes of the other calls that are held or on their way.
     EXPECT_LE(received() - before, 3u << 20);
   }
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Of 32 answers, each of which may hold 64 KiB, half a megabyte.
+// There are 32 responses that may each hold 64 KiB, but together only half a megabyte.
 TEST_F(SlowClientTest, ManyAnswersHoldNoMoreThanIsHeldForAll) {
   constexpr int64_t kHeldBytes = 512 << 10;
   options_.proxy.max_held_bytes = kHeldBytes;
@@ -124,7 +124,7 @@ TEST_F(SlowClientTest, ManyAnswersHoldNoMoreThanIsHeldForAll) {
   }
   EXPECT_TRUE(Await({client.get()}, [&] { return Metric("sluice_proxy_held_bytes") >= kHeldBytes / 2; }));
   double most = 0;
-  // A client that reads gets all of a large answer meanwhile, though it can hold little at a time.
+  // At the same time, a client that reads receives a whole large response, although it can hold little at a time.
   const auto reader = NewClient({.stream_window_bytes = 1 << 20});
   const auto& read = reader->Open(Head(worker_.address()), FrameMessage("large"));
   EXPECT_TRUE(Await({client.get(), reader.get()}, [&] {
@@ -145,13 +145,13 @@ TEST_F(SlowClientTest, WhatWaitsAtASocketIsHeld) {
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 100; }));
   Ask(*client, 1 << 30);
   client->Flush();
-  // Less than all of a socket's backlog, and more than the calls hold.
+  // Less than the whole backlog of a socket, and more than the calls hold.
   EXPECT_TRUE(Eventually([&] { return Metric("sluice_proxy_held_bytes") > (kCalls * (64 << 10)) + (128 << 10); }));
   EXPECT_TRUE(Await({client.get()}, [&] { return client->session().streams() == 0; }));
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Many calls whose heads are large: they wait in front of the socket, and no window holds them back.
+// Many calls with large headers, which wait for the socket; no window limits headers.
 TEST_F(SlowClientTest, HeadsThatWaitForASocketAreHeld) {
   constexpr int kHeads = 90;
   options_.proxy.max_held_bytes = 1 << 20;
@@ -167,7 +167,7 @@ TEST_F(SlowClientTest, HeadsThatWaitForASocketAreHeld) {
   ExpectServes(worker_.address(), "small");
 }
 
-// A client whose windows are wide has as much in front of its socket as another one.
+// A client with wide windows has no larger backlog at its socket than any other client.
 TEST_F(SlowClientTest, AWideWindowTakesNoMoreToTheSocket) {
   options_.proxy.max_held_bytes = 2 << 20;
   options_.proxy.max_calls = 512;
@@ -189,7 +189,7 @@ TEST_F(SlowClientTest, ACallThatIsStuckEnds) {
   for (const auto* call : calls) EXPECT_TRUE(call->is(Kind::kReset, Http2Error::kEnhanceYourCalm));
   EXPECT_TRUE(AwaitIdle());
   EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), kCalls);
-  // The connection is good for other calls.
+  // The connection still works for other calls.
   const auto& call = client->Open(Head(worker_.address()), FrameMessage("small"), true, 1000);
   EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
   EXPECT_EQ(call.status(), "0");
@@ -222,7 +222,7 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckEnds) {
   EXPECT_EQ(Metric("sluice_proxy_stuck_calls_total"), kCalls);
 }
 
-// Its answers have all left the calls, and lie in front of the socket.
+// All responses have left their calls and wait for the socket.
 TEST_F(SlowClientTest, AConnectionThatIsStuckEndsThoughItHasNoCall) {
   Start(milliseconds(100));
   const auto client = NewClient({.max_unsent_bytes_per_stream = 4 << 20});
@@ -235,7 +235,7 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckEndsThoughItHasNoCall) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// What the kernel has not taken is less than the client may have there, and no more comes.
+// The unsent bytes are fewer than the client's allowance, and no more bytes arrive.
 TEST_F(SlowClientTest, AConnectionThatIsStuckWithLittleEnds) {
   Start(milliseconds(100));
   const auto client = NewClient({.max_unsent_bytes_per_stream = 4 << 20});
@@ -248,7 +248,7 @@ TEST_F(SlowClientTest, AConnectionThatIsStuckWithLittleEnds) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-// Nothing holds answers back there, so what is too much ends.
+// An unscheduled link cannot hold responses back, so the proxy ends calls that exceed the bound.
 TEST_F(SlowClientTest, AnUnscheduledLinkEndsWhatItCannotHold) {
   options_.proxy.max_held_bytes = 1 << 20;
   Start(std::chrono::hours(1), {.policy = SchedulePolicy::kUnscheduled});
@@ -267,7 +267,7 @@ TEST_F(SlowClientTest, AClientThatTakesALittleNowAndThenIsNotStuck) {
   const auto client = NewClient({.stream_window_bytes = 0});
   client->set_grants(false);
   const auto& call = client->Open(Head(worker_.address()), FrameMessage("large"));
-  // Longer than the time after which it would be stuck, with looks at it in between.
+  // Run longer than the stall timeout, with several checks for stuck calls.
   const auto began = std::chrono::steady_clock::now();
   int grants = 0;
   EXPECT_TRUE(Await({client.get()}, [&] {

@@ -30,9 +30,9 @@ namespace sluice {
 // A call claims a whole message. Rejected: claiming it part by part. Parts of many messages can fill the memory, and
 // then no message can be merged.
 //
-// A claim ages while its worker may send, even if data arrives. It does not age while its message waits for the link.
-// Each received byte takes `byte_time` off its age. A claim older than `patience` no longer counts: its worker is slow
-// or hangs, and must not stop the others. Its message may then arrive beyond the bound.
+// A claim ages while its worker may send, whether it sends or not. It does not age while its message waits for the
+// link. Each received byte takes `byte_time` off its age. A claim older than `patience` no longer counts: its worker is
+// slow or hangs, and must not stop the others. Its message may then arrive beyond the bound.
 //
 // A message of n bytes therefore holds its room for at most patience + n * byte_time of the time in which its worker
 // may send. After it has arrived, it holds the room until it is merged. A worker cannot hold the room for longer. At

@@ -72,8 +72,8 @@ struct LinkGauges {
 // on the same registry adds to the same counters.
 //
 // Gauges mirror the schedule. Collect reads them at each scrape; events do not push them. They therefore cost calls
-// nothing, and all values of one scrape belong to one moment. They are not in the registry, so scrape both, {
-// &registry, &metrics }. Rejected: prometheus::Gauge members updated by a timer, which are always late.
+// nothing, and all values of one scrape belong to one moment. They are not in the registry, so scrape both:
+// {&registry, &metrics}. Rejected: prometheus::Gauge members updated by a timer, which are always late.
 class LinkMetrics : public prometheus::Collectable {
  public:
   explicit LinkMetrics(prometheus::Registry& registry);

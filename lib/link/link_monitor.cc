@@ -98,7 +98,7 @@ void LinkMonitor::LookForFaults() {
   faults_timer_ = loop_.timers().Set(loop_.now() + kFaultsPeriod, [this] { LookForFaults(); });
 }
 
-// Do not look at a link without calls, except once after the last call.
+// Returns true while calls exist, and once more after the last call has ended.
 bool LinkMonitor::Active() {
   const ScheduleState state = loop_.schedule().State();
   const bool ended = std::exchange(ended_before_look_, state.ended_calls) != state.ended_calls;

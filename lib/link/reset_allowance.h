@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Limits the stream resets of a worker: 5 a second, with a burst of 15. Servers that defend themselves against rapid
-// resets (CVE-2023-44487) end connections: Netty above 200 resets in 30 s, nghttp2 above 33 a second with a burst of
-// 1000, and Rust's h2 above 20 resets of streams that its application has not accepted. Any 30 s contain at most 15 + 5
-// * 30 = 165 resets. There is one for each Worker. It reads no clock.
+// Limits the stream resets of a worker: 5 a second, with a burst of 15. Any 30 s therefore contain at most 165 resets.
+// Servers that defend themselves against rapid resets (CVE-2023-44487) end connections. Netty does so above 200 resets
+// in 30 s, and nghttp2 above 33 a second with a burst of 1000. Rust's h2 does so above 20 resets of streams that its
+// application has not accepted. There is one for each Worker. It reads no clock.
 class ResetAllowance {
  public:
   // Returns false if no stream may be reset now.

@@ -42,9 +42,8 @@ struct WorkerList {
 // Parses a list. Each entry is one of these:
 // * an address, see ParseWorkerTarget;
 // * an address with one range: "worker-{0..31}.workers:7000", both ends included;
-// * a name with an open range: "worker-{0..}.workers:7000" has one worker for each number that has an address. It must
-// be
-//   the last entry. Otherwise its growth would move the workers after it, and the places of their stripes;
+// * a name with an open range: "worker-{0..}.workers:7000" has one worker for each number that has an address. It
+//   must be the last entry. Otherwise its growth would move the workers after it, and the places of their stripes;
 // * "dns+NAME:PORT": each current address of the name.
 // Returns InvalidArgument with the entry and the problem. A list has 1 to kMaxListedWorkers workers.
 absl::StatusOr<WorkerList> ParseWorkerList(const std::vector<std::string>& entries);

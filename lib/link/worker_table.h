@@ -116,7 +116,8 @@ class WorkerTable {
 
   // The summaries of the wanted workers. `load_of` returns the load of a worker of the schedule.
   std::vector<WorkerSummary> Summaries(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of) const;
-  // The evidence of faults of the wanted workers since the previous call. Workers without evidence are left out.
+  // The wanted workers with evidence of faults. Clears the recorded evidence, so the next call returns only new
+  // evidence.
   std::vector<WorkerFaults::Sight> TakeFaultSights(absl::FunctionRef<WorkerLoad(uint32_t schedule_id)> load_of);
 
  private:

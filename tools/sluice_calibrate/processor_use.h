@@ -10,7 +10,7 @@ class ProcessorUse {
   ProcessorUse();
 
   double ProcessShare() const;  // share of one CPU that this process used
-  // share of all CPUs of this host in use by any process; 0 if the kernel does not report it
+  // Share of all CPUs of this host in use by any process; 0 if the kernel does not report it.
   double HostShare() const;
 
  private:

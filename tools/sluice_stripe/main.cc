@@ -145,7 +145,7 @@ uint64_t RegularFileBytes(int fd) {
 absl::Status Stripe(StripeSpec spec, const std::string& path) {
   const absl::StatusOr<FileDescriptor> input = OpenInput(path);
   if (!input.ok()) return input.status();
-  // not earlier: opening a FIFO blocks until it has a writer
+  // Do not block the signals earlier: opening a FIFO blocks until it has a writer.
   const absl::StatusOr<FileDescriptor> interrupts = CatchInterrupts();
   if (!interrupts.ok()) return interrupts.status();
   absl::StatusOr<v1::Manifest> manifest;

@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// Limits of the report of gaps: the level above does not include it in the expected size of a message.
+// Limits of the report of gaps, which must be small: the level above does not include it in the expected message size.
 constexpr int kMaxGaps = 16;
 constexpr size_t kMaxReasonBytes = 300;
 

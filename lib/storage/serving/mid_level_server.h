@@ -24,7 +24,7 @@ class MidLevelServer final : public v1::SruService::CallbackService {
     // The part of the time until the caller's deadline that is reserved for sending the response up and for a replica.
     // The reader has its own limit for each block.
     absl::Duration deadline_reserve = absl::Milliseconds(5);
-    // Further responses are refused with RESOURCE_EXHAUSTED.
+    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   MidLevelServer(BlockCache& cache, WorkerMetrics& metrics, TcpReports& reports, const Options& options)

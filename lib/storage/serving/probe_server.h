@@ -25,8 +25,8 @@ inline constexpr uint32_t kMaxProbePayloadBytes = 1 << 20;
 class ProbeServer : public v1::ProbeService::CallbackService {
  public:
   struct Options {
-    uint64_t max_answer_bytes = 64 << 20;  // further responses are refused with RESOURCE_EXHAUSTED
-    // GetTcpCounters calls that wait for the kernel; further ones are refused as well
+    uint64_t max_answer_bytes = 64 << 20;  // responses beyond this are refused with RESOURCE_EXHAUSTED
+    // The maximum number of GetTcpCounters that wait for the kernel; further calls are refused as well.
     int max_counter_calls = 256;
   };
   ProbeServer(boost::asio::io_context& context, const Options& options)

@@ -28,7 +28,7 @@ class RpcServer {
     std::vector<std::string> listen;  // host:port or unix:PATH; port 0 selects a free port
     std::optional<ServerTls> tls;     // for all addresses, Unix sockets included; absent: no TLS
     bool reflection = false;
-    size_t memory_bytes = 256 << 20;  // gRPC refuses further connections and calls
+    size_t memory_bytes = 256 << 20;  // gRPC refuses connections and calls beyond it
     int max_request_bytes = 64 << 10;
     absl::Duration drain_timeout = absl::Seconds(10);
     // How long a drain reports NOT_SERVING before it refuses calls, so that clients and load balancers notice.

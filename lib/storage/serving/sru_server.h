@@ -25,7 +25,7 @@ class SruServer : public v1::SruService::CallbackService {
   struct Options {
     // The delay before the first message of an SRU, without a waiting thread. Above 0 only to test slow workers.
     ThinkTime::Options think_time;
-    // Further responses are refused with RESOURCE_EXHAUSTED.
+    // Responses beyond this are refused with RESOURCE_EXHAUSTED.
     uint64_t max_answer_bytes = 256 << 20;
   };
   SruServer(const StripeStore& store, WorkerMetrics& metrics, TcpReports& reports, boost::asio::io_context& context,

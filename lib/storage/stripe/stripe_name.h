@@ -24,7 +24,7 @@ std::string StripeFileName(uint32_t replica);                          // "strip
 inline constexpr std::string_view kManifestFileName = "manifest";
 
 std::string MidLevelFolderName(uint32_t aggregator);  // "mla-0001"
-// accepts exactly the names of MidLevelFolderName
+// Accepts exactly the names of MidLevelFolderName.
 std::optional<uint32_t> ParseMidLevelFolderName(std::string_view name);
 
 // In an aggregation tree, the parts of a file at worker 3 are separate files at the level below: stripe 0 of "data" is

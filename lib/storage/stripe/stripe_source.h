@@ -11,7 +11,7 @@
 namespace sluice {
 
 // The stripes of files at one level, as stored on disk: over workers (StripeStore) or over mid-level aggregators
-// (TreeStore). Returns the errors of StripeStore.
+// (TreeStore). All methods return the errors of StripeStore.
 class StripeSource {
  public:
   virtual ~StripeSource() = default;

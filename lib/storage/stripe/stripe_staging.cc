@@ -112,7 +112,8 @@ absl::Status StripeStaging::Publish() {
 }
 
 // Exchanges the folders atomically: a reader finds the old stripes or the new ones. Rejected: renaming the old folder
-// away first. Every file system can do that, but it leaves a moment with neither, or, after a crash, a file.
+// away first. Every file system can do that, but then neither folder exists for a moment, or, after a crash,
+// permanently.
 absl::Status StripeStaging::PublishWorker(uint32_t worker) {
   const bool replaces = Exists(FinalPath(worker));
   const unsigned flags = replaces ? RENAME_EXCHANGE : 0;

@@ -50,7 +50,7 @@ absl::Status ReadAt(int fd, uint64_t offset, uint32_t length, std::string* out) 
 
 // Returns the sorted names in a folder.
 absl::StatusOr<std::vector<std::string>> ListFolder(int folder) {
-  // a separate descriptor has its own position
+  // Use a separate descriptor, which has its own position.
   absl::StatusOr<FileDescriptor> own = OpenAt(folder, ".", kWorkerFolderFlags);
   if (!own.ok()) return own.status();
   std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own->get()), &closedir);

@@ -41,8 +41,8 @@ class StripingFile {
 
   // Appends the next bytes of the file. Returns OutOfRange if the file exceeds max_srus SRUs.
   virtual absl::Status Append(std::string_view data) = 0;
-  // Writes the manifests; call it after the last byte. A manifest contains the checksum of the manifest of the level
-  // above that it belongs to; 0: there is none.
+  // Writes the manifests; call it after the last byte. If the file is a part of a file of the level above, its manifest
+  // contains `upper_manifest_crc32c`, the checksum of the upper file's manifest; 0: it is not a part.
   virtual absl::Status Finish(uint32_t upper_manifest_crc32c) = 0;
   // See StripeStaging. Publish of a tree goes folder by folder, and publishes the stripes before the manifests.
   virtual absl::Status Publish() = 0;

@@ -13,7 +13,7 @@
 namespace sluice {
 
 // A file over mid-level aggregators. Each of its stripes, and its manifest at each aggregator, is a file of the level
-// below (see stripe_name.h), so levels do not depend on each other. Not thread-safe.
+// below (see stripe_name.h). Levels therefore do not depend on each other. Not thread-safe.
 class TreeFile final : public StripingFile {
  public:
   static absl::StatusOr<std::unique_ptr<StripingFile>> Create(const Spec& spec);

@@ -14,7 +14,8 @@
 namespace sluice {
 
 // Files striped over mid-level aggregators, read from the aggregators' folders. It returns the responses of that
-// level's aggregators, from the first replica of everything below. For checks. Not thread-safe: it caches manifests.
+// level's aggregators, from the first replica of everything below. Used by checks. Not thread-safe: it caches
+// manifests.
 class TreeStore final : public StripeSource {
  public:
   // Returns true if a folder has folders of mid-level aggregators.

@@ -167,7 +167,7 @@ TEST_F(BlockCacheTest, AFileThatIsReadInOrderIsReadOneBlockAhead) {
   ExpectBytes(Read({.offset = 2 * kBlockBytes, .length = 10}), 2 * kBlockBytes, 10);
   EXPECT_EQ(ReadAheads("used"), 1);
   EXPECT_EQ(Lookups("miss"), 2);
-  // the end of the file has no next block
+  // The end of the file has no next block.
   ExpectBytes(Read({.offset = 4 * kBlockBytes, .length = 4500}), 4 * kBlockBytes, 4500);
   EXPECT_EQ(CacheBytes(), kFileBytes);
 }
@@ -297,7 +297,7 @@ TEST_F(BlockCacheTest, WhoHasMoreTimeThanTheFirstOneIsServedAnew) {
   ExpectBytes(Read({.offset = 0, .length = 10}), 0, 10);  // so that the manifest is known
   std::atomic<int> asked = 0;
   level_->worker(1).SpoilSrus([&](const auto& request) {
-    // the next block is read ahead, and its request may be the first
+    // The next block is read ahead, and its request may be the first.
     const bool of_this_block = request.offset() == kSruBytes;
     return of_this_block && asked++ == 0 ? Hang() : Healthy();
   });

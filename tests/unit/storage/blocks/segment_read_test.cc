@@ -200,7 +200,7 @@ TEST(SegmentReadTest, GoodputIsCountedForTheWorkerThatTheBytesCameFrom) {
 TEST(SegmentReadTest, TheBlockTimeoutCoversWaitingAndRetries) {
   auto options = EightWorkers();
   options.reader = {.sru_timeout = absl::Seconds(60), .block_timeout = absl::Milliseconds(300), .attempts = 100};
-  // with grants, the requests would leave, and the responses would wait
+  // With grants, the requests would leave, and the responses would wait.
   options.schedule.policy = SchedulePolicy::kRolling;
   options.schedule.budget_bytes = 1500;  // one packet at a time
   TestCluster cluster(std::move(options));

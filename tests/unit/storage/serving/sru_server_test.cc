@@ -302,7 +302,7 @@ TEST_F(SruServerTest, RefusesAnswersBeyondItsMemoryAndTakesThemAgainLater) {
   EXPECT_EQ(Read(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReadManifestStatus(10).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(ReadManifestStatus(5).ok());
-  // its memory is released a moment after its response
+  // Its memory is released a moment after its response.
   ExpectCounter("sluice_worker_manifest_requests_total", "ok", 1);
   for (const auto& read : reads) read->context().TryCancel();
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));

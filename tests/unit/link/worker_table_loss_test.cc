@@ -297,7 +297,7 @@ TEST_F(WorkerTableLossTest, PacketsOutOfOrderAndSilenceOfOneAnswerAreOneLossAndO
   EXPECT_EQ(sight.rto_waits, 1);
   EXPECT_EQ(Summary().losses, 1);
   EXPECT_EQ(Summary().rtos, 1);
-  // The reverse: the out-of-order packet is the one that ends the silence.
+  // The reverse: an out-of-order packet ends the silence.
   Answer();
   Ask(/*acknowledged=*/false);
   ExpectNothingLost(LookAfter(kSilence));

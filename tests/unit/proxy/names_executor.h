@@ -23,12 +23,12 @@ class NamesExecutor final : public Executor {
 
   explicit NamesExecutor(AsioExecutor& real) : real_(real) {}
 
-  // Sets the addresses of "name:port" for later look-ups, and answers the open ones. Before that they do not end.
+  // Sets the addresses of "name:port" for later look-ups, and completes the pending ones. Before that they do not end.
   void SetName(const std::string& name, Addresses addresses) {
     names_[name] = std::move(addresses);
     for (const auto& question : std::exchange(questions_[name], {})) Answer(question, name);
   }
-  // Returns the number of look-ups of this name that were not answered yet.
+  // Returns the number of pending look-ups of this name.
   size_t open_questions(const std::string& name) {
     auto& questions = questions_[name];
     std::erase_if(questions, [](const auto& question) { return question.expired(); });

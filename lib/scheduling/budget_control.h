@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 
 // Finds the budget of a link whose buffer is unknown, or which others use as well. LinkMonitor observes the link, calls
-// Decide, a pure function of plain values, and applies the result. docs/internals/losses.md has the reasons and the
-// rejected alternatives.
+// Decide, a pure function of plain values, and applies the result. docs/internals/losses.md has the reasons, and
+// docs/internals/decisions.md the rejected alternatives.
 namespace sluice {
 
 // All in bytes and at least 1; floor <= start <= limit.

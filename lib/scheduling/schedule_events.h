@@ -61,7 +61,7 @@ struct Action {
 enum class CallEnd { kArrived, kAborted };
 
 // A part of the link's budget that this process may use for some time, if several processes share the link. See
-// docs/guides/share-a-link.md.
+// docs/internals/sharing.md.
 struct BudgetLease {
   int64_t bytes = 0;                   // may be in flight; 0 or more. With 0 no call leaves
   TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on

@@ -50,7 +50,7 @@ struct ShareLease {
 //
 // A lease is 0 or at least the cost of the client's next call, since a call that does not fit is not sent. If these
 // costs do not all fit the budget, clients take turns. Received bytes are counted against weights and correct the
-// shares, since leases are quantised by the size of grants. See docs/guides/share-a-link.md.
+// shares, since leases are quantised by the size of grants. See docs/internals/sharing.md.
 class LinkDivider {
  public:
   using ClientId = uint64_t;  // chosen by the owner, never reused

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "tools/sluice_calibrate/prober.h"
 
-// Pure functions that compute figures from the samples of a calibration. docs/guides/calibrate.md derives them.
+// Pure functions that compute figures from the samples of a calibration. docs/internals/calibration.md derives them.
 namespace sluice {
 
 // A figure and its uncertainty. A plain value.

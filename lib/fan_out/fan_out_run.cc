@@ -101,7 +101,7 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
     case FanOutLogic::Action::Kind::kDrop:
       return Drop(action.attempt, action.messages);
     case FanOutLogic::Action::Kind::kCancel:
-      if (WireCall* const call = attempts_[action.attempt].call) {
+      if (ScheduledStream* const call = attempts_[action.attempt].call) {
         attempts_[action.attempt].cancelled = true;
         state_.link().CancelCall(*call, WhyCancelled());
       }
@@ -111,7 +111,7 @@ void FanOutRun::Apply(const FanOutLogic::Action& action) {
   }
 }
 
-WireCall& FanOutRun::Launch(size_t attempt) {
+ScheduledStream& FanOutRun::Launch(size_t attempt) {
   const FanOutLogic::Attempt& made = logic_.attempt(attempt);
   const Ask& ask = spec_.asks[made.ask];
   attempts_.resize(std::max(attempts_.size(), attempt + 1));
@@ -120,7 +120,8 @@ WireCall& FanOutRun::Launch(size_t attempt) {
   if (!bytes.has_value()) bytes = MethodHistory::FirstResponseBytes(state_.link().schedule().options().profile);
   std::shared_ptr<const std::string> request = sink_->RequestOf(attempt);
   if (made.retry) state_.link().metrics().CountCallRetry();
-  WireCall& call = state_.link().NewCall({.worker = spec_.workers->workers[made.worker],
+  ScheduledStream& call = WireCall::Make(state_.link(),
+                                         {.worker = spec_.workers->workers[made.worker],
                                           .path = spec_.path,
                                           .server_streaming = spec_.server_streaming,
                                           .may_idle = spec_.may_idle,

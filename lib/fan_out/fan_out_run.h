@@ -12,6 +12,7 @@
 #include "lib/fan_out/fan_out_logic.h"
 #include "lib/fan_out/fan_out_state.h"
 #include "lib/link/link_loop.h"
+#include "lib/link/wire_call.h"
 
 namespace sluice {
 
@@ -97,7 +98,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
  private:
   struct AttemptState {
-    WireCall* call = nullptr;            // null after its end
+    ScheduledStream* call = nullptr;     // null after its end
     std::deque<WireMessage> messages;    // neither accepted nor dropped
     std::deque<int64_t> accepted_bytes;  // wire sizes of messages that wait for their verdict
     int64_t bytes = 0;                   // accepted bytes, on the wire
@@ -114,7 +115,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void Drive(Event event);
   void Apply(const FanOutLogic::Action& action);
   void TellFailures();
-  WireCall& Launch(size_t attempt);
+  ScheduledStream& Launch(size_t attempt);
   void SubmitAll(const std::vector<size_t>& attempts);
   void SubmitOne(size_t attempt);
   void Accept(size_t attempt, size_t messages);

@@ -120,16 +120,10 @@ void LinkLoop::Apply(const Action& action) {
   }
 }
 
-void LinkLoop::Take(std::unique_ptr<ScheduledStream> call) {
+ScheduledStream& LinkLoop::Take(std::unique_ptr<ScheduledStream> call) {
   calls_.push_back(std::move(call));
   calls_.back()->set_position(calls_.size() - 1);
-}
-
-WireCall& LinkLoop::NewCall(CallSpec spec, CallOwner& owner) {
-  auto call = std::make_unique<WireCall>(*this, std::move(spec), owner);
-  WireCall& made = *call;
-  Take(std::move(call));
-  return made;
+  return *calls_.back();
 }
 
 absl::Status LinkLoop::Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block) {
@@ -177,9 +171,8 @@ absl::Status LinkLoop::Add(BlockId block, ScheduledStream& call) {
   return status;
 }
 
-void LinkLoop::CancelCall(ScheduledStream& call, absl::Status why) {
+void LinkLoop::CancelCall(ScheduledStream& call, const absl::Status& why) {
   if (call.Abandon(why)) return;
-  call.set_end_status(std::move(why));
   Drive([&](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) {
     schedule.CancelCall(now, call.id(), actions);
   });

@@ -21,7 +21,6 @@
 #include "lib/link/link_metrics.h"
 #include "lib/link/scheduled.h"
 #include "lib/link/scheduled_stream.h"
-#include "lib/link/wire_call.h"
 #include "lib/link/worker.h"
 #include "lib/link/worker_table.h"
 #include "lib/net/executor.h"
@@ -49,14 +48,14 @@ class LinkLoop final : private FlushQueue {
   // Returns the TLS context for these options, the same one for the same options. Errors as TlsContext::Create.
   absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
 
-  // Takes a call, or makes one. Submit or Add must follow at once; the owner gets no event before.
-  void Take(std::unique_ptr<ScheduledStream> call);
-  WireCall& NewCall(CallSpec spec, CallOwner& owner);
-  // As in LinkSchedule. After an error the calls are gone, without an OnEnded. `block` is set before the first event.
+  // Takes the stream of a call. Submit or Add must follow at once; the user gets no event before.
+  ScheduledStream& Take(std::unique_ptr<ScheduledStream> call);
+  // As in LinkSchedule. After an error the calls are gone, without an OnStreamOver. `block` is set before the first
+  // event.
   absl::Status Submit(absl::Span<ScheduledStream* const> calls, TimePoint deadline, BlockId& block);
   absl::Status Add(BlockId block, ScheduledStream& call);
-  // The owner still gets OnEnded, with `why`, within this call or later.
-  void CancelCall(ScheduledStream& call, absl::Status why);
+  // The user still gets OnStreamOver, with `why`, within this call or later.
+  void CancelCall(ScheduledStream& call, const absl::Status& why);
 
   // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }

@@ -50,31 +50,34 @@ class CallOwner {
   virtual void OnEnded(size_t tag, RpcEnd end) = 0;
 };
 
-// One call of gRPC with one request, and with an answer of one message or several. Used on the link's thread only.
-class WireCall final : public ScheduledStream {
+// One gRPC call with one request, and with a response of one message or several. Used on the link's thread only.
+class WireCall final : public StreamUser {
  public:
-  WireCall(LinkLoop& loop, CallSpec spec, CallOwner& owner);
+  // Returns its stream, which the loop has taken: see LinkLoop::Take.
+  static ScheduledStream& Make(LinkLoop& loop, CallSpec spec, CallOwner& owner);
+  WireCall(LinkLoop& loop, CallSpec spec, CallOwner& owner);  // for Make
 
  private:
-  // ScheduledStream.
-  bool MayBegin(int64_t granted_bytes) override;
-  Opening Begin(TimePoint now) override;
-  void OnSent() override;
-  void OnReady(std::chrono::nanoseconds ready_after) override;
-  void OnHeld(HeldFor held_for) override;
-  bool TakeHeaders(HeaderList headers, bool end_stream) override;
-  bool TakeData(absl::string_view bytes, bool end_stream) override;
-  void HandOut() override;
-  bool MayComeNext() override;
+  // StreamUser.
+  std::optional<Opening> BeginRequest(TimePoint now, int64_t granted_bytes) override;
+  void OnRequestSent() override;
+  void OnResponseReady(std::chrono::nanoseconds ready_after) override;
+  void OnResponseHeld(HeldFor held_for) override;
+  bool OnResponseHeaders(HeaderList headers, bool end_stream) override;
+  bool OnResponseData(absl::string_view bytes, bool end_stream) override;
+  void OnResponseCounted() override;
+  bool OnStreamOver(const StreamEnd* end, const absl::Status& why) override;
   int64_t WantedBytes() override;
-  bool Conclude(StreamEnd end, const absl::Status& why) override;
-  void OnEnded(absl::Status why) override;
+  bool WantsNextMessage() override;
 
   int64_t EarlyBytes();  // that may come before the response is ready
   void OnRoom();
+  void Conclude(StreamEnd end, const absl::Status& why);
 
+  LinkLoop& loop_;
   const CallSpec spec_;
   CallOwner& owner_;
+  ScheduledStream* stream_ = nullptr;     // it owns the call
   std::optional<ResponseReader> reader_;  // a new one if the request begins again
   CallbackMemory::Claim claim_;           // for the message that comes, or for the next
   bool waits_to_begin_ = false;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/link/link_loop.h"
+#include "lib/link/link_metrics.h"
 #include "lib/net/worker_address.h"
+#include "lib/tcp/tcp_report.h"
 
 namespace sluice {
 namespace {
@@ -308,6 +311,14 @@ void Worker::ResetWaiting() {
     call.ResetNow();
   }
   if (!resetting_.empty()) reset_timer_ = loop_.timers().Set(resets_.Next(), [this] { ResetWaiting(); });
+}
+
+void Worker::OnTcpReport(std::string_view text) {
+  const std::optional<TcpReport> report = ParseTcpReport(text);
+  if (!report.has_value()) return;
+  const auto news = loop_.workers().OnReport(row_, report->port, {report->retransmits, report->rtos});
+  loop_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
+  loop_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
 }
 
 void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/intrusive/list.hpp>
@@ -77,6 +78,8 @@ class Worker final : public ConnectionEvents, private Scheduled {
   // Calls ResetNow of the call as soon as its stream may be reset, unless it ends before.
   void WaitForReset(ScheduledStream& call);
 
+  // A response of the worker had this value of kTcpReportKey in its trailers.
+  void OnTcpReport(std::string_view report);
   // Appends the open connections.
   void AppendTcp(std::vector<WorkerTable::Socket>& sockets) const;
 

@@ -11,7 +11,7 @@
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/proxy_loop.h"
-#include "lib/proxy/worker_stream.h"
+#include "lib/tcp/tcp_report.h"
 
 namespace sluice {
 namespace {
@@ -107,7 +107,8 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
       .deadline = deadline_};
   // Submit may already call the stream's event handlers.
   const auto make = [&] {
-    auto stream = std::make_unique<WorkerStream>(proxy_.link(), options, shared_from_this());
+    auto stream = std::make_unique<ScheduledStream>(proxy_.link(), options, shared_from_this());
+    if (!replayable_) stream->SetBeginsOnce();
     worker_ = stream.get();
     return stream;
   };
@@ -117,15 +118,15 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
   Fail(submitted);
 }
 
-ScheduledStream::Opening ProxiedCall::BeginRequest(TimePoint now) {
+std::optional<StreamUser::Opening> ProxiedCall::BeginRequest(TimePoint now, int64_t /*granted_bytes*/) {
   absl::Duration timeout = absl::InfiniteDuration();
   if (deadline_ != TimePoint::max()) timeout = absl::FromChrono(deadline_ - now);
-  return {.head = ToHeaders(head_, authority_, tls_, timeout), .data = request_, .end_stream = request_ended_};
+  return Opening{.head = ToHeaders(head_, authority_, tls_, timeout), .data = request_, .end_stream = request_ended_};
 }
 
 void ProxiedCall::OnRequestSent() {
   if (!time_.sent()) time_.OnSent(proxy_.link().now());
-  OnRequestTaken();
+  OnRequestWritable();
 }
 
 void ProxiedCall::OnResponseHeld(HeldFor held_for) {
@@ -134,7 +135,7 @@ void ProxiedCall::OnResponseHeld(HeldFor held_for) {
 }
 
 // Send the rest of the request when the worker's window opens.
-void ProxiedCall::OnRequestTaken() {
+void ProxiedCall::OnRequestWritable() {
   if (worker_ != nullptr && worker_->open() && !request_ended_) SendRequest("", /*end_stream=*/false);
 }
 
@@ -168,6 +169,7 @@ void ProxiedCall::GrantRequest() {
 // Afterwards the request cannot be sent again.
 void ProxiedCall::ForgetRequest() {
   replayable_ = false;
+  if (worker_ != nullptr) worker_->SetBeginsOnce();
   std::string().swap(request_);
   HeaderList().swap(head_.end_to_end);
   CountRequest();
@@ -194,7 +196,10 @@ void ProxiedCall::ReleaseRequest() {
 
 // --- The response.
 
-bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream) {
+bool ProxiedCall::OnResponseHeaders(HeaderList headers, bool end_stream) {
+  for (const HeaderField& field : headers) {
+    if (end_stream && worker_ != nullptr && field.name == kTcpReportKey) worker_->worker().OnTcpReport(field.value);
+  }
   if (client_ == nullptr || answered_) return false;
   ForgetRequest();
   client_->SendHeaders(*this, headers, end_stream);
@@ -207,7 +212,7 @@ bool ProxiedCall::TakeResponseHeaders(const HeaderList& headers, bool end_stream
   return true;
 }
 
-bool ProxiedCall::TakeResponseData(absl::string_view bytes, bool end_stream) {
+bool ProxiedCall::OnResponseData(absl::string_view bytes, bool end_stream) {
   if (client_ == nullptr || answered_) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
@@ -230,7 +235,7 @@ bool ProxiedCall::MayWaitForMore(size_t bytes) const {
   return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kMinPartBytes, RoomBytes() / 2);
 }
 
-int64_t ProxiedCall::WantedBytes() const {
+int64_t ProxiedCall::WantedBytes() {
   return client_ == nullptr ? 0 : std::max<int64_t>(RoomBytes() - client_->UnsentBytes(*this), 0);
 }
 
@@ -253,14 +258,14 @@ void ProxiedCall::ReleaseAnswer() {
   FailStuck(StuckClients(proxy_.held_answers().max_bytes()));
 }
 
-WorkerStream* ProxiedCall::LeaveWorker() {
-  WorkerStream* const worker = std::exchange(worker_, nullptr);
+ScheduledStream* ProxiedCall::LeaveWorker() {
+  ScheduledStream* const worker = std::exchange(worker_, nullptr);
   if (client_ != nullptr) CountAnswer();
   return worker;
 }
 
 bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
-  const WorkerStream* const worker = LeaveWorker();
+  const ScheduledStream* const worker = LeaveWorker();
   const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
   if (client_ == nullptr) return ok;
   if (ok) proxy_.ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
@@ -277,10 +282,11 @@ bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
   return ok;
 }
 
-void ProxiedCall::OnWorkerEnded(const absl::Status& why) {
+bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
+  if (end != nullptr) return Conclude(*end, why);
   LeaveWorker();
-  if (why.ok() || (absl::IsUnavailable(why) && StartElsewhere())) return;
-  Fail(why);
+  if (!absl::IsUnavailable(why) || !StartElsewhere()) Fail(why);
+  return false;
 }
 
 // Starts the call again at a different worker, if its worker could not be reached. A replayable request has not been
@@ -301,7 +307,7 @@ void ProxiedCall::Fail(const absl::Status& reason) {
   const absl::Status why = link_is_late ? time_.WhyLinkIsLate(now, "the client to read") : reason;
   client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
   EndAnswer(why.code());
-  WorkerStream* const worker = LeaveWorker();
+  ScheduledStream* const worker = LeaveWorker();
   if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
 }
 
@@ -329,7 +335,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
   answered_ = true;
   ForgetRequest();
-  WorkerStream* const worker = LeaveWorker();
+  ScheduledStream* const worker = LeaveWorker();
   proxy_.CountHeldAnswer(held_answer_, 0);
   client_->Forget(*this);
   client_ = nullptr;

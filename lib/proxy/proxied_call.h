@@ -19,7 +19,6 @@ namespace sluice {
 
 class ClientConnection;
 class ProxyLoop;
-class WorkerStream;
 
 // The status of calls that end because their clients do not read, while more than `max_held_bytes` of responses are
 // held.
@@ -27,9 +26,12 @@ absl::Status StuckClients(int64_t max_held_bytes);
 
 // One call of a client, from its first header until it has ended on both sides. The proxy forwards the request as it
 // arrives. The schedule of the link determines when the response arrives, message by message, and only while the client
-// reads. The client's connection holds the call while its stream is open; its WorkerStream holds it, too. Used on the
-// link's thread only.
-class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::enable_shared_from_this<ProxiedCall> {
+// reads. The client's connection holds the call while its stream is open, and its stream to the worker holds it, too.
+// Used on the link's thread only.
+class ProxiedCall final : public StreamEvents,
+                          public StreamUser,
+                          public TargetWaiter,
+                          public std::enable_shared_from_this<ProxiedCall> {
  public:
   // `client` calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
   // and the loop may have been destroyed.
@@ -44,17 +46,15 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   void OnClientTook();
 
   // The worker's side.
-  ScheduledStream::Opening BeginRequest(TimePoint now);
-  bool may_begin_again() const { return replayable_; }
-  void OnRequestSent();
-  void OnRequestTaken();
-  void OnResponseHeld(HeldFor held_for);
-  bool TakeResponseHeaders(const HeaderList& headers, bool end_stream);
-  bool TakeResponseData(absl::string_view bytes, bool end_stream);
-  int64_t WantedBytes() const;
-  void OnAnswerAsked() { CountAnswer(); }
-  bool Conclude(StreamEnd end, const absl::Status& why);
-  void OnWorkerEnded(const absl::Status& why);
+  std::optional<Opening> BeginRequest(TimePoint now, int64_t granted_bytes) override;
+  void OnRequestSent() override;
+  void OnRequestWritable() override;
+  void OnResponseHeld(HeldFor held_for) override;
+  bool OnResponseHeaders(HeaderList headers, bool end_stream) override;
+  bool OnResponseData(absl::string_view bytes, bool end_stream) override;
+  void OnResponseAsked() override { CountAnswer(); }
+  bool OnStreamOver(const StreamEnd* end, const absl::Status& why) override;
+  int64_t WantedBytes() override;
 
   // Ends the call with a status that the client receives.
   void Fail(const absl::Status& reason);
@@ -83,7 +83,8 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   bool MayWaitForMore(size_t bytes) const;
   void CountAnswer();
   void ReleaseAnswer();
-  WorkerStream* LeaveWorker();
+  bool Conclude(StreamEnd end, const absl::Status& why);
+  ScheduledStream* LeaveWorker();
   void EndAnswer(absl::StatusCode code);
 
   ProxyLoop& proxy_;
@@ -98,7 +99,7 @@ class ProxiedCall final : public StreamEvents, public TargetWaiter, public std::
   std::string pattern_;  // the pattern of the policy that matches the worker
   std::string authority_;
   bool tls_ = false;
-  WorkerStream* worker_ = nullptr;  // null: not routed yet, or ended
+  ScheduledStream* worker_ = nullptr;  // null: not routed yet, or ended
 
   // DATA of the request that has not been sent, or that is kept to be sent again if the worker does not process it.
   std::string request_;

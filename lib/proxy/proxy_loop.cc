@@ -195,13 +195,6 @@ void ProxyLoop::MakeRoomForTarget() {
   if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
 }
 
-ScheduledStream& ProxyLoop::Take(const MakeStream& make) {
-  std::unique_ptr<WorkerStream> stream = make();
-  ScheduledStream& call = *stream;
-  link_.Take(std::move(stream));
-  return call;
-}
-
 // A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.
 absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline) {
   const auto known = head.block.empty() ? blocks_by_name_.end() : blocks_by_name_.find(head.block);
@@ -212,11 +205,11 @@ absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head
       blocks_.erase(known->second);
       blocks_by_name_.erase(known);
     }
-    absl::Status added = link_.Add(id, Take(make));
+    absl::Status added = link_.Add(id, link_.Take(make()));
     if (!absl::IsNotFound(added)) return added;
   }
   BlockId id = 0;
-  ScheduledStream* const calls[] = {&Take(make)};
+  ScheduledStream* const calls[] = {&link_.Take(make())};
   // A block has one deadline, and the deadlines of its calls may differ. Clients cancel late calls, or LookAround ends
   // them.
   const bool goes_on = head.calls > 1 && !head.block.empty();
@@ -258,9 +251,6 @@ void ProxyLoop::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
   if (held_answers_.full()) LimitLater();
 }
 
-// Responses that are granted before they are ready, or that arrive over an unscheduled link, were not requested.
-// Therefore the total may exceed the bound before kStuckAfter has passed.
-
 void ProxyLoop::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
   if (bytes == holder.bytes()) return;
   held_requests_.Count(holder, bytes, link_.now());
@@ -268,7 +258,9 @@ void ProxyLoop::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
   if (held_requests_.bytes() > held_requests_.max_bytes()) LimitLater();
 }
 
-// Do not wait for kStuckAfter here: the bytes that clients send within that time have no bound.
+// Requests do not wait for kStuckAfter: the bytes that clients send within that time have no bound. Responses that are
+// granted before they are ready, or that arrive over an unscheduled link, were not requested. Therefore their total may
+// exceed the bound before kStuckAfter has passed.
 void ProxyLoop::LimitLater() {
   if (std::exchange(limit_queued_, true)) return;
   link_.AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_)] {

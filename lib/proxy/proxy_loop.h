@@ -28,7 +28,6 @@
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/target_policy.h"
-#include "lib/proxy/worker_stream.h"
 
 namespace sluice {
 
@@ -99,7 +98,7 @@ class ProxyLoop {
                                                      const std::string& name);
   // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
   // a second time. After an error the stream is destroyed.
-  using MakeStream = std::function<std::unique_ptr<WorkerStream>()>;
+  using MakeStream = std::function<std::unique_ptr<ScheduledStream>()>;
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
   int64_t ExpectedBytes(const std::string& path) const;
   // Whether calls of this method may stay open between messages. The proxy has no description of the methods.
@@ -146,7 +145,6 @@ class ProxyLoop {
     int64_t calls_left = 0;
   };
 
-  ScheduledStream& Take(const MakeStream& make);
   void SweepTargets();
   void MakeRoomForTarget();
   void LookAround();

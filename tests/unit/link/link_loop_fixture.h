@@ -17,6 +17,7 @@
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
+#include "lib/link/wire_call.h"
 #include "lib/net/asio_executor.h"
 #include "prometheus/registry.h"
 #include "tests/has_code.h"
@@ -134,14 +135,15 @@ class LinkLoopTest : public ::testing::Test {
     const TimePoint told_deadline = loop_->now() + options.told_timeout.value_or(options.timeout);
     for (const std::string& target : targets) {
       tags.push_back(next_tag_++);
-      WireCall& call = loop_->NewCall({.worker = WorkerOf(target),
-                                       .path = "/test.Answers/Get",
-                                       .server_streaming = options.server_streaming,
-                                       .request = std::make_shared<const std::string>(FrameMessage("?")),
-                                       .response_bytes = options.response_bytes,
-                                       .deadline = told_deadline,
-                                       .tag = tags.back()},
-                                      owner_);
+      ScheduledStream& call = WireCall::Make(*loop_,
+                                             {.worker = WorkerOf(target),
+                                              .path = "/test.Answers/Get",
+                                              .server_streaming = options.server_streaming,
+                                              .request = std::make_shared<const std::string>(FrameMessage("?")),
+                                              .response_bytes = options.response_bytes,
+                                              .deadline = told_deadline,
+                                              .tag = tags.back()},
+                                             owner_);
       calls_[tags.back()] = &call;
       calls.push_back(&call);
     }
@@ -222,7 +224,7 @@ class LinkLoopTest : public ::testing::Test {
   // Used on the link's thread only.
   std::unique_ptr<LinkLoop> loop_;
   std::map<std::string, std::shared_ptr<Worker>> workers_;
-  std::map<size_t, WireCall*> calls_;
+  std::map<size_t, ScheduledStream*> calls_;
   size_t next_tag_ = 0;
 };
 

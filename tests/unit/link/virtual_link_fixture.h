@@ -13,6 +13,7 @@
 #include "lib/grpc_wire/request.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/link_metrics.h"
+#include "lib/link/wire_call.h"
 #include "prometheus/registry.h"
 #include "tests/has_code.h"
 #include "tests/unit/link/virtual_executor.h"
@@ -28,7 +29,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     std::vector<std::string> messages;
     int ended = 0;
     absl::Status status;
-    WireCall* call = nullptr;  // until it has ended
+    ScheduledStream* call = nullptr;  // until it has ended
   };
   struct CallOptions {
     int64_t response_bytes = 1000;
@@ -66,7 +67,8 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
     std::vector<ScheduledStream*> streams;
     for (size_t i = 0; i < calls; ++i) {
       CallRecord& record = calls_.emplace_back();
-      record.call = &loop_->NewCall({.worker = WorkerOf(target),
+      record.call = &WireCall::Make(*loop_,
+                                    {.worker = WorkerOf(target),
                                      .path = options.path,
                                      .server_streaming = options.server_streaming,
                                      .request = std::make_shared<const std::string>(FrameMessage("?")),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of sizes in docs/guides/operations.md is what the model says: sizes_test.py SLUICE_PLAN"""
+"""The table of sizes in docs/guides/size.md is what the model says: sizes_test.py SLUICE_PLAN"""
 
 import json
 import pathlib
@@ -8,13 +8,13 @@ import subprocess
 import sys
 import unittest
 
-_OPERATIONS = pathlib.Path(__file__).resolve().parents[3] / "docs/guides/operations.md"
+_SIZES = pathlib.Path(__file__).resolve().parents[3] / "docs/guides/size.md"
 _PLAN = ""
 
 
 def rows():
     found = []
-    for line in _OPERATIONS.read_text().splitlines():
+    for line in _SIZES.read_text().splitlines():
         if re.match(r"\| \d+[mg]bit \|", line):
             found.append([cell.strip() for cell in line.strip("|").split("|")])
     return found

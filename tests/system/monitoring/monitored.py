@@ -53,7 +53,7 @@ def dashboard_queries():
 def documented_queries():
     """Expressions of the pages: each line of a block of promql."""
     queries = []
-    for page in (REPOSITORY / "docs/guides/monitor.md", REPOSITORY / "docs/guides/operations.md", *sorted(RUNBOOKS.glob("*.md"))):
+    for page in (REPOSITORY / "docs/guides/monitor.md", REPOSITORY / "docs/guides/troubleshoot.md", *sorted(RUNBOOKS.glob("*.md"))):
         for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             queries += [(page.name, line) for line in block.splitlines()]
     return queries

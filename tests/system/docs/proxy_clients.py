@@ -1,4 +1,4 @@
-"""The clients of tests/system/docs/clients: how each is built and started. Their code has the snippets of docs/guides/proxy.md."""
+"""The clients of tests/system/docs/clients: how each is built and started. Their code has the snippets of docs/guides/proxy-by-language.md."""
 
 import pathlib
 import shutil

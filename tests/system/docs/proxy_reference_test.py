@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/guides/proxy.md has every field of the config, and docs/reference/metrics.md every metric of a proxy, with what its labels may be:
+"""docs/reference/proxy.md has every field of the config, and docs/reference/metrics.md every metric of a proxy, with the values of its labels:
 proxy_reference_test.py BUILD. Exit code 77: a network for the second cannot be made here."""
 
 import json
@@ -10,7 +10,9 @@ import sys
 import unittest
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-_DOCUMENT = (_REPOSITORY / "docs/guides/proxy.md").read_text()
+_GUIDE = (_REPOSITORY / "docs/guides/proxy.md").read_text()
+_CLIENTS = (_REPOSITORY / "docs/guides/proxy-by-language.md").read_text()
+_REFERENCE = (_REPOSITORY / "docs/reference/proxy.md").read_text()
 _METRICS = (_REPOSITORY / "docs/reference/metrics.md").read_text()
 _PROTO = (_REPOSITORY / "proto/sluice/v1/config.proto").read_text()
 _SKIP = 77
@@ -38,8 +40,9 @@ def documented_metrics():
 
 class ReferenceTest(unittest.TestCase):
     def test_every_field_has_a_row_and_every_row_a_field(self):
-        table = _DOCUMENT.partition("| field | default |")[2].partition("\n\n")[0]
-        rows = [name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"`([\w.]+)`", row)]
+        tables = re.findall(r"^\| field \| default \|.*?\n\n", _REFERENCE, re.M | re.S)
+        cells = [cell for table in tables for cell in re.findall(r"^\| ([^|]+) \|", table, re.M)]
+        rows = [name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)]
         self.assertEqual(sorted(rows), sorted(fields("ProxyConfig")))
 
     def test_every_field_has_a_flag(self):
@@ -54,13 +57,13 @@ class ReferenceTest(unittest.TestCase):
             return "\n".join(line.strip() for line in text.strip().splitlines())
 
         example = lines((_REPOSITORY / "examples/adoption/endpoint.cc").read_text())
-        snippets = re.findall(r"^```cpp\n(.*?)^```", _DOCUMENT, re.M | re.S)
+        snippets = re.findall(r"^```cpp\n(.*?)^```", _CLIENTS, re.M | re.S)
         self.assertEqual(len(snippets), 2)
         for snippet in snippets:
             self.assertIn(lines(snippet), example)
 
     def test_its_config_is_the_one_in_deploy(self):
-        config = re.search(r"```json\n(.*?)```", _DOCUMENT, re.S)[1]
+        config = re.search(r"```json\n(.*?)```", _GUIDE, re.S)[1]
         self.assertEqual(config, (_REPOSITORY / "deploy/proxy.json").read_text())
 
     def test_a_proxy_shows_the_metrics_that_are_documented(self):

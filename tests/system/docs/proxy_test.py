@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/guides/proxy.md keeps what it says to clients in one language: proxy_test.py LANGUAGE BUILD. Its snippets are code of a
+"""docs/guides/proxy-by-language.md keeps what it says to clients in one language: proxy_test.py LANGUAGE BUILD. Its snippets are code of a
 client that is built and run beside workers and a proxy. Exit code 77: the machine lacks what it needs; the reason is
 printed."""
 
@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 import proxy_clients  # noqa: E402
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-_DOCUMENT = (_REPOSITORY / "docs/guides/proxy.md").read_text()
+_DOCUMENT = (_REPOSITORY / "docs/guides/proxy-by-language.md").read_text()
 _README = (_REPOSITORY / "README.md").read_text()
 _SKIP = 77
 _PATIENCE = 120  # seconds for one run

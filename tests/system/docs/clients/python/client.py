@@ -1,4 +1,4 @@
-"""The snippets of docs/guides/proxy.md for Python: client.py environment|authority|fan-out WORKER..."""
+"""The snippets of docs/guides/proxy-by-language.md for Python: client.py environment|authority|fan-out WORKER..."""
 
 import sys
 import uuid

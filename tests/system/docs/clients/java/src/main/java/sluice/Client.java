@@ -23,7 +23,7 @@ import java.util.UUID;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
-/** The snippets of docs/guides/proxy.md for Java: Client environment|authority|detector|fan-out WORKER... */
+/** The snippets of docs/guides/proxy-by-language.md for Java: Client environment|authority|detector|fan-out WORKER... */
 public final class Client {
   /** Messages as they are, so that no generated code is needed. */
   private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {

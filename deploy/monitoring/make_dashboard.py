@@ -386,5 +386,12 @@ def dashboard():
     }
 
 
+def text(made):
+    """One line per panel: a change of a panel is one line of a diff, and the file is half as large as an indented one."""
+    *fields, (_, panels) = made.items()
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}," for key, value in fields]
+    return "\n".join(["{", *lines, '"panels": [', ",\n".join(map(json.dumps, panels)), "]", "}"])
+
+
 if __name__ == "__main__":
-    print(json.dumps(dashboard(), indent=2))
+    print(text(dashboard()))

@@ -9,12 +9,11 @@ tests/install-packages.sh build network
 cmake --preset release >/dev/null
 cmake --build --preset release --target sluice-proxy answer_server fan_out_load
 clients=()
-for language in go java; do
+for language in go java python; do
   if examples/build-clients "$language"; then
     clients+=("$language")
   else
     echo "The demo goes on without it."
   fi
 done
-clients+=(python)
 exec examples/demo/proxy --build build/release --client "$(IFS=,; echo "${clients[*]}")" "$@"

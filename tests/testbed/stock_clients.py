@@ -13,12 +13,11 @@ _PROXY_VARIABLES = {"grpc_proxy", "http_proxy", "https_proxy", "no_grpc_proxy", 
 
 def client_command(language):
     """ValueError where it has not been built, Unsupported where the machine lacks its language."""
-    if language == "python":
-        return [python_with_grpc(), _REPOSITORY / "examples/python/aggregator.py"]
-    path = _BUILT / language / "aggregator"
-    if not os.access(path, os.X_OK):
-        raise ValueError(f"{path} is not there; build it with: examples/build-clients {language}")
-    return [path]
+    python = _REPOSITORY / "examples/python"
+    made = python / "answers_pb2_grpc.py" if language == "python" else _BUILT / language / "aggregator"
+    if not made.exists():
+        raise ValueError(f"{made} does not exist; make it with: examples/build-clients {language}")
+    return [python_with_grpc(), python / "aggregator.py"] if language == "python" else [made]
 
 
 def plain_environment():

@@ -244,7 +244,7 @@ def _check_fan_out(result, calls):
 
 def stock_clients(build):
     """They collapse where the library does not, and several may run at once."""
-    _build_clients("go")
+    _build_clients("go", "python")
     arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
     go, python, library = json.loads(finish(start("--mode", "direct,library", *arguments, build, script=_PROXY)))
     for result, client in ((go, "go"), (python, "python")):
@@ -259,7 +259,7 @@ def stock_clients(build):
 
 def proxies(build):
     """The same clients through sluice-proxy: nothing is lost, whatever they know of it and however many there are."""
-    _build_clients("go")
+    _build_clients("go", "python")
     arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
     modes = ("proxy", "proxy-prior-knowledge")
     results = json.loads(finish(start("--mode", ",".join(modes), *arguments, build, script=_PROXY)))

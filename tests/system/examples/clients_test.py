@@ -132,12 +132,11 @@ class GoWorkerTest(ClientTest):
 
 
 def main(language, build):
-    if language != "python":
-        made = subprocess.run([_REPOSITORY / "examples/build-clients", language], stderr=subprocess.PIPE, text=True, check=False)
-        if made.returncode == _SKIP:
-            raise Unsupported(made.stderr.strip())
-        if made.returncode != 0:
-            sys.exit(f"FAILED: {made.stderr}")
+    made = subprocess.run([_REPOSITORY / "examples/build-clients", language], stderr=subprocess.PIPE, text=True, check=False)
+    if made.returncode == _SKIP:
+        raise Unsupported(made.stderr.strip())
+    if made.returncode != 0:
+        sys.exit(f"FAILED: {made.stderr}")
     _CLIENT.extend(client_command(language))
     _SERVER.append(pathlib.Path(build) / "tests/answer_server")
     case = GoWorkerTest if language == "go" else ClientTest

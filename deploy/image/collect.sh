@@ -64,8 +64,10 @@ END
 printf 'root:x:0:\nsluice:x:65532:\n' >"$tree/etc/group"
 echo 'hosts: files dns' >"$tree/etc/nsswitch.conf"
 # Our own pages: to be read, and to be searched by the example.
-for page in "$repository"/docs/*.md "$repository"/docs/runbooks/*.md; do
-  cp "$page" "$tree/usr/share/doc/sluice/$(basename "$page" .md).txt"
+(cd "$repository/docs" && find . -name '*.md') | while read -r page; do
+  copy=$tree/usr/share/doc/sluice/${page%.md}.txt
+  mkdir -p "$(dirname "$copy")"
+  cp "$repository/docs/$page" "$copy"
 done
 
 echo "$tree: $found programs, $(du -sm "$tree" | cut -f1) MiB"

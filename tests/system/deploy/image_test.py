@@ -70,6 +70,11 @@ class TreeTest(unittest.TestCase):
         for package in packages:
             self.assertTrue((self.tree / f"usr/share/doc/{package}/copyright").exists(), package)
 
+    def test_it_has_every_page_of_the_docs(self):
+        docs, copies = manifests.REPOSITORY / "docs", self.tree / "usr/share/doc/sluice"
+        pages = {path.relative_to(docs).with_suffix("") for path in docs.rglob("*.md")}
+        self.assertEqual({path.relative_to(copies).with_suffix("") for path in copies.rglob("*.txt")}, pages)
+
     def test_a_tree_is_not_made_over_another(self):
         result = collect(_PROGRAMS, self.tree)
         self.assertEqual(result.returncode, 1)

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Prints the Grafana dashboard: make_dashboard.py > grafana-dashboard.json. A test compares the two."""
+"""Prints the Grafana dashboard: make_dashboard.py > grafana-dashboard.json. A test compares the two.
+
+The file is in git, because `kubectl apply -k deploy/overlays/monitoring` reads it and cannot run a program."""
 
 import json
 import sys

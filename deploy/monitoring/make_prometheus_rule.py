@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Prints recording and alert rules as one PrometheusRule, for clusters with the Prometheus operator:
-make_prometheus_rule.py > ../overlays/monitoring/prometheus-rule.yaml. A test compares the two."""
+make_prometheus_rule.py > ../overlays/monitoring/prometheus-rule.yaml. A test compares the two.
+
+The file is in git, because `kubectl apply -k deploy/overlays/monitoring` reads it and cannot run a program."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Measurements of the adaptive budget: a service reads on while the buffer of its switch port changes."""
+"""Measurements of the adaptive budget: a service keeps reading while the buffer of its switch port changes."""
 
 import json
 import random
@@ -12,7 +12,8 @@ _SOURCE_SEED = 1
 
 
 class AdaptMeasurement:
-    """Runs scenarios over one striped source file. A scenario is cut into chunks of a few blocks, and counted by chunk."""
+    """Runs scenarios over one striped source file. Splits each scenario into chunks of a few blocks, and counts each
+    chunk."""
 
     def __init__(self, programs, folder, scenario):
         self._programs = programs
@@ -23,7 +24,8 @@ class AdaptMeasurement:
         stripe(programs, self._source, scenario.link.workers, scenario.sru_bytes, self._data)
 
     def run(self, scenario, phases, progress):
-        """Phases are pairs: the buffer in bytes, and how many chunks of scenario.blocks are read with it."""
+        """Each phase is a pair: the buffer in bytes, and the number of chunks of scenario.blocks blocks to read with
+        it."""
         progress.step(scenario.title)
         chunks = []
         with Network(scenario.link) as network, Service(

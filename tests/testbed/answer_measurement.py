@@ -1,4 +1,4 @@
-"""Measurements of fan-outs: a load asks servers that know nothing of Sluice, in a test network."""
+"""Measurements of fan-outs: a load calls servers without Sluice in a test network."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from topology import Network
 from victim_flow import VictimFlow
 
 SERVERS = ("cpp", "python")
-_OPEN_LOOP_READERS = 64  # fan-outs under way, at most; what arrives beyond them waits, and its time counts
+_OPEN_LOOP_READERS = 64  # at most this many fan-outs at a time; later arrivals wait, and their time counts
 _PYTHON_SERVER = pathlib.Path(__file__).with_name("answer_server.py")
 
 
@@ -27,7 +27,7 @@ class AnswerMeasurement:
         self._server = server_command(build, server)
 
     def run(self, scenario, progress):
-        """One object, ready for JSON."""
+        """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers:
             load = Load(network, self._load_argv(scenario, network), self._folder)
@@ -71,7 +71,7 @@ class AnswerMeasurement:
 
 
 class Servers:
-    """A server on every machine of a network, which serves all of its workers, until the `with` block ends."""
+    """A server on every machine of a network until the `with` block ends. It serves all workers of the machine."""
 
     def __init__(self, command, network, folder):
         self._stack = contextlib.ExitStack()
@@ -104,7 +104,7 @@ class Servers:
 
 
 def link_flags(link):
-    """What our programs are told of a link on their command line."""
+    """Returns the command line flags that describe the link to the programs of Sluice."""
     argv = ["--capacity", f"{link.rate_bps}bit", "--rtt", f"{link.rtt_us}us", "--mtu", MTU_BYTES]
     argv += ["--connections", "persistent"]
     return [*argv, "--buffer", link.told_buffer()] if link.told_buffer() else argv
@@ -134,7 +134,7 @@ def built(build, name, access=os.X_OK):
 
 
 def python_with_grpc():
-    # Debian's packages are for Debian's Python, and another one may come first on the path.
+    # Debian's packages work only with Debian's Python, and a different Python may come first on the path.
     for interpreter in (sys.executable, "/usr/bin/python3"):
         command = [interpreter, "-c", "import grpc, google.protobuf"]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:

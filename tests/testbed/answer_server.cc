@@ -1,8 +1,8 @@
-// A gRPC service as one writes it without Sluice, with the callback API. Serves Answers until SIGTERM.
+// A gRPC service written without Sluice, with the callback API. Serves Answers until SIGTERM.
 //
-//     answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...
+//    answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...
 //
-// Writes its addresses to READY_FILE when it serves; port 0 is a free one. The files are PEM.
+// Writes its addresses to READY_FILE once it serves. Port 0 picks a free port. The TLS files are PEM.
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -31,16 +31,16 @@
 namespace sluice::testbed {
 namespace {
 
-// Waits without a thread for each call. Thread-safe.
+// Delays calls without a thread per call. One for each server. Thread-safe.
 class Thinker {
  public:
-  // The draws are the same in every run, and differ between servers whose seeds do.
+  // Draws are the same in every run. Servers with different seeds draw differently.
   Thinker(boost::asio::io_context& context, const std::string& seed) : context_(context) {
     std::seed_seq sequence(seed.begin(), seed.end());
     random_.seed(sequence);
   }
 
-  // Whether this answer is one of the tail.
+  // Whether this response belongs to the slow tail.
   bool DrawTail(double share) {
     const std::lock_guard lock(mutex_);
     return std::bernoulli_distribution(std::clamp(share, 0.0, 1.0))(random_);
@@ -58,7 +58,7 @@ class Thinker {
   std::mt19937 random_;
 };
 
-// Takes the time that the request asks for, then fills the answer in and calls `then`.
+// Waits for the think time of the request, then fills in the response and calls `then`.
 void Think(Thinker& thinker, const v1::AnswerRequest& request, v1::AnswerResponse& response,
            std::function<void()> then) {
   response.set_tail(request.tail_share() > 0 && thinker.DrawTail(request.tail_share()));
@@ -69,7 +69,7 @@ void Think(Thinker& thinker, const v1::AnswerRequest& request, v1::AnswerRespons
                 });
 }
 
-// Owns itself from construction to OnDone. A client that goes away is noticed when the time is up.
+// Owns itself from construction to OnDone. It notices a lost client only when the think time ends.
 class StreamCall final : public grpc::ServerWriteReactor<v1::AnswerResponse> {
  public:
   StreamCall(Thinker& thinker, const v1::AnswerRequest& request) : left_(std::max(1u, request.messages())) {
@@ -108,7 +108,7 @@ class AnswerService final : public v1::Answers::CallbackService {
   Thinker thinker_;
 };
 
-// Written whole or not there at all: who waits for it reads it at once.
+// Writes the file under another name first, because its reader reads it as soon as it exists.
 void WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses) {
   const std::string unfinished = path + ".new";
   std::ofstream file(unfinished);
@@ -147,7 +147,7 @@ std::unique_ptr<grpc::Server> StartServer(grpc::Service& service,
 
 int Serve(const std::shared_ptr<grpc::ServerCredentials>& credentials, const std::string& ready_file,
           std::vector<std::string> addresses) {
-  // Blocked before there are other threads, so that the signal waits for sigwait.
+  // Block the signals before other threads exist, so that sigwait receives them.
   sigset_t termination;
   sigemptyset(&termination);
   sigaddset(&termination, SIGTERM);
@@ -165,7 +165,7 @@ int Serve(const std::shared_ptr<grpc::ServerCredentials>& credentials, const std
   WriteReadyFile(ready_file, addresses);
   int signal = 0;
   sigwait(&termination, &signal);
-  server->Shutdown(std::chrono::system_clock::now());  // returns when the last call has stopped to think
+  server->Shutdown(std::chrono::system_clock::now());  // returns when the think time of the last call has ended
   work.reset();
   return 0;
 }

@@ -13,20 +13,21 @@
 
 namespace sluice::testbed {
 
-// What the answers of one reader are like: their sizes are drawn log-uniformly from a range.
+// The shape of one reader's responses. Their sizes are drawn log-uniformly from a range.
 struct AnswerShape {
   uint32_t min_bytes = 10240;
   uint32_t max_bytes = 10240;
-  uint32_t messages = 1;  // of each answer; above 1 it is a stream
+  uint32_t messages = 1;  // messages in each response; a response of several is a stream
   uint32_t think_us = 0;
   uint32_t tail_think_us = 0;
   double tail_share = 0;
 };
 
-// "10kb", or "200:200000" for a range. InvalidArgument quotes the text.
+// Parses "10kb", or a range such as "200:200000". InvalidArgument quotes the text.
 absl::StatusOr<AnswerShape> ParseResponseBytes(const std::string& text);
 
-// The requests of one reader, block after block. The same seed draws the same sizes. Not thread-safe.
+// The requests of one reader, block after block. One for each reader. The same seed draws the same sizes. Not
+// thread-safe.
 class AnswerWorkload {
  public:
   AnswerWorkload(const AnswerShape& shape, uint32_t seed) : shape_(shape), random_(seed) {}
@@ -40,15 +41,15 @@ class AnswerWorkload {
   std::mt19937 random_;
 };
 
-// What became of the answers of one block. "Usual" are those that their server did not draw into the tail.
+// The outcome of the responses of one block. A usual response is one that its server did not draw into the tail.
 struct BlockRecord {
   using Clock = std::chrono::steady_clock;
 
-  // Counts a message. DataLoss when it is not what was asked for.
+  // Counts a message. Returns DataLoss if the message does not match the request.
   absl::Status Add(const v1::AnswerRequest& request, const v1::AnswerResponse& response);
 
   Clock::time_point started = Clock::now();
-  Clock::time_point usual_ended = started;  // when the last usual answer came
+  Clock::time_point usual_ended = started;  // when the last usual response arrived
   int64_t bytes = 0;
   int64_t usual_bytes = 0;
   size_t retries = 0;

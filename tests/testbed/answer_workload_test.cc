@@ -59,7 +59,7 @@ TEST(AnswerWorkloadTest, SizesAreLogUniformInTheirRange) {
   std::vector<uint32_t> sizes = Sizes(workload.NextBlock(10000));
   EXPECT_THAT(sizes, Each(AllOf(Ge(200U), Le(200000U))));
   std::sort(sizes.begin(), sizes.end());
-  // Each decade has its third.
+  // Each of the three decades holds a third of the sizes.
   const auto below = [&](uint32_t bytes) {
     return std::lower_bound(sizes.begin(), sizes.end(), bytes) - sizes.begin();
   };

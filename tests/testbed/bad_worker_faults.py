@@ -20,7 +20,7 @@ from topology import AGGREGATOR, PORT, machine_address
 _DEAD_SUBNET = "10.78.0.0/16"
 _DEAD_PORT = 20000
 _DEAD_PER_24 = 250
-_LATE_S = 0.001  # the time by which reordered packets come late: about 80 packets of a port of 1 Gbit/s
+_LATE_S = 0.001  # delay of reordered packets: about 80 packets of a port of 1 Gbit/s
 _FIRST_PAUSE_S = 1.0
 _DETOUR, _DETOUR_END = "detour", "detour-end"
 
@@ -106,8 +106,8 @@ class DeadAddresses(Fault):
 
 
 class LostLinks(Fault):
-    """The links of machines fail without a sign: no packet arrives, and none leaves. The aggregator keeps the MAC
-    addresses of the machines, as it would have that of a router, so that its own packets still leave."""
+    """The links of machines fail silently: no packet arrives, and none leaves. The aggregator keeps the MAC
+    addresses of the machines, as it would keep a router's, so that its own packets still leave."""
 
     def __init__(self, machines):
         self._machines = machines
@@ -144,7 +144,7 @@ class LostLinks(Fault):
 
 
 class Pauses(Fault):
-    """A worker's process stops again and again, as in a long garbage collection."""
+    """A worker's process stops repeatedly, as in a long garbage collection."""
 
     def __init__(self, machine, pause_s, interval_s):
         self._machine = machine

@@ -25,7 +25,7 @@ from certificates import Authority  # noqa: E402
 
 _SAMPLE_S = 0.1
 _SAMPLED = "sluice_budget_bytes,sluice_in_flight_bytes,process_resident_memory_bytes"
-_PATIENCE_S = 60  # for the end of a load after its measured part
+_PATIENCE_S = 60  # how long to wait for a load to end after its measured part
 _COUNTED = {
     "inferred_rto_waits": ("sluice_timeouts_total", 'kind="tcp_rto"'),
     "inferred_losses": ("sluice_inferred_losses_total",),
@@ -168,7 +168,7 @@ class _CountedProxy(ProxiedServers):
 
 
 class _ProxySampler:
-    """Reads the budget of the proxy again and again, while the `with` block lasts."""
+    """Reads the budget of the proxy repeatedly while the `with` block lasts."""
 
     def __init__(self, network, folder):
         self._file = folder / "proxy-samples.json"

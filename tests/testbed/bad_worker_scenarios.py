@@ -10,7 +10,7 @@ from scenario import LinkScenario
 WAYS = ("library", "proxy")
 POLICIES = ("unscheduled", "rolling", "grants")
 
-# The load with no other workers, with healthy ones, and with bad ones.
+# The load without other workers, with healthy ones, and with bad ones.
 ALONE, HEALTHY, BAD = VARIANTS = ("alone", "healthy", "bad")
 SMALL = "small"  # the group that the bad workers must not harm
 OTHER = "other"  # the group of the bad workers
@@ -139,7 +139,7 @@ def _dead(flags):
     small = _paced(flags, range(link.workers))
     other = Group(OTHER, DeadAddresses.addresses(flags.dead), 200, interval_s=_DEAD_INTERVAL_S,
                   timeout_s=_DEAD_TIMEOUT_S, warm_up=False)  # fmt: skip
-    # As many calls to workers that respond tell the cost of the calls from the cost of the fault.
+    # The same number of calls to workers that respond separates the cost of the calls from the cost of the fault.
     live = dataclasses.replace(other, workers=tuple(i % link.workers for i in range(flags.dead)))
     variants = (
         Variant(ALONE, (small,), budget_bytes=flags.budget),

@@ -1,4 +1,4 @@
-"""Figures of a run of bad-workers: of its groups, of the budget, and against the runs of its controls."""
+"""Figures of a run of bad-workers: its groups, its budget, and its ratios to the runs of its controls."""
 
 import math
 import statistics
@@ -6,7 +6,7 @@ import statistics
 from bad_worker_scenarios import ALONE, BAD, HEALTHY, SMALL
 from units import format_mbps
 
-_NO_BUDGET = 2**62  # of unscheduled it is the largest number
+_NO_BUDGET = 2**62  # the policy unscheduled reports the largest number
 _SETTLED = 0.2  # the share of the measured part after which memory counts
 
 

@@ -11,7 +11,7 @@
 namespace sluice::testbed {
 namespace {
 
-// Field numbers and lengths of an AnswerResponse: at most 6 bytes for the payload's, 2 for `tail`.
+// The tags and lengths of an AnswerResponse take at most 6 bytes for `payload` and 2 for `tail`.
 constexpr int64_t kMessageOverheadBytes = 8;
 
 class FanOutCaller final : public BlockCaller {

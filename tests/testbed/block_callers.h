@@ -20,33 +20,34 @@
 
 namespace sluice::testbed {
 
-// Asks every worker once: one block of one reader. Not thread-safe.
+// Sends one request to every worker: one block of one reader. One for each reader. Not thread-safe.
 class BlockCaller {
  public:
   virtual ~BlockCaller() = default;
-  // Waits until all answers are here, one has failed, or the time is up. `requests` has one for each worker.
+  // Waits until all responses have arrived, one call has failed, or the timeout expires. `requests` has one entry per
+  // worker.
   virtual absl::Status Call(const std::vector<v1::AnswerRequest>& requests, absl::Duration timeout,
                             BlockRecord& record) = 0;
 };
 
 struct FanOutCallerOptions {
-  FanOutOptions call;  // the timeout is that of each call
+  FanOutOptions call;  // its timeout is replaced by the timeout of each call
   bool sizes_known = true;
-  size_t replicas = 0;  // worker i's are i + 1, i + 2 …
-  // Called for each message before it counts, on the thread that merges. An error refuses the message. May be null.
+  size_t replicas = 0;  // the replicas of worker i are i + 1, i + 2 …
+  // Called for each message before it counts, on the thread that merges. An error rejects the message. May be null.
   std::function<absl::Status()> on_message;
 };
 
-// The same calls through Sluice. `fan_out` is shared by all readers and outlives them.
+// Makes the calls through Sluice. All readers share `fan_out`, which must outlive them.
 std::unique_ptr<BlockCaller> MakeFanOutCaller(FanOut& fan_out, const FanOutCallerOptions& options);
 
-// A semaphore for calls in flight, as one writes it by hand: first in, first out, for all readers together. There is
-// one for each load. Thread-safe.
+// A hand-written semaphore for calls in flight: first in, first out, shared by all readers. One for each load.
+// Thread-safe.
 class CallCap {
  public:
   explicit CallCap(size_t calls) : free_(calls) {}
 
-  // Runs `start` now, or later on the thread that ends a call.
+  // Runs `start` now, or later on the thread that ends another call.
   void Start(std::function<void()> start);
   void End();
 
@@ -56,8 +57,8 @@ class CallCap {
   std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The same calls as one writes them by hand: generated stubs, a completion queue for each reader, and `cap`. `stubs`
-// and `cap` are shared by all readers, and outlive them.
+// Makes the same calls by hand, with generated stubs, a completion queue for each reader, and `cap`. All readers share
+// `stubs` and `cap`, which must outlive them.
 using Stubs = std::vector<std::unique_ptr<v1::Answers::Stub>>;
 Stubs ConnectByHand(const std::vector<std::string>& workers);
 std::unique_ptr<BlockCaller> MakeHandWrittenCaller(const Stubs& stubs, CallCap& cap);

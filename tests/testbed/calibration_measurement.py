@@ -1,4 +1,4 @@
-"""Calibrations: sluice-calibrate measures a test network whose rate, buffer and round trip are known."""
+"""Calibrations: sluice-calibrate measures a test network with a known rate, buffer and round trip."""
 
 import contextlib
 import json
@@ -15,11 +15,11 @@ from topology import AGGREGATOR, Network, machine_address
 _PINGS = 400
 _PING_INTERVAL_S = 0.005
 _PINGED_MACHINES = 3
-_NOT_DETERMINED = 3  # the exit code of sluice-calibrate that could not tell everything
+_NOT_DETERMINED = 3  # exit code of sluice-calibrate if it could not determine every value
 
 
 def measure(programs, link, folder, progress):
-    """One object, ready for JSON: the truth, what was measured, and the errors in percent."""
+    """Returns one object, ready for JSON: the true values, the measured values, and the errors in percent."""
     if not shutil.which("ping"):
         raise Unsupported("missing tools: ping; on Debian: apt-get install iputils-ping")
     data = folder / "data"
@@ -33,7 +33,7 @@ def measure(programs, link, folder, progress):
         started_s = time.monotonic()
         report = _calibrate(programs, network, folder)
         seconds = time.monotonic() - started_s
-        # Before and after: what is alone on the machine may have changed.
+        # Ping before and after, because other load on the machine may have changed during the run.
         ping_us = [min(pair) for pair in zip(before_us, _ping_us(network))]
     return _result(link, ping_us, report, seconds)
 
@@ -46,7 +46,7 @@ def _calibrate(programs, network, folder):
 
 
 def _ping_us(network):
-    """The least and the average round trip of an idle network, over some machines."""
+    """Returns the minimum and the average round trip of an idle network, over some machines."""
     runs = []
     for machine in range(min(_PINGED_MACHINES, len(network.machines))):
         argv = ["ping", "-q", "-n", "-c", _PINGS, "-i", _PING_INTERVAL_S, machine_address(machine)]

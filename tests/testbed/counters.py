@@ -1,4 +1,4 @@
-"""What the kernel counted: the shallow port's queue, the TCP stacks of the workers, processor time."""
+"""Kernel counters: the queue of the shallow port, TCP of the workers, CPU time."""
 
 import dataclasses
 import json
@@ -19,14 +19,15 @@ class PortState:
 
 
 class PortMonitor:
-    """Watches the shallow port from start to close: one `tc` that answers again and again, on a thread of its own.
+    """Samples the shallow port from start to close, with one `tc` process that answers repeatedly, on a thread of
+    its own.
 
-    Between two samples the queue may have been longer, so the peak is a lower bound; drops are the kernel's count.
+    The queue may be longer between two samples, so the peak is a lower bound. Drops are the kernel's count.
     """
 
     def __init__(self, network, interval_s=0.1):
         self._interval_s = interval_s
-        # Starting a tc for every sample would take a tenth of a core.
+        # A new tc process for every sample would take a tenth of a core.
         self._tc = subprocess.Popen(
             network.command(network.switch, ["tc", "-s", "-j", "-batch", "-"]),
             stdin=subprocess.PIPE,
@@ -70,7 +71,7 @@ class PortMonitor:
             self.state()
 
 
-# What they stand for: lib/tcp/tcp_ext.h.
+# lib/tcp/tcp_ext.h explains these counters.
 _TCP_EXT = {
     "timeouts": ("TCPTimeouts",),
     "timeouts_after_feedback": (
@@ -85,7 +86,7 @@ _TCP_EXT = {
 
 
 def tcp_counters(pid):
-    """Of the network namespace of a process."""
+    """Returns the counters of the network namespace of a process."""
     net = pathlib.Path("/proc", str(pid), "net")
     extended = _protocol_counters(net / "netstat", "TcpExt:")
     counters = {name: sum(extended.get(part, 0) for part in parts) for name, parts in _TCP_EXT.items()}
@@ -104,13 +105,14 @@ def cpu_seconds(pid):
 
 
 def machine_cpu_seconds():
-    """Of all processors together since the machine started: busy, and in total."""
-    # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+    """Returns CPU seconds of all CPUs together since the machine started: busy, and in total."""
+    # The columns are user, nice, system, idle, iowait, irq, softirq and steal. Guest time is part of user.
     ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     hertz = os.sysconf("SC_CLK_TCK")
     return (sum(ticks) - ticks[3] - ticks[4]) / hertz, sum(ticks) / hertz
 
 
 def receive_queue_drops():
-    """Packets that this machine itself lost between two namespaces for want of processor time; machine-wide."""
+    """Returns the packets that this machine lost between two namespaces because it lacked CPU time. Counts the whole
+    machine."""
     return sum(int(line.split()[1], 16) for line in pathlib.Path("/proc/net/softnet_stat").read_text().splitlines())

@@ -1,5 +1,5 @@
-// Fan-outs to the servers of answers.proto, through Sluice or written by hand, in a closed or an open loop, and how
-// long each took. A part of the test network, not installed.
+// Calls the servers of answers.proto in fan-outs, through Sluice or by hand, in a closed or an open loop, and reports
+// the time of each fan-out. A part of the test network, not installed.
 
 #include <chrono>
 #include <deque>
@@ -53,7 +53,7 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Of this process' memory, what is in RAM.
+// Returns this process's memory in RAM.
 double ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   double pages = 0;
@@ -63,27 +63,27 @@ double ResidentBytes() {
 }
 
 struct ReaderResult {
-  std::vector<double> block_ms;  // of the blocks that came whole
-  double usual_ms = 0;           // from the start of each block to its last usual answer, together
+  std::vector<double> block_ms;  // of complete blocks
+  double usual_ms = 0;           // sum over blocks: from the start of a block to its last usual response
   int64_t bytes = 0;
   int64_t usual_bytes = 0;
   size_t retries = 0;
   size_t hedges = 0;
   size_t hedges_won = 0;
-  int64_t errors = 0;  // blocks that did not come whole
+  int64_t errors = 0;  // blocks that did not complete
   std::string error_sample;
 };
 
-// When blocks are asked for: as soon as a reader is free, or at random times that wait for nobody.
-// Thread-safe.
+// Decides when the next block starts: as soon as a reader is free, or at random times that do not wait for readers. One
+// for each part of a run, shared by its readers. Thread-safe.
 class Arrivals {
  public:
   explicit Arrivals(int blocks) : left_(blocks) {}
 
-  // Poisson arrivals, which begin with the first call of Next.
+  // Poisson arrivals, starting with the first call of Next.
   Arrivals(int blocks, double per_second, uint32_t seed) : left_(blocks), random_(seed), gap_s_(per_second) {}
 
-  // Waits for the next arrival. Nothing after the last one.
+  // Waits for the next arrival. Returns nullopt after the last one.
   std::optional<Clock::time_point> Next() {
     std::optional<Clock::time_point> arrival = Take();
     if (arrival) std::this_thread::sleep_until(*arrival);
@@ -108,7 +108,7 @@ class Arrivals {
   std::optional<Clock::time_point> last_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Asks for a block at a time, and takes the time of each from its arrival.
+// Requests one block at a time, and measures the time of each block from its arrival.
 class Reader {
  public:
   Reader(std::unique_ptr<BlockCaller> caller, const AnswerShape& shape, size_t workers, absl::Duration timeout,
@@ -316,7 +316,7 @@ class FanOutLoad {
          {"bytes", static_cast<double>(total.bytes)},
          {"seconds", seconds},
          {"goodput_bps", seconds > 0 ? 8.0 * static_cast<double>(total.bytes) / seconds : 0},
-         // While usual answers were due; of one reader, that is the goodput over all but the tail.
+         // Goodput while usual responses were due. With one reader it is the goodput of everything but the tail.
          {"usual_goodput_bps", total.usual_ms > 0 ? 8e3 * static_cast<double>(total.usual_bytes) / total.usual_ms : 0},
          {"block_ms", total.block_ms},
          {"block_p50_ms", Percentile(total.block_ms, 0.5)},
@@ -325,7 +325,7 @@ class FanOutLoad {
          {"cpu_seconds", cpu_seconds},
          {"cpu_us_per_call", calls > 0 ? 1e6 * cpu_seconds / calls : 0},
          {"grpc_version", grpc::Version()},
-         // Connections that have carried nothing yet; of Sluice alone.
+         // Measured before the connections carry calls; only with Sluice.
          {"connect_seconds", connect_seconds_},
          {"connection_bytes", connection_bytes_},
          {"retries", static_cast<double>(total.retries)},
@@ -356,7 +356,7 @@ class FanOutLoad {
   sluice::v1::LinkProfile link_;
   Link::Options link_options_;
   Stubs stubs_;
-  std::optional<CallCap> cap_;  // with mode hand-written
+  std::optional<CallCap> cap_;  // only with mode hand-written
   std::unique_ptr<FanOut> fan_out_;
   double connect_seconds_ = 0;
   double connection_bytes_ = 0;

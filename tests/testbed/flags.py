@@ -1,4 +1,4 @@
-"""What the scripts of the test network have in common on the command line."""
+"""Command line flags that the scripts of the test network share."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def flag(parse):
-    """An argparse type of a parser that raises ValueError: what it says is shown."""
+    """An argparse type for a parser that raises ValueError. argparse shows the message of the error."""
 
     def convert(text):
         try:
@@ -81,17 +81,17 @@ def output_file(text):
 def add_link_flags(parser, workers=64):
     add = parser.add_argument
     add("--workers", type=flag(count), default=workers, metavar="N")
-    add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="of the switch port (100mbit)")
-    add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="of the switch port (32kb)")
-    add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="what Sluice is told of the "
-        "buffer; default: the truth")  # fmt: skip
+    add("--rate", type=flag(parse_rate_bps), default=10**8, metavar="RATE", help="rate of the switch port (100mbit)")
+    add("--buffer", type=flag(parse_size_bytes), default=32 * 1024, metavar="BYTES", help="buffer of the switch port (32kb)")
+    add("--tell-buffer", type=flag(told_buffer), default=None, metavar="BYTES|unknown", help="buffer that Sluice is "
+        "configured with; default: the true buffer")  # fmt: skip
     add("--cc", choices=("cubic", "reno", "bbr"), default="cubic", help="TCP congestion control of every host")
-    add("--rto-min", type=flag(count), default=200, metavar="MS", help="least retransmission timeout of every host (200); "
-        "the kernel rounds it up to its ticks")  # fmt: skip
+    add("--rto-min", type=flag(count), default=200, metavar="MS", help="minimum retransmission timeout of every host (200); "
+        "the kernel rounds it up to a multiple of its tick")  # fmt: skip
     add("--quick-acks", action="store_true", help="every host acknowledges each packet at once")
-    add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="of a machine of workers; "
+    add("--access-rate", type=flag(parse_rate_bps), default=0, metavar="RATE", help="rate of a machine of workers; "
         "default: ten times the rate of the switch port")  # fmt: skip
-    add("--rtt", type=flag(parse_time_us), default=200, metavar="TIME", help="told to the model (200us)")
+    add("--rtt", type=flag(parse_time_us), default=200, metavar="TIME", help="round trip that the model uses (200us)")
 
 
 def link_of(flags):
@@ -112,7 +112,7 @@ def add_load_flags(parser, policies=POLICIES, default_policy="rolling", blocks=2
     add = parser.add_argument
     add("--policy", type=flag(policies_of(policies)), default=[default_policy], help="one or more of %s, "
         "comma-separated: they run in turns (%s)" % (", ".join(policies), default_policy))  # fmt: skip
-    add("--clients", type=flag(count), default=1, metavar="C", help="concurrent readers")
+    add("--clients", type=flag(count), default=1, metavar="C", help="number of concurrent readers")
     add_block_flags(parser, blocks)
 
 
@@ -120,10 +120,10 @@ def add_block_flags(parser, blocks=20):
     add = parser.add_argument
     add("--blocks", type=flag(count), default=blocks, metavar="K", help="data blocks that each client reads in the "
         "measured part")  # fmt: skip
-    add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers answer this much later; "
-        f"with p99, {TAIL_SHARE:.0%}% of the answers, drawn at random, take that long instead")  # fmt: skip
-    add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="read before the measured part")
-    add("--timeout", type=flag(count), default=1800, metavar="SECONDS", help="the longest that one run may take")
+    add("--think", type=flag(think), default=Think(), metavar="MS[,p99=MS]", help="workers wait this long before they "
+        f"respond; with p99, a random {TAIL_SHARE:.0%}% of the responses takes that long instead")  # fmt: skip
+    add("--warmup-blocks", type=flag(count), default=2, metavar="W", help="blocks read before the measured part")
+    add("--timeout", type=flag(count), default=1800, metavar="SECONDS", help="maximum time of one run")
     add_run_flags(parser)
 
 
@@ -133,18 +133,18 @@ def builds(text):
 
 def add_run_flags(parser, several_builds=False):
     add = parser.add_argument
-    add("--repeat", type=flag(count), default=1, metavar="R", help="runs of everything")
+    add("--repeat", type=flag(count), default=1, metavar="R", help="repetitions of every run")
     release = REPOSITORY / "build/release"
     if several_builds:
-        add("--build", type=builds, default=[release], metavar="DIR,...", help="where the programs are "
+        add("--build", type=builds, default=[release], metavar="DIR,...", help="folder of the programs "
             "(build/release); several are compared: they run in turns")  # fmt: skip
     else:
-        add("--build", type=pathlib.Path, default=release, metavar="DIR", help="where the programs are (build/release)")
-    add("--quiet", action="store_true", help="no progress")
+        add("--build", type=pathlib.Path, default=release, metavar="DIR", help="folder of the programs (build/release)")
+    add("--quiet", action="store_true", help="do not print progress")
 
 
 def add_json_flag(parser):
-    parser.add_argument("--json", type=flag(output_file), metavar="FILE", help="write the result here, too")
+    parser.add_argument("--json", type=flag(output_file), metavar="FILE", help="also write the result to this file")
 
 
 def report(flags, results):

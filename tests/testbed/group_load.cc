@@ -34,7 +34,7 @@ using Clock = Window::Clock;
 
 constexpr auto kSampleInterval = std::chrono::milliseconds(100);
 
-// Of this process' memory, the part that is in RAM.
+// Returns this process's memory in RAM.
 double ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   double pages = 0;
@@ -122,7 +122,7 @@ class GroupLoad {
   absl::Status MakeLink() {
     if (config_.stock_client()) return absl::OkStatus();
     link_options_.budget.on_change = [this](const BudgetChange& change) { budget_changes_.Add(change); };
-    // A group may merge slowly, and no group shares data with another one.
+    // A group may merge slowly, and groups share no data, so each group has a callback thread.
     link_options_.callback_threads = std::max(1, config_.groups_size());
     absl::StatusOr<std::shared_ptr<Link>> link = Link::Create(link_options_);
     if (!link.ok()) return link.status();

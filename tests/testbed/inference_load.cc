@@ -22,9 +22,9 @@
 namespace sluice::testbed {
 namespace {
 
-// Fans out in lockstep with whoever started it: after each block it writes a line of JSON to stdout, what the library
-// has inferred of each worker so far, and waits for a line on stdin. In between, nothing is on the way, so that others
-// can count the truth.
+// Runs fan-outs in lockstep with its parent process. After each block it writes a line of JSON to stdout, with all
+// inferences of the library for each worker so far, and waits for a line on stdin. During the wait no packet is in
+// flight, so the parent can count the true losses.
 class InferenceLoad {
  public:
   void AddFlags(CLI::App& app) {
@@ -58,7 +58,8 @@ class InferenceLoad {
     if (!status.ok()) return status;
     options_.schedule.profile = *profile;
     options_.schedule.policy = *policy;
-    // Fixed, although it may be too large: else there would soon be nothing to infer.
+    // The budget must stay fixed even if it is too large. Otherwise the losses would soon end, and with them the
+    // inferences.
     options_.schedule.budget_bytes = BufferBudgetBytes(*profile);
     return absl::OkStatus();
   }

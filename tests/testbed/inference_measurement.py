@@ -1,4 +1,4 @@
-"""Does the aggregator see what was lost? Its inferences against what the servers' kernels counted, answer by answer."""
+"""Compares the aggregator's inferences of losses with the counts of the servers' kernels, response by response."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from topology import AGGREGATOR, Network
 
 
 class InferenceMeasurement:
-    """Runs scenarios with servers that know nothing of Sluice."""
+    """Runs scenarios with servers without Sluice."""
 
     def __init__(self, build, folder, server):
         self._folder = folder
@@ -19,8 +19,8 @@ class InferenceMeasurement:
         self._server = server_command(build, server)
 
     def run(self, scenario, progress):
-        """One object, ready for JSON. An answer counts as lost where its server had to send a packet again that the
-        receiver did not have already."""
+        """Returns one object, ready for JSON. A response counts as lost if its server retransmitted a packet that
+        the receiver did not have yet."""
         progress.step(scenario.title)
         log = self._folder / "inference.log"
         with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers, open(
@@ -84,10 +84,10 @@ def _timeouts(servers):
 
 
 def _repaired_packets(network):
-    """By the server's address: packets that were sent again, but for those that the receiver had already."""
+    """Returns, by server address, the retransmitted packets that the receiver did not have yet."""
     packets = {}
     for machine in network.machines:
-        # Two lines a connection: addresses, then "... retrans:0/3 dsack_dups:1 ...".
+        # Each connection has two lines: the addresses, then "... retrans:0/3 dsack_dups:1 ...".
         lines = iter(_ss(network, machine).splitlines())
         for addresses, info in zip(lines, lines):
             local = addresses.split()[2].replace("[::ffff:", "").replace("]", "")

@@ -1,4 +1,4 @@
-"""Takes the IPv4 packets that come in from one device, and sends each out of another one a moment later.
+"""Takes the IPv4 packets that arrive on one device, and sends each through another device a moment later.
 
     late_packets.py READY_FILE FROM_DEVICE TO_DEVICE DELAY_S        until it is killed
 """
@@ -20,7 +20,7 @@ def _forward(ready_file, from_device, to_device, delay_s):
     outgoing = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # receives nothing
     outgoing.bind((to_device, 0))
     pathlib.Path(ready_file).touch()
-    held = collections.deque()  # of (due, frame), in the order in which they are due
+    held = collections.deque()  # pairs (due, frame), in the order in which they are due
     while True:
         wait_s = max(0, held[0][0] - time.monotonic()) if held else None
         if select.select([incoming], [], [], wait_s)[0]:

@@ -1,4 +1,4 @@
-"""One measurement: a load reads from a service in a test network, and the kernel counts."""
+"""One measurement: a load reads from a service in a test network while the kernel counts."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from processes import wait_until
 from topology import AGGREGATOR
 from units import format_mbps
 
-_BUSY = 0.95  # what is used more than that is the bottleneck
+_BUSY = 0.95  # the link or a CPU that is busier than this is the bottleneck
 
 
 def measure(scenario, network, service, load, progress):
-    """Kernel counters and the load's own report, from its start to its end, ready for JSON.
+    """Returns the kernel counters and the load's own report, from its start to its end, ready for JSON.
 
-    A service has `workers` (programs), `check()`, which raises where one has ended, and `counts()` of its own.
+    A service has `workers` (programs), `check()`, which raises if one of them has ended, and `counts()` of its own.
     """
     facts = network.facts()
     progress.step("  read back: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
@@ -54,7 +54,8 @@ def measure(scenario, network, service, load, progress):
 
 
 class Load:
-    """A program beside the aggregator that warms up, says so, waits for a file, reads, and reports in JSON on stdout."""
+    """A program on the aggregator's host. It warms up, reports that, waits for a file, reads, and reports in JSON on
+    stdout."""
 
     def __init__(self, network, argv, folder, environment=None):
         self._start_file = folder / "start"
@@ -109,7 +110,7 @@ class Load:
 
 
 class _Counters:
-    """Everything that is counted from the start of the measured part to its end, at one moment."""
+    """All counters of the measured part at one moment."""
 
     def __init__(self, service, port):
         tcp = [tcp_counters(worker.pid) for worker in service.workers]
@@ -132,7 +133,7 @@ class _Counters:
 
 
 def _use(link, seconds, before, after):
-    """How busy the link and the processors were, and so which of them was the bottleneck."""
+    """Returns how busy the link and the CPUs were, and which of them was the bottleneck."""
     port = 8 * (after.port.sent_bytes - before.port.sent_bytes) / (link.rate_bps * seconds)
     machine = (after.machine_cpu_busy_s - before.machine_cpu_busy_s) / max(after.machine_cpu_s - before.machine_cpu_s, 0.01)
     cpu = [later - earlier for earlier, later in zip(before.workers_cpu_s, after.workers_cpu_s)]
@@ -142,7 +143,7 @@ def _use(link, seconds, before, after):
     return {
         "port_busy_share": round(port, 3),
         "machine_cpu_busy_share": round(machine, 3),
-        "busiest_server_cpu_share": round(busiest, 3),  # of one processor; Python cannot use more
+        "busiest_server_cpu_share": round(busiest, 3),  # of one CPU; Python cannot use more
         "bottleneck": used_up[0] if used_up else "none",
     }
 

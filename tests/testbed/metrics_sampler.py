@@ -1,6 +1,5 @@
-"""Reads a few metrics of several programs again and again, and prints a line of JSON for each round:
-[monotonic seconds, [[value, ...], ...]], with null for a program that does not respond. Values of one metric with
-different labels are added up.
+"""Reads a few metrics of several programs repeatedly, and prints a line of JSON for each round: [monotonic seconds,
+[[value, ...], ...]], with null for a program that does not respond. Sums the values of a metric over its labels.
 
 Runs inside the namespace of the programs: metrics_sampler.py PERIOD_S NAME,NAME... PORT...
 """
@@ -10,7 +9,7 @@ import json
 import sys
 import time
 
-_TIMEOUT_S = 0.06  # a program that is stopped must not hold up the others
+_TIMEOUT_S = 0.06  # a stopped program must not delay the samples of the others
 
 
 def _sample(port, names):

@@ -1,4 +1,4 @@
-"""Programs that run in hosts of the test network: started, waited for until they serve, ended politely."""
+"""Programs in hosts of the test network: starts them, waits until they serve, and ends them with SIGTERM."""
 
 import pathlib
 import signal
@@ -10,15 +10,15 @@ _STOP_S = 20
 
 
 class Program:
-    """One running program. Its log is a file; what is in it is told when the program fails. One that gives way has
-    processor time only when nobody else wants it."""
+    """One running program. Its log is a file, and errors about the program quote it. With `gives_way` the program
+    runs only when a CPU is otherwise idle."""
 
     def __init__(self, network, host, argv, log, gives_way=False):
         self.name = f"{pathlib.Path(argv[0]).name} in {host}"
         self._log = log
         self._output = open(log, "wb")
         scheduling = ["chrt", "--idle", "0"] if gives_way else []
-        # `ip netns exec` and `chrt` become the program, so this is the program's own process.
+        # `ip netns exec` and `chrt` replace themselves with the program, so this process is the program.
         self._process = subprocess.Popen(
             network.command(host, [*scheduling, *(str(word) for word in argv)]),
             stdin=subprocess.DEVNULL,
@@ -52,7 +52,7 @@ class Program:
             raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log_tail()}")
 
     def kill(self):
-        """At once; also where it has ended."""
+        """Kills the program at once, or does nothing if it has ended."""
         self._process.kill()
         self._process.wait()
         self._output.close()
@@ -61,7 +61,7 @@ class Program:
         self._process.send_signal(signum)
 
     def stop(self):
-        """SIGTERM must end it with exit code 0."""
+        """Sends SIGTERM, which must end the program with exit code 0."""
         self.check()
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -87,7 +87,7 @@ def wait_until(condition, timeout_s, what, programs=()):
 
 
 def run_to_end(argv, what, allowed=(0,)):
-    """What it writes to stdout. RuntimeError for an exit code that is not allowed."""
+    """Returns the program's stdout. Raises RuntimeError for an exit code that is not allowed."""
     result = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
     if result.returncode not in allowed:
         raise RuntimeError(f"{what} failed with {result.returncode}: {(result.stderr or result.stdout).strip()[-2000:]}")

@@ -1,4 +1,4 @@
-"""One line that tells what a run is doing; on a terminal it is drawn over itself."""
+"""A progress line on a terminal, redrawn in place."""
 
 import time
 
@@ -11,13 +11,13 @@ class Progress:
         self._next_draw_s = 0.0
 
     def step(self, text):
-        """A stage begins: a line that stays."""
+        """Starts a stage, with a line that stays."""
         if self._enabled:
             self._clear()
             print(text, file=self._stream, flush=True)
 
     def update(self, text):
-        """How far it is: on a terminal only, five times a second at most."""
+        """Shows the progress of the stage: only on a terminal, and at most five times per second."""
         if self._live and time.monotonic() >= self._next_draw_s:
             self._next_draw_s = time.monotonic() + 0.2
             print(f"\r{text}\x1b[K", end="", file=self._stream, flush=True)

@@ -1,9 +1,9 @@
-"""Synchronized reads over plain TCP sockets, without any of Sluice: shows what the network itself does.
+"""Synchronized reads over plain TCP sockets, without Sluice, to show the behavior of the network itself.
 
     raw_incast.py serve SRU_BYTES READY_FILE HOST:PORT...        answers every byte with SRU_BYTES bytes
     raw_incast.py read SRU_BYTES BLOCKS IN_FLIGHT SECONDS HOST:PORT...
-        reads blocks with at most IN_FLIGHT answers under way, and gives up after SECONDS: many flows that time out
-        together double their timeouts together, so that one block can take a quarter of an hour
+        reads blocks with at most IN_FLIGHT responses under way, and gives up after SECONDS: many flows that time
+        out together double their timeouts together, so one block can take a quarter of an hour
 """
 
 import json
@@ -30,7 +30,7 @@ def serve(sru_bytes, ready_file, addresses):
             requests = connection.recv(64)
             for _ in requests:
                 connection.sendall(answer)
-        except (ConnectionResetError, BrokenPipeError):  # a reader was ended with an answer on its way
+        except (ConnectionResetError, BrokenPipeError):  # a reader ended while a response was in flight
             requests = b""
         if not requests:
             selector.unregister(connection)
@@ -50,7 +50,7 @@ def serve(sru_bytes, ready_file, addresses):
 
 
 class Reader:
-    """Reads blocks over one connection to each sender until it has them or the time is up."""
+    """Reads blocks over one connection to each sender until it has all blocks or the time is up."""
 
     def __init__(self, sru_bytes, in_flight, deadline, addresses):
         self._sru_bytes = sru_bytes
@@ -66,7 +66,7 @@ class Reader:
         self.bytes_read = 0
 
     def read_block(self):
-        """False when the time is up."""
+        """Returns False if the time is up."""
         self._waiting = list(reversed(self._connections))
         for _ in range(min(self._in_flight, len(self._waiting))):
             self._request_next()

@@ -19,7 +19,7 @@ _PLAN_KEY = {
 
 
 class ReadMeasurement:
-    """Runs scenarios that differ in their policy only, over one striped source file."""
+    """Runs scenarios that differ only in their policy, over one striped source file."""
 
     def __init__(self, programs, folder, scenario):
         self._programs = programs
@@ -31,7 +31,7 @@ class ReadMeasurement:
         stripe(programs, self._source, scenario.link.workers, scenario.sru_bytes, self._data)
 
     def run(self, scenario, progress):
-        """One object, ready for JSON."""
+        """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with Network(scenario.link) as network:
             with Service(self._programs, network, scenario, self._data, self._folder) as service:

@@ -1,7 +1,8 @@
-"""A private world for one test network: its own network, mount and process namespaces, and a tmpfs for all files.
+"""An isolated environment for one test network: its own network, mount and process namespaces, and a tmpfs for all
+files.
 
-The process that the user started stays outside and only waits. Everything else lives in a process namespace whose
-first process is the script again; when that one ends, or the outer one does, however it does, the kernel ends the rest.
+The process that the user started stays outside and only waits. All other processes run in a process namespace whose
+first process is the same script. If either of these two processes ends, for any reason, the kernel ends the others.
 """
 
 import os
@@ -25,15 +26,15 @@ _TOOLS = {
     "mount": "util-linux",
 }
 
-WORK = pathlib.Path("/run/sluice")  # inside; on the private tmpfs
+WORK = pathlib.Path("/run/sluice")  # inside the sandbox; on its own tmpfs
 
 
 class Unsupported(Exception):
-    """The machine lacks something that the network needs. The text says what, and what to do."""
+    """The machine lacks something that the network needs. The message names the missing part and the remedy."""
 
 
 def run_inside(main):
-    """Runs main() in a sandbox and exits with its code. Called by a script first thing after its flags are read."""
+    """Runs main() in a sandbox and exits with its code. A script calls this first, once it has read its flags."""
     if os.environ.get(_MARKER) == str(os.getpid()):
         sys.exit(_inside(main))
     sys.exit(_outside())
@@ -46,11 +47,11 @@ def _outside():
         _probe()
     except Unsupported as error:
         return _report_unsupported(error)
-    # setpriv: unshare would outlive a parent that is killed. sh: the marker holds the id of the first process inside,
-    # so that a sandbox started from within a sandbox is told apart.
+    # setpriv is needed because unshare would outlive a killed parent. sh sets the marker to the id of the first process
+    # inside, which distinguishes a sandbox that was started from within a sandbox.
     command = ["setpriv", "--pdeathsig", "KILL", *_unshare_command(), "sh", "-c", f'{_MARKER}=$$ exec "$@"', "sh"]
     command += [sys.executable, *sys.argv]
-    # A session of its own: Ctrl-C reaches only this process, which then ends the others for good.
+    # A session of its own limits Ctrl-C to this process, which then kills the others.
     child = subprocess.Popen(command, start_new_session=True)
 
     try:
@@ -74,7 +75,7 @@ class _Stopped(Exception):
 
 def _raise_stopped(signum, _frame):
     for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)  # one is enough: what is left takes milliseconds
+        signal.signal(other, signal.SIG_IGN)  # one signal is enough: the cleanup takes milliseconds
     raise _Stopped(signum)
 
 
@@ -96,7 +97,7 @@ def _report_unsupported(error):
 
 
 def add_sbin_to_path():
-    # Where Debian keeps ip and tc, which users other than root do not have on their path.
+    # Debian keeps ip and tc there, and only root has these folders on the path.
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 
 
@@ -123,7 +124,7 @@ def _probe():
 
 
 def _mount_run():
-    # `ip netns` keeps its names under /run; on a tmpfs of our own two networks at once do not see each other.
+    # `ip netns` keeps its names under /run, so two networks with a tmpfs each do not see each other's names.
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"], check=True)
     WORK.mkdir()
 

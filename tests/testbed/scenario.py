@@ -1,41 +1,41 @@
-"""What one measurement is about: the network, the load and the policy, as plain values."""
+"""The parameters of one measurement: the network, the load and the policy, as plain values."""
 
 import dataclasses
 
 from units import format_mbps
 
 MTU_BYTES = 1500
-FRAME_BYTES = MTU_BYTES + 14  # what a queueing discipline counts of a full packet: no checksum, no preamble
-TCP_PAYLOAD_BYTES = MTU_BYTES - 52  # IPv4 and TCP with timestamps
+FRAME_BYTES = MTU_BYTES + 14  # a full packet as a queueing discipline counts it: no checksum, no preamble
+TCP_PAYLOAD_BYTES = MTU_BYTES - 52  # without the headers of IPv4 and of TCP with timestamps
 
 POLICIES = ("unscheduled", "batches", "rolling", "grants")
-# Of fan-outs: what the library takes without being told, and gRPC without Sluice.
+# Policies of fan-outs. "default" is the library's default, and "hand-written" is gRPC without Sluice.
 FAN_OUT_POLICIES = (*POLICIES, "default", "hand-written")
 
-# Data that is read again is read from memory by the workers; this much of it is enough to catch a block that is
-# delivered twice or in the wrong place.
+# The workers read repeated data from memory. This much data is enough to detect a block that is delivered twice or in
+# the wrong place.
 _SOURCE_BYTES_AT_MOST = 32 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkScenario:
-    """The network: how many workers, and the switch port that they share."""
+    """The network: the number of workers, and the switch port that they share."""
 
     workers: int
     rate_bps: int
     buffer_bytes: int
     congestion_control: str = "cubic"
     access_rate_bps: int = 0  # of each machine of workers; 0: ten times the rate
-    machines: int = 8  # at most this many namespaces hold the workers
-    rto_min_ms: int = 200  # the kernel rounds it up to its own ticks
-    quick_acks: bool = False  # every packet is acknowledged at once
-    rtt_us: int = 200  # told to the model; the namespaces themselves add some tens of microseconds
-    told_buffer_bytes: int | None = None  # what Sluice is told of the buffer; None: the truth, 0: nothing
+    machines: int = 8  # maximum number of namespaces that hold the workers
+    rto_min_ms: int = 200  # the kernel rounds it up to a multiple of its tick
+    quick_acks: bool = False  # every host acknowledges each packet at once
+    rtt_us: int = 200  # for the model; the namespaces themselves add some tens of microseconds
+    told_buffer_bytes: int | None = None  # buffer that Sluice is configured with; None: the true buffer, 0: none
 
     @property
     def burst_bytes(self):
-        # The token bucket of the shaper, which adds to the buffer: the least that keeps a busy port at its rate. With two
-        # frames the shaper's timer falls up to 1 % behind when the programs under test keep both cores busy.
+        # The shaper's token bucket adds to the buffer, so this is the smallest that keeps a busy port at its rate. With
+        # two frames the shaper's timer falls up to 1 % behind when the programs under test keep both cores busy.
         return 3 * FRAME_BYTES
 
     @property
@@ -70,10 +70,10 @@ TAIL_SHARE = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Think:
-    """How long workers think before they answer."""
+    """How long workers wait before they respond."""
 
     usual_ms: float = 0
-    tail_ms: float = 0  # a share TAIL_SHARE of the answers takes so long instead; 0: there is no tail
+    tail_ms: float = 0  # a share TAIL_SHARE of the responses takes this long instead; 0: no tail
 
     @property
     def tail_share(self):
@@ -85,7 +85,7 @@ class Think:
 
 @dataclasses.dataclass(frozen=True)
 class ReadScenario:
-    """The load: striped data, who reads it, and by which policy the aggregator asks for it."""
+    """The load: striped data, its readers, and the aggregator's policy."""
 
     link: LinkScenario
     policy: str
@@ -110,8 +110,8 @@ class ReadScenario:
 
 @dataclasses.dataclass(frozen=True)
 class TreeScenario:
-    """Two levels: mid-level aggregators (MLAs), each with workers behind a port of its own, and a high-level one (HLA)
-    behind another. All ports are alike."""
+    """Two levels: mid-level aggregators (MLAs), each with workers behind a port of its own, and a high-level
+    aggregator (HLA) behind another port. All ports are alike."""
 
     aggregators: int
     link: LinkScenario  # of one MLA
@@ -119,7 +119,7 @@ class TreeScenario:
     sru_bytes: int  # of the workers
     blocks: int
     clients: int = 1
-    cache_blocks: int = 4  # of each MLA: so few that every lap over the source is read from the workers
+    cache_blocks: int = 4  # of each MLA: small enough that every pass over the source reads from the workers
     warmup_blocks: int = 2
     timeout_s: int = 600
 
@@ -147,11 +147,11 @@ class TreeScenario:
 
 @dataclasses.dataclass(frozen=True)
 class AnswerScenario:
-    """The load: fan-outs to servers that know nothing of Sluice."""
+    """The load: fan-outs to servers without Sluice."""
 
     link: LinkScenario
     policy: str
-    response_bytes: str  # a size, or two with a colon: a range that sizes are drawn from
+    response_bytes: str  # one size, or two sizes with a colon between: a range to draw sizes from
     sizes_known: bool
     blocks: int
     clients: int = 1
@@ -159,9 +159,9 @@ class AnswerScenario:
     server: str = "cpp"
     replicas: int = 0
     hedge_after_ms: float = 0  # 0: no hedges
-    in_flight: int = 0  # of hand-written: requests that are out at a time; 0: all
-    victim: bool = False  # another flow asks for little through the same port
-    load: float = 0  # Poisson arrivals that offer this share of the link, for a size that is fixed; 0: closed loops
+    in_flight: int = 0  # with hand-written: requests in flight at a time; 0: all
+    victim: bool = False  # also run another flow with small responses through the same port
+    load: float = 0  # Poisson arrivals that offer this share of the link, for a fixed size; 0: closed loops
     warmup_blocks: int = 2
     timeout_s: int = 1800
 
@@ -178,8 +178,8 @@ class AnswerScenario:
         return self.load * self.link.rate_bps / 8 / (self.link.workers * wire_bytes(int(self.response_bytes)))
 
 
-# How a stock client reaches its workers: by itself; through sluice-proxy, by nothing but its environment; or at an address
-# of the proxy, as one that names the workers itself.
+# How a stock client reaches its workers: directly; through sluice-proxy, configured only by its environment; or by
+# connecting to the proxy's address and naming the workers itself.
 WAYS = ("direct", "proxy", "proxy-prior-knowledge")
 CLIENTS = ("go", "python", "java")
 PROXY_POLICIES = ("unscheduled", "rolling", "grants")
@@ -187,7 +187,7 @@ PROXY_POLICIES = ("unscheduled", "rolling", "grants")
 
 @dataclasses.dataclass(frozen=True)
 class StockScenario:
-    """The load: fan-outs of clients that know nothing of Sluice, all at the same time."""
+    """The load: fan-outs of clients without Sluice, all at the same time."""
 
     link: LinkScenario
     way: str
@@ -214,7 +214,7 @@ FAULTS = ("none", "kill-client", "kill-daemon", "stop-client")
 
 @dataclasses.dataclass(frozen=True)
 class ShareScenario:
-    """Several aggregators on one host, each with readers of its own."""
+    """Several aggregators on one host, each with its own readers."""
 
     reads: ReadScenario
     weights: list
@@ -232,6 +232,6 @@ class ShareScenario:
 
 
 def wire_bytes(payload_bytes):
-    """What a response takes in the buffer, headers included."""
+    """Returns the bytes that a response occupies in the buffer, headers included."""
     packets = -(-payload_bytes // TCP_PAYLOAD_BYTES)
     return payload_bytes + packets * (FRAME_BYTES - TCP_PAYLOAD_BYTES)

@@ -1,4 +1,5 @@
-"""Is the test network a real one? Plain sockets must collapse in it when all send at once, and must not when few do."""
+"""Checks that the test network behaves like a real one: plain sockets must collapse if all send at once, and must
+not collapse if few do."""
 
 import contextlib
 import json
@@ -43,7 +44,7 @@ def _measure(link, sru_bytes, blocks, in_flight):
 
 
 def self_check(link, sru_bytes, blocks):
-    """Returns what was measured, and the complaints: none where the network does what it should."""
+    """Returns the measurements and the complaints. A network that works has no complaints."""
     fits = max(1, link.buffer_bytes // wire_bytes(sru_bytes))
     if fits >= link.workers:
         raise ValueError(f"{link.workers} responses of {sru_bytes} bytes fit the buffer; nothing can collapse")
@@ -56,7 +57,7 @@ def self_check(link, sru_bytes, blocks):
         f"{fits} at once: every block arrives": few_at_once["blocks"] == blocks,
         f"{fits} at once: the port drops nothing": few_at_once["switch_drops"] == 0,
         f"{fits} at once: no TCP timeout": few_at_once["tcp_timeouts"] == 0,
-        # An idle machine reaches 95 % of the link. A busy one keeps the shaper waiting, which is no collapse.
+        # An idle machine reaches 95 % of the link. A busy machine delays the shaper, which is not a collapse.
         f"{fits} at once: three times the goodput of all at once": few_at_once["goodput_bps"]
         >= 3 * all_at_once["goodput_bps"],
         f"{fits} at once: no more than the link carries": few_at_once["goodput_bps"] <= link.rate_bps,

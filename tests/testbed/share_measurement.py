@@ -1,4 +1,4 @@
-"""Measurements of a link that several aggregators share: who gets how much of it, and what faults do."""
+"""Measurements of a link that several aggregators share: their shares of it, and the effects of faults."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ _PATIENCE_S = 30
 
 
 class ShareMeasurement:
-    """Runs one scenario, again and again, over one striped source file."""
+    """Runs one scenario repeatedly over one striped source file."""
 
     def __init__(self, programs, folder, scenario):
         self._programs = programs
@@ -57,7 +57,7 @@ class ShareMeasurement:
             loads = [host.load(0)]
             result["alone"] = self._phase(host, "alone", progress)
             loads += [host.load(i) for i in range(1, len(scenario.weights))]
-            time.sleep(0.5)  # connections and leases settle; not measured
+            time.sleep(0.5)  # connections and leases settle; this time does not count
             result["busy"] = self._with_shares(self._phase(host, "busy", progress))
             measure = {"none": self._idle, "kill-client": self._kill_client, "kill-daemon": self._kill_daemon,
                        "stop-client": self._stop_client}[scenario.fault]  # fmt: skip
@@ -76,7 +76,7 @@ class ShareMeasurement:
         return phase
 
     def _with_shares(self, phase):
-        """Each process' part of the goodput, over what its weight says: 1 is exact."""
+        """Returns each process's part of the goodput divided by its part of the weights. 1 is exact."""
         total, weights = sum(phase["goodput_bps"]) or 1, self._scenario.weights
         ratios = [bps / total / (weight / sum(weights)) for bps, weight in zip(phase["goodput_bps"], weights)]
         return {**phase, "total_goodput_bps": sum(phase["goodput_bps"]), "share_over_weight": [round(r, 3) for r in ratios]}
@@ -134,7 +134,8 @@ class ShareMeasurement:
 
 
 class _Host:
-    """The network, the workers, and on the aggregators' host: the daemon, the aggregators, their loads, a sampler."""
+    """The network and its workers, and the programs on the aggregators' host: the daemon, the aggregators, their
+    loads and a sampler."""
 
     def __init__(self, programs, folder, data, source, scenario, stack):
         self._programs, self._folder, self._source, self._scenario = programs, folder, source, scenario
@@ -170,7 +171,7 @@ class _Host:
         self._daemons.append(self._start_killable("sluice-link", f"link-{len(self._daemons)}", config))
 
     def _start_killable(self, program, name, config):
-        """As started_server, but it may be dead by the end."""
+        """Starts a server as started_server does, but the server may have died by the end."""
         server, ready = start_server(self._network, self._programs[program], AGGREGATOR, config, self._folder, name)
         self._stack.callback(server.kill)
         server.wait_until_ready(ready)
@@ -189,7 +190,7 @@ class _Host:
         return load
 
     def warm_up(self):
-        """One after the other: connections are made, windows open, manifests are read."""
+        """Warms up one aggregator after another: it connects, opens windows and reads manifests."""
         for index in range(len(self._scenario.weights)):
             if self.load(index, blocks=3).wait(_PATIENCE_S * 4) != 0:
                 raise RuntimeError(f"the warm-up of process {index} failed")
@@ -217,21 +218,22 @@ class _Host:
         return {"seconds": round(end_s - start_s, 3), "goodput_bps": self._samples.goodput_bps(start_s, end_s), **counts}
 
     def until(self, start_s, condition):
-        """Milliseconds until a sample met the condition; None: none did."""
+        """Returns the milliseconds until a sample met the condition, or None if no sample did."""
         for time_s, sample in self._samples.since(start_s):
             if condition(sample):
                 return round((time_s - start_s) * 1000)
         return None
 
     def dips(self, start_s, result):
-        """The least that came over the link in any fifth of a second, against what came while all were busy."""
+        """Returns the lowest rate over the link in any fifth of a second, compared with the rate while all were
+        busy."""
         lowest = self._samples.lowest_total_bps(start_s, 0.2)
         busy = result["busy"]["total_goodput_bps"] or 1
         return {"lowest_goodput_bps": lowest, "lowest_over_busy": round(lowest / busy, 3)}
 
 
 class _Samples:
-    """What the aggregators say of themselves, from start to close; read on a thread of its own."""
+    """The metrics of the aggregators from start to close, read on a thread of its own."""
 
     def __init__(self, network, ports):
         script = pathlib.Path(__file__).with_name("metrics_sampler.py")
@@ -270,7 +272,8 @@ class _Samples:
         return [self._rate([(time_s, sample[i][0]) for time_s, sample in rows if sample[i]]) for i in range(self._count)]
 
     def lowest_total_bps(self, start_s, window_s):
-        """Of those that answer throughout a window; one that is dead or stopped has its last count."""
+        """Returns the lowest sum of the aggregators' rates in any window. An aggregator that is dead or stopped
+        keeps its last count."""
         rows = self.since(start_s)
         totals, known = [], [one[0] if one else 0.0 for one in self._before(start_s)]
         for time_s, sample in rows:

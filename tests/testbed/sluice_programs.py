@@ -1,4 +1,4 @@
-"""The programs of Sluice in a test network: where they are, and a striped file served by workers and an aggregator."""
+"""The programs of Sluice in a test network: their paths, and a striped file that workers and an aggregator serve."""
 
 import contextlib
 import json
@@ -11,12 +11,12 @@ from processes import Program, run_to_end
 from scenario import MTU_BYTES
 from topology import AGGREGATOR
 
-# What every measurement of reads needs, and the demo builds.
+# Every measurement of reads needs these programs, and the demo builds them.
 READ_PROGRAMS = ("sluice-worker", "sluice-aggregator", "sluice-stripe", "sluice-cat", "sluice-load", "sluice-plan")
 
 AGGREGATOR_LISTEN = "unix:/run/sluice/read.sock"
 _ADMIN = "127.0.0.1:9100"
-# By the name that the kernel's own count has in tcp_counters.
+# The keys are the names that the kernel's own counts have in tcp_counters.
 _EXPORTED = {
     "retransmits": ("sluice_worker_tcp_retransmitted_packets_total",),
     "timeouts": ("sluice_worker_tcp_rtos_total",),
@@ -29,7 +29,8 @@ _SCRAPE = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[
 
 
 def programs_in(build, *others):
-    """Paths by name, of those that reads need and of others. ValueError where one has not been built."""
+    """Returns paths by name, of the programs for reads and of the `others`. Raises ValueError if one has not been
+    built."""
     folder = pathlib.Path(build).resolve() / "bin"
     programs = {name: folder / name for name in (*READ_PROGRAMS, *others)}
     missing = [name for name, path in programs.items() if not os.access(path, os.X_OK)]
@@ -42,12 +43,12 @@ def programs_in(build, *others):
 
 
 def stripe(programs, source, workers, sru_bytes, out):
-    """`workers` is a number, or of a tree one for each level: 4x32."""
+    """`workers` is a number, or for a tree one number per level: 4x32."""
     run_to_end([programs["sluice-stripe"], "--workers", workers, "--sru", sru_bytes, "--out", out, source], "striping")
 
 
 def start_server(network, program, host, config, folder, name, gives_way=False):
-    """A server of ours, and the file that appears when it serves."""
+    """Starts a server of Sluice. Returns it and the path of the file that appears once it serves."""
     config_file, ready, log = (folder / f"{name}.{suffix}" for suffix in ("json", "ready", "log"))
     ready.unlink(missing_ok=True)
     config_file.write_text(json.dumps(config))
@@ -57,7 +58,7 @@ def start_server(network, program, host, config, folder, name, gives_way=False):
 
 @contextlib.contextmanager
 def started_server(network, program, host, config, folder, gives_way=False):
-    """A server of ours that serves, until the `with` block ends."""
+    """A server of Sluice that serves until the `with` block ends."""
     server, ready = start_server(network, program, host, config, folder, host, gives_way)
     with server:
         server.wait_until_ready(ready)
@@ -65,7 +66,7 @@ def started_server(network, program, host, config, folder, gives_way=False):
 
 
 class Service:
-    """Workers on every machine of a network and the aggregator that reads from them, until the `with` block ends."""
+    """Workers on every machine of a network, and the aggregator that reads from them, until the `with` block ends."""
 
     def __init__(self, programs, network, scenario, data, folder):
         self._network = network
@@ -87,7 +88,7 @@ class Service:
         return self._stack.__exit__(*error)
 
     def check(self):
-        """RuntimeError with the log of a program that has ended."""
+        """Raises RuntimeError with the log of a program that has ended."""
         for program in (*self.workers, self.aggregator):
             program.check()
 
@@ -111,7 +112,7 @@ class Service:
         return int(sum_of_metric(self._metrics(), "sluice_budget_bytes"))
 
     def _exported_counts(self):
-        """What the workers say of themselves, to be compared with what their kernels say (tcp_counters)."""
+        """Returns the workers' own counters, for comparison with the counters of their kernels (tcp_counters)."""
         metrics = "\n".join(self._metrics(host) for host in self._network.machines)
         return {f"exported_{name}": int(sum_of_metric(metrics, *metric)) for name, metric in _EXPORTED.items()}
 
@@ -132,13 +133,13 @@ def worker_config(network, machine, think, data):
 
 
 def scrape(network, host, admin=_ADMIN):
-    """The metrics of the server of ours in a host, as text."""
+    """Returns the metrics of a server of Sluice in a host, as text."""
     argv = [sys.executable, "-c", _SCRAPE, f"http://{admin}/metrics"]
     return run_to_end(network.command(host, argv), "scraping")
 
 
 def service_config(network, scenario, listen=AGGREGATOR_LISTEN, admin=_ADMIN):
-    """Of an aggregator over all workers of the network."""
+    """Returns the config of an aggregator over all workers of the network."""
     queue_limit = max(65536, 2 * scenario.clients * scenario.link.workers)
     return aggregator_config(scenario.link, scenario.policy, network.worker_addresses(), listen, admin, queue_limit)
 
@@ -150,7 +151,7 @@ def aggregator_config(link, policy, workers, listen, admin=_ADMIN, queue_limit=6
         "workers": workers,
         "link": link_config(link),
         "schedule": {"policy": policy, "queue_limit": queue_limit},
-        # Long: a collapse must show as TCP's timeouts, and not be cut short by ours.
+        # The timeouts are long because a collapse must show as TCP's timeouts, before Sluice's own timeouts end it.
         "sru_timeout": "120s",
         "block_timeout": "600s",
         "connect_timeout": "60s",
@@ -168,7 +169,8 @@ def link_config(link):
 
 
 def sum_of_metric(metrics, name, label=""):
-    """Over all labels, or those with this one, from the text of a scrape. KeyError where there is no such metric."""
+    """Sums a metric of a scraped text over all labels, or over the lines with this label. Raises KeyError if the
+    metric does not exist."""
     lines = [line for line in metrics.splitlines() if line.split("{")[0].split(" ")[0] == name and label in line]
     values = [float(line.rsplit(" ", 1)[1]) for line in lines]
     if not values:

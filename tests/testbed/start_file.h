@@ -11,8 +11,8 @@
 
 namespace sluice::testbed {
 
-// For a program that has warmed up: says "warm" on stderr, and waits until its parent has made the file. Without a path
-// it does neither. Returns DeadlineExceeded after ten minutes, since the parent has then failed.
+// Reports "warm" on stderr after a program's warm-up, and waits until its parent has created the file. Without a path
+// it does neither. Returns DeadlineExceeded after ten minutes, because the parent must then have failed.
 inline absl::Status AwaitStartFile(const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   std::cerr << "warm" << std::endl;

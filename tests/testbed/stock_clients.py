@@ -1,4 +1,4 @@
-"""The stock gRPC clients of examples/: how each is started, directly and through sluice-proxy."""
+"""The stock gRPC clients of examples/, and how to start each directly and through sluice-proxy."""
 
 import os
 import pathlib
@@ -7,12 +7,12 @@ from answer_measurement import python_with_grpc
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 _BUILT = _REPOSITORY / "build/clients"
-# What gRPC's clients take a proxy from. Those of the user's own network must not be in it.
+# gRPC's clients read a proxy from these variables. The user's own values must be removed.
 _PROXY_VARIABLES = {"grpc_proxy", "http_proxy", "https_proxy", "no_grpc_proxy", "no_proxy", "grpc_proxy_exp"}
 
 
 def client_command(language):
-    """ValueError where it has not been built, Unsupported where the machine lacks its language."""
+    """Raises ValueError if the client has not been built, and Unsupported if the machine lacks its language."""
     python = _REPOSITORY / "examples/python"
     made = python / "answers_pb2_grpc.py" if language == "python" else _BUILT / language / "aggregator"
     if not made.exists():
@@ -25,7 +25,7 @@ def plain_environment():
 
 
 def proxy_environment(address):
-    """Each client takes its own variable out of these."""
+    """Returns the variables of all languages. Each client reads its own."""
     proxy = f"http://{address}"
     java = f"-Dhttps.proxyHost={address.rpartition(':')[0]} -Dhttps.proxyPort={address.rpartition(':')[2]}"
     return {**plain_environment(), "HTTPS_PROXY": proxy, "http_proxy": proxy, "JAVA_OPTS": java}

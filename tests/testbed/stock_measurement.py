@@ -1,4 +1,4 @@
-"""Measurements of clients that know nothing of Sluice, with and without sluice-proxy beside them, in a test network."""
+"""Measurements of clients without Sluice in a test network, with and without sluice-proxy on the same host."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ ADMIN = "127.0.0.1:7480"
 
 
 class StockMeasurement:
-    """Runs scenarios with these clients, in these ways."""
+    """Runs scenarios with the given clients, in the given ways."""
 
     def __init__(self, build, folder, clients, ways):
         self._folder = folder
@@ -23,7 +23,7 @@ class StockMeasurement:
         self._proxy = built(build, "bin/sluice-proxy") if set(ways) - {"direct"} else None
 
     def run(self, scenario, progress):
-        """One object, ready for JSON."""
+        """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(Network(scenario.link))
@@ -63,7 +63,7 @@ class StockMeasurement:
 
 
 class ProxiedServers:
-    """sluice-proxy beside the aggregator, and the servers that it asks, until the `with` block ends."""
+    """sluice-proxy on the aggregator's host and the servers behind it, until the `with` block ends."""
 
     def __init__(self, program, servers, network, scenario, folder, flags=()):
         self.workers = servers.workers
@@ -91,7 +91,8 @@ class ProxiedServers:
         self._proxy.check()
 
     def counts(self):
-        """RuntimeError where clients that are warm, as they are when this is called first, have passed the proxy by."""
+        """Raises RuntimeError if no client is connected to the proxy at the first call. The clients are warm by
+        then, so they have bypassed it."""
         self._used = self._used or self._has_clients()
         if not self._used:
             raise RuntimeError(f"no client is connected to the proxy:\n{self._proxy.log()}")
@@ -103,7 +104,7 @@ class ProxiedServers:
 
 
 class StockLoads:
-    """Loads by the name of their client, which run at the same time and count as one."""
+    """Loads by client name. They run at the same time and count as one load."""
 
     def __init__(self, loads):
         self._loads = loads
@@ -132,7 +133,8 @@ class StockLoads:
         return all([load.ended(wait_s / len(self._loads)) for load in self._loads.values()])
 
     def report(self):
-        """Of several clients: their bytes in the time of the slowest, and the longest of their block times."""
+        """Combines the reports of the clients: all bytes over the time of the slowest client, and the longest of
+        their block times."""
         reports = {client: load.report() for client, load in self._loads.items()}
         every = list(reports.values())
         seconds = max(report["seconds"] for report in every)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the test network: testbed_test.py CASE BUILD. Exit code 77: the machine cannot hold it; the reason is printed."""
+"""Tests of the test network: testbed_test.py CASE BUILD. Exits with code 77 and a reason if the machine cannot run it."""
 
 import contextlib
 import json
@@ -47,7 +47,8 @@ def check(condition, what):
 
 
 def finish(process):
-    """Output of a run that must succeed; skips with its reason where the machine cannot hold the network."""
+    """Returns the output of a run that must succeed. Skips with the run's reason if the machine cannot run the
+    network."""
     output, errors = process.communicate()
     if process.returncode == _SKIP:
         skip(errors.split("SKIPPED: ")[-1].strip())
@@ -127,8 +128,8 @@ def network_collapses(_build):
 
 
 def two_at_once(_build):
-    # Slowly, so that two of them do not wait for the processor; slower yet, a full buffer would delay acknowledgements
-    # so much that TCP sends tail loss probes into it.
+    # The rate is low so that the two networks do not compete for the CPU. At an even lower rate, a full buffer delays
+    # acknowledgements so much that TCP sends tail loss probes into it.
     runs = [start("--self-check", "--blocks", "3", "--rate", "50mbit") for _ in range(2)]
     for run in runs:
         finish(run)
@@ -178,7 +179,7 @@ def infers_losses(build):
 def tells_slow_workers_from_losses(build):
     arguments = "--policy rolling --workers 32 --blocks 8 --think 2,p99=300 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build, script=_INFER)))
-    # A busy machine makes workers late; a tenth of the slow answers, of which there are about 13, is what that may be.
+    # A busy machine may make workers late: allow a tenth of the slow responses, of which there are about 13.
     check(result["rto_waits"] <= result["tcp_timeouts"] + 1, f"slow workers are taken for losses: {result}")
 
 
@@ -192,8 +193,8 @@ def adapts(build):
     check(any("decision=back_off" in line for line in result["decisions"]), f"nothing was decided: {result}")
 
 
-# On a machine that does other things, too: shares are near the weights, nothing is dropped. What a quiet machine measures
-# is in research/measurements.md.
+# Checks bounds that also hold on a busy machine: shares are near the weights, and nothing is dropped.
+# research/measurements.md has the figures of a quiet machine.
 def shares(build):
     arguments = "--weights 3:1 --busy 2 --rate 50mbit --workers 8 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build, script=_SHARE)))
@@ -210,7 +211,7 @@ def stragglers(build):
     arguments = "--policy grants --workers 16 --blocks 10 --think 2,p99=200 --quiet".split()
     result = json.loads(finish(start(*arguments, "--build", build)))
     check(result["think_tail_ms"] == 200 and result["think_tail_share"] == 0.05, f"another tail: {result}")
-    # Of 160 answers, none in the tail has a chance of 0.0003.
+    # The chance that none of 160 responses is in the tail is 0.0003.
     slow = sum(milliseconds >= 200 for milliseconds in result["block_ms"])
     check(slow > 0, f"no block waited for a straggler: {result['block_ms']}")
     check(min(result["block_ms"]) >= 2, f"a block came before its workers had thought: {result['block_ms']}")
@@ -237,13 +238,13 @@ def _check_fan_out(result, calls):
     check(result["errors"] == 0, f"errors: {what}")
     check(result["calls"] == calls, f"not {calls} calls: {what}")
     check(result["cpu_seconds"] > 0 and result["workers_cpu_seconds"] > 0, f"no processor time: {what}")
-    # Payload is less than what went through the port, and no more than it carries.
+    # The port also carried headers, so the payload must be smaller than its bytes, and below the link's rate.
     check(result["bytes"] < result["port_bytes"], f"more came than was sent: {what}")
     check(0 < result["goodput_bps"] <= result["rate_bps"], f"goodput over the link's rate: {what}")
 
 
 def stock_clients(build):
-    """They collapse where the library does not, and several may run at once."""
+    """Clients collapse where the library does not, and several clients may run at once."""
     _build_clients("go", "python")
     arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
     go, python, library = json.loads(finish(start("--mode", "direct,library", *arguments, build, script=_PROXY)))
@@ -258,7 +259,8 @@ def stock_clients(build):
 
 
 def proxies(build):
-    """The same clients through sluice-proxy: nothing is lost, whatever they know of it and however many there are."""
+    """The same clients lose nothing through sluice-proxy, whether or not they address it themselves, and for several
+    clients at once."""
     _build_clients("go", "python")
     arguments = "--client go,python --workers 32 --blocks 10 --quiet --build".split()
     modes = ("proxy", "proxy-prior-knowledge")
@@ -286,7 +288,7 @@ def _build_clients(*languages):
 
 
 def alternatives(build):
-    """Each of them is what it says, and all are beside a victim flow."""
+    """Each alternative changes its own setting, and every run includes the victim flow."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "runs.json"
         arguments = f"--workers 8 --caps 2 --blocks 5 --repeat 1 --quiet --json {file} --build".split()
@@ -306,7 +308,7 @@ def alternatives(build):
 
 
 def alternatives_in_an_open_loop(build):
-    """Fan-outs that arrive by themselves, for each number of workers: more and smaller ones offer the same."""
+    """Fan-outs arrive at random, for each number of workers: more and smaller fan-outs offer the same load."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "runs.json"
         arguments = f"--only Sluice --workers 4,16 --load 0.3 --caps 2 --blocks 80,20 --repeat 1 --quiet --json {file} --build".split()
@@ -316,7 +318,7 @@ def alternatives_in_an_open_loop(build):
     check(points == [(4, "Sluice"), (4, "cap of 2"), (16, "Sluice"), (16, "cap of 2")], f"other runs: {points}")
     for run in runs:
         check(run["errors"] == 0 and run["blocks_read"] * run["workers"] == 320, f"errors: {run}")
-        # The same arrivals each time, and so few that their load is only near its mean.
+        # The arrivals are the same each time, and so few that their load is only near its mean.
         check(1.5e7 <= run["goodput_bps"] <= 4.5e7, f"0.3 of 100 Mbit/s were offered: {run}")
         check(run["block_p50_ms"] <= run["block_p99_ms"] <= run["block_p999_ms"], f"no percentiles: {run}")
 
@@ -330,7 +332,7 @@ def loopback_fans_out(build):
 
 
 def loopback_calls_through_a_proxy(build):
-    """By what a relay costs that only hands bytes on."""
+    """Compares the proxy with a relay that only forwards bytes."""
     result = json.loads(finish(start("proxy", "--turns", "2", "--blocks", "200", "--build", build, script=_LOOPBACK)))
     check(list(result["variants"]) == ["direct", "relay", "proxy"], f"other variants: {result}")
     for variant in result["variants"].values():
@@ -347,7 +349,7 @@ def loopback_compares_tls(build):
 
 
 def _check_ratio(result):
-    # How large it is depends on who else uses the machine; the claims are for a quiet one.
+    # The ratio depends on the other load of the machine, and its claimed values hold for a quiet one.
     check(result["turns"] == 2, f"not two turns: {result}")
     baseline, *others = result["variants"].values()
     check(others and baseline["goodput_mbps"] > 0, f"nothing was measured: {result}")
@@ -357,8 +359,8 @@ def _check_ratio(result):
 
 
 def calibrates(build):
-    """Medians of three: programs that share two processors with the switch are now and then kept from running. Then one of
-    them may also say that it could not find a figure."""
+    """Checks medians of three runs, because programs that share two CPUs with the switch are delayed now and then.
+    For the same reason one of the runs may fail to determine a figure."""
     results = json.loads(finish(start("--quiet", "--build", build, "--repeat", "3", script=_CALIBRATE)))
 
     def off_percent(figure):
@@ -368,7 +370,7 @@ def calibrates(build):
 
     check(off_percent("capacity") <= 5, f"the rate is off: {results}")
     check(off_percent("buffer") <= 15, f"the buffer is off: {results}")
-    # The kernel counts microseconds, of which there are about ten.
+    # The kernel counts the round trip in microseconds, and it is only about ten.
     off_us = [abs(1e6 * result["measured"]["rtt_min"] - result["ping_min_us"]) for result in results]
     check(statistics.median(off_us) <= max(0.2 * results[0]["ping_min_us"], 4), f"the round trip is off: {results}")
     check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
@@ -410,7 +412,7 @@ def _bad_worker_runs(build, scenarios, *flags):
 
 
 def bad_workers_through_a_proxy(build):
-    """With controls and demands, and over TLS."""
+    """Also checks the controls and the demands, and runs over TLS."""
     arguments = "--scenario slow-once --way proxy --workers 8 --seconds 1 --warm-up 0.2 --quiet --transport tls".split()
     arguments += ["--large", "400000", "--build", build]
     (result,) = json.loads(finish(start(*arguments, script=_BAD_WORKERS)))
@@ -447,7 +449,7 @@ def tree(build):
     wanted = 20 * 2 * 8 * 10240
     check(hla["ports"][0]["goodput_bytes"] == wanted, f"the HLA counts other bytes than {wanted}: {result}")
     for port in mla["ports"]:
-        # Its half, and what it read ahead before or after.
+        # Each MLA reads its half, plus or minus the bytes that it read ahead before or after.
         check(0.8 * wanted / 2 <= port["goodput_bytes"] <= 1.2 * wanted / 2, f"an MLA read something else: {result}")
 
 
@@ -456,7 +458,7 @@ def _ends(signum, exit_code, *arguments, script=_RUN):
         token = uuid.uuid4().hex
         process = start(*arguments, script=script, env={**os.environ, _TOKEN: token})
         stack.callback(process.kill)
-        # Two outside, one inside, eight senders: the network is up.
+        # Two processes outside, one inside and eight senders mean that the network is up.
         if not _wait_until(lambda: len(_processes_with(token)) >= 10 or process.poll() is not None, 60):
             sys.exit("FAILED: the network did not come up")
         if process.poll() is not None:
@@ -496,7 +498,7 @@ def _wait_until(condition, timeout_s):
 
 
 def _processes_with(token):
-    """Ids of the processes that carry the token in their environment, zombies excepted: those have none."""
+    """Returns the ids of the processes that have the token in their environment. Zombies have no environment."""
     wanted = f"{_TOKEN}={token}".encode()
     found = []
     for environment in pathlib.Path("/proc").glob("[0-9]*/environ"):

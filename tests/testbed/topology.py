@@ -4,7 +4,7 @@
     workers-1 ---> switch (bridge) ==[ tbf: rate, buffer ]==> aggregator
     ...       --/
 
-A tree has one such network for each aggregator: the aggregator of a lower one is a machine of the one above.
+A tree has one such network for each aggregator. The aggregator of a lower network is a machine of the upper network.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ AGGREGATOR = "aggregator"
 SWITCH = "switch"
 PORT = "to-aggregator"  # the switch's shallow port
 AGGREGATOR_ADDRESS = "10.77.0.1"
-_ACCESS_LIMIT_BYTES = 16 << 20  # a host's own queue: it delays, it does not drop
+_ACCESS_LIMIT_BYTES = 16 << 20  # the queue of a host: it delays packets and does not drop them
 _BASE_PORT = 20000
 
 
@@ -29,10 +29,10 @@ def machine_address(machine):
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """The names and addresses of one network, so that several may be there at once."""
+    """The names and addresses of one network, so that several networks can exist at once."""
 
     aggregator: str = AGGREGATOR
-    aggregator_is_there: bool = False  # it is a host of another network, too
+    aggregator_is_there: bool = False  # the aggregator is also a host of another network
     switch: str = SWITCH
     machine_prefix: str = "workers-"
     subnet: str = "10.77.0"
@@ -47,7 +47,7 @@ class Site:
 
 
 class Network:
-    """One test network from construction to close(). One of a site at a time in a sandbox."""
+    """One test network from construction to close(). A sandbox holds one network of a site at a time."""
 
     def __init__(self, link, site=Site()):
         self._link = link
@@ -70,47 +70,49 @@ class Network:
             _run(["ip", "netns", "delete", namespace], check=False)
 
     def worker_addresses(self):
-        """host:port of every worker, in the order of the stripe: neighbours in the stripe are on different machines."""
+        """Returns host:port of every worker, in the order of the stripe. Neighbours in the stripe are on different
+        machines."""
         count = len(self.machines)
         return [f"{self._site.address(w % count + 2)}:{_BASE_PORT + w // count}" for w in range(self._link.workers)]
 
     def victim_address(self):
-        """host:port on the first machine, beside its workers."""
+        """Returns host:port on the first machine, where workers run, too."""
         return f"{self._site.address(2)}:{_BASE_PORT - 1}"
 
     def machine_listens(self, machine):
         return self.worker_addresses()[machine :: len(self.machines)]
 
     def set_buffer(self, buffer_bytes):
-        """Of the shallow port, from now on; what it holds stays."""
+        """Changes the buffer of the shallow port. Packets that it already holds stay."""
         link = self._link
         argv = ["tc", "-n", self.switch, "qdisc", "change", "dev", PORT, "root", "tbf", "rate", f"{link.rate_bps}bit"]
         _run([*argv, "burst", str(link.burst_bytes), "limit", str(buffer_bytes)])
 
     @property
     def access_rate_bps(self):
-        """Of a healthy machine of workers."""
+        """Returns the rate of a healthy machine of workers."""
         return self._link.access_rate()
 
     def set_access_rate(self, machine, rate_bps):
-        """Of one machine of workers, from now on. Its queue is longer than the send buffer of one connection, so that it
-        drops nothing."""
+        """Changes the rate of one machine of workers. Its queue is longer than the send buffer of one connection, so
+        that it drops nothing."""
         _shape(self.machines[machine], self._site.device, rate_bps, 2 * FRAME_BYTES, _ACCESS_LIMIT_BYTES)
 
     def machine_port(self, machine):
-        """The name of the device of the switch that leads to one machine of workers."""
+        """Returns the name of the switch's device that leads to one machine of workers."""
         return f"to-{machine}"
 
     @property
     def device(self):
-        """The name of the device of every host."""
+        """Returns the name of the device of every host."""
         return self._site.device
 
     def command(self, namespace, argv):
         return ["ip", "netns", "exec", namespace, *argv]
 
     def facts(self):
-        """Settings as the kernel has them now, the same on every host; an error where it has not taken one."""
+        """Returns the settings that the kernel has now, which must be the same on every host. Raises an error if the
+        kernel has not taken a setting."""
         facts = [self._host_facts(host) for host in self._hosts]
         if any(fact != facts[0] for fact in facts):
             raise RuntimeError(f"hosts of the test network differ in their settings: {facts}")
@@ -127,7 +129,7 @@ class Network:
         return facts[0]
 
     def live_congestion_controls(self):
-        """What the connections of the workers run at this moment, in the kernel's own words."""
+        """Returns the congestion controls of the workers' connections at this moment, by the kernel's names."""
         words = {word for host in self.machines for word in _in(host, "ss", "-tinH", "state", "established").split()}
         return sorted(words & {"cubic", "reno", "bbr"})
 
@@ -151,9 +153,10 @@ class Network:
 
     def _set_sysctls(self, namespace):
         wanted = {
-            # For loopback, between a client and the aggregator: the same on every machine, whatever its default is.
+            # The control of loopback, between a client and the aggregator, must be the same on every machine, whatever
+            # its default.
             "net.ipv4.tcp_congestion_control": "reno",
-            "net.ipv4.tcp_no_metrics_save": 1,  # else one run's losses teach the next one
+            "net.ipv4.tcp_no_metrics_save": 1,  # otherwise TCP would reuse the metrics of earlier runs
             "net.core.somaxconn": 4096,
             "net.ipv4.tcp_max_syn_backlog": 4096,
         }
@@ -161,8 +164,8 @@ class Network:
         result = _run(["ip", "netns", "exec", namespace, *argv], check=False)
         if result.returncode != 0:
             raise Unsupported(f"this kernel does not take the settings of the network: {result.stderr.strip()}")
-        # A kernel without IPv6 or without filters for bridges has no such key. Neighbour discovery would put packets into
-        # the port that nobody asked for; filters cost processor time in a switch that has nothing to filter.
+        # A kernel without IPv6 or without filters for bridges lacks these keys. Neighbour discovery would put extra
+        # packets into the port, and filters cost CPU time in a switch that has nothing to filter.
         for setting in ("net.ipv6.conf.all.disable_ipv6=1", "net.bridge.bridge-nf-call-iptables=0"):
             _run(["ip", "netns", "exec", namespace, "sysctl", "-q", "-w", setting], check=False)
 
@@ -175,7 +178,7 @@ class Network:
         if result.returncode != 0:
             raise Unsupported(f"cannot make a veth pair: {result.stderr.strip()}")
         for namespace, device in ((host, self._site.device), (self.switch, port)):
-            # With offloads on, one "packet" in the buffer would be up to 64 KB.
+            # With offloads, one "packet" in the buffer could have 64 KB.
             _in(namespace, "ethtool", "-K", device, "tso", "off", "gso", "off", "gro", "off")
             _keep_flows_in_order(namespace, device)
         _ip(self.switch, "link", "set", port, "master", "bridge", "up")
@@ -184,8 +187,8 @@ class Network:
         self._set_route(host, address)
 
     def _set_route(self, host, address):
-        # Congestion control by route: the sysctl of a namespace takes only what the machine's owner allows to everyone
-        # (net.ipv4.tcp_allowed_congestion_control), and that need not include CUBIC.
+        # Set congestion control by route. The sysctl of a namespace accepts only the controls that the machine's owner
+        # allows for everyone (net.ipv4.tcp_allowed_congestion_control), which may not include CUBIC.
         control = self._link.congestion_control
         result = _run(
             ["ip", "-n", host, "route", "replace", self._site.subnet_mask, "dev", self._site.device]
@@ -213,8 +216,8 @@ class Network:
 
 
 def _keep_flows_in_order(namespace, device):
-    # As the receive queues of a network card do: one flow, one processor. Without it two processors may hand packets of
-    # one connection over at the same time, and TCP takes those that were overtaken for lost. Not every kernel has it.
+    # Give each flow one CPU, as the receive queues of a network card do. Otherwise two CPUs may deliver packets of one
+    # connection at the same time, and TCP takes the overtaken packets for lost. Some kernels lack this setting.
     processors = (1 << os.cpu_count()) - 1
     setting = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
     _run(["ip", "netns", "exec", namespace, "sh", "-c", f"echo {processors:x} > {setting}"], check=False)

@@ -1,4 +1,4 @@
-"""Measurements of an aggregation tree: blocks that are read through two levels, each with its own bottleneck."""
+"""Measurements of an aggregation tree: reads of blocks through two levels, each with its own bottleneck."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from topology import AGGREGATOR, Network, Site
 from units import format_mbps
 
 _SOURCE_SEED = 1
-_SAMPLE_S = 0.5  # of a port: there are many
+_SAMPLE_S = 0.5  # sampling interval of a port; long, because there are many ports
 
 
 def _lower_site(aggregator):
@@ -54,12 +54,12 @@ class _Tree:
         return self._stack.__exit__(*error)
 
     def check(self):
-        """RuntimeError with the log of a program that has ended."""
+        """Raises RuntimeError with the log of a program that has ended."""
         for program in (*(worker for workers in self.workers for worker in workers), *self.mid_level, self.aggregator):
             program.check()
 
     def counts(self):
-        """Of each port, that of the HLA first, what passed it and what its senders' TCP counted."""
+        """Returns for each port, the HLA's first, the bytes that passed it and the TCP counters of its senders."""
         senders = [self.mid_level, *self.workers]
         return [
             self._counts(network, port, programs) for network, port, programs in zip(self.networks, self.ports, senders)
@@ -81,8 +81,8 @@ class _Tree:
             "senders_cpu_seconds": sum(cpu_seconds(program.pid) for program in senders),
         }
 
-    # A worker has processors of its own in earnest. Here all MLAs read ahead at once when a block begins, and their
-    # workers would keep the aggregators from running for longer than a port's buffer lasts.
+    # Workers give way to other programs, because real workers have CPUs of their own. Here all MLAs read ahead at once
+    # when a block begins. Their workers would keep the aggregators from running for longer than a port's buffer lasts.
     def _start_workers(self, aggregator, network, data):
         folder = data / f"mla-{aggregator:04}"
         return [
@@ -122,7 +122,7 @@ class TreeMeasurement:
         stripe(programs, self._source, levels, scenario.sru_bytes, self._data)
 
     def run(self, scenario, progress):
-        """One object, ready for JSON."""
+        """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with _Tree(self._programs, scenario, self._data, self._folder) as tree:
             facts = [network.facts() for network in tree.networks]

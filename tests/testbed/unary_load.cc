@@ -1,5 +1,5 @@
-// Unary calls to one server of answers.proto, by gRPC's own client: at a fixed rate, or so many at a time. Tells how
-// long they took. A part of the test network, not installed.
+// Makes unary calls to one server of answers.proto with gRPC's own client, at a fixed rate or a fixed number at a time,
+// and reports the time of each call. A part of the test network, not installed.
 
 #include <algorithm>
 #include <chrono>
@@ -34,10 +34,10 @@ struct Flags {
   uint32_t response_bytes = 1024;
 };
 
-// The calls that are out, and what became of the others. Thread-safe.
+// The calls in flight, and the outcomes of the others. One for each run. Thread-safe.
 class Calls {
  public:
-  // Waits until fewer calls than that are out.
+  // Waits until fewer than `at_a_time` calls are in flight.
   void Begin(int64_t at_a_time) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return out_ < at_a_time; });
@@ -55,7 +55,7 @@ class Calls {
     changed_.wait(lock, [&] { return out_ == 0; });
   }
 
-  // After AwaitAll.
+  // Call these only after AwaitAll.
   const std::vector<double>& took_us() const { return took_us_; }
   int64_t errors() const { return errors_; }
   const std::string& error() const { return error_; }
@@ -69,7 +69,7 @@ class Calls {
   std::string error_;
 };
 
-// One call, until it has ended.
+// The data of one call, owned by its callback.
 struct Call {
   grpc::ClientContext context;
   v1::AnswerResponse response;
@@ -88,7 +88,7 @@ absl::Status Run(const Flags& flags) {
   const auto begin = Clock::now();
   for (int64_t i = 0; i < flags.calls; ++i) {
     if (flags.calls_per_second > 0) {
-      // An open loop: a slow call delays none of those behind it.
+      // In an open loop a slow call must not delay the calls after it.
       const std::chrono::duration<double> due(static_cast<double>(i) / flags.calls_per_second);
       std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(due));
       calls.Begin(flags.calls);

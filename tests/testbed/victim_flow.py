@@ -1,5 +1,5 @@
-"""A flow that has nothing to do with the fan-outs and shares their port: small requests at fixed times, each timed from
-when it was due, so that a late answer counts for those behind it, too.
+"""A flow that shares the port of the fan-outs without being part of them. It sends small requests at fixed times,
+and measures each from its due time, so that a late response also counts for the requests after it.
 
     victim_flow.py ask HOST:PORT REPORT_FILE       until SIGTERM
 """

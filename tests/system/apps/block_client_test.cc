@@ -53,12 +53,13 @@ v1::ReadResponse Summary(uint64_t bytes_read) {
   return response;
 }
 
-// An aggregator that says what it is told to say.
+// An aggregator that plays a script. One for each test. Thread-safe.
 class ScriptedAggregator final : public v1::BlockService::Service {
  public:
   grpc::Status Read(grpc::ServerContext*, const v1::ReadRequest*,
                     grpc::ServerWriter<v1::ReadResponse>* writer) override {
-    // The client may have given up, and the next script be there, while this one is still read out.
+    // Plays a copy of the script: the client may have given up, and the next script may replace this one while it is
+    // being sent.
     ++reads;
     if (failures > 0) {
       --failures;
@@ -70,7 +71,7 @@ class ScriptedAggregator final : public v1::BlockService::Service {
   }
 
   std::atomic<int> reads = 0;
-  std::atomic<int> failures = 0;  // of the next reads
+  std::atomic<int> failures = 0;  // number of the next reads that fail
   std::atomic<grpc::StatusCode> failure = grpc::StatusCode::UNAVAILABLE;
 
   void Say(std::vector<v1::ReadResponse> parts, grpc::Status status = grpc::Status::OK) {
@@ -123,7 +124,7 @@ class BlockClientTest : public ::testing::Test {
   std::unique_ptr<BlockClient> client_;
   std::string data_;
   absl::Status sink_status_;
-  grpc::Status status_;  // of the aggregator, after its script
+  grpc::Status status_;  // the aggregator's status at the end of its script
 };
 
 TEST_F(BlockClientTest, TakesASoundRead) {

@@ -1,11 +1,11 @@
-"""Certificates for tests, made by the openssl command."""
+"""Creates certificates for tests with the openssl command."""
 
 import os
 import subprocess
 
 
 class Authority:
-    """Signs certificates; all files are in one folder."""
+    """Signs certificates. All files are in one folder."""
 
     def __init__(self, folder, name):
         self.folder = folder
@@ -14,7 +14,8 @@ class Authority:
         self._openssl("req", "-x509", *self._new_key(self.key), "-subj", f"/CN={name}", "-days", "1", "-out", self.file)
 
     def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1", days=1):
-        """The files of a certificate and its key, replaced where they are there. With `days` below 0 it has expired."""
+        """Returns the files of a certificate and its key, and replaces existing ones. A negative `days` makes the
+        certificate expired."""
         certificate = os.path.join(self.folder, f"{name}.pem")
         key = os.path.join(self.folder, f"{name}.key")
         request = os.path.join(self.folder, f"{name}.csr")

@@ -10,20 +10,20 @@
 
 namespace sluice::testing {
 
-// A client of grpc.health.v1.Health/Watch for the server as a whole. By hand, since Debian ships no health.proto: the
-// request is empty, the answer has one enum. Not thread-safe.
+// A client of grpc.health.v1.Health/Watch for the server as a whole. Written by hand because Debian ships no
+// health.proto: the request is empty, and the response has one enum. Not thread-safe.
 class HealthWatch {
  public:
-  // host:port, or unix:PATH.
+  // The address is host:port or unix:PATH.
   explicit HealthWatch(const std::string& address);
   ~HealthWatch();
 
-  // The next status that the server tells: "SERVING", "NOT_SERVING", "UNKNOWN"; "" when the stream has ended, or after
-  // the timeout of the whole watch.
+  // Returns the next status from the server: "SERVING", "NOT_SERVING" or "UNKNOWN". Returns "" when the stream has
+  // ended, or after the timeout of the whole watch.
   std::string Next();
 
  private:
-  bool Step();  // of the one operation that has been started
+  bool Step();  // completes the one operation that has been started
 
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;

@@ -1,7 +1,7 @@
 #include "tests/system/apps/metrics_client.h"
 
 #include <chrono>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>

@@ -4,10 +4,10 @@
 
 namespace sluice::testing {
 
-// The body of http://ADDRESS/metrics. A test failure, and nothing, where it cannot be had.
+// Returns the body of http://ADDRESS/metrics. On an error it reports a test failure and returns "".
 std::string ScrapeMetrics(const std::string& address);
 
-// Scrapes until a line of the answer is `line`. False after half a minute without it.
+// Scrapes until the response contains `line`. Returns false after half a minute without it.
 bool WaitForMetric(const std::string& address, const std::string& line);
 
 }  // namespace sluice::testing

@@ -1,4 +1,4 @@
-"""A name server for tests: the addresses that a test gives to names, and nothing else."""
+"""A name server for tests. It only resolves the names that a test sets."""
 
 import socket
 import struct
@@ -9,7 +9,7 @@ _NO_ERROR, _SERVER_FAILURE, _NO_SUCH_NAME = 0, 2, 3
 
 
 class NameServer:
-    """Answers over UDP until it is closed. Thread-safe."""
+    """Responds over UDP until it is closed. Thread-safe."""
 
     def __init__(self, address, port=53):
         self._lock = threading.Lock()
@@ -22,17 +22,17 @@ class NameServer:
         self._thread.start()
 
     def set(self, name, *addresses):
-        """From now on; without addresses there is no such name."""
+        """Sets the addresses of a name from now on. Without addresses the name does not exist."""
         with self._lock:
             self._addresses[name] = addresses
 
     def fail(self, failing):
-        """It knows of no name whether there is one."""
+        """Makes the server fail: it then cannot say whether any name exists."""
         with self._lock:
             self._failing = failing
 
     def asked(self, name):
-        """How often an address of the name was asked for."""
+        """Returns the number of requests for an address of the name."""
         with self._lock:
             return self._asked.get(name, 0)
 
@@ -60,7 +60,7 @@ class NameServer:
         found = addresses if code == _NO_ERROR and kind == _A else ()
         header = query[:2] + struct.pack("!HHHHH", 0x8580 | code, 1, len(found), 0, 0)
         question = query[12:end + 4]
-        # Each: the name of the question, an address of the Internet, to be kept for no time.
+        # Each record refers to the name of the question, and holds an Internet address with a lifetime of 0.
         answers = [struct.pack("!HHHIH", 0xC00C, _A, 1, 0, 4) + socket.inet_aton(address) for address in found]
         return b"".join([header, question, *answers])
 

@@ -60,7 +60,7 @@ int ExitCode(int status) {
 
 BackgroundProgram::BackgroundProgram(const std::vector<std::string>& argv, std::string input)
     : input_(std::move(input)) {
-  std::signal(SIGPIPE, SIG_IGN);  // a program may end without reading its stdin
+  std::signal(SIGPIPE, SIG_IGN);  // a program may end before it has read its stdin
   PipeEnds in = MakePipe();
   PipeEnds out = MakePipe();
   PipeEnds err = MakePipe();
@@ -98,7 +98,7 @@ std::optional<ProgramResult> BackgroundProgram::Wait(std::chrono::seconds timeou
   }
   if (pid_ > 0) {
     int status = 0;
-    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);  // it has closed its stdout and stderr: it is ending
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);  // returns soon: both outputs are closed
     pid_ = -1;
     result_.exit_code = ExitCode(status);
   }
@@ -113,7 +113,8 @@ bool BackgroundProgram::WaitForStderr(const std::string& text, std::chrono::seco
   return true;
 }
 
-// Moves what can be moved, waiting for it. False when both outputs have ended, or the deadline has passed.
+// Waits until a pipe is ready, then moves the available bytes. Returns false once both outputs have ended or the
+// deadline has passed.
 bool BackgroundProgram::Pump(Clock::time_point deadline) {
   if (input_.empty()) Close(in_);
   if (out_ < 0 && err_ < 0) return false;

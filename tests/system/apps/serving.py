@@ -1,4 +1,4 @@
-"""An aggregator over real workers on loopback, for tests in Python of the programs that are built."""
+"""An aggregator over real workers on loopback, for Python tests of the built programs."""
 
 import dataclasses
 import os
@@ -12,7 +12,7 @@ import unittest
 import urllib.request
 
 PROGRAMS = ""
-PATIENCE = 60  # seconds that a test waits for what has to happen
+PATIENCE = 60  # seconds that a test waits for an expected event
 
 WORKERS = 4
 SRU_BYTES = 10000
@@ -27,7 +27,7 @@ def run(name, *flags, **options):
 
 
 def wait_until(condition, what):
-    """For a condition that only another process can make true."""
+    """Waits for a condition that only another process can make true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -108,13 +108,13 @@ class Answer:
 
 
 def fetch(server, path):
-    """From the admin server, which is the last address of every ready file."""
+    """Fetches a path from the admin server, which is the last address in every ready file."""
     with urllib.request.urlopen(f"http://{server.addresses[-1]}{path}", timeout=PATIENCE) as answer:
         return Answer(answer.read().decode(), dict(answer.headers))
 
 
 def metric(aggregator, name):
-    """The value of a sample, its labels as in the text."""
+    """Returns the value of a sample. `name` includes its labels as in the text."""
     for line in fetch(aggregator, "/metrics").text.splitlines():
         if line.startswith(name + " "):
             return float(line.rpartition(" ")[2])
@@ -122,7 +122,7 @@ def metric(aggregator, name):
 
 
 def main():
-    """Of a test script: SCRIPT FOLDER_OF_THE_PROGRAMS [unittest arguments]."""
+    """Runs a test script: SCRIPT FOLDER_OF_THE_PROGRAMS [unittest arguments]."""
     global PROGRAMS
     PROGRAMS = sys.argv.pop(1)
     unittest.main()

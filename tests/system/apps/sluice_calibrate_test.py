@@ -1,4 +1,4 @@
-"""sluice-calibrate as its users meet it, over loopback. Run as: sluice_calibrate_test.py FOLDER_OF_PROGRAMS."""
+"""Tests sluice-calibrate as users run it, over loopback. Run as: sluice_calibrate_test.py FOLDER_OF_PROGRAMS."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def run(*flags):
 
 @contextlib.contextmanager
 def worker(folder, *flags):
-    """Addresses of a worker that serves, until the `with` block ends."""
+    """Yields the addresses of a worker that serves until the `with` block ends."""
     ready = pathlib.Path(folder) / "ready"
     ready.unlink(missing_ok=True)
     argv = [PROGRAMS / "sluice-worker", "--listen", "127.0.0.1:0,127.0.0.1:0", "--data", folder, "--ready-file", ready]
@@ -115,7 +115,7 @@ class LoopbackTest(unittest.TestCase):
             process = subprocess.Popen([*map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.addCleanup(process.kill)
             read = b""
-            while b"connecting to workers" not in read:  # the bar is there, so signals are caught
+            while b"connecting to workers" not in read:  # the bar is shown, so the program catches signals by now
                 byte = os.read(process.stderr.fileno(), 1)
                 self.assertTrue(byte, read)
                 read += byte

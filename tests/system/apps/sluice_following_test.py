@@ -1,4 +1,4 @@
-"""Programs that go on while their config, their workers or the addresses of these change, as on Kubernetes.
+"""Programs that keep running while their config, their workers or the workers' addresses change, as on Kubernetes.
 
 Run as: sluice_following_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """
@@ -53,7 +53,7 @@ class ReloadTest(FollowingTest):
         self.write(self.config)
 
     def write(self, config):
-        """As Kubernetes does it: at no time is there half of a file."""
+        """Replaces the file atomically, as Kubernetes does: a reader never sees half of a file."""
         text = config if isinstance(config, str) else json.dumps(config)
         with open(self.path("config.new"), "w", encoding="utf-8") as file:
             file.write(text)
@@ -137,12 +137,12 @@ class ReloadTest(FollowingTest):
 
 
 class RollingRestartTest(FollowingTest):
-    """Reads go on while everything is restarted, one after the other."""
+    """Reads succeed while every program is restarted, one after the other."""
 
     REPLICAS = 'sluice_goodput_bytes_total{worker_kind="replica"}'
 
     def load_until(self, aggregator, done):
-        """The reports of loads that follow each other until it is done."""
+        """Runs one load after another until `done` is set, and returns their reports."""
         reports = []
         while not done.is_set():
             result = run("sluice-load", "--aggregator", aggregator, "--file", "twice", "--clients", "4", "--blocks",
@@ -199,7 +199,7 @@ class RollingRestartTest(FollowingTest):
 
 
 class NamesTest(FollowingTest):
-    """Workers behind names that change, in a network of our own with a name server of our own."""
+    """Workers behind names that change, in a network and with a name server of the test's own."""
 
     PORT = 7000
 
@@ -213,7 +213,7 @@ class NamesTest(FollowingTest):
         return f"sluice-worker-{worker}.sluice-workers"
 
     def start_pod(self, worker, network=1):
-        """A worker at an address that nobody has told the aggregator."""
+        """Starts a worker at an address that is not in the aggregator's config."""
         address = f"127.0.{network}.{worker + 1}"
         pod = self.start_worker(f"{address}:{self.PORT}")
         self.names.set(self.name(worker), address)
@@ -236,7 +236,7 @@ class NamesTest(FollowingTest):
         aggregator = self.start_following("{0..3}")
         self.reads_right(aggregator)
         self.await_samples(aggregator, {"sluice_workers_connected": WORKERS})
-        # The second one for so long that gRPC by itself would ask no more for a while.
+        # The second worker is away for so long that gRPC's own backoff would no longer look up its name for a while.
         for worker, times in ((2, 4), (0, 12)):
             self.stop_pod(worker, pods[worker])
             self.await_samples(aggregator, {"sluice_workers_connected": WORKERS - 1})
@@ -281,7 +281,7 @@ class NamesTest(FollowingTest):
         self.reads_right(aggregator)
         self.assertEqual(metric(aggregator, "sluice_worker_reconnect_seconds_count"), 0)
 
-        # A pod in the middle loses its name when it is restarted, and the name server may fail altogether.
+        # A pod in the middle loses its name during a restart, and the name server may fail altogether.
         self.names.set(self.name(1))
         self.await_asked(self.name(WORKERS), 2)
         self.names.fail(True)
@@ -295,7 +295,7 @@ class NamesTest(FollowingTest):
         for address in addresses:
             self.start_worker(f"{address}:{self.PORT}")
         self.names.set("stores", *reversed(addresses))
-        # They have no such method, and say so: each was asked.
+        # The workers lack this method and return UNIMPLEMENTED, which shows that each received a request.
         result = run("fan_out", f"dns+stores:{self.PORT}")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertIn(b"0 of 3 shards: UNIMPLEMENTED", result.stdout)
@@ -310,7 +310,7 @@ class NamesTest(FollowingTest):
 
 
 class DeadPeerTest(FollowingTest):
-    """A worker behind a cable that is cut: nobody tells that it is gone."""
+    """A worker behind a cable that is cut: no packet reports that it is gone."""
 
     def setUp(self):
         super().setUp()
@@ -368,7 +368,8 @@ class DeadPeerTest(FollowingTest):
 
 
 def enter_network():
-    """Into namespaces where we may be anybody: the name server has the port of name servers."""
+    """Enters namespaces in which the test may act as any user, because the name server must bind the port of name
+    servers."""
     if os.environ.get(_INSIDE):
         return
     unshare = ["unshare", "--user", "--map-root-user", "--net", "--mount"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of sluice-link, with real aggregators that share it."""
+"""Tests of sluice-link with real aggregators that share a link."""
 
 import contextlib
 import os
@@ -88,8 +88,8 @@ class SharedLinkOptionsTest(ServingTest):
 
     @contextlib.contextmanager
     def load(self, aggregator):
-        """Reads as fast as it can, until the `with` block ends."""
-        self.stripe("data", self.source, "--force")  # leaves the source in "input"
+        """Runs a load that reads as fast as it can until the `with` block ends."""
+        self.stripe("data", self.source, "--force")  # leaves the source in the file "input"
         process = subprocess.Popen([program("sluice-load"), "--aggregator", aggregator.addresses[0], "--file", "data",
                                     "--clients", "4", "--blocks", "1000000"], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)  # fmt: skip
@@ -114,7 +114,7 @@ class SharedLinkOptionsTest(ServingTest):
             wait_until(lambda: sample(daemon, 'sluice_sharing_demand_bytes{application="first"}') > 0
                        and sample(daemon, 'sluice_sharing_demand_bytes{application="second"}') > 0, "both to be busy")  # fmt: skip
             for _ in range(20):
-                lines = fetch(daemon, "/metrics").text.splitlines()  # of one moment
+                lines = fetch(daemon, "/metrics").text.splitlines()  # one scrape, so all values are of one moment
                 leases = [float(line.split()[1]) for line in lines if line.startswith("sluice_sharing_lease_bytes{")]
                 self.assertEqual(len(leases), 2)
                 self.assertLessEqual(sum(leases), BUDGET)
@@ -217,7 +217,7 @@ class SharedLinkOptionsTest(ServingTest):
 
 
 def sample(server, name):
-    """The value of a sample, None where it is not shown."""
+    """Returns the value of a sample, or None if the server does not export it."""
     try:
         return metric(server, name)
     except AssertionError:

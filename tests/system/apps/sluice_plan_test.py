@@ -1,4 +1,4 @@
-"""sluice-plan as its users meet it. Run as: sluice_plan_test.py PATH_OF_SLUICE_PLAN [unittest arguments]."""
+"""Tests sluice-plan as users run it. Run as: sluice_plan_test.py PATH_OF_SLUICE_PLAN [unittest arguments]."""
 
 import csv
 import importlib.util
@@ -13,7 +13,7 @@ import unittest
 
 PROGRAM = ""
 
-# The link of the source paper's own numbers.
+# The link with the source paper's own numbers.
 PAPER = [
     "--capacity", "1gbit", "--buffer", "32000", "--rtt", "100us", "--packet_payload", "1000", "--frame", "1040",
     "--ack", "40", "--timer_granularity", "1ms", "--jitter", "20us", "--initial_window", "1",
@@ -33,7 +33,7 @@ def plan(*flags):
 
 
 def csv_rows(*flags):
-    """The rows of --csv, with numbers as numbers."""
+    """Returns the rows of --csv, with numbers converted."""
     result = run(*flags, "--csv")
     assert result.returncode == 0, result.stderr
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
@@ -42,7 +42,7 @@ def csv_rows(*flags):
 
 
 def table_rows(*flags):
-    """The rows of the table as lists of words, without its head and the advice below it."""
+    """Returns the rows of the table as lists of words, without its header and the advice below it."""
     result = run(*flags)
     assert result.returncode == 0, result.stderr
     table, _, advice = result.stdout.partition("\n\n")
@@ -77,7 +77,7 @@ class JsonTest(unittest.TestCase):
         self.assertGreater(block["rolling_goodput_bps"], 0)
 
     def test_goodput_of_a_block_is_that_of_its_bytes(self):
-        block = plan(*FRESH, "--workers", "60", "--block", "1000001")  # SRUs of 16667 bytes, the last one shorter
+        block = plan(*FRESH, "--workers", "60", "--block", "1000001")  # SRUs of 16667 bytes; the last SRU is shorter
         self.assertEqual(block["sru_bytes"], 16667)
         self.assertAlmostEqual(block["goodput_bps"] * block["block_time_s"], 8 * 1000001, places=3)
 

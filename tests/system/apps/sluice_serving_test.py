@@ -1,4 +1,4 @@
-"""sluice-aggregator, sluice-cat and sluice-load as their users meet them, over a real sluice-worker.
+"""Tests sluice-aggregator, sluice-cat and sluice-load as users run them, over a real sluice-worker.
 
 Run as: sluice_serving_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """
@@ -25,7 +25,7 @@ def resident_bytes(process):
 
 
 def sanitized(name):
-    """Whether the program runs under AddressSanitizer, which keeps freed memory back."""
+    """Whether the program runs under AddressSanitizer, which delays the reuse of freed memory."""
     with open(program(name), "rb") as binary:
         return b"__asan_init" in binary.read()
 
@@ -342,7 +342,7 @@ class AggregatorTest(ServingTest):
 
     def test_load_reads_right_bytes(self):
         aggregator = self.start_both()
-        self.stripe("data", self.source, "--force")  # leaves the source in "input"
+        self.stripe("data", self.source, "--force")  # leaves the source in the file "input"
         result = run("sluice-load", "--aggregator", aggregator.addresses[0], "--file", "data", "--clients", "4",
                      "--blocks", "20", "--warmup", "1", "--compare", self.path("input"))
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -355,7 +355,7 @@ class AggregatorTest(ServingTest):
         load = ("sluice-load", "--aggregator", aggregator.addresses[0], "--file", "data", "--clients", "2")
         report = json.loads(run(*load, "--duration", "300ms").stdout)
         self.assertGreaterEqual(report["seconds"], 0.3)
-        self.assertGreater(report["blocks"], 20)  # the default of --blocks, for two clients
+        self.assertGreater(report["blocks"], 20)  # the default of --blocks for two clients
         self.assertEqual(report["errors"], 0)
 
     def test_load_takes_blocks_or_a_duration(self):
@@ -373,7 +373,7 @@ class AggregatorTest(ServingTest):
 
 
 class MetricsTest(ServingTest):
-    """Every metric of the aggregator in docs/reference/metrics.md moves when it should."""
+    """Checks that every metric of the aggregator in docs/reference/metrics.md changes when it should."""
 
     def moved(self, aggregator, expected, action):
         before = {name: metric(aggregator, name) for name in expected}
@@ -493,7 +493,8 @@ class MetricsTest(ServingTest):
 
 
 class MemoryTest(ServingTest):
-    """Large files are read in bounded memory. Takes a gigabyte of disk; SLUICE_MEMORY_TEST_MB makes it smaller."""
+    """Large files must be read in bounded memory. Needs a gigabyte of disk; SLUICE_MEMORY_TEST_MB makes the file
+    smaller."""
 
     GROWTH = 150 << 20
 
@@ -539,7 +540,7 @@ class MemoryTest(ServingTest):
             got = 0
             while got < wanted:
                 got += len(cat.stdout.read(1 << 20))
-                time.sleep(0.05)  # a throttle, not a wait
+                time.sleep(0.05)  # slows the reader down; the test does not wait for an event
             cat.stdout.close()
             self.assertNotEqual(cat.wait(timeout=PATIENCE), 0)
 

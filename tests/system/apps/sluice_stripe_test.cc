@@ -49,7 +49,7 @@ TEST_F(SluiceStripeTest, StripesAFileUnderItsOwnNameAndSaysSo) {
   const ProgramResult result = Run({"--workers", "4", "--sru", "1kb", "--out", Path("out"), Path("photo.jpg")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith("photo.jpg: 100000 bytes in 98 SRUs of 1024 over 4 workers, replicas 1, CRC32C "));
-  EXPECT_EQ(result.err, "");  // no progress where stderr is no terminal
+  EXPECT_EQ(result.err, "");  // no progress, because stderr is not a terminal
   EXPECT_EQ(testing::ReadFile(Path("out/worker-0002/photo.jpg/stripe-0")).substr(0, 1024), source_.substr(2048, 1024));
   const ProgramResult verify = Run({"--verify", Path("out")});
   EXPECT_EQ(verify.exit_code, 0) << verify.err;
@@ -139,7 +139,7 @@ TEST_F(SluiceStripeTest, ASignalInTheMiddleLeavesNothing) {
     ASSERT_EQ(mkfifo(Path("slow").c_str(), 0600), 0);
     testing::BackgroundProgram program({SLUICE_STRIPE_BINARY, "--workers", "4", "--out", Path("out"), Path("slow")});
     const FileDescriptor writer(open(Path("slow").c_str(), O_WRONLY));
-    ASSERT_TRUE(WriteAll(writer.get(), source_, "fifo").ok());  // more than a pipe holds: the program is at work
+    ASSERT_TRUE(WriteAll(writer.get(), source_, "fifo").ok());  // a pipe holds less, so the program reads
     program.Signal(signal);
     const auto result = program.Wait();
     ASSERT_TRUE(result.has_value());

@@ -1,4 +1,4 @@
-"""TLS and mTLS of the programs, as their users meet it: what the aggregator serves, and a worker.
+"""Tests TLS and mTLS of the programs as users run them: the aggregator's listeners, and a worker.
 
 Run as: sluice_tls_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """

@@ -1,5 +1,5 @@
-"""mTLS on every hop of a tree: sluice-cat, an aggregator, a mid-level aggregator, a worker. What may be wrong on a hop, one
-thing at a time, and certificates that are replaced while all of it is read.
+"""Tests mTLS on every hop of a tree: sluice-cat, an aggregator, a mid-level aggregator, a worker. Each case has one
+fault on one hop. Another test replaces certificates while a load reads through all hops.
 
 Run as: sluice_tls_tree_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """
@@ -28,21 +28,21 @@ READ = 'sluice_blocks_total{outcome="complete"}'
 
 @dataclasses.dataclass(frozen=True)
 class Tls:
-    """Of one program. Certificates and authorities by the names of their files; None: the flag is not given."""
+    """The TLS settings of one program. Certificates and authorities are names of files; None omits the flag."""
 
     identity: str = "own"
-    client_ca: str = "authority"  # of those who call it
-    ca: str = "authority"  # of whom it calls
+    client_ca: str = "authority"  # authority of the program's clients
+    ca: str = "authority"  # authority of the program's servers
     server_name: str = None
 
 
-CAT, TOP, MID, WORKER = range(4)  # each calls the next one
+CAT, TOP, MID, WORKER = range(4)  # each program calls the next one
 HOPS = {"cat to aggregator": CAT, "aggregator to mid-level": TOP, "mid-level to worker": MID}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is wrong on a hop, at its client or its server, and what the error has to say; ADDRESS is the server's."""
+    """A fault of the client or the server of a hop, and the expected error. ADDRESS stands for the server's address."""
 
     name: str
     says: str
@@ -61,7 +61,7 @@ CASES = (
     Case("no certificate of the client", ASKED + "has none", client={"identity": None}),
     Case("client of a wrong authority", ASKED + r'showed "own" of the authority "authority", valid until 20\d\d-',
          server={"client_ca": "stranger"}),
-    # The same certificate would make the hop above fail first.
+    # Only on this hop: with the same certificate, the hop above would fail first.
     Case("client expired", ASKED + r'showed "expired" of the authority "authority", which expired at 20\d\d-',
          client={"identity": "expired"}, hops=("cat to aggregator",)),
     Case("plaintext to a port of TLS", "ADDRESS ended the connection before HTTP/2 began; it may expect TLS",
@@ -94,7 +94,7 @@ class MtlsTree(unittest.TestCase):
         return self.start("sluice-worker", "--data", self.path("stripes", "mla-0000"), "--listen", listen, *flags)
 
     def start_aggregator(self, below, *flags, listen="127.0.0.1:0"):
-        # Those below may be out of reach on purpose; nobody waits for them.
+        # Do not wait for the workers: some cases make them unreachable.
         return self.start("sluice-aggregator", "--listen", listen, "--admin", "127.0.0.1:0", "--connect_timeout", "200ms",
                           "--workers", ",".join(below), *flags)  # fmt: skip
 
@@ -123,12 +123,13 @@ class HopsTest(MtlsTree):
         return flags
 
     def server(self, level, settings):
-        """The server of a level, over those below it; cases that agree on all of these share them."""
+        """Returns the server of a level, over the levels below it. Cases with equal settings for all these levels
+        share it."""
         key = (level, *settings[level:])
         if key not in self.servers:
             flags = self.flags(settings[level], True, level != WORKER)
             if level == WORKER:
-                # One of the two is at a Unix socket, where a certificate has to name localhost.
+                # One of the two listeners is a Unix socket, for which a certificate must name localhost.
                 listen = "127.0.0.1:0,unix:" + self.path(f"worker-{len(self.servers)}")
                 self.servers[key] = self.start_worker(listen, *flags)
             else:
@@ -150,12 +151,13 @@ class HopsTest(MtlsTree):
         trials = [(case, hop, self.settings(case, HOPS[hop])) for case in CASES for hop in case.hops]
         for _, _, settings in trials:
             self.server(TOP, settings)
-        # Each tries again for a second or two.
+        # Run the reads in parallel, because each retries for a second or two.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             results = list(pool.map(self.read, [settings for _, _, settings in trials]))
         for (case, hop, settings), result in zip(trials, results):
             with self.subTest(case.name, hop=hop):
-                # The name of the file decides which of two workers is asked first, and the error is of that one.
+                # The file's name decides which of the two workers receives the first request, and the error names that
+                # worker.
                 addresses = "|".join(re.escape(address) for address in self.server(HOPS[hop] + 1, settings).addresses)
                 self.expect_error(result, case.says.replace("ADDRESS", f"(?:{addresses})"))
 
@@ -167,17 +169,17 @@ class HopsTest(MtlsTree):
 
     @staticmethod
     def settings(case, client):
-        """Of all programs, where the case is wrong between `client` and the next one."""
+        """Returns the settings of all programs for a fault between `client` and the next program."""
         settings = [Tls()] * 4
         settings[client] = dataclasses.replace(settings[client], **case.client)
         settings[client + 1] = dataclasses.replace(settings[client + 1], **case.server)
-        if client != CAT and settings[client].identity is None:  # so it serves in the clear
+        if client != CAT and settings[client].identity is None:  # then this program also serves plaintext
             settings[client - 1] = dataclasses.replace(settings[client - 1], ca=None)
         return settings
 
 
 class RotationTest(MtlsTree):
-    """The files are in a folder that a link points to, as Kubernetes has those of a Secret."""
+    """The certificate files are in a folder behind a symbolic link, as Kubernetes mounts a Secret."""
 
     def setUp(self):
         super().setUp()
@@ -198,7 +200,7 @@ class RotationTest(MtlsTree):
         os.replace(self.path("link"), self.path("tls"))
 
     def handshake(self, server, authority, identity):
-        """The serial of the server's certificate; None where it refuses this client."""
+        """Returns the serial of the server's certificate, or None if the server rejects this client."""
         context = ssl.create_default_context(cafile=authority.file)
         context.load_cert_chain(*identity)
         context.set_alpn_protocols(["h2"])
@@ -206,7 +208,8 @@ class RotationTest(MtlsTree):
         try:
             with socket.create_connection((host, port), PATIENCE) as connection:
                 with context.wrap_socket(connection, server_hostname=host) as tls:
-                    # With TLS 1.3 the server looks at the client's certificate after the client's end of the handshake.
+                    # With TLS 1.3 the server checks the client's certificate only after the client has finished its
+                    # handshake.
                     return int(tls.getpeercert()["serialNumber"], 16) if tls.recv(1) else None
         except (ssl.SSLError, ConnectionError):
             return None
@@ -225,7 +228,7 @@ class RotationTest(MtlsTree):
         self.install([self.old], old)
         workers = [self.start_worker("127.0.0.1:0", *files, *from_clients) for _ in range(2)]
         below = [worker.addresses[0] for worker in workers]
-        # With little of a cache, or the load would stop there.
+        # The cache must be small. Otherwise the mid-level aggregator would serve the load from it.
         mid_level = ["--mid_level", "--mid_level_cache", "200kb", *files, *from_clients, *to_servers]
         mid = self.start_aggregator(below, *mid_level)
         top = self.start_aggregator(mid.addresses[:1], *files, *from_clients, *to_servers)
@@ -251,7 +254,7 @@ class RotationTest(MtlsTree):
                    "the old authority to be gone")  # fmt: skip
         read_anew()
 
-        # The mid-level aggregator connects anew, to workers that know the new authority alone.
+        # The mid-level aggregator reconnects to workers that accept only the new authority.
         for worker in workers:
             self.assertEqual(worker.terminate(), 0)
             wait_until(lambda: metric(mid, CONNECTED) == 1, "a worker to be gone")
@@ -264,7 +267,7 @@ class RotationTest(MtlsTree):
         report = self.stop_load(load)
         self.assertEqual((report["errors"], report["error_sample"], report["bad_bytes"]), (0, "", 0))
 
-        # Nobody has what there is once more behind the mid-level aggregator, so this is without load.
+        # The mid-level aggregator has no replica that could take over, so no load runs during its restart.
         self.assertEqual(mid.terminate(), 0)
         self.start_aggregator(below, *mid_level, listen=mid.addresses[0])
         wait_until(lambda: self.cat(top, *files, *to_servers).returncode == 0,
@@ -276,7 +279,7 @@ class RotationTest(MtlsTree):
             [program("sluice-load"), "--aggregator", aggregator.addresses[0], "--file", "data", "--clients", "2", "--duration",
              f"{PATIENCE}s", "--warmup", "1", "--compare", self.path("input"), "--start_file", self.path("input"),
              "--stop_file", self.path("stop"), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-        self.addCleanup(load.__exit__, None, None, None)  # closes its pipes and waits
+        self.addCleanup(load.__exit__, None, None, None)  # closes the pipes and waits
         self.addCleanup(load.kill)
         self.assertEqual(load.stderr.readline(), b"warm\n")
         return load

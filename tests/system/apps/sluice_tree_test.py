@@ -1,4 +1,5 @@
-"""An aggregation tree as its users build it: sluice-stripe, sluice-worker and sluice-aggregator at several levels, sluice-cat.
+"""Tests an aggregation tree as users build it: sluice-stripe, sluice-worker and sluice-aggregator at several levels,
+and sluice-cat.
 
 Run as: sluice_tree_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """
@@ -31,7 +32,8 @@ class TreeTest(unittest.TestCase):
                    str(SRU_BYTES), "--name", "data", *flags, self.path("input"))
 
     def striped(self, levels, *flags, blocks=6):
-        """The bytes of a file of some data blocks, the last of them not full, that is striped over the levels."""
+        """Stripes a file over the levels and returns its bytes. The file has several data blocks, and the last one
+        is not full."""
         block_bytes = SRU_BYTES
         for workers in levels:
             block_bytes *= workers
@@ -53,7 +55,8 @@ class TreeTest(unittest.TestCase):
                           "--workers", ",".join(addresses), *flags)
 
     def start_tree(self, levels, folder=None, depth=0, flags=()):
-        """The aggregator on top of this part of the tree. Those below it are in its `below`, workers in a list of one."""
+        """Returns the top aggregator of this part of the tree. Its `below` has the aggregators below it, or a single
+        entry for the workers."""
         folder = folder or self.path("stripes")
         if len(levels) == 1:
             below = [self.start_workers(folder, levels[0])]

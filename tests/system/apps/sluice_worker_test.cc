@@ -54,7 +54,7 @@ class SluiceWorkerTest : public ::testing::Test {
     return testing::RunProgram(arguments);
   }
 
-  // Starts a worker on a free port of loopback and waits until it serves. Its addresses are in addresses_.
+  // Starts a worker on a free port of loopback, waits until it serves, and stores its addresses in addresses_.
   void Start(std::vector<std::string> arguments = {"--listen", "127.0.0.1:0"}, const std::string& data = "data") {
     const std::vector<std::string> common = {"--data", Path(data), "--ready-file", Path("ready")};
     arguments.insert(arguments.begin(), common.begin(), common.end());
@@ -166,7 +166,7 @@ TEST_F(SluiceWorkerTest, AFlagWinsOverTheConfig) {
 
 TEST_F(SluiceWorkerTest, ServesEveryWorkerOnEveryAddress) {
   Start({"--listen", "127.0.0.1:0,127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"});
-  ASSERT_THAT(addresses_, SizeIs(4));  // the last is the admin's
+  ASSERT_THAT(addresses_, SizeIs(4));  // the last address is the admin server's
   EXPECT_NE(addresses_[0], addresses_[1]);
   for (size_t address = 0; address < 3; ++address) {
     for (uint32_t worker = 0; worker < 2; ++worker) {
@@ -236,7 +236,7 @@ TEST_F(SluiceWorkerTest, FinishesTheCallInFlightWhenItIsTerminated) {
     status = result;
     done.Notify();
   });
-  ASSERT_TRUE(testing::WaitForMetric(addresses_[1], "sluice_worker_read_seconds_count 1"));  // it is thinking
+  ASSERT_TRUE(testing::WaitForMetric(addresses_[1], "sluice_worker_read_seconds_count 1"));  // in its think time
   ExpectStopsWhole(SIGTERM);
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::FromChrono(kPatience)));
   EXPECT_TRUE(status.ok()) << status.error_message();

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to by the DevTools protocol over a pipe, so that it needs no package and no port."""
+"""Controls a headless Chromium with the DevTools protocol over a pipe, which needs no package and no port."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 
-PATIENCE = 60  # seconds for what has to happen
+PATIENCE = 60  # seconds to wait for an expected event
 
 
 class Chromium:
@@ -27,8 +27,8 @@ class Chromium:
         self._next_id = 0
         self._events = []
         self._log = open(pathlib.Path(folder) / "chromium.log", "wb")
-        # Chromium reads commands from descriptor 3 and writes to 4. As root it runs only without its sandbox. Names
-        # other than the page's address do not resolve: a request elsewhere fails, and is seen.
+        # Chromium reads commands from descriptor 3 and writes to descriptor 4. As root it runs only without its
+        # sandbox. Only the page's own host resolves, so that a request to any other host fails and is reported.
         flags = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}/profile", "--no-first-run",
                  "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--disable-background-networking",
                  "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
@@ -60,7 +60,7 @@ class Chromium:
         self._command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def new_page(self):
-        """An empty one in the place of the last, whose settings and events are gone."""
+        """Replaces the page with an empty one, and drops its settings and events."""
         if self._target:
             self._browser_command("Target.closeTarget", targetId=self._target)
         self._target = self._browser_command("Target.createTarget", url="about:blank")["targetId"]
@@ -80,7 +80,7 @@ class Chromium:
         return result["result"].get("value")
 
     def wait_for(self, expression, what, patience=PATIENCE):
-        """What the expression is, once it is true."""
+        """Waits until the expression is true, and returns its value."""
         deadline = time.monotonic() + patience
         while not (value := self.evaluate(expression)):
             if time.monotonic() > deadline:
@@ -101,11 +101,12 @@ class Chromium:
                 if not node["ignored"] and node.get("role", {}).get("value") == role]
 
     def requests(self):
-        """The addresses of everything that the page asked for."""
+        """Returns the URLs of all requests of the page."""
         return [event["request"]["url"] for event in self._seen("Network.requestWillBeSent")]
 
     def errors(self):
-        """What scripts threw or complained of, and what the page's policy forbade; not that a server did not answer."""
+        """Returns exceptions and complaints of scripts, and violations of the page's policy. Failed requests to a
+        server are not included."""
         thrown = [event["exceptionDetails"].get("exception", {}).get("description", event["exceptionDetails"]["text"])
                   for event in self._seen("Runtime.exceptionThrown")]
         said = [str(event["args"]) for event in self._seen("Runtime.consoleAPICalled")]
@@ -136,13 +137,13 @@ class Chromium:
         return answer["result"]
 
     def _pump(self, seconds):
-        """Takes the events that come within that time."""
+        """Collects the events that arrive within the given time."""
         deadline = time.monotonic() + seconds
         while self._receive(max(0, deadline - time.monotonic())) is not None:
             pass
 
     def _receive(self, seconds):
-        """The next message, an event also kept for later; None: none came in that time."""
+        """Returns the next message, and keeps an event for later. Returns None if no message arrives in time."""
         while b"\0" not in self._input:
             if not select.select([self._socket], [], [], max(0, seconds))[0]:
                 return None

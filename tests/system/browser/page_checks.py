@@ -1,12 +1,12 @@
-"""What any page must keep, whatever it shows: looked at in the browser, after it has laid the page out."""
+"""Checks that every page must pass, whatever it shows. The browser runs them after it has laid out the page."""
 
-# Everything that sticks out to the right of a window of that width, or is cut off inside its own box.
+# Finds every element that extends beyond the right edge of a window of `width`, or is cut off inside its own box.
 _OVERFLOW = """(width) => [...document.querySelectorAll("body *")].filter((element) =>
     element.getBoundingClientRect().right > width + 0.5 ||
     (element.matches(".value, .legend, dl div, td, #state") && element.scrollWidth > element.clientWidth)
   ).map((element) => `${element.tagName}#${element.id} "${element.textContent}"`)"""
 
-# Texts that stand out too little from what is behind them, and lines of charts: the ratios of WCAG 2.1, AA.
+# Finds texts and chart lines with too little contrast to their background, by the ratios of WCAG 2.1, AA.
 _LOW_CONTRAST = """() => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number);
   const luminance = (color) => channels(color).slice(0, 3).map((c) => c / 255)
@@ -51,5 +51,6 @@ def low_contrast(browser):
 
 
 def shifted(browser):
-    """What has moved since the page was opened, although nobody touched it, with the browser's score for each time."""
+    """Returns the elements that have moved since the page was opened without user input, with the browser's score
+    for each shift."""
     return browser.evaluate(f"({_SHIFTED})()")

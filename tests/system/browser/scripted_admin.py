@@ -1,11 +1,11 @@
-"""An admin server on loopback that says what a test wants it to say."""
+"""An admin server on loopback with responses that a test sets."""
 
 import http.server
 import threading
 
 
 class ScriptedAdmin:
-    """Serves the page that it is given. `metrics` and `workers` are texts, `workers` None for "not found"."""
+    """Serves the given page. `metrics` and `workers` are texts; `workers` is None for "not found"."""
 
     def __init__(self, page):
         self.metrics, self.workers, self.health = "", None, "ok"

@@ -1,6 +1,7 @@
-"""The status page of the aggregator in a real browser: status_page_test.py PROGRAMS SCREENSHOTS [unittest arguments].
+"""Tests the aggregator's status page in a real browser: status_page_test.py PROGRAMS SCREENSHOTS [unittest
+arguments].
 
-Exit code 77: there is no browser; the reason is printed.
+Exits with code 77 and prints the reason if no browser is installed.
 """
 
 import json
@@ -38,7 +39,8 @@ def text_of(name):
 
 
 def free_port():
-    """Below those that the kernel gives out, so that it is free still when a server comes back to it."""
+    """Returns a port below the kernel's ephemeral range, so that it stays free until a restarted server binds it
+    again."""
     while True:
         port = random.randrange(10_000, 32_000)
         try:
@@ -71,7 +73,7 @@ class BrowserTest(unittest.TestCase):
 
 
 class LiveTest(BrowserTest, serving.ServingTest):
-    """Over an aggregator, workers and a load that are real."""
+    """Shows a real aggregator with workers and a load."""
 
     def start_served(self, *worker_flags):
         self.workers = self.start_workers(*worker_flags)
@@ -179,7 +181,7 @@ class LiveTest(BrowserTest, serving.ServingTest):
 
 
 class ScriptedTest(BrowserTest):
-    """Over numbers that no real aggregator can be brought to show when a test wants them."""
+    """Shows values that no real aggregator can produce on demand."""
 
     def setUp(self):
         self.admin = ScriptedAdmin(_PAGE)
@@ -193,7 +195,7 @@ class ScriptedTest(BrowserTest):
         return self.browser.evaluate(text_of(name))
 
     def evaluate(self, before, now, expression):
-        """With two samples, two seconds apart."""
+        """Evaluates an expression with two samples, two seconds apart."""
         samples = ", ".join(f"Object.assign(new Sample({json.dumps(text)}), {{at: {at}}})"
                             for text, at in ((before, 10), (now, 12)))
         return self.browser.evaluate(f"((before, now) => {expression})({samples})")

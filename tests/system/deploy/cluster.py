@@ -1,4 +1,4 @@
-"""A namespace of a real cluster, by kubectl's current context: what is applied, what runs there, and its metrics."""
+"""A namespace of a real cluster, from kubectl's current context: its objects, its pods and their metrics."""
 
 import copy
 import json
@@ -9,8 +9,8 @@ import urllib.request
 
 import manifests
 
-# A pod of a client, as a user would write it who keeps to the rules of the namespace. A command that fails is started
-# again: network policies take seconds to let a new pod out.
+# A client's pod, written as a user of the namespace must write it. Kubernetes restarts a failed command, because
+# network policies let a new pod out only after some seconds.
 _CLIENT_POD = {
     "restartPolicy": "OnFailure", "automountServiceAccountToken": False, "enableServiceLinks": False,
     "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532,
@@ -20,11 +20,11 @@ _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True
 
 
 class Failed(Exception):
-    """A case did not come out as it should; the message says how."""
+    """A case failed; the message gives the reason."""
 
 
 def wait_until(condition, what, patience_s=180):
-    """The time it took, in seconds."""
+    """Waits for the condition, and returns the time that it took in seconds."""
     started = time.monotonic()
     while True:
         outcome = condition()
@@ -36,8 +36,8 @@ def wait_until(condition, what, patience_s=180):
 
 
 class Namespace:
-    """All objects of one overlay, under a name and on host paths of its own, so that it stands beside others. One image is
-    for all containers; with none, each keeps its own."""
+    """All objects of one overlay, with a name and host paths of its own, so that several can coexist. All containers
+    use `image`; without one, each keeps its own."""
 
     def __init__(self, name, image, documents):
         self.name = name
@@ -80,7 +80,7 @@ class Namespace:
         self.apply(*(each for each in self.documents if each not in namespaces))
 
     def await_rollout(self, *workloads, patience_s=420):
-        """'deployment/sluice-hla' or so; all there are by default."""
+        """Waits for workloads such as 'deployment/sluice-hla'; by default for all workloads."""
         for workload in workloads or [f"{each['kind']}/{each['metadata']['name']}".lower()
                                       for each in manifests.of_kind(self.documents, "Deployment", "StatefulSet", "DaemonSet")]:
             self.kubectl("rollout", "status", workload, f"--timeout={patience_s}s")
@@ -89,13 +89,13 @@ class Namespace:
         self.kubectl("wait", "--for=condition=complete", f"job/{name}", f"--timeout={patience_s}s")
 
     def pods(self, **labels):
-        """Those that serve, by name."""
+        """Returns the names of the pods that are not being deleted."""
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         found = self.get("pods", f"--selector={selector}")["items"]
         return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def start_client(self, name, *command, mounts=(), volumes=(), before=None, **spec):
-        """A pod that may ask the aggregators, and runs one command, when that `before` has succeeded. It has a /tmp."""
+        """Starts a pod with a /tmp that may call the aggregators. It runs one command, after `before` has succeeded."""
         container = {"name": "client", "image": self.image, "command": list(command), "securityContext": _RESTRICTED,
                      "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
                      "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts]}
@@ -113,7 +113,7 @@ class Namespace:
         wait_until(lambda: self.phase(pod) != "Pending", f"pod {pod} to start")
 
     def client_output(self, name, patience_s=600):
-        """What a client's command wrote, when it has succeeded."""
+        """Returns the output of a client's command once it has succeeded."""
         try:
             wait_until(lambda: self.phase(name) == "Succeeded", f"pod {name} to succeed", patience_s)
             return self.kubectl("logs", name, "--container=client")
@@ -128,8 +128,8 @@ class Namespace:
         return self.client_output(name, patience_s)
 
     def metrics(self, pod, port):
-        """{name: sum over its labels} of what the pod's admin server tells. By port-forward, which no NetworkPolicy
-        forbids."""
+        """Returns {name: sum over its labels} from the pod's admin server. Uses a port-forward, which
+        NetworkPolicies cannot block."""
         forward = subprocess.Popen(["kubectl", "--namespace", self.name, "port-forward", f"pod/{pod}", f":{port}"],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every config in a ConfigMap is one that its program takes, with the flags it is started with:
-config_test.py FOLDER_OF_PROGRAMS"""
+"""Checks that every program accepts its config from its ConfigMap, with the flags of its manifest: config_test.py
+FOLDER_OF_PROGRAMS"""
 
 import collections
 import fnmatch
@@ -21,7 +21,7 @@ _PROGRAMS = pathlib.Path()
 
 
 def configured(documents):
-    """(workload, container, config folder in the container, ConfigMap) of each container with a config."""
+    """Yields (workload, container, config folder in the container, ConfigMap) of each container with a config."""
     for workload in manifests.workloads(documents):
         for volume, config in manifests.config_volumes(workload):
             for container in manifests.servers(workload):
@@ -31,7 +31,7 @@ def configured(documents):
 
 
 def check(container, folder, data):
-    """What the program says of the config, in a folder of our own."""
+    """Returns the program's check of the config, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="sluice-config-") as own:
         for file, text in data.items():
             (pathlib.Path(own) / file).write_text(text)
@@ -84,7 +84,7 @@ class ConfigTest(unittest.TestCase):
         socket = configs[manifests.name(daemon)]["listen"][1].removeprefix("unix:")
         self.assertEqual([str(pathlib.Path(socket).parent)], manifests.host_paths(daemon))
 
-    # Pods run as other users than the proxy, and are no programs of the host.
+    # Pods run as other users than the proxy, so every user may connect, but only to workers.
     def test_whoever_mounts_the_socket_of_a_node_may_call_workers_alone(self):
         documents = manifests.installed("proxy")
         config = json.loads(find(documents, "ConfigMap", "sluice-proxy-node-config")["data"]["proxy.json"])
@@ -100,7 +100,7 @@ class ConfigTest(unittest.TestCase):
                     found = find(documents, "Service", service)
                     self.assertIsNotNone(found)
                     self.assertEqual(found["spec"]["ports"][0]["port"], port)
-                    if pods:  # of a StatefulSet, by their ordinals
+                    if pods:  # the pods are those of a StatefulSet, named by their ordinals
                         self.assertEqual(find(documents, "StatefulSet", service)["spec"]["serviceName"], service)
 
     def test_the_example_that_fills_a_volume_verifies_what_is_on_it(self):
@@ -118,8 +118,8 @@ class ConfigTest(unittest.TestCase):
             longest.write_bytes(longest.read_bytes()[:-1] + b"?")
             self.assertEqual(subprocess.run(command, capture_output=True, check=False).returncode, 1)
 
-    # With fewer, files over all are refused. With an open range they are for as long as a pod has no name, to aggregators
-    # that start meanwhile: when a node is drained, both may.
+    # A list that is too short makes aggregators reject files over all workers. An open range has the same effect while
+    # a pod has no name, on aggregators that start at that time: when a node is drained, both may happen.
     def test_aggregators_ask_as_many_workers_as_there_are(self):
         for overlay in ("dev", "production"):
             documents = manifests.installed(overlay)

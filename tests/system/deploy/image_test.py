@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The image, as far as it can be made without a builder of images: image_test.py FOLDER_OF_PROGRAMS"""
+"""Tests the image as far as possible without an image builder: image_test.py FOLDER_OF_PROGRAMS"""
 
 import os
 import pathlib
@@ -54,12 +54,12 @@ class TreeTest(unittest.TestCase):
                         continue
                     program = container["command"][0]
                     if program.startswith("/usr/bin/search") and not (_PROGRAMS / "search").exists():
-                        continue  # the example is built only where its libraries are
+                        continue  # the example is built only if its libraries are installed
                     self.assertTrue((self.tree / program[1:]).exists(), program)
 
     def test_it_is_small_and_has_no_shell(self):
         size = sum(path.stat().st_size for path in self.tree.rglob("*") if path.is_file() and not path.is_symlink())
-        # 60 MB as it is shipped; programs that are not optimised are larger.
+        # The released image has 60 MB; programs without optimization are larger.
         self.assertLess(size, 120 << 20)
         for shell in ("sh", "bash", "dash", "busybox"):
             self.assertFalse((self.tree / "usr/bin" / shell).exists())

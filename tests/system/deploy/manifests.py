@@ -1,4 +1,5 @@
-"""The manifests of deploy/ as a cluster would get them, and what is in them. Plain dictionaries, as in the YAML."""
+"""Renders the manifests of deploy/ as a cluster receives them, and looks up their parts. Plain dictionaries, as in
+the YAML."""
 
 import functools
 import json
@@ -12,7 +13,7 @@ yaml = needs.module("yaml", "python3-yaml")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 OVERLAYS = ("dev", "production", "monitoring", "proxy")
-WITH_CONFIGS = ("dev", "production", "proxy")  # those that start programs with a config
+WITH_CONFIGS = ("dev", "production", "proxy")  # overlays that start programs with a config
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
@@ -20,29 +21,29 @@ _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 def _rendered(overlay):
     command = [*needs.kustomize(), str(REPOSITORY / "deploy/overlays" / overlay)]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
-    if result.returncode != 0 or result.stderr:  # a warning is of something that will stop to work
+    if result.returncode != 0 or result.stderr:  # a warning announces something that will stop working
         raise AssertionError(f"{' '.join(command)}: {result.stderr}")
     return result.stdout
 
 
 def render(overlay):
-    """A fresh copy each time: tests break it."""
+    """Returns a fresh copy each time, because tests modify it."""
     return list(yaml.load_all(_rendered(overlay), yaml.CSafeLoader))
 
 
 def installed(overlay):
-    """What is in the cluster when the overlay is applied; `monitoring` goes beside an installation."""
+    """Returns the objects in the cluster with this overlay. `monitoring` is applied in addition to an installation."""
     return render("production") + render("monitoring") if overlay == "monitoring" else render(overlay)
 
 
 def examples():
-    """What is to be applied beside an installation, by hand."""
+    """Returns the objects that a user applies by hand in addition to an installation."""
     return [document for path in sorted((REPOSITORY / "deploy/examples").glob("*.yaml"))
             for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)]
 
 
 def claims(documents):
-    """The names of all volume claims that StatefulSets make."""
+    """Returns the names of all volume claims that StatefulSets create."""
     return {f"{claim['metadata']['name']}-{workload['metadata']['name']}-{ordinal}"
             for workload in of_kind(documents, "StatefulSet")
             for claim in workload["spec"].get("volumeClaimTemplates", [])
@@ -79,7 +80,7 @@ def containers(workload):
 
 
 def servers(workload):
-    """The containers that run for as long as the pod does: sidecars are init containers that do not end."""
+    """Returns the containers that run as long as the pod. Sidecars are init containers that do not end."""
     sidecars = [each for each in init_containers(workload) if each.get("restartPolicy") == "Always"]
     return containers(workload) + sidecars
 
@@ -93,7 +94,7 @@ def port_names(workload):
 
 
 def selects(selector, labels):
-    """A label selector of Kubernetes; an empty one selects everything."""
+    """Evaluates a label selector of Kubernetes. An empty selector selects everything."""
     for expression in selector.get("matchExpressions", []):
         if expression["operator"] != "In":
             raise AssertionError(f"teach this test the operator {expression['operator']}")
@@ -107,7 +108,7 @@ def selected(documents, selector):
 
 
 def config_volumes(workload):
-    """(volume name, ConfigMap name) of each."""
+    """Returns (volume name, ConfigMap name) of each config."""
     volumes = pod(workload)["spec"].get("volumes", [])
     return [(each["name"], each["configMap"]["name"]) for each in volumes if "configMap" in each]
 
@@ -118,16 +119,17 @@ def _worker_lists(documents, workload):
             yield json.loads(text).get("workers", [])
     for container in containers(workload):
         for argument in container.get("args", []):
-            if re.match(r"--workers=.*:", argument):  # sluice-stripe's are a number
+            if re.match(r"--workers=.*:", argument):  # sluice-stripe's --workers is a number
                 yield argument.partition("=")[2].split(",")
 
 
 def asked(documents):
-    """(workload, pods, Service, port) of each address that a workload asks, by its config or its command line. Pods are the
-    names of a StatefulSet's, {"worker-0", "worker-1"}; there are none where the Service itself is asked."""
+    """Yields (workload, pods, Service, port) of each address that a workload calls, from its config or its command
+    line. The pods are names of a StatefulSet's pods, {"worker-0", "worker-1"}, or empty if the workload calls the
+    Service itself."""
     for workload in workloads(documents):
         if pod(workload)["metadata"]["labels"].get("sluice/proxy") == "node":
-            continue  # it names them to the proxy, which asks them
+            continue  # this workload only names its workers to the proxy, which calls them
         for address in (each for workers in _worker_lists(documents, workload) for each in workers):
             host, _, port = address.rpartition(":")
             pods, _, service = host.rpartition(".")
@@ -135,7 +137,7 @@ def asked(documents):
 
 
 def _range(pattern):
-    """An open range is one name that no pod has."""
+    """Expands a range. An open range is one name that no pod has."""
     found = re.fullmatch(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", pattern)
     if not found:
         return {pattern} if pattern else set()

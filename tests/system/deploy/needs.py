@@ -1,4 +1,4 @@
-"""What the tests of this folder need of the machine. Exit code 77: it is not there; the reason is printed."""
+"""Checks the machine's requirements for the tests of this folder. Exits with code 77 and a reason if one is missing."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _SKIP = 77
-_KUSTOMIZE = (4, 5)  # what kubectl 1.24 has; before it, `labels` knew less
+_KUSTOMIZE = (4, 5)  # the version in kubectl 1.24; in earlier versions `labels` lacks fields
 
 
 def skip(reason):
@@ -31,7 +31,7 @@ def _kubectl_kustomize_version():
 
 
 def kustomize():
-    """The command that renders a folder."""
+    """Returns the command that renders a folder."""
     if shutil.which("kustomize"):
         return ["kustomize", "build"]
     if _kubectl_kustomize_version() >= _KUSTOMIZE:

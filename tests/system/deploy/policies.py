@@ -1,4 +1,5 @@
-"""What every installation must keep to. Each policy is a function of all documents that yields a sentence for each breach."""
+"""Policies for every installation. Each policy is a function of all documents that yields a sentence for each
+violation."""
 
 import json
 import re
@@ -6,14 +7,14 @@ import re
 from manifests import (asked, claims, config_volumes, containers, find, host_paths, init_containers, is_proxy, name, of_kind, pod,
                        port_names, selected, selects, servers, workloads)
 
-# May be root, for nothing but what its name says.
+# This container may run as root, but only for the purpose in its name.
 _OWNER_OF_HOST_PATH = "own-host-path"
 _ITS_CAPABILITIES = {"CHOWN", "DAC_READ_SEARCH"}
-_CLIENT = {"sluice/client": "true"}  # pods of users, which no overlay has
-_NAMESPACE = "kubernetes.io/metadata.name"  # the label that each has of itself
+_CLIENT = {"sluice/client": "true"}  # pods of users; no overlay has any
+_NAMESPACE = "kubernetes.io/metadata.name"  # the label that Kubernetes gives to each namespace
 _DNS = {"k8s-app": "kube-dns"}, {_NAMESPACE: "kube-system"}
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}, {_NAMESPACE: "monitoring"}
-_HASH = r"-[bcdfghkmt2456789]{10}"  # at the end of a name that Kustomize makes
+_HASH = r"-[bcdfghkmt2456789]{10}"  # the end of a name that Kustomize generates
 
 
 def _seconds(text):
@@ -145,7 +146,7 @@ def services_lead_somewhere(documents):
 
 
 def workers_keep_their_names(documents):
-    """Aggregators ask pods of a StatefulSet by name: all are there at once, ready or not."""
+    """Aggregators call pods of a StatefulSet by name, so every pod must have a name from the start, ready or not."""
     for workload in of_kind(documents, "StatefulSet"):
         if workload["spec"].get("podManagementPolicy") != "Parallel":
             yield f"{name(workload)}: one pod that does not start keeps those behind it away"
@@ -154,7 +155,7 @@ def workers_keep_their_names(documents):
 
 
 def replicas_spread_over_nodes_that_take_them(documents):
-    """A node that is cordoned counts as an empty one otherwise, and a pod waits for it."""
+    """Otherwise a cordoned node counts as empty, and a pod waits for it."""
     for workload in workloads(documents):
         for constraint in pod(workload)["spec"].get("topologySpreadConstraints", []):
             if constraint["whenUnsatisfiable"] == "DoNotSchedule" and constraint.get("nodeTaintsPolicy") != "Honor":
@@ -162,7 +163,7 @@ def replicas_spread_over_nodes_that_take_them(documents):
 
 
 def volumes_are_owned_once(documents):
-    """Without it the kubelet goes through all files of a volume at each start of its pod."""
+    """Without this setting the kubelet visits all files of a volume at each start of its pod."""
     for workload in workloads(documents):
         context = pod(workload)["spec"].get("securityContext", {})
         has_claim = "volumeClaimTemplates" in workload["spec"] or any(
@@ -191,7 +192,7 @@ def volumes_exist(documents):
 
 
 def configs_reach_running_proxies(documents):
-    """As those of aggregators: nobody's pods are started again for a change of it."""
+    """The same rule as for aggregators: a config change must not restart pods of users."""
     for workload in workloads(documents):
         for container in filter(is_proxy, servers(workload)):
             mounts = {each["name"]: each for each in container["volumeMounts"]}
@@ -212,8 +213,8 @@ def proxies_have_time_to_drain(documents):
 
 
 def configs_reach_running_aggregators(documents):
-    """A name with a hash, or a mounted file instead of its folder, would keep a change away from a pod that runs. Other
-    programs read theirs at their start: without a hash, a change would start nothing."""
+    """A name with a hash, or a mounted file instead of its folder, would keep a change from a running pod. Other
+    programs read their config only at their start, so they need a hash: without it a change would restart nothing."""
     aggregators = selected(documents, {"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}})
     for workload in workloads(documents):
         for volume, config in config_volumes(workload):
@@ -276,8 +277,8 @@ def _dead_peers(documents, policy, peers):
 
 
 def _lets(documents, direction, own, peer, peer_namespace, port, protocol="TCP"):
-    """Whether the policies for pods with the labels `own` let them take (ingress) or make (egress) a connection. The peer's
-    namespace is given by its labels; None is the one of the policies."""
+    """Whether the policies for pods with the labels `own` let them accept (ingress) or open (egress) a connection.
+    `peer_namespace` has the labels of the peer's namespace; None is the namespace of the policies."""
     policies = [each["spec"] for each in of_kind(documents, "NetworkPolicy")
                 if selects(each["spec"]["podSelector"], own) and direction.capitalize() in each["spec"]["policyTypes"]]
     rules = [rule for spec in policies for rule in spec.get(direction, [])]
@@ -299,7 +300,8 @@ def _labels(workload):
 
 
 def networks_let_through_what_is_asked(documents):
-    """Each pod the workers of its config, clients the Services that no config asks, and all of them the DNS."""
+    """Each pod must reach the workers of its config, clients must reach the Services that no config calls, and all
+    must reach the DNS."""
     pods = {"a client": _CLIENT, **{name(each): _labels(each) for each in workloads(documents)}}
     services = {each["metadata"]["name"]: each["spec"] for each in of_kind(documents, "Service")}
     wanted = {(name(workload), service) for workload, _, service, _ in asked(documents)}
@@ -342,7 +344,7 @@ def networks_let_prometheus_in(documents):
 
 
 def metrics_are_scraped(documents):
-    # The Prometheus of the chart kube-prometheus-stack looks at nothing else.
+    # The Prometheus of the chart kube-prometheus-stack ignores objects without this label.
     for document in of_kind(documents, "PodMonitor", "PrometheusRule"):
         if "release" not in document["metadata"].get("labels", {}):
             yield f"{name(document)} has no label release"

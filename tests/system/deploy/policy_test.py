@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every overlay keeps to every policy; and every policy finds what breaks it."""
+"""Checks that every overlay follows every policy, and that every policy finds its violations."""
 
 import sys
 import unittest
@@ -31,7 +31,7 @@ def security(documents):
     return containers(hla(documents))[0]["securityContext"]
 
 
-# What breaks a policy, by its name.
+# Violations by the name of the policy.
 BREACHES = {
     "containers_are_restricted": [
         lambda documents: security(documents).update(readOnlyRootFilesystem=False),
@@ -42,7 +42,7 @@ BREACHES = {
         lambda documents: security(documents).update(privileged=True),
         lambda documents: pod(hla(documents))["spec"]["securityContext"].pop("seccompProfile"),
         lambda documents: containers(hla(documents))[0].update(name="own-host-path", securityContext={
-            **security(documents), "runAsUser": 0, "runAsNonRoot": False}),  # may be an init container only
+            **security(documents), "runAsUser": 0, "runAsNonRoot": False}),  # only an init container may use it
     ],
     "pods_are_by_themselves": [
         lambda documents: pod(hla(documents))["spec"].update(hostNetwork=True),
@@ -70,7 +70,7 @@ BREACHES = {
         lambda documents: hla(documents)["spec"].update(
             selector={"matchLabels": {"app.kubernetes.io/name": "sluice-aggregator"}}),
         lambda documents: find(documents, "PodDisruptionBudget", "sluice-worker-a")["spec"]["selector"].update(
-            matchLabels={"app.kubernetes.io/component": "worker"}),  # both sets in one
+            matchLabels={"app.kubernetes.io/component": "worker"}),  # both sets in one budget
         lambda documents: pod(hla(documents))["spec"]["topologySpreadConstraints"][0]["labelSelector"].update(
             matchLabels={"app.kubernetes.io/component": "mid-level"}),
     ],
@@ -129,7 +129,7 @@ BREACHES = {
         lambda documents: documents.remove(network(documents, "dns")),
         lambda documents: network(documents, "dns")["spec"]["egress"][0]["ports"].pop(0),
         lambda documents: network(documents, "dns")["spec"]["podSelector"].update(
-            matchLabels={"app.kubernetes.io/part-of": "sluice"}),  # which clients are not
+            matchLabels={"app.kubernetes.io/part-of": "sluice"}),  # clients lack this label
         lambda documents: documents.remove(network(documents, "clients")),
         lambda documents: documents.remove(network(documents, "high-level")),
         lambda documents: documents.remove(network(documents, "mid-level")),
@@ -163,7 +163,7 @@ def sidecar(documents):
     return manifests.init_containers(find(documents, "Job", "fan-out-go-sidecar"))[0]
 
 
-# The same in the overlay `proxy`.
+# The same for the overlay `proxy`.
 PROXY_BREACHES = {
     "containers_are_restricted": [
         lambda documents: sidecar(documents)["securityContext"].update(readOnlyRootFilesystem=False),

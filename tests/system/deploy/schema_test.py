@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every object of every overlay against the schema of its kind, strictly: no field that its API does not know. Those of
-Kubernetes are made by make_schemas.py from an API server; those of the Prometheus operator are what we use of them, as
-its documentation has it."""
+"""Checks every object of every overlay strictly against the schema of its kind: no field may be unknown to its API.
+make_schemas.py creates the Kubernetes schemas from an API server. The schemas of the Prometheus operator cover the
+fields in use, by its documentation."""
 
 import json
 import pathlib

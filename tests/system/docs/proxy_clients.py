@@ -1,4 +1,5 @@
-"""The clients of tests/system/docs/clients: how each is built and started. Their code has the snippets of docs/guides/proxy-by-language.md."""
+"""Builds and starts the clients of tests/system/docs/clients. Their code contains the snippets of
+docs/guides/proxy-by-language.md."""
 
 import pathlib
 import shutil
@@ -11,11 +12,11 @@ _PROXY = "http://127.0.0.1:7400"
 
 
 class Missing(Exception):
-    """The machine lacks what a language needs; the text says what."""
+    """The machine lacks a part that a language needs; the message names it."""
 
 
 def _run(tool, *command, **options):
-    """A build, whose libraries come from the tool's default registry."""
+    """Runs a build, which downloads libraries from the tool's default registry."""
     if not shutil.which(tool):
         raise Missing(f"there is no {tool}")
     try:
@@ -38,7 +39,7 @@ def _build(tool, *command, **options):
 
 
 def _python(_folder):
-    for interpreter in (sys.executable, "/usr/bin/python3"):  # Debian's packages are for Debian's Python
+    for interpreter in (sys.executable, "/usr/bin/python3"):  # Debian's packages work only with Debian's Python
         if subprocess.run([interpreter, "-c", "import grpc"], capture_output=True, check=False).returncode == 0:
             return [interpreter, CLIENTS / "python/client.py"]
     raise Missing("Python has no grpcio; it is in Debian's package python3-grpcio")
@@ -81,7 +82,7 @@ def _rust(folder):
 
 
 _BUILDS = {"python": _python, "go": _go, "node": _node, "java": _java, "rust": _rust}
-# What an unchanged program is started with. Rust's libraries look at none of it.
+# The environment that sends an unchanged program through the proxy. Rust's libraries ignore such variables.
 ENVIRONMENT = {
     "python": {"http_proxy": _PROXY},
     "go": {"HTTPS_PROXY": _PROXY},
@@ -91,7 +92,8 @@ ENVIRONMENT = {
 
 
 def client(language, build):
-    """The command that starts the client, and then come the way and the workers. Missing: it cannot be built here."""
+    """Returns the command that starts the client; the way and the workers follow it. Raises Missing if it cannot be
+    built here."""
     folder = pathlib.Path(build).resolve() / "docs-clients" / language
     folder.mkdir(parents=True, exist_ok=True)
     return [str(word) for word in _BUILDS[language](folder)]

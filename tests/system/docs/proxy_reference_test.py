@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""docs/reference/proxy.md has every field of the config, and docs/reference/metrics.md every metric of a proxy, with the values of its labels:
-proxy_reference_test.py BUILD. Exit code 77: a network for the second cannot be made here."""
+"""Checks that docs/reference/proxy.md has every field of the config, and docs/reference/metrics.md every metric of a
+proxy with its label values: proxy_reference_test.py BUILD. Exits with code 77 if the network for the metrics cannot
+be created."""
 
 import json
 import pathlib
@@ -16,7 +17,7 @@ _REFERENCE = (_REPOSITORY / "docs/reference/proxy.md").read_text()
 _METRICS = (_REPOSITORY / "docs/reference/metrics.md").read_text()
 _PROTO = (_REPOSITORY / "proto/sluice/v1/config.proto").read_text()
 _SKIP = 77
-_OPAQUE = {"routes", "clients", "link", "schedule", "shared_link", "tls"}  # messages that have tables elsewhere, or a row of their own
+_OPAQUE = {"routes", "clients", "link", "schedule", "shared_link", "tls"}  # have their own tables or rows
 _SCRAPED = {}
 _HELP = ""
 
@@ -32,7 +33,7 @@ def fields(message):
 
 
 def documented_metrics():
-    """{name: values of its first label, where they are fixed}"""
+    """Returns {name: values of its first label, if they are fixed}."""
     section = re.search(r"^## Proxy\n(.*?)^## ", _METRICS, re.M | re.S)[1]
     rows = re.findall(r"^\| `(\w+)` \| \w+ \| ([^|]*) \|", section, re.M)
     return {name: set(re.findall(r"`(\w+)`", labels.partition(":")[2])) for name, labels in rows}
@@ -78,7 +79,7 @@ class ReferenceTest(unittest.TestCase):
 def main(build):
     global _HELP
     _HELP = subprocess.run([f"{build}/bin/sluice-proxy", "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
-    # Any call will do, also one that the worker does not know.
+    # Any call is sufficient, even to a method that the worker lacks.
     call = ["env", "http_proxy=http://127.0.0.1:7400", f"{build}/bin/sluice-load", "--aggregator=10.0.0.1:7000"]
     ran = subprocess.run([sys.executable, _REPOSITORY / "tests/system/docs/with_proxy", f"{build}/bin", "sh", "-c",
                           '"$@" >/dev/null 2>&1 || true', "sh", *call, "--file=none", "--blocks=1"],

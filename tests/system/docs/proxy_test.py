@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/guides/proxy-by-language.md keeps what it says to clients in one language: proxy_test.py LANGUAGE BUILD. Its snippets are code of a
-client that is built and run beside workers and a proxy. Exit code 77: the machine lacks what it needs; the reason is
-printed."""
+"""Tests the claims of docs/guides/proxy-by-language.md for clients in one language: proxy_test.py LANGUAGE BUILD. The snippets
+are code of a client, which the test builds and runs with workers and a proxy. Exits with code 77 and prints the
+reason if the machine lacks a requirement."""
 
 import json
 import os
@@ -22,9 +22,9 @@ _README = (_REPOSITORY / "README.md").read_text()
 _SKIP = 77
 _PATIENCE = 120  # seconds for one run
 _WORKERS = ("10.0.0.1:7000", "10.0.0.2:7000")
-_FENCE = {"node": "js"}  # the language of a fence, where it is another word
+_FENCE = {"node": "js"}  # languages of code fences that have a different name
 _PROXY_VARIABLES = re.compile("(no_)?(grpc_)?(https?_)?proxy|java_tool_options", re.I)
-_GET = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1]).read().decode())"  # what curl does
+_GET = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1]).read().decode())"  # does what curl does
 _LANGUAGE = ""
 _BUILD = pathlib.Path()
 _CLIENT = []
@@ -39,7 +39,7 @@ def snippets(language):
 
 
 def lines(text):
-    """Code, wherever it stands."""
+    """Returns the lines of code without indentation."""
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
@@ -51,7 +51,7 @@ def beside_a_proxy(client):
 
 
 def calls(way, environment=None):
-    """The metrics of the proxy after calls to both workers."""
+    """Returns the metrics of the proxy after calls to both workers."""
     assignments = [f"{name}={value}" for name, value in (environment or {}).items()]
     result = beside_a_proxy(["env", *assignments, *_CLIENT, way, *_WORKERS])
     if result.returncode == _SKIP:
@@ -66,7 +66,7 @@ def calls(way, environment=None):
 
 class ProxyDocumentTest(unittest.TestCase):
     def expect_calls(self, seen, kind):
-        """All of them went through the proxy, and by its schedule."""
+        """Every call must have gone through the proxy and its schedule."""
         self.assertEqual(seen['sluice_proxy_calls_total{code="OK",workers="10.0.0.0/8"}'], 2)
         self.assertEqual(seen[f'sluice_proxy_connections_total{{kind="{kind}"}}'], 2)
 
@@ -88,14 +88,14 @@ class ProxyDocumentTest(unittest.TestCase):
 
     def test_the_lines_of_the_readme(self):
         if _LANGUAGE != "python":
-            return  # they are for Python
+            return  # these lines are for Python
         (start, ask, look) = re.search(r"```bash\n(.*?)```", _README, re.S)[1].splitlines()
         ask = ask.replace("python3 aggregator.py", " ".join([*_CLIENT, "environment", *_WORKERS]))
         wait = "until (exec 3<>/dev/tcp/127.0.0.1/7400) 2>/dev/null; do :; done"
         script = "\n".join([start, wait, ask, look, "kill $!; wait $!"])
         if not shutil.which("curl"):
             script = script.replace("curl", f"{sys.executable} -c '{_GET}'")
-        for port, free in (("7400", "7410"), ("9103", "9113")):  # another proxy has the first
+        for port, free in (("7400", "7410"), ("9103", "9113")):  # another proxy uses the first port
             script = script.replace(port, free)
         result = beside_a_proxy(["bash", "-ec", script])
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -115,7 +115,7 @@ def main(language, build):
     _LANGUAGE, _BUILD = language, pathlib.Path(build).resolve()
     try:
         _CLIENT.extend(proxy_clients.client(language, build))
-        calls("authority")  # is there such a network at all?
+        calls("authority")  # fails if the network cannot be created
     except (proxy_clients.Missing, Unsupported) as missing:
         print(f"SKIPPED: {missing}")
         return _SKIP

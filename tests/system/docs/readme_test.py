@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The README keeps what it says: readme_test.py FOLDER_OF_PROGRAMS. Its code is the example that is built, its commands
-run, its files exist."""
+"""Tests the README's claims: readme_test.py FOLDER_OF_PROGRAMS. Its code must be the example that is built, its
+commands must run, and its files must exist."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def block(language):
 
 
 def linked_files(document):
-    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)  # in code, brackets are something else
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)  # brackets in code are not links
     links = re.findall(r"\]\(([^)#]+)", prose)
     return [document.parent / link for link in links if "://" not in link]
 
@@ -47,7 +47,7 @@ class ReadmeTest(unittest.TestCase):
             self.assertTrue(os.access(_REPOSITORY / command, os.X_OK), command)
 
     def test_the_demo_builds_what_it_runs(self):
-        """Where everything is built, nobody would notice."""
+        """The tests run with everything built, so a missing target would not show."""
         script = (_REPOSITORY / "examples/run-demo.sh").read_text()
         targets = re.search(r"--target \\\n(.*)$", script, re.M)[1].split()
         self.assertEqual(sorted(targets), sorted(READ_PROGRAMS))
@@ -80,7 +80,8 @@ class ReadmeTest(unittest.TestCase):
 
 
 def free_ports(count):
-    """Below those that the kernel gives out, or another test may have got one before its program listens."""
+    """Returns ports below the kernel's ephemeral range. Otherwise another test could take one before its program
+    listens."""
     ports = []
     for port in random.sample(range(10_000, 32_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -96,7 +97,7 @@ def shell(command, folder, **options):
 
 
 class background:
-    """The servers of a shell snippet, in a process group of their own that ends with the block."""
+    """The servers of a shell snippet, in their own process group, which ends with the block."""
 
     def __init__(self, command, folder):
         self._process = shell(command, folder, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -110,7 +111,7 @@ class background:
 
 
 def until_it_works(command, folder, deadline_s=60):
-    """The output of a command that fails while the servers start."""
+    """Returns the output of a command, which may fail until the servers have started."""
     deadline = time.monotonic() + deadline_s
     while True:
         process = shell(command, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

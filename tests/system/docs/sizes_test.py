@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of sizes in docs/guides/size.md is what the model says: sizes_test.py SLUICE_PLAN"""
+"""Checks the table of sizes in docs/guides/size.md against the model: sizes_test.py SLUICE_PLAN"""
 
 import json
 import pathlib

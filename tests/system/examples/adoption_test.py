@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The fan-out of examples/adoption before and after it was moved to Sluice, in each way: adoption_test.py
-FOLDER_OF_PROGRAMS MOVED... All give the same answers from the same plain servers, and the moves are as small as docs/guides/adopt.md
-says."""
+"""Tests the fan-out of examples/adoption before and after each way of moving it to Sluice: adoption_test.py
+FOLDER_OF_PROGRAMS MOVED... All must return the same results from the same plain servers. The changes must be as
+small as docs/guides/adopt.md claims."""
 
 import difflib
 import pathlib
@@ -13,13 +13,13 @@ import unittest
 _EXAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples/adoption"
 _DOCUMENT = (_EXAMPLE.parents[1] / "docs/guides/adopt.md").read_text()
 _PROGRAMS = pathlib.Path()
-_PATIENCE = 60  # seconds that a test waits for what has to happen
+_PATIENCE = 60  # seconds that a test waits for an expected event
 _SHARDS = 40
-_MOVED = []  # the programs that were moved, as far as this compiler builds them
+_MOVED = []  # the moved programs that this compiler can build
 
 
 class Servers:
-    """Plain servers that know nothing of Sluice, until the with-block ends."""
+    """Plain servers without Sluice, until the `with` block ends."""
 
     def __enter__(self):
         argv = [_PROGRAMS / "adoption-server", str(_SHARDS)]
@@ -28,7 +28,7 @@ class Servers:
         return self
 
     def __exit__(self, *_):
-        self._process.communicate(timeout=_PATIENCE)  # it serves until its input ends
+        self._process.communicate(timeout=_PATIENCE)  # the process serves until its input ends
 
 
 def count_words(program, prefix, addresses):
@@ -37,7 +37,7 @@ def count_words(program, prefix, addresses):
 
 
 def new_and_gone(before, after):
-    """How many lines of `after` are new, and how many of `before` are gone."""
+    """Returns the number of new lines in `after`, and the number of lines of `before` that it lacks."""
     lines = list(difflib.ndiff(*((_EXAMPLE / name).read_text().splitlines() for name in (before, after))))
     return sum(line.startswith("+ ") for line in lines), sum(line.startswith("- ") for line in lines)
 
@@ -47,7 +47,7 @@ class AdoptionTest(unittest.TestCase):
         with Servers() as servers:
             self.assertEqual(len(servers.addresses), _SHARDS)
             before = count_words("before", "word-1", servers.addresses)
-            self.assertEqual(len(before.stdout.splitlines()), 111)  # word-1, word-10 to 19, word-100 to 199
+            self.assertEqual(len(before.stdout.splitlines()), 111)  # word-1, word-10 to word-19 and word-100 to word-199
             self.assertEqual(before.stderr, "")
             for program in _MOVED:
                 moved = count_words(program, "word-1", servers.addresses)

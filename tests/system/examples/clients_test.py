@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The stock clients of examples/ against workers on loopback: clients_test.py LANGUAGE BUILD. Exit
-code 77: this machine lacks what the language needs; the reason is printed."""
+"""Tests the stock clients of examples/ with workers on loopback: clients_test.py LANGUAGE BUILD. Exits with code 77
+and prints the reason if the machine lacks a requirement of the language."""
 
 import contextlib
 import json
@@ -20,16 +20,16 @@ from sandbox import Unsupported  # noqa: E402
 from stock_clients import client_command, plain_environment  # noqa: E402
 
 _SKIP = 77
-_PATIENCE = 60  # seconds that a test waits for what has to happen
+_PATIENCE = 60  # seconds that a test waits for an expected event
 _WORKERS = 4
 _CLIENT = []
-_SERVER = []  # and then come the ready file and the addresses
-_CLOSED = "127.0.0.1:1"  # a port that nobody listens on
+_SERVER = []  # the ready file and the addresses follow
+_CLOSED = "127.0.0.1:1"  # a port on which no program listens
 
 
 @contextlib.contextmanager
 def served(command):
-    """Addresses of workers in one process, which must end well when it is told to."""
+    """Yields addresses of workers in one process, which must exit with code 0 at SIGTERM."""
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder) / "ready"
         with subprocess.Popen(command(ready, ["127.0.0.1:0"] * _WORKERS)) as process:

@@ -1,4 +1,4 @@
-"""The search example as its users meet it: an index of a small corpus, workers, and queries over all shards.
+"""Tests the search example as users run it: an index of a small corpus, workers, and queries over all shards.
 
 Run as: search_test.py FOLDER_OF_THE_PROGRAMS [unittest arguments].
 """
@@ -15,12 +15,12 @@ import time
 import unittest
 
 PROGRAMS = ""
-PATIENCE = 60  # seconds that a test waits for what has to happen
+PATIENCE = 60  # seconds that a test waits for an expected event
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SHARDS = 6
 DOCUMENTS = 300
-# No word is the stem of another, and none changes when it is stemmed.
+# No word is the stem of another, and stemming changes none of them.
 WORDS = [f"w{i}x" for i in range(60)]
 
 
@@ -34,7 +34,7 @@ def run(name, *flags, **options):
 
 
 class Worker:
-    """A search-worker, or a search-aggregator, that serves on a port of its own."""
+    """A search-worker or search-aggregator that serves on a port of its own."""
 
     def __init__(self, folder, *flags, name="search-worker"):
         ready = os.path.join(folder, f"ready-{time.monotonic_ns()}")
@@ -56,7 +56,7 @@ class Worker:
 
 
 class SearchTest(unittest.TestCase):
-    """One corpus, indexed as one shard and as many."""
+    """One corpus, indexed both as one shard and as several shards."""
 
     @classmethod
     def setUpClass(cls):
@@ -77,7 +77,8 @@ class SearchTest(unittest.TestCase):
 
     @classmethod
     def write_corpus(cls):
-        """Documents of random words, some in few and some in most documents, as HTML and as plain text."""
+        """Writes documents of random words, as HTML and as plain text. Some words are in few documents and some in
+        most."""
         rng = random.Random(SEED)
         os.mkdir(cls.path("corpus"))
         weights = [1 / (i + 1) for i in range(len(WORDS))]
@@ -91,7 +92,7 @@ class SearchTest(unittest.TestCase):
                     f"<nav>hidden</nav><p>{'</p><p>'.join(text)}</p><script>hidden()</script></body></html>")
             else:
                 name, content = f"{i}.txt", " ".join(title) + "\n" + " ".join(text)
-                text = title + text  # the first line is a title, and text as well
+                text = title + text  # the first line is the title, and also counts as text
             with open(cls.path("corpus", name), "w", encoding="utf-8") as file:
                 file.write(content)
             corpus[os.path.realpath(cls.path("corpus", name))] = (title, text)
@@ -126,19 +127,19 @@ class SearchTest(unittest.TestCase):
         return [json.loads(line) for line in result.stdout.splitlines()]
 
     def assert_same_hits(self, hits, expected):
-        """Equal paths and scores; among documents of equal scores any order will do."""
+        """Paths and scores must be equal. Documents with equal scores may have any order."""
         self.assertEqual(len(hits), len(expected))
         for hit, (score, _) in zip(hits, expected):
             self.assertAlmostEqual(hit["score"], score, delta=1e-4 * score)
         last = expected[-1][0]
 
-        def sure(scored):  # at the last score, which of the equals made it is open
+        def sure(scored):  # at the last score, any of the documents with equal scores may be in the list
             return sorted(path for score, path in scored if score > last * 1.0001)
         self.assertEqual(sure([(hit["score"], hit["path"]) for hit in hits]), sure(expected))
 
     def brute_force(self, words, top_k):
-        """BM25 as examples/search/bm25.h says it, and the number of matches. A word of the title counts five times;
-        Xapian counts each word twice in a length, as it is and stemmed."""
+        """Returns BM25 by the definition in examples/search/bm25.h, and the number of matches. A word of the title
+        counts five times. Xapian counts each word twice in a length: once unchanged and once stemmed."""
         length = {path: 2 * (5 * len(title) + len(text)) for path, (title, text) in self.corpus.items()}
         average = sum(length.values()) / len(length)
         scores = collections.Counter()
@@ -258,10 +259,10 @@ class LostWorkersTest(SearchTest):
 
 
 class TreeTest(SearchTest):
-    """The client asks aggregators, which ask the workers that have the shards."""
+    """The client calls aggregators, which call the workers with the shards."""
 
     def setUp(self):
-        # Part 0 of 2 is shards 0, 2, 4.
+        # Part 0 of 2 has the shards 0, 2 and 4.
         self.workers = [self.worker("many", *shards) for shards in ((0, 2), (4,), (1, 3), (5,))]
         self.parts = [self.aggregator("0/2", self.workers[:2]), self.aggregator("1/2", self.workers[2:])]
 

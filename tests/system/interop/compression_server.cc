@@ -1,6 +1,6 @@
-// What the interop servers in other languages lack: the features CompressedRequest and CompressedResponse of gRPC's
-// interop suite, by gRPC C++. Usage: interop_compression_server PORT [CERTIFICATE_FILE KEY_FILE]. Says on stderr
-// "listening".
+// Serves the features of gRPC's interop suite that its servers in other languages lack, CompressedRequest and
+// CompressedResponse, with gRPC C++. Usage: interop_compression_server PORT [CERTIFICATE_FILE KEY_FILE]. Writes
+// "listening" to stderr.
 
 #include <cstdlib>
 #include <fstream>
@@ -36,14 +36,15 @@ void Fill(int size, Response& response) {
   response.mutable_payload()->set_body(std::string(static_cast<size_t>(size), '\0'));
 }
 
-// gRPC C++ does not say whether a message came compressed, so it is told not to decompress them.
+// gRPC C++ does not report whether a message arrived compressed, so this server disables decompression. One for each
+// process. Thread-safe.
 class Service final : public TestService::WithRawCallbackMethod_UnaryCall<TestService::CallbackService> {
   ServerUnaryReactor* UnaryCall(CallbackServerContext* context, const ByteBuffer* bytes,
                                 ByteBuffer* response_bytes) override {
     ServerUnaryReactor* const reactor = context->DefaultReactor();
     const auto answer = [&]() -> Status {
       std::string text = ToString(*bytes);
-      // No SimpleRequest begins like this: 7 is no wire type.
+      // The first byte of gzip cannot begin a SimpleRequest, because 7 is not a wire type.
       const bool compressed = text.rfind("\x1f\x8b", 0) == 0;
       if (compressed) {
         auto decompressed = sluice::Gunzip(text, kMostBytes);

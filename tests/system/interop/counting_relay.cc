@@ -13,7 +13,7 @@ namespace {
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
 
-// Two sockets, and a copy in each direction. Alive while one of them runs.
+// Two sockets, and a copy in each direction. Owned by its running handlers. One for each connection. Not thread-safe.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket client, std::shared_ptr<CountingRelay::Counts> counts)

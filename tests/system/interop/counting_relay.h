@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 
 #include <boost/asio/ip/tcp.hpp>
 
@@ -12,8 +12,8 @@
 
 namespace sluice::testing {
 
-// A TCP relay on loopback that counts what either side sends. One for each server; it takes any number of connections.
-// The counts may be read from any thread.
+// A TCP relay on loopback that counts the bytes of each side. One for each server. It accepts any number of
+// connections. The counts may be read from any thread.
 class CountingRelay {
  public:
   explicit CountingRelay(uint16_t server_port);
@@ -21,8 +21,8 @@ class CountingRelay {
 
   std::string address() const { return address_; }
   int port() const { return acceptor_.local_endpoint().port(); }
-  int64_t client_bytes() const { return counts_->client_bytes; }  // that the client has sent so far
-  int64_t server_bytes() const { return counts_->server_bytes; }  // handed to the client's socket so far
+  int64_t client_bytes() const { return counts_->client_bytes; }  // bytes that the client has sent so far
+  int64_t server_bytes() const { return counts_->server_bytes; }  // bytes that the client's socket has received so far
 
   struct Counts {
     std::atomic<int64_t> client_bytes = 0;
@@ -32,7 +32,7 @@ class CountingRelay {
  private:
   void Accept();
 
-  // Shared with the connections, whose last handlers may run late.
+  // Shared with the connections, because their last handlers may run after the destructor.
   const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
   const boost::asio::ip::tcp::endpoint server_;
   IoThread io_;

@@ -1,5 +1,4 @@
-// The service of interop.proto by gRPC's two C++ APIs. Usage: interop_cpp_server sync|callback. Says on stderr "port
-// N".
+// Serves interop.proto with gRPC's two C++ APIs. Usage: interop_cpp_server sync|callback. Writes "port N" to stderr.
 
 #include <cstdint>
 #include <functional>
@@ -59,7 +58,7 @@ struct Order {
   std::string text;
 };
 
-// Open once, then for good. Thread-safe.
+// A gate that stays open once it has been opened. One for each server. Thread-safe.
 class Gate {
  public:
   void Await() {
@@ -92,7 +91,7 @@ class Gate {
 class SyncService final : public Interop::Service {
   grpc::Status Get(grpc::ServerContext*, const Struct* request, BytesValue* response) override {
     const Order order(*request);
-    // The sync API has no way to send the headers of a unary answer early.
+    // The sync API cannot send the headers of a unary response early.
     if (order.hold) gate_.Await();
     *response = order.Message();
     return order.Status();

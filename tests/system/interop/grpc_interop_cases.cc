@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "grpc_testing.pb.h"
 
-// By https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md. FullDuplexCall is bidirectional; a case
-// that sends one request to it and half-closes is, on the wire, a server-streaming call.
+// See https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md. FullDuplexCall is bidirectional. A
+// case that sends one request to it and half-closes looks like a server-streaming call on the wire.
 namespace sluice::testing {
 namespace {
 
@@ -42,7 +42,7 @@ absl::Status Unless(bool holds, const std::string& what) {
   return holds ? absl::OkStatus() : absl::FailedPreconditionError(what);
 }
 
-// What a case asks with.
+// The link and the fan-out of one case. One for each case. Not thread-safe.
 class Client {
  public:
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const InteropServer& server) {
@@ -58,10 +58,10 @@ class Client {
   }
 
   size_t workers() const { return server.addresses.size(); }
-  // Those of failures that the case wants: each worker has its own.
+  // Lets every worker fail, because a case may expect a failure of each.
   int fail_limit() const { return static_cast<int>(workers()); }
 
-  // The same request to all workers.
+  // Sends the same request to all workers.
   template <class Request, class Response>
   Collected<Response> Ask(const Method<Request, Response>& method, const Request& request, FanOutOptions options = {}) {
     if (options.timeout == FanOutOptions().timeout) options.timeout = kPatience;
@@ -87,7 +87,7 @@ StreamingOutputCallRequest StreamOf(const std::vector<int>& sizes) {
   return request;
 }
 
-// Each worker has answered with payloads of zeros of these sizes, in this order.
+// Checks that each worker has responded with zeros, in payloads of these sizes and this order.
 template <class Response>
 absl::Status CheckPayloads(const Client& client, const Collected<Response>& collected, const std::vector<int>& sizes) {
   if (!collected.result.status.ok()) return collected.result.status;
@@ -106,7 +106,7 @@ absl::Status CheckPayloads(const Client& client, const Collected<Response>& coll
   return status;
 }
 
-// Each worker has failed so. Any message will do where `message` is null.
+// Checks that each worker has failed with this code. A null `message` accepts any message.
 absl::Status CheckFailures(const Client& client, const FanOutResult& result, absl::StatusCode code,
                            const char* message = nullptr) {
   absl::Status status = Unless(result.failures.size() == client.workers(),
@@ -174,7 +174,7 @@ absl::Status ServerCompressedStreaming(Client& client) {
   return CheckPayloads(client, client.Ask(kStreamingOutputCall, request), sizes);
 }
 
-// The suite's sends no request; ours is one that wants no response.
+// The suite sends no request here. This client sends a request for no responses.
 absl::Status EmptyStream(Client& client) {
   return CheckPayloads(client, client.Ask(kFullDuplexCall, StreamingOutputCallRequest()), {});
 }
@@ -208,7 +208,7 @@ absl::Status CustomMetadata(Client& client) {
   return status;
 }
 
-// OK, or the server's word for what went wrong came back otherwise.
+// Returns OK if the server has returned the requested status unchanged.
 template <class Request, class Response>
 absl::Status CheckEchoedStatus(Client& client, const Method<Request, Response>& method, const char* message) {
   Request request;
@@ -240,13 +240,13 @@ absl::Status UnimplementedService(Client& client) {
   return CheckUnimplemented(client, "/grpc.testing.UnimplementedService/UnimplementedCall");
 }
 
-// The suite's server sleeps since it waits for more requests; ours, since it is told to. With 1 ms, as the suite has
-// it, the deadline mostly passes before the request has left.
+// The suite's server sleeps because it waits for more requests; this request tells it to sleep. With the suite's
+// deadline of 1 ms, the deadline mostly passes before the request is sent.
 absl::Status TimeoutOnSleepingServer(Client& client) {
   StreamingOutputCallRequest request = StreamOf({1});
   request.mutable_response_parameters(0)->set_interval_us(10'000'000);
   request.mutable_payload()->set_body(std::string(27'182, '\0'));
-  absl::Status status = LargeUnary(client);  // it is connected
+  absl::Status status = LargeUnary(client);  // connects first
   for (const auto timeout : {absl::Milliseconds(1), absl::Milliseconds(100)}) {
     const auto collected = client.Ask(kFullDuplexCall, request, {.timeout = timeout});
     status.Update(Unless(absl::IsDeadlineExceeded(collected.result.status),
@@ -348,7 +348,7 @@ const std::map<std::string, Case>& Cases() {
       {"cancel_after_first_response", CancelAfterFirstResponse},
       {"channel_soak", ChannelSoak},
       {"client_compressed_unary", ClientCompressedUnary},
-      {"client_compressed_unary_noprobe", CompressedAndNot},  // for servers that cannot look; of grpc-java's client
+      {"client_compressed_unary_noprobe", CompressedAndNot},  // grpc-java's; the server need not detect compression
       {"concurrent_large_unary", ConcurrentLargeUnary},
       {"custom_metadata", CustomMetadata},
       {"empty_stream", EmptyStream},

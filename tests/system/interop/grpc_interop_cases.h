@@ -10,18 +10,19 @@
 
 namespace sluice::testing {
 
-// A server of gRPC's interop suite, and how much is asked of it.
+// A server of gRPC's interop suite, and the load of the cases on it.
 struct InteropServer {
-  std::vector<std::string> addresses;  // a connection each; every case asks all of them in one fan-out
+  std::vector<std::string> addresses;  // one connection each; every case calls all of them in one fan-out
   std::optional<TlsOptions> tls;
   int soak_iterations = 10;
   int concurrent_calls = 1000;  // on all connections together
 };
 
-// The cases of the suite that are unary or server streaming, by their names.
+// The names of the suite's cases that are unary or server streaming.
 std::vector<std::string> InteropCases();
 
-// Plays one case: OK, or what was not as the suite wants it. InvalidArgument: there is no such case.
+// Plays one case. Returns OK, or an error that names the deviation from the suite. InvalidArgument: the case does not
+// exist.
 absl::Status PlayInteropCase(const std::string& name, const InteropServer& server);
 
 }  // namespace sluice::testing

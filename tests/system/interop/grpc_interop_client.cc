@@ -1,5 +1,5 @@
-// The client of gRPC's interop suite by sluice::FanOut, with the flags of the suite's own clients. Exits with 0 when
-// the case has passed.
+// The client of gRPC's interop suite, built on sluice::FanOut, with the flags of the suite's own clients. Exits with 0
+// if the case has passed.
 
 #include <iostream>
 #include <string>

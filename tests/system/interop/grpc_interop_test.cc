@@ -22,9 +22,9 @@
 #include "tests/unit/storage/stripe/striped_folder.h"
 #include "tests/unit/tls/test_certificates.h"
 
-// Our client of gRPC's interop suite against servers of the suite: each case by one connection, and by four in one
-// fan-out. CMakeLists.txt makes a ctest case of each server, whose cases share its process: one in Java takes a second
-// to start. See install-servers.
+// Runs our client of gRPC's interop suite against servers of the suite: each case over one connection, and over four in
+// one fan-out. CMakeLists.txt makes one ctest case per server, whose cases share its process, because a Java server
+// takes a second to start. See install-servers.
 namespace sluice::testing {
 namespace {
 
@@ -42,8 +42,8 @@ struct Case {
   friend std::ostream& operator<<(std::ostream& out, const Case& played) { return out << played.name; }
 };
 
-// What shows on the connection whether messages were compressed: payloads are zeros. Bytes of payloads for each
-// connection that are not.
+// Bytes of uncompressed payloads on each connection. Payloads are zeros, so the bytes on the connection show whether a
+// message was compressed.
 struct Uncompressed {
   int64_t client_bytes = 0;
   int64_t server_bytes = 0;
@@ -55,7 +55,7 @@ const std::map<std::string, Uncompressed> kUncompressed = {
     {"server_compressed_streaming", {0, 92'653}},
 };
 
-// The suite's servers use the suite's certificates; ours, ones of the test.
+// The suite's servers use the suite's certificates. Our server uses certificates of the test.
 struct Trust {
   std::string ca_file;
   std::string server_name;
@@ -67,16 +67,17 @@ int FreePort() {
   return tcp::acceptor(io, tcp::endpoint(boost::asio::ip::address_v4::loopback(), 0)).local_endpoint().port();
 }
 
-// A server's process. What it prints goes to a file, so that it never waits for a reader.
+// A server's process. Its output goes to a file, so that it never blocks on a full pipe. One for each server. Not
+// thread-safe.
 class RunningServer {
  public:
   explicit RunningServer(ServerKind kind) : kind_(std::move(kind)) {}
 
-  // False where it is not installed.
+  // Returns false if the server is not installed.
   bool Installed() const { return kind_.name == "cpp" || std::filesystem::exists(Folder() + "version"); }
 
   void Start() {
-    constexpr int kTries = 5;  // somebody else may take the port
+    constexpr int kTries = 5;  // another process may take the port
     for (int i = 0; i < kTries && !up(); ++i) {
       port_ = FreePort();
       std::vector<std::string> command = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", LogFile()};
@@ -187,7 +188,7 @@ class GrpcInteropTest : public ::testing::TestWithParam<Case> {
     }
   }
 
-  // Nothing above a twentieth and what the protocols, TLS included, add.
+  // Allows a twentieth more than the payload, and the overhead of the protocols, TLS included.
   static void ExpectAbout(int64_t payload_bytes, int64_t bytes) {
     constexpr int64_t kProtocolBytes = 12'000;
     EXPECT_GE(bytes, payload_bytes);
@@ -208,8 +209,9 @@ TEST_P(GrpcInteropTest, ByFourConnections) {
   Play(kConnections);
 }
 
-// Of all cases, what the server knows. Go's and Java's cannot tell whether a request was compressed; Go's takes no
-// compression at all, and Java's compresses no streams. Ours has the features of compression alone.
+// Returns the cases that the server supports. The Go and Java servers cannot detect a compressed request. The Go server
+// does not compress at all, and the Java server does not compress streams. Our server has only the features of
+// compression.
 std::vector<Case> CasesOf(const std::string& server) {
   std::vector<std::string> names = {"client_compressed_unary",
                                     "client_compressed_unary_noprobe",

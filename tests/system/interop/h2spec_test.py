@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""h2spec, which judges servers of HTTP/2 case by case, against a listener of sluice-proxy: h2spec_test.py BUILD. Passes
-where exactly the cases of _DEVIATIONS fail. Exit code 77: this machine lacks something; the reason is printed.
+"""Runs h2spec, which checks an HTTP/2 server case by case, against a listener of sluice-proxy: h2spec_test.py BUILD.
+Passes if exactly the cases of _DEVIATIONS fail. Exits with code 77 and prints the reason if the machine lacks a
+requirement.
 
-h2spec asks for pages, and a proxy refuses what is not gRPC, by headers alone and before the request has ended. Many
-cases send their fault after the head of a request, so whether its stream is still open would depend on timing. A relay
-in between hands on what h2spec sends in one piece, up to where it waits for an answer.
+h2spec requests pages. The proxy refuses requests other than gRPC by their headers, before the request has ended.
+Many cases send their fault after the headers of a request, so the timing would decide whether the stream is still
+open. Therefore a relay collects the bytes from h2spec until it waits for a response, and forwards them in one piece.
 """
 
 import pathlib
@@ -21,8 +22,8 @@ _REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 _H2SPEC = _REPOSITORY / "build/interop-servers/h2spec"
 _SKIP = 77
 _PATIENCE_S = 60
-_QUIET_S = 0.05  # h2spec sends nothing for so long: it waits
-_PARTS = ["generic", "hpack", "http2/3", "http2/4", "http2/5", "http2/6", "http2/7", "http2/8"]  # at the same time
+_QUIET_S = 0.05  # after this silence h2spec is waiting
+_PARTS = ["generic", "hpack", "http2/3", "http2/4", "http2/5", "http2/6", "http2/7", "http2/8"]  # run at the same time
 _CASES = 145
 
 _NO_BODY = "The case waits for DATA, and a refusal of gRPC has none: its status is in the headers."
@@ -64,7 +65,7 @@ _DEVIATIONS = {
 
 
 class Relay:
-    """A port that leads to the proxy, one thread for each connection, for as long as the process lives."""
+    """A port that leads to the proxy, with one thread for each connection, until the process ends."""
 
     def __init__(self, address):
         self._address = address
@@ -98,7 +99,7 @@ class Relay:
                             return
                         client.sendall(read)
                 except OSError:
-                    return  # one side has gone, and the other one hears of it
+                    return  # one side has closed, and the `with` statement closes the other
 
 
 def started_proxy(build, folder):
@@ -116,7 +117,7 @@ def started_proxy(build, folder):
 
 
 def run_h2spec(port, folder):
-    """What came of each case, None where it passed or was skipped."""
+    """Returns the failure of each case, or None if it passed or was skipped."""
     reports = {part: folder / f"{part.replace('/', '-')}.xml" for part in _PARTS}
     running = []
     for part, report in reports.items():

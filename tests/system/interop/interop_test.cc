@@ -25,8 +25,8 @@
 #include "tests/unit/link/held_budget.h"
 #include "tests/unit/storage/stripe/striped_folder.h"
 
-// Grants with servers that know nothing of Sluice, in the four APIs of interop.proto. The test holds grants back: it
-// takes most of a small budget until it lets go.
+// Tests grants with servers without Sluice, in the four APIs of interop.proto. The test delays grants by reserving most
+// of a small budget until it releases it.
 namespace sluice {
 namespace {
 
@@ -43,11 +43,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBudgetBytes = 40'000;
 constexpr int64_t kBlockerBytes = 30'000;
-constexpr int64_t kAnswerBytes = 256 << 10;  // more than the budget: it comes in parts
-// The settings of a connection, the headers of two answers with a prefix each, and the trailers of one.
+constexpr int64_t kAnswerBytes = 256 << 10;  // more than the budget, so it arrives in parts
+// The settings of a connection, the headers and message prefixes of two responses, and the trailers of one.
 constexpr int64_t kHeadersAtMost = 700;
 constexpr auto kAtOnce = std::chrono::milliseconds(10);
-constexpr int kTries = 5;  // a busy machine may lose some milliseconds by itself
+constexpr int kTries = 5;  // a busy machine may lose some milliseconds in one try
 
 const Method<Struct, BytesValue> kGet{"/sluice.interop.v1.Interop/Get"};
 const Method<Struct, BytesValue> kList{"/sluice.interop.v1.Interop/List", /*server_streaming=*/true};
@@ -60,7 +60,7 @@ Struct Order(const std::map<std::string, double>& numbers, const std::string& te
   return order;
 }
 
-// A fan-out under way, and what came of it.
+// A fan-out in progress, and its outcome.
 struct Pending {
   bool Await() { return ended.WaitForNotificationWithTimeout(kPatience); }
 
@@ -70,12 +70,13 @@ struct Pending {
   absl::Notification ended;
 };
 
-// The command that starts a server. Nothing where the machine cannot; then `why` says what it lacks.
+// Returns the command that starts a server. Returns nullopt if the machine cannot run it; `why` then names the missing
+// part.
 std::optional<std::vector<std::string>> ServerCommand(const std::string& kind, std::string& why) {
   if (kind == "cpp_sync") return {{INTEROP_CPP_SERVER, "sync"}};
   if (kind == "cpp_callback") return {{INTEROP_CPP_SERVER, "callback"}};
   if (kind == "python") {
-    // The one that CMake found need not be Debian's, whose package has grpcio.
+    // CMake may have found a Python other than Debian's, and only Debian's Python has the grpcio package.
     for (const char* python : {INTEROP_PYTHON, "/usr/bin/python3"}) {
       if (testing::RunProgram({python, "-c", "import grpc, google.protobuf"}).exit_code == 0) {
         return {{python, INTEROP_FOLDER "/python_server.py"}};
@@ -88,7 +89,7 @@ std::optional<std::vector<std::string>> ServerCommand(const std::string& kind, s
     why = "there is no go; the server needs 1.24 or newer";
     return std::nullopt;
   }
-  // For this process alone: the tests run at the same time, and go does not replace a program at once.
+  // Build a copy for this process only: the tests run at the same time, and go does not replace a program atomically.
   static const testing::TemporaryFolder folder;
   const std::string program = folder.path() / "server";
   static const testing::ProgramResult built = testing::RunProgram(
@@ -150,14 +151,15 @@ class InteropTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Pending> Get(const Struct& order, int64_t expected_bytes, const FanOutOptions& options = {}) {
     return Ask(*fan_out_, kGet, order, expected_bytes, options);
   }
-  // The sync C++ API sends the headers of a unary answer with the answer only; its streams can send them early.
+  // The sync C++ API sends the headers of a unary response only with the response, but it can send those of a stream
+  // early.
   std::unique_ptr<Pending> GetWithEarlyHeaders(std::map<std::string, double> numbers, int64_t expected_bytes) {
     numbers["early"] = 1;
     const bool unary = std::string(GetParam()) != "cpp_sync";
     return Ask(*fan_out_, unary ? kGet : kList, Order(numbers), expected_bytes);
   }
 
-  // From here to Unblock no part of a large answer is granted.
+  // Until Unblock, no part of a large response is granted.
   void Block() { held_.emplace(*link_, kBlockerBytes); }
   void Unblock() { held_->Release(); }
 
@@ -177,7 +179,7 @@ class InteropTest : public ::testing::TestWithParam<const char*> {
     return Eventually([=, this] { return ReadyAnswers() >= answers; });
   }
 
-  // An empty answer needs no grant, and comes after whatever those before it have sent.
+  // An empty response needs no grant, and it arrives after all bytes that earlier responses have sent.
   void ExpectHeadersOnly() {
     ASSERT_TRUE(Get(Order({}), 0)->Await());
     EXPECT_LT(relay_->server_bytes(), kHeadersAtMost);
@@ -221,7 +223,7 @@ TEST_P(InteropTest, NothingOfAStreamComesBeforeTheGrantAndEveryMessageAfterIt) {
 }
 
 TEST_P(InteropTest, TakesAnswersLargerThanGrpcTakesByDefault) {
-  constexpr int64_t kBytes = 4 << 20;  // and its framing is beyond 4 MiB
+  constexpr int64_t kBytes = 4 << 20;  // with framing more than 4 MiB
   const auto pending = Get(Order({{"bytes", kBytes}}), kBytes);
   ASSERT_TRUE(pending->Await());
   EXPECT_TRUE(pending->result.status.ok()) << pending->result.status;
@@ -294,7 +296,7 @@ TEST_P(InteropTest, NothingButHeadersComesBeforeTheGrantWhereTheyCameEarly) {
   EXPECT_TRUE(pending->result.status.ok()) << pending->result.status;
 }
 
-// The shortest time from a cancel to the end of its call.
+// Returns the shortest time from a cancel to the end of its call.
 Clock::duration ShortestCancel(const std::function<std::unique_ptr<Pending>()>& start) {
   Clock::duration shortest = Clock::duration::max();
   for (int i = 0; i < kTries && shortest >= kAtOnce; ++i) {
@@ -309,14 +311,14 @@ Clock::duration ShortestCancel(const std::function<std::unique_ptr<Pending>()>& 
 }
 
 TEST_P(InteropTest, CancelsAtOnceAServerThatDoesNotCare) {
-  // It has not answered.
+  // The server has not responded yet.
   EXPECT_LT(ShortestCancel([this] {
               auto pending = Get(Order({{"hold", 1}}), kAnswerBytes);
               EXPECT_TRUE(Eventually([this] { return link_->State().ungranted_calls == 1; }));
               return pending;
             }),
             kAtOnce);
-  // It has sent its headers, maybe.
+  // The server may have sent its headers.
   EXPECT_LT(ShortestCancel([this] {
               auto pending = GetWithEarlyHeaders({{"hold", 1}}, kAnswerBytes);
               EXPECT_TRUE(Eventually([this] { return link_->State().ungranted_calls == 1; }));
@@ -335,7 +337,7 @@ TEST_P(InteropTest, KeepsTheDeadlineOfAServerThatDoesNotCare) {
     ASSERT_TRUE(pending->Await());
     const Clock::duration elapsed = Clock::now() - started;
     EXPECT_EQ(pending->result.status.code(), absl::StatusCode::kDeadlineExceeded) << pending->result.status;
-    // gRPC's servers end the call as well, and C++'s count its time in whole milliseconds.
+    // The servers also end the call, and the C++ servers count its time in whole milliseconds.
     EXPECT_GE(elapsed, kTimeout - std::chrono::milliseconds(2));
     latest = std::min(latest, elapsed);
   }

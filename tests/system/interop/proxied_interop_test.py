@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""gRPC's own interop clients through sluice-proxy, against the suite's servers: proxied_interop_test.py LANGUAGE BUILD.
-See install-servers. Exit code 77: this machine lacks something; the reason is printed.
+"""Runs gRPC's own interop clients through sluice-proxy, against the suite's servers: proxied_interop_test.py
+LANGUAGE BUILD. See install-servers. Exits with code 77 and prints the reason if the machine lacks a requirement.
 
-All runs in a network namespace, where one address is not loopback: Go and Java take no proxy for those that are.
+Everything runs in a network namespace with one address that is not loopback, because Go and Java use no proxy for
+loopback addresses.
 """
 
 import concurrent.futures
@@ -27,15 +28,15 @@ _SERVER_PORTS = {"go": 7001, "java": 7002}
 _ROUTE_PORTS = {"go": 7401, "java": 7402}
 _LISTEN_PORT = 7400
 _ADMIN_PORT = 9103
-_PATIENCE_S = 60  # for what has to happen
-_AT_ONCE = 4  # clients
+_PATIENCE_S = 60  # to wait for an expected event
+_AT_ONCE = 4  # clients at the same time
 _JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _JAVA_CLASSES = ["-cp", f"{_SUITE}/java/lib/*"]
-# Loaded classes of the client, kept by its first run: the next ones start in half the time. A JVM that does not know
-# the flags does without.
+# The client's first run stores its loaded classes here, so that later runs start in half the time. A JVM without
+# support for the flags ignores them.
 _ARCHIVE = sandbox.WORK / "client.jsa"
 
-# Calls at the same time: the suite's concurrent_large_unary, which neither client has.
+# Concurrent calls, as in the suite's concurrent_large_unary, which neither client has.
 _CONCURRENT = "concurrent_large_unary"
 _CASES = [
     "empty_unary",
@@ -58,8 +59,8 @@ _CASES = [
     "orca_oob",
     _CONCURRENT,
 ]
-# Not played: pick_first_unary, which needs a name service, client_compressed_streaming, whose probe fails with both
-# servers after a quarter of a minute, and the cases of credentials.
+# These are not played: pick_first_unary, which needs a name service; client_compressed_streaming, whose probe fails
+# with both servers after a quarter of a minute; and the cases of credentials.
 _JAVA_CASES = [
     "cacheable_unary",
     "client_compressed_unary",
@@ -69,11 +70,11 @@ _JAVA_CASES = [
     "server_compressed_streaming",
     "very_large_request",
 ]
-# What a server does not have; the client says so, with the proxy as without it.
+# Features that a server lacks. The client reports the same error with and without the proxy.
 _LACKS = {
     ("go", "cacheable_unary"): "UNIMPLEMENTED: method CacheableUnaryCall not implemented",
     ("java", "cacheable_unary"): "UNIMPLEMENTED: Method grpc.testing.TestService/CacheableUnaryCall is unimplemented",
-    ("go", "client_compressed_unary"): "expected INVALID_ARGUMENT",  # neither looks at expect_compressed
+    ("go", "client_compressed_unary"): "expected INVALID_ARGUMENT",  # neither server checks expect_compressed
     ("java", "client_compressed_unary"): "expected INVALID_ARGUMENT",
     ("go", "client_compressed_unary_noprobe"): 'Decompressor is not installed for grpc-encoding "gzip"',
     ("go", "client_compressed_streaming_noprobe"): 'Decompressor is not installed for grpc-encoding "gzip"',
@@ -92,7 +93,7 @@ _FLAGS = {
 
 
 def start(argv, name, serves):
-    """A process that serves once the predicate `serves` holds of what it has printed."""
+    """Starts a process, and returns once its output satisfies the predicate `serves`."""
     log = sandbox.WORK / f"{name}.log"
     with open(log, "wb") as output:
         environment = {**plain_environment(), "GRPC_GO_LOG_SEVERITY_LEVEL": "info"}
@@ -137,7 +138,7 @@ def go_client(flags, connect):
 
 
 def java_client(flags, connect):
-    # Without these properties it asks nobody, so the environment stays plain.
+    # Without these properties the client uses no proxy, so its environment needs no variables.
     properties = [f"-Dhttps.proxyHost={_ADDRESS}", f"-Dhttps.proxyPort={_LISTEN_PORT}"] if connect else []
     archive = f"-XX:{'SharedArchiveFile' if _ARCHIVE.exists() else 'ArchiveClassesAtExit'}={_ARCHIVE}"
     properties += ["-XX:+IgnoreUnrecognizedVMOptions", archive, "-Xlog:disable"]
@@ -147,7 +148,7 @@ def java_client(flags, connect):
 
 _CLIENTS = {"go": (go_client, _CASES), "java": (java_client, _CASES + _JAVA_CASES)}
 _WAYS = {
-    # The flags that lead to a server, and what the proxy counts.
+    # The flags that lead to a server, and the kind of connection that the proxy counts.
     "connect": lambda server: ([f"--server_port={_SERVER_PORTS[server]}"], "connect"),
     "route": lambda server: ([f"--server_port={_ROUTE_PORTS[server]}"], "http2"),
     "authority": lambda server: (
@@ -161,7 +162,7 @@ class ProxiedInteropTest(unittest.TestCase):
     language = ""
 
     def play(self, server, way):
-        """All cases of the client, a few at a time; none has come around the proxy, or unseen by its schedule."""
+        """Plays all cases of the client, a few at a time. No call may bypass the proxy or its schedule."""
         make, cases = _CLIENTS[self.language]
         where, kind = _WAYS[way](server)
         before = connections(kind)
@@ -181,7 +182,7 @@ class ProxiedInteropTest(unittest.TestCase):
                 check=False,
             )
 
-        played = {cases[0]: run(cases[0])}  # alone: it may leave something for the others
+        played = {cases[0]: run(cases[0])}  # alone, because it may create a file for the others
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             played.update(zip(cases[1:], pool.map(run, cases[1:])))
         for case, result in played.items():
@@ -203,7 +204,7 @@ class ProxiedInteropTest(unittest.TestCase):
         self.play("go", "route")
 
     def test_java_server_by_prior_knowledge(self):
-        # The client in Go overrides no authority without TLS.
+        # The Go client cannot override the authority without TLS.
         self.play("java", "route" if self.language == "go" else "authority")
 
 

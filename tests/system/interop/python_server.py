@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The service of interop.proto by Python's grpcio. Says on stderr "port N"."""
+"""Serves interop.proto with Python's grpcio. Writes "port N" to stderr."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ def _begin(request, context):
     if request.fields["early"].number_value:
         context.send_initial_metadata(())
     if request.fields["hold"].number_value:
-        _RELEASED.wait()  # whether it was cancelled or not
+        _RELEASED.wait()  # even if the call has been cancelled
 
 
 def _end(request, context):

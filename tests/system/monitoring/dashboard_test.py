@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The dashboard of deploy/monitoring is the one that its generator makes, and every panel can be read."""
+"""Checks that the dashboard of deploy/monitoring is up to date with its generator, and that every panel is readable."""
 
 import itertools
 import re
@@ -10,8 +10,8 @@ import unittest
 from monitored import DEPLOYED, dashboard, dashboard_queries, panels, variables
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_WIDTH = 24  # of Grafana's grid
-# Units that Grafana knows and that fit what Sluice counts in.
+_WIDTH = 24  # columns of Grafana's grid
+# Units that Grafana supports and that fit Sluice's metrics.
 _UNITS = {"Bps", "bytes", "s", "percentunit", "ops", "reqps", "pps", "short"}
 
 
@@ -73,7 +73,7 @@ class DashboardTest(unittest.TestCase):
         self.assertEqual(used, {*variables(), "__rate_interval"})
         for variable in dashboard()["templating"]["list"]:
             if variable["type"] == "query":
-                self.assertEqual(variable["definition"], variable["query"]["query"])  # what is shown, and what is asked
+                self.assertEqual(variable["definition"], variable["query"]["query"])  # shown, evaluated
 
     def test_one_thing_has_one_colour(self):
         colours = {}

@@ -1,4 +1,5 @@
-"""A worker, an aggregator, a sluice-link and a sluice-proxy on loopback, and a Prometheus that scrapes them as operators are told to."""
+"""A worker, an aggregator, a sluice-link and a sluice-proxy on loopback, and a Prometheus that scrapes them as the
+guide for operators describes."""
 
 import contextlib
 import json
@@ -14,13 +15,13 @@ import urllib.request
 
 from monitored import CONFIG_FILE, RULE_FILES, load_yaml
 
-_PATIENCE_S = 60  # for what has to happen
+_PATIENCE_S = 60  # to wait for an expected event
 _INTERVAL = "1s"
 _WORKERS = 4
 
 
 def wait_until(condition, what):
-    """What the condition gave when it came true. It is for what only another process can make true."""
+    """Returns the condition's value once it is true. For conditions that only another process can make true."""
     deadline = time.monotonic() + _PATIENCE_S
     while not (result := condition()):
         if time.monotonic() > deadline:
@@ -30,7 +31,7 @@ def wait_until(condition, what):
 
 
 def settled(look):
-    """What `look` finds wrong once that is nothing, or what is still wrong when patience ends."""
+    """Calls `look` until it finds nothing wrong or the time is up, and returns its last result."""
     deadline = time.monotonic() + _PATIENCE_S
     while (wrong := look()) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -58,7 +59,8 @@ class Program:
         self._process.wait()
 
     def serves(self, condition):
-        """Waits for a condition that the program makes true. AssertionError, with its log, where it ends before."""
+        """Waits for a condition that the program makes true. Raises AssertionError with its log if the program ends
+        before."""
 
         def holds():
             if self._process.poll() is not None:
@@ -69,7 +71,7 @@ class Program:
 
 
 class Demo:
-    """All programs over a striped file: the aggregator is a mid-level one, and shares its link. Thread-safe it is not."""
+    """All programs over a striped file. The aggregator is a mid-level one, and shares its link. Not thread-safe."""
 
     def __init__(self, programs, folder, stack):
         self._programs = pathlib.Path(programs)
@@ -88,7 +90,7 @@ class Demo:
             stack, "sluice-aggregator", "--listen", "127.0.0.1:0", "--workers", ",".join(addresses[:_WORKERS]),
             "--mid_level", "--shared_link_socket", link_socket, "--buffer", "32kb",
         )  # fmt: skip
-        # A route to the aggregator, so that what is read makes calls of the proxy, too.
+        # A route to the aggregator lets reads go through the proxy, too.
         _, (self._route, proxy_admin) = self._serve(
             stack, "sluice-proxy", "--route", f"127.0.0.1:0={self._address}", "--workers", "127.0.0.0/8", "--buffer", "32kb"
         )
@@ -100,7 +102,7 @@ class Demo:
         }
 
     def read(self):
-        """Some data blocks, one after the other, directly and through the proxy."""
+        """Reads some data blocks directly, and then through the proxy."""
         for aggregator in (self._address, self._route):
             flags = ["--clients", 2, "--blocks", 20]
             report = json.loads(self._run("sluice-load", "--aggregator", aggregator, "--file", "source", *flags))
@@ -108,7 +110,7 @@ class Demo:
                 raise AssertionError(report)
 
     def _serve(self, stack, name, *flags):
-        """The program and its addresses; the last is where it is scraped."""
+        """Returns the program and its addresses. The last address serves the metrics."""
         ready = self._folder / f"{name}.ready"
         argv = [self._programs / name, "--admin", "127.0.0.1:0", "--ready-file", ready, *flags]
         program = stack.enter_context(Program(argv, self._folder))
@@ -124,20 +126,20 @@ class Demo:
 
 
 class Prometheus:
-    """A server with the configuration of deploy/monitoring, but for targets and intervals. Alerts do not wait for their
-    `for`: what would be an alert in some minutes is one at once."""
+    """A server with the configuration of deploy/monitoring, except for targets and intervals. Alerts ignore their
+    `for`, so they fire at once instead of after some minutes."""
 
     def __init__(self, targets, folder, stack):
         self._folder = pathlib.Path(folder)
         self._address = f"127.0.0.1:{free_port()}"
         config = self._folder / "prometheus.yml"
-        config.write_text(json.dumps(self._config(targets)))  # JSON is YAML
+        config.write_text(json.dumps(self._config(targets)))  # every JSON text is YAML
         argv = ["prometheus", f"--config.file={config}", f"--web.listen-address={self._address}", "--log.level=warn"]
         argv.append(f"--storage.tsdb.path={self._folder / 'tsdb'}")
         stack.enter_context(Program(argv, folder)).serves(self._ready)
 
     def ask(self, path, **parameters):
-        """`data` of an answer of the HTTP API. ValueError where there is an error in what was asked."""
+        """Returns `data` of a response of the HTTP API. Raises ValueError for an invalid query."""
         url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
@@ -149,8 +151,8 @@ class Prometheus:
         return self.ask("series", **{"match[]": selector})
 
     def value(self, expression):
-        """Of a query with one result; None where there is none yet. ValueError where there are several: Prometheus gives
-        them in the order in which it happened to see their series first."""
+        """Returns the value of a query with one result, or None if it has none yet. Raises ValueError for several
+        results, because their order depends on which series Prometheus saw first."""
         result = self.ask("query", query=expression)["result"]
         if len(result) > 1:
             raise ValueError(f"{expression} has {len(result)} results: {[one['metric'] for one in result]}")
@@ -180,14 +182,15 @@ class Prometheus:
         return copy
 
     def _ready(self):
-        with contextlib.suppress(OSError):  # also what urllib raises for 503
+        with contextlib.suppress(OSError):  # urllib's error for a 503 is one, too
             with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=_PATIENCE_S):
                 return True
         return False
 
 
 def free_port():
-    """Below those that the kernel gives out, or another test may have got it before Prometheus listens."""
+    """Returns a port below the kernel's ephemeral range. Otherwise another test could take it before Prometheus
+    listens."""
     for port in random.sample(range(10_000, 32_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port

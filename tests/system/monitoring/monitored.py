@@ -1,4 +1,4 @@
-"""What operators are given: rules, dashboard, pages; and what of it Prometheus is asked."""
+"""The files for operators (rules, dashboard, pages), and their queries to Prometheus."""
 
 import json
 import pathlib
@@ -31,12 +31,12 @@ def dashboard():
 
 
 def panels():
-    """Those that show something: rows do not."""
+    """Returns the panels that show data, so no rows."""
     return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 
 
 def variables():
-    """Of the dashboard: the metric and the label whose values each may have, by name."""
+    """Returns the dashboard's variables by name: the metric and the label that supply the values of each."""
     found = {}
     for variable in dashboard()["templating"]["list"]:
         if variable["type"] == "query":
@@ -45,13 +45,13 @@ def variables():
 
 
 def dashboard_queries():
-    """Expressions of panels and annotations by where they stand, with Grafana's variables in them."""
+    """Returns the expressions of panels and annotations by location, with Grafana's variables in them."""
     queries = [(f"annotation {each['name']}", each["expr"]) for each in dashboard()["annotations"]["list"]]
     return queries + [(f"panel {panel['title']}", each["expr"]) for panel in panels() for each in panel["targets"]]
 
 
 def documented_queries():
-    """Expressions of the pages: each line of a block of promql."""
+    """Returns the expressions of the pages: each line of a block of promql."""
     queries = []
     for page in (REPOSITORY / "docs/guides/monitor.md", REPOSITORY / "docs/guides/troubleshoot.md", *sorted(RUNBOOKS.glob("*.md"))):
         for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
@@ -60,7 +60,8 @@ def documented_queries():
 
 
 def documented_metrics():
-    """The tables of docs/reference/metrics.md: (heading, selectors of all that has to be there from the start) of each metric."""
+    """Returns the tables of docs/reference/metrics.md: for each metric its heading, and the selectors of all series
+    that must exist from the start."""
     found = []
     heading = ""
     for line in (REPOSITORY / "docs/reference/metrics.md").read_text().splitlines():
@@ -75,6 +76,6 @@ def _samples(name, kind, labels):
     name = name.strip("`")
     if kind == "histogram":
         return [f"{name}_{suffix}" for suffix in ("bucket", "sum", "count")]
-    # Of several labels, the last one has its values.
+    # If there are several labels, the last one lists its values.
     label, *values = re.findall(r"`([^`]+)`", labels.split(";")[-1]) if ":" in labels else [None]
     return [f'{name}{{{label}="{value}"}}' for value in values] or [name]

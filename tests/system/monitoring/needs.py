@@ -1,4 +1,4 @@
-"""What the tests of this folder need of the machine. Exit code 77: it is not there; the reason is printed."""
+"""Checks the machine's requirements for the tests of this folder. Exits with code 77 and a reason if one is missing."""
 
 import shutil
 import sys

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Rules, dashboard and pages against a real Prometheus that scrapes the real programs: prometheus_test.py PROGRAMS.
+"""Tests rules, dashboard and pages with a real Prometheus that scrapes the real programs: prometheus_test.py
+PROGRAMS.
 
-Whatever they ask for has to be there: metrics and the values of labels, down to the matchers of every selector.
+Every series in their queries must exist: the metrics and the values of labels, including the matchers of every
+selector.
 """
 
 import contextlib
@@ -16,17 +18,17 @@ from demo import Demo, Prometheus, settled, wait_until
 from monitored import dashboard_queries, documented_metrics, documented_queries, rules, variables
 from promql import selectors
 
-_PROGRAMS = []  # the folder that holds them
+_PROGRAMS = []  # the folder of the programs
 
-# Prometheus makes this series of alerts that fire; while all is well there is none.
+# Prometheus creates this series for firing alerts. Without problems it does not exist.
 _OF_ALERTS = re.compile(r"ALERTS\b")
-# Only there while a worker is at fault.
+# This series exists only while a worker has a fault.
 _OF_FAULTS = re.compile(r"sluice_worker_fault\b")
-# Alerts about the machine: this one may be busy, and others use its network, too.
+# Alerts about the machine may fire, because it may be busy and its network has other users.
 _MAY_FIRE = {"SluiceTimersLate", "SluiceSpuriousTimeouts"}
-# Not there on older kernels, which do not tell of it; a recording rule has something else to go by.
+# Older kernels do not report these timeouts, and the recording rule then uses a different series.
 _SINCE_KERNEL = {"sluice_worker_tcp_rtos_total": (6, 7)}
-# By the headings of docs/reference/metrics.md.
+# Jobs by the headings of docs/reference/metrics.md.
 _JOBS = {
     "Aggregator": ["sluice-aggregator"],
     "Worker": ["sluice-worker"],
@@ -38,7 +40,7 @@ _JOBS = {
 
 
 def of_job(selector, job):
-    """The same selector, for one job."""
+    """Returns the selector limited to one job."""
     name, _, matchers = selector.partition("{")
     return f'{name}{{job="{job}"' + (f", {matchers}" if matchers else "}")
 
@@ -49,7 +51,7 @@ def of_this_kernel(selector):
 
 
 class MonitoringTest(unittest.TestCase):
-    """The tests of a class share one demo."""
+    """Base of tests that share one demo per class."""
 
     @classmethod
     def setUpClass(cls):
@@ -71,7 +73,7 @@ class MonitoringTest(unittest.TestCase):
     def wait_for_rules_to_see_it(cls):
         complete = 'instance:sluice_blocks_complete:ratio_rate5m{job="sluice-aggregator"}'
         wait_until(lambda: cls.prometheus.value(complete) == 1, "the recording rules to see blocks")
-        for _ in range(2):  # one evaluation may be under way
+        for _ in range(2):  # one evaluation may already be in progress
             before = cls.evaluations()
             wait_until(lambda: not before & cls.evaluations(), "every group of rules to be evaluated again")
 
@@ -81,10 +83,10 @@ class MonitoringTest(unittest.TestCase):
 
 
 class HealthyTest(MonitoringTest):
-    """Nothing is wrong."""
+    """Runs without any fault."""
 
     def expand(self, expression):
-        """With Grafana's variables as it would put them in when all instances are chosen one by one."""
+        """Expands Grafana's variables as Grafana does when a user selects all instances one by one."""
         for name, (selector, label) in variables().items():
             values = sorted({series[label] for series in self.prometheus.series(selector)})
             self.assertTrue(values, f"nothing to choose from for ${name}")
@@ -92,7 +94,7 @@ class HealthyTest(MonitoringTest):
         return expression.replace("$__rate_interval", "1m")
 
     def queries(self):
-        """(where it stands, expression) of everything but the rules."""
+        """Returns (location, expression) of all queries except those of the rules."""
         queries = [(f"variable {name}", selector) for name, (selector, _) in variables().items()]
         queries += [(where, self.expand(query)) for where, query in dashboard_queries()]
         return queries + documented_queries()
@@ -135,27 +137,27 @@ class HealthyTest(MonitoringTest):
         aggregator = '{job="sluice-aggregator"}'
         goodput = f"instance:sluice_goodput_bytes:rate5m{aggregator}"
         proxied = 'instance:sluice_goodput_bytes:rate5m{job="sluice-proxy"}'
-        sent = 'instance:sluice_worker_sent_bytes:rate5m{job="sluice-worker"}'  # the mid-level aggregator was asked for none
+        sent = 'instance:sluice_worker_sent_bytes:rate5m{job="sluice-worker"}'  # the mid-level aggregator sent nothing
         for rate in (goodput, proxied, sent):
-            # Targets are scraped one after the other, and what is late in one has been seen in another.
+            # Prometheus scrapes one target after another, so the targets show an event at different times.
             wait_until(lambda rate=rate: (self.prometheus.value(rate) or 0) > 0, f"{rate} to be more than 0")
         p99 = self.prometheus.value(f"instance:sluice_block_seconds:p99_rate5m{aggregator}")
         self.assertGreaterEqual(p99, self.prometheus.value(f"instance:sluice_block_seconds:p50_rate5m{aggregator}"))
 
     def test_no_alert_fires(self):
-        """Also none that would have waited for minutes first. A scrape may be late where the machine is busy."""
+        """Includes alerts that would first wait for minutes. On a busy machine a scrape may be late."""
         firing = settled(lambda: {labels["alertname"] for labels in self.prometheus.firing()} - _MAY_FIRE)
         self.assertEqual(firing, set())
 
     def none_is_missing(self, wanted):
-        """`wanted`: selectors, each with what to call it."""
+        """`wanted` has selectors, each with a name for the message."""
         missing = settled(lambda: [name for selector, name in wanted.items() if not self.prometheus.series(selector)])
         if missing:
             self.fail("no scrape and no rule has these:\n" + "\n".join(sorted(missing)))
 
 
 class WorkerDiesTest(MonitoringTest):
-    """That alerts are seen where something is wrong."""
+    """Checks that alerts fire when there is a fault."""
 
     def test_an_alert_fires_and_is_a_series_of_its_own(self):
         self.demo.worker.end()

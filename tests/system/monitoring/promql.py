@@ -1,4 +1,5 @@
-"""Which series a PromQL expression reads. Prometheus 2.42 checks an expression and does not say what is in it."""
+"""Finds the series that a PromQL expression reads. Prometheus 2.42 checks an expression but does not return its
+parts."""
 
 import re
 
@@ -15,13 +16,13 @@ _TOKEN = re.compile(
 )
 _AGGREGATIONS = frozenset(
     "sum min max avg group stddev stdvar count count_values bottomk topk quantile".split()
-)  # functions when followed by "("; else by these: sum by (instance) (...)
+)  # functions if followed by "("; otherwise followed by a grouping: sum by (instance) (...)
 _GROUPINGS = frozenset("by without on ignoring group_left group_right".split())  # may be followed by labels
 _OPERATORS = frozenset("and or unless atan2 bool offset inf nan".split())
 
 
 def selectors(expression):
-    """The vector selectors of a valid expression, as they are written: name, matchers, or both."""
+    """Returns the vector selectors of a valid expression, as written: name, matchers, or both."""
     tokens = [match for match in _TOKEN.finditer(expression) if match.lastgroup != "skipped"]
     found = []
     position = 0
@@ -52,7 +53,7 @@ def _is_call(word, following):
 
 
 def _after_labels(tokens, position):
-    """Behind "(instance, job)", if that is what comes."""
+    """Returns the position after "(instance, job)", if labels follow."""
     if position < len(tokens) and tokens[position].group() == "(":
         while tokens[position].group() != ")":
             position += 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What promql.selectors finds, and what it does not take for a series."""
+"""Tests which series promql.selectors finds, and which words it must not take for a series."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rules of deploy/monitoring: what promtool says of them and their cases, and that no alert lacks a case or a page."""
+"""Checks the rules of deploy/monitoring and their cases with promtool, and that every alert has a case and a page."""
 
 import pathlib
 import re
@@ -22,7 +22,7 @@ def promtool(*arguments):
 
 
 def alert_checks(path):
-    """(alert, what is expected to fire) of a file of cases."""
+    """Returns (alert, expected firing alerts) of a file of cases."""
     return [
         (check["alertname"], check["exp_alerts"])
         for case in load_yaml(path)["tests"]
@@ -58,7 +58,7 @@ class AlertsTest(unittest.TestCase):
                 self.assertEqual(set(alert["annotations"]), {"summary", "description", "runbook"})
                 for annotation in ("summary", "description"):
                     self.assertIn("{{ $labels.instance }}", alert["annotations"][annotation])
-                if not alert["expr"].startswith(("up{", "sluice_worker_fault")):  # 0 or 1 is all there is to say
+                if not alert["expr"].startswith(("up{", "sluice_worker_fault")):  # the value can only be 0 or 1
                     self.assertIn("$value", alert["annotations"]["description"])
 
     def test_each_has_a_case_in_which_it_fires_and_one_in_which_it_does_not(self):

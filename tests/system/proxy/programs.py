@@ -1,4 +1,4 @@
-"""Programs that tests of the proxy run beside stock clients in Python."""
+"""Programs that tests of the proxy run together with stock Python clients."""
 
 import contextlib
 import subprocess
@@ -6,14 +6,14 @@ import time
 
 PATIENCE_S = 30
 
-# A call of the worker below: AnswerRequest, whose response_bytes is 20000.
+# A call of the worker below: an AnswerRequest with a response_bytes of 20000.
 METHOD = "/sluice.testbed.v1.Answers/Answer"
 REQUEST = b"\x08\xa0\x9c\x01"
 
 
 @contextlib.contextmanager
 def started(argv, ready):
-    """A program, and its addresses; it is killed in the end if it has not ended by then."""
+    """Yields a program and its addresses, and kills the program at the end if it still runs."""
     ready.unlink(missing_ok=True)
     with subprocess.Popen([str(word) for word in argv]) as process:
         try:
@@ -29,7 +29,7 @@ def started(argv, ready):
 
 @contextlib.contextmanager
 def worker(build, folder):
-    """The address of a server of answers.proto."""
+    """Yields the address of a server of answers.proto."""
     ready = folder / "worker"
     with started([build / "tests/answer_server", ready, "127.0.0.1:0"], ready) as (_, (address,)):
         yield address

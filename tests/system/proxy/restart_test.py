@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A sluice-proxy that ends under load, and another one that takes its place, as stock clients in Python see it:
-restart_test.py BUILD. Exit code 77: there is no grpcio; the reason is printed."""
+"""A sluice-proxy ends under load, and another one replaces it, while stock Python clients call: restart_test.py
+BUILD. Exits with code 77 and prints the reason if grpcio is missing."""
 
 import collections
 import contextlib
@@ -15,14 +15,14 @@ import unittest
 from programs import METHOD, REQUEST, started, worker
 from stock_grpc import grpc
 
-_PATIENCE = 30  # seconds that a test waits for what has to happen
+_PATIENCE = 30  # seconds that a test waits for an expected event
 _CLIENTS = 8
-_CALLS = 50  # of each client, before something happens and after it
+_CALLS = 50  # of each client, before and after each event
 _BUILD = None
 
 
 class Load:
-    """Clients, each with a connection of its own, that call without a pause until the load ends."""
+    """Clients that call without a pause until the load ends, each over its own connection."""
 
     def __init__(self, target, worker):
         self._changed = threading.Condition()
@@ -40,13 +40,13 @@ class Load:
         self.end()
 
     def end(self):
-        """Before the proxy that serves it ends."""
+        """Ends the load. Must be called before its proxy ends."""
         self._ends = True
         for thread in self._threads:
             thread.join()
 
     def await_calls(self):
-        """Waits until each client has made so many more calls that went well."""
+        """Waits until each client has made _CALLS more successful calls."""
         with self._changed:
             wanted = [done + _CALLS for done in self._done]
             reached = lambda: all(done >= want for done, want in zip(self._done, wanted))  # noqa: E731
@@ -102,7 +102,7 @@ class RestartTest(unittest.TestCase):
             with self._proxy():
                 load.await_calls()
                 self.assertLessEqual(set(load.errors), {grpc.StatusCode.UNAVAILABLE})
-                # What was under way, and what was sent before the client knew.
+                # Calls in flight may fail, and calls that a client sent before it noticed the end.
                 self.assertLessEqual(sum(load.errors.values()), 2 * _CLIENTS)
                 load.end()
 

@@ -1,4 +1,4 @@
-"""`from stock_grpc import grpc`: Debian's grpcio, also where another Python comes first on the path."""
+"""Provides `from stock_grpc import grpc`: Debian's grpcio, even if a different Python comes first on the path."""
 
 import os
 import sys

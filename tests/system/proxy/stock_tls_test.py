@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A stock client in Python and a listener of sluice-proxy whose clients show a certificate: stock_tls_test.py BUILD. Exit code
-77: there is no grpcio; the reason is printed."""
+"""Tests a stock Python client with a listener of sluice-proxy that requires client certificates: stock_tls_test.py
+BUILD. Exits with code 77 and prints the reason if grpcio is missing."""
 
 import contextlib
 import json
@@ -19,8 +19,8 @@ _BUILD = None
 
 
 class StockTlsTest(unittest.TestCase):
-    """gRPC's core takes only authorities that the certificate of its server names, so these clients name their workers in
-    a header, or call a route."""
+    """gRPC's core accepts only authorities that the server's certificate names. Therefore these clients name their
+    workers in a header, or call a route."""
 
     def setUp(self):
         stack = contextlib.ExitStack()

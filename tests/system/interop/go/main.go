@@ -1,4 +1,4 @@
-// The service of interop.proto by grpc-go. Says on stderr "port N".
+// Serves interop.proto with grpc-go. Writes "port N" to stderr.
 package main
 
 import (
@@ -27,7 +27,7 @@ func number(request *structpb.Struct, name string) int {
 	return int(request.GetFields()[name].GetNumberValue())
 }
 
-// Whether it was cancelled or not.
+// hold waits for Release, even if the call has been cancelled.
 func hold(request *structpb.Struct) {
 	if number(request, "hold") != 0 {
 		<-released

@@ -1,5 +1,5 @@
-// The client's side in a project of its own, which may be without gRPC: a link, and a fan-out and a reader that refuse
-// to be made without workers.
+// A client in a project of its own, which may lack gRPC: a link, a fan-out and a reader. Creating the last two without
+// workers must fail.
 #include <iostream>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// The pure rooms alone, in a project of their own: two of three responses fit the buffer.
+// Uses only the pure libraries in a project of its own: two of three responses fit into the buffer.
 #include <iostream>
 
 #include "sluice/plan.h"

@@ -1,4 +1,4 @@
-// What needs gRPC, in a project of its own: a channel to an endpoint, and a worker that nobody is at.
+// Uses the parts that need gRPC in a project of its own: a channel to an endpoint, and a worker that does not exist.
 #include <chrono>
 #include <iostream>
 #include <memory>

@@ -1,7 +1,7 @@
 // The snippets of docs/guides/proxy-by-language.md for Node: client.js environment|authority|fan-out WORKER...
 const grpc = require("@grpc/grpc-js");
 
-const bytes = (value) => value; // messages as they are, so that no generated code is needed
+const bytes = (value) => value; // raw bytes, so that no generated code is needed
 
 function byAuthority(worker) {
   // [snippet]

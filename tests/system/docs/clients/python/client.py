@@ -5,7 +5,7 @@ import uuid
 
 import grpc
 
-HEALTH = "/grpc.health.v1.Health/Check"  # by its path, so that no generated code is needed
+HEALTH = "/grpc.health.v1.Health/Check"  # called by its path, so that no generated code is needed
 
 
 def by_authority(worker):

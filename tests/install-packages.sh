@@ -1,29 +1,30 @@
 #!/bin/sh
-# Installs the Debian packages that Sluice needs and this machine lacks; does nothing where it has them all.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build network
+# Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build
+#  network
 set -eu
 
-# To configure and build everything, tests and benchmarks included.
+# Packages to configure and build everything, including tests and benchmarks.
 build="cmake ninja-build g++ ccache pkg-config libgrpc++-dev libssl-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libboost-dev libcli11-dev libspdlog-dev prometheus-cpp-dev libisal-dev libmnl-dev libgtest-dev libgmock-dev
   libnghttp2-dev libssl-dev zlib1g-dev libbenchmark-dev libxapian-dev libxml2-dev python3"
-# For the test network, its servers in Python and its plots.
+# Packages for the test network, its Python servers and its plots.
 network="iproute2 ethtool nftables procps util-linux iputils-ping gnuplot-nox python3-grpcio socat"
-# For the tests of metrics, rules and manifests. promtool checks our metrics and rules, and the server reads them. Its package
-# brings a server, which must not start on somebody's machine.
+# Packages for the tests of metrics, rules and manifests. promtool checks the metrics and rules, and a Prometheus server
+# reads them. The prometheus package would also start its server, so it is not installed on a machine that runs systemd.
 monitoring="python3-yaml python3-jsonschema"
 if [ ! -d /run/systemd/system ]; then
   monitoring="$monitoring prometheus"
 fi
-# For the tests of the status page, which are skipped without it: 350 MB on disk.
+# Chromium for the tests of the status page, which are skipped without it: 350 MB on disk.
 browser="chromium"
-# The documents that examples/search searches: 25 MB, 2760 pages.
+# Documents for examples/search: 25 MB, 2760 pages.
 search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
-# For the simulations in packets, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
-# (research/ns2), and their pictures.
+# Packages for the packet simulations, whose tests are skipped without them: ns-3 (research/ns3; 57 MB), ns-2
+# (research/ns2), and their plots.
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
-# For .ci/run. The manifests are rendered by a kubectl or kustomize newer than those of Debian 12; where there is none, their tests are
-# skipped.
+# Packages for .ci/run. Rendering the manifests needs a kubectl or kustomize newer than Debian 12's; without one, the
+# tests of the manifests are skipped.
 checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
 
 [ $# -gt 0 ] || set -- build network
@@ -43,7 +44,7 @@ done
 
 missing=""
 for package in $wanted; do
-  # Where a package has another name or was built by hand, apt decides; this only spares a run of apt.
+  # Only avoids a run of apt. For a package with a different name or built by hand, apt decides.
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
 done
 if [ -z "$missing" ]; then
@@ -60,7 +61,7 @@ if [ "$(id -u)" != 0 ]; then
   sudo="sudo"
 fi
 export DEBIAN_FRONTEND=noninteractive
-# Package lists may be absent (containers) or old; try without a network first.
+# The package lists may be missing (in containers) or old. Try first without a network.
 # shellcheck disable=SC2086
 if ! $sudo apt-get install -y --no-install-recommends $missing &&
    ! { $sudo apt-get update && $sudo apt-get install -y --no-install-recommends $missing; }; then

@@ -5,8 +5,8 @@
 
 namespace sluice::testing {
 
-// An event that happens once, and that a test waits for. Thread-safe. As absl::Notification, but ThreadSanitizer
-// recognizes its ordering.
+// An event that happens once, and that a test waits for. Thread-safe. It works like absl::Notification, but
+// ThreadSanitizer recognizes its ordering.
 class Notification {
  public:
   void Notify() {

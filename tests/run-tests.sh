@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the debug preset and runs every test. Arguments go to ctest: tests/run-tests.sh -R plan
+# Installs missing packages, builds the debug preset and runs every test. Arguments go to ctest: tests/run-tests.sh -R
+# plan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lists the tests that ctest skipped, with their reasons, and the ends of what the failed ones printed, from its JUnit report.
-Exit code 0: there are some; 1: none."""
+"""Lists the skipped tests of a ctest run with their reasons, and the ends of the failed tests' output, from ctest's
+JUnit report. Exits with code 0 if it lists any, and 1 otherwise."""
 
 import pathlib
 import re
@@ -11,8 +11,8 @@ LINES_OF_A_FAILURE = 30
 
 
 def reason(output):
-    # Our scripts say "SKIPPED: reason", unittest "skipped 'reason'"; GoogleTest puts it on the line after "file:line:
-    # Skipped".
+    # Sluice's scripts print "SKIPPED: reason", and unittest prints "skipped 'reason'". GoogleTest prints the reason on
+    # the line after "file:line: Skipped".
     match = re.search(r"^SKIPPED: (.+)$|: Skipped\n(.+)$| skipped '(.+)'$", output, re.MULTILINE)
     return next(filter(None, match.groups())) if match else output.strip()[-300:] or "no reason given"
 

@@ -16,7 +16,7 @@ ScheduleOptions OptionsOf(SchedulePolicy policy) {
   return options;
 }
 
-// A client that answers every request at once: the time that is left is the schedule's own.
+// A client that responds to every request at once, so that the measured time is the schedule's own.
 class InstantWorkers {
  public:
   InstantWorkers(benchmark::State& state, const ScheduleOptions& options) : state_(state), schedule_(options) {}
@@ -27,7 +27,7 @@ class InstantWorkers {
     return block.value_or(0);
   }
 
-  // Until nothing is in flight and no slot is due.
+  // Responds until no call is in flight and no slot is due.
   void Drain() {
     while (true) {
       while (!actions_.empty()) AnswerAll();
@@ -37,7 +37,7 @@ class InstantWorkers {
     }
   }
 
-  // The one call in flight arrives; what leaves then is the next.
+  // Finishes the one call in flight. The next call is then sent.
   void FinishOne() {
     const CallId call = actions_.back().call;
     actions_.clear();
@@ -55,7 +55,7 @@ class InstantWorkers {
     answered_.clear();
   }
 
-  // As a client does: the prefix, the bytes that are granted, the end.
+  // Reports the events of a real client: the prefix, the granted bytes, the end.
   void Answer(const Action& action) {
     if (action.kind == Action::Kind::kSend) schedule_.OnReady(++now_, action.call, kSruBytes, actions_);
     if (action.bytes == 0) return;
@@ -70,7 +70,7 @@ class InstantWorkers {
   std::vector<Action> answered_;
 };
 
-// One block of N SRUs from submit to the last answer. What counts is the time of one item.
+// One block of N SRUs from submit to the last response. The result is the time of one item.
 void BM_Block(benchmark::State& state, SchedulePolicy policy) {
   InstantWorkers link(state, OptionsOf(policy));
   std::vector<CallRequest> calls(state.range(0), {.response_bytes = kSruBytes});
@@ -86,12 +86,12 @@ BENCHMARK_CAPTURE(BM_Block, batches, SchedulePolicy::kBatches)->RangeMultiplier(
 BENCHMARK_CAPTURE(BM_Block, rolling, SchedulePolicy::kRolling)->RangeMultiplier(10)->Range(10, 10'000);
 BENCHMARK_CAPTURE(BM_Block, grants, SchedulePolicy::kGrants)->RangeMultiplier(10)->Range(10, 10'000);
 
-// Many clients with one call each: blocks of one call, each with a deadline of its own, wait all the time. An item is a
-// block submitted, another one finished.
+// Many clients with one call each: blocks of one call, each with a deadline of its own, are always waiting. An item
+// submits one block and finishes another.
 void BM_WaitingBlocks(benchmark::State& state) {
   ScheduleOptions options;
   options.policy = SchedulePolicy::kRolling;
-  options.budget_bytes = 1;  // every call is alone
+  options.budget_bytes = 1;  // at most one call in flight
   InstantWorkers link(state, options);
   uint64_t random = 1;
   const auto submit = [&] {

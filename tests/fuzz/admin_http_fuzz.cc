@@ -1,10 +1,10 @@
-// Any bytes of a client of the admin server, through HttpSession over a socket pair: every answer is whole and of a
-// known status, pages do not depend on how the bytes are cut, and the session ends when the client does.
+// Sends arbitrary bytes of a client to HttpSession over a socket pair. Every response must be complete and have a known
+// status. The pages must not depend on how the bytes are cut. The session must end when the client does.
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -26,11 +26,11 @@ namespace http = boost::beast::http;
 constexpr char kBody[] = "what the page says\n";
 
 struct Exchange {
-  std::vector<std::string> paths;  // that the handler was asked for
+  std::vector<std::string> paths;  // requested from the handler
   std::string answers;
 };
 
-// The client sends all of it in pieces of `piece_bytes`, and closes its side.
+// Sends all bytes in pieces of `piece_bytes`, then closes the client's side.
 Exchange Run(absl::string_view bytes, size_t piece_bytes) {
   Exchange exchange;
   bool ended = false;
@@ -63,17 +63,17 @@ Exchange Run(absl::string_view bytes, size_t piece_bytes) {
     turn();
   }
   shutdown(fds[1], SHUT_WR);
-  // An answer that did not fit the socket's buffer goes on once that was emptied.
+  // A response that exceeded the socket's buffer continues after the buffer has been emptied.
   for (int turns = 0; turns < 1000 && !ended; ++turns) turn();
   FUZZ_CHECK(ended);
   close(fds[1]);
   return exchange;
 }
 
-// The next answer, header and body, is taken from `rest`. Returns its status.
+// Removes the next response, header and body, from `rest`. Returns its status.
 unsigned TakeAnswer(absl::string_view& rest, bool& keep_alive) {
   http::response_parser<http::empty_body> parser;
-  parser.skip(true);  // of a body; a HEAD has none
+  parser.skip(true);  // do not expect a body: a HEAD response has none
   boost::beast::error_code error;
   const size_t header_bytes = parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
   FUZZ_CHECK(!error && parser.is_header_done());
@@ -113,8 +113,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const std::string& path : exchange.paths) FUZZ_CHECK(path.find('?') == std::string::npos);
   const Exchange bytewise = Run(bytes, 1);
   FUZZ_CHECK(bytewise.paths == exchange.paths);
-  // Beast sees sooner that bytes are no header where more of them come at once; cut off before the header ends, they
-  // may be told so or not.
+  // Beast rejects bytes that are not a header earlier if more of them arrive at once. Therefore only one of the two
+  // runs may end with a 400 for an incomplete header.
   if (bytewise.answers == exchange.answers) return 0;
   absl::string_view rest = exchange.answers;
   FUZZ_CHECK(absl::ConsumePrefix(&rest, bytewise.answers));

@@ -1,9 +1,9 @@
-// Reads of a striped file from workers that answer as the input says, manifests and SRUs alike, through all of the
-// client in virtual time. Whatever they answer: parts follow each other, what is handed out is what was striped, gaps
-// come only where they are allowed, every read ends, and the link is idle behind it.
+// Reads a striped file through the whole client in virtual time, from workers whose manifests and SRUs come from the
+// input. Whatever they return, parts must be consecutive, the data must be the striped data, and gaps may occur only if
+// allowed. Every read must end, and leave the link idle.
 //
-// The input: one byte for the reader; then for each read three bytes (see Read), and for each request that a worker
-// gets one byte for what it does and those that this takes (see AnswerSru, AnswerManifest).
+// The input has one byte for the reader. Then each read takes three bytes (see Read). Each request to a worker takes
+// one byte for the worker's action, and the bytes of that action (see AnswerSru, AnswerManifest).
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -32,7 +32,7 @@ namespace {
 constexpr uint32_t kWorkers = 3;
 constexpr uint32_t kReplicas = 2;
 constexpr uint32_t kSruBytes = 90;
-constexpr size_t kFileBytes = 700;  // two blocks and a part of one, its last SRU a part, too
+constexpr size_t kFileBytes = 700;  // two blocks and a partial one, whose last SRU is partial, too
 constexpr size_t kReads = 3;
 
 std::string Source() {
@@ -53,7 +53,7 @@ v1::Manifest TrueManifest() {
   return builder.manifest();
 }
 
-// Made once: metrics cost more than a read.
+// Created once, because metrics cost more than a read.
 LinkMetrics& Metrics() {
   static auto* const registry = new prometheus::Registry();
   static auto* const metrics = new LinkMetrics(*registry);
@@ -93,7 +93,8 @@ class BlockReadFuzz {
   }
 
  private:
-  // What of the file, partial or not, and after how many parts it is cancelled.
+  // The input selects the part of the file, whether the read may be partial, and the number of parts before it is
+  // cancelled.
   void Read() {
     const uint8_t choice = input_.Byte();
     const uint8_t where = input_.Byte();
@@ -118,7 +119,7 @@ class BlockReadFuzz {
       OnPart(*part, target, progress);
     }
     workers_.Turn([&] { read->Drop(); });
-    // Requests that were under way arrive before the next read begins.
+    // Requests in flight must arrive before the next read begins.
     const TimePoint soon = events_.now() + std::chrono::milliseconds(1);
     while (events_.Step(soon)) {
     }
@@ -126,7 +127,7 @@ class BlockReadFuzz {
 
   struct Progress {
     std::optional<ReadHeader> header;
-    uint64_t offset = 0;  // in the file, of what comes next
+    uint64_t offset = 0;  // offset of the next byte in the file
     uint64_t missing_bytes = 0;
     bool ended = false;
   };
@@ -184,7 +185,7 @@ class BlockReadFuzz {
     return AnswerSru(asked);
   }
 
-  // Whatever is wrong with any call.
+  // A failure that any call can have.
   ScriptedAnswer Fail(uint8_t how) {
     using End = ScriptedAnswer::End;
     switch (how % 6) {
@@ -203,7 +204,7 @@ class BlockReadFuzz {
     }
   }
 
-  // What lies at the worker; nothing where the request is not within it.
+  // Returns the stored bytes at the worker, or "" if the request is outside them.
   std::string Stored(const v1::ReadSruRequest& asked) const {
     std::string stripe;
     if (asked.worker() >= kWorkers || asked.replica() >= kReplicas) return stripe;
@@ -238,7 +239,7 @@ class BlockReadFuzz {
       default:
         break;
     }
-    // In pieces, or in one.
+    // The data comes in several pieces or in one.
     ScriptedAnswer answer;
     for (size_t begin = 0; begin < data.size();) {
       const size_t bytes = op >= 64 ? input_.Byte() % 64 : data.size();
@@ -277,11 +278,11 @@ class BlockReadFuzz {
   }
 
   ScriptedAnswer FailManifest() {
-    true_manifest_ = false;  // the input may hold another one
+    true_manifest_ = false;  // the input may contain a different manifest
     return Fail(input_.Byte());
   }
 
-  // Any that is valid, and some that are not.
+  // Any valid manifest, and some invalid ones.
   v1::Manifest OtherManifest() {
     true_manifest_ = false;
     v1::Manifest manifest = layout_.manifest();
@@ -297,7 +298,7 @@ class BlockReadFuzz {
   FuzzInput input_;
   const std::string source_ = Source();
   const StripeLayout layout_ = *StripeLayout::Create(TrueManifest());
-  bool true_manifest_ = true;  // no worker has sent another one
+  bool true_manifest_ = true;  // no worker has sent a different manifest
   bool allow_partial_ = false;
   testing::EventQueue events_;
   InlineCallbacks callbacks_;

@@ -1,9 +1,10 @@
-// Any config of the aggregator, the worker or sluice-link, as the programs load it: what parses prints and parses to
-// the same, what does not changes nothing, and what is accepted holds the bounds that the programs go by.
+// Loads arbitrary configs of the aggregator, the worker or sluice-link the way the programs do. A config that parses
+// must print, and parse again to the same config. A config that does not parse must change nothing. An accepted config
+// must respect the bounds that the programs rely on.
 //
-// The first letter says which program: `a`, `w` or `l`, and the rest is the file; `A`, `W` or `L`, and the rest is
-// lines "field=value" (a field of a message in it is "link.capacity"), which keeps more inputs behind the syntax of
-// JSON.
+// The first letter selects the program and the syntax. With `a`, `w` or `l` the rest is the file. With `A`, `W` or `L`
+// the rest is lines "field=value" (a field of a nested message is "link.capacity"), so that more inputs get past the
+// syntax of JSON.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,7 +35,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Sets a field that is no message, or adds to it where it is repeated; other names set nothing.
+// Sets a field that is not a message, or appends to it if it is repeated. Ignores unknown names.
 void SetField(Message& message, absl::string_view name, const std::string& value) {
   const std::pair<std::string, absl::string_view> path = absl::StrSplit(name, absl::MaxSplits('.', 1));
   const FieldDescriptor* const field = message.GetDescriptor()->FindFieldByName(path.first);
@@ -66,12 +67,12 @@ void Print(const Message& config, std::string& text) {
   FUZZ_CHECK(google::protobuf::util::MessageToJsonString(config, &text).ok());
 }
 
-// False: it is no config.
+// Returns false if the input is not a config.
 bool Load(bool as_lines, absl::string_view input, Message& config) {
   std::string text(input);
   if (as_lines) {
     const std::unique_ptr<Message> written(config.New());
-    for (char& c : text) c = static_cast<char>(c & 0x7f);  // strings of protobuf are UTF-8
+    for (char& c : text) c = static_cast<char>(c & 0x7f);  // protobuf strings are UTF-8
     for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       const std::pair<absl::string_view, std::string> field = absl::StrSplit(line, absl::MaxSplits('=', 1));
       SetField(*written, field.first, field.second);
@@ -95,7 +96,7 @@ void CheckRefusal(const absl::Status& status) {
   FUZZ_CHECK(absl::IsInvalidArgument(status) && !status.message().empty());
 }
 
-// Every function of the model is defined, and no time overflows.
+// Checks that every function of the model is defined, and that no time overflows.
 void CheckProfile(const LinkProfile& profile, int64_t budget_bytes) {
   FUZZ_CHECK(profile.Validate().ok());
   FUZZ_CHECK(BufferBudgetBytes(profile) >= 1);

@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 
-// An invariant of a fuzzer; a breach is a finding. The same in every build, as assert is not.
+// Checks an invariant of a fuzzer; a violation is a finding. Unlike assert, it is active in every build.
 #define FUZZ_CHECK(condition)           \
   do {                                  \
     if (!(condition)) __builtin_trap(); \
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Takes a fuzzer's input apart. Where it is used up, numbers are 0 and strings empty.
+// Splits a fuzzer's input. After the end of the input, numbers are 0 and strings are empty.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
@@ -27,14 +27,14 @@ class FuzzInput {
     rest_.remove_prefix(1);
     return byte;
   }
-  // Two bytes: any small number, and larger ones of every size and sign.
+  // Takes two bytes. Covers all small numbers, and larger ones of every size and sign.
   int64_t Int64() {
     const uint64_t digits = Byte();
     const uint8_t shape = Byte();
     const uint64_t number = digits << shape % 64;
     return static_cast<int64_t>(shape & 64 ? ~number : number);
   }
-  // Eight bytes: any at all, not a number and infinite ones too.
+  // Takes eight bytes. Covers all values, including NaN and infinity.
   double Double() {
     uint64_t bits = 0;
     for (int i = 0; i < 8; ++i) bits = bits << 8 | Byte();

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The path of a Unix socket in a folder of this process, which is gone with it.
+// Returns the path of a Unix socket in a folder of this process, which removes the folder at its end.
 inline const std::string& FuzzSocketPath() {
   struct Folder {
     std::string path = std::filesystem::temp_directory_path() / "sluice-fuzz-XXXXXX";

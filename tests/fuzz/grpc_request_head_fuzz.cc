@@ -1,5 +1,5 @@
-// Any request that reaches a server, through ParseRequestHead: it is refused with an HTTP status, or what it says comes
-// back where a client sends it again. The input is lines, "name=value".
+// Passes the headers of arbitrary requests to ParseRequestHead. It must refuse a request with an HTTP status. Otherwise
+// sending its result again must give the same result. The input is lines, "name=value".
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                  .metadata = &head->metadata}));
   FUZZ_CHECK(again.ok());
   FUZZ_CHECK(again->path == head->path && again->authority == head->authority && again->tls == head->tls);
-  // No time at all is sent as the shortest there is.
+  // A timeout of 0 is sent as 1 ns, the shortest possible.
   FUZZ_CHECK(again->timeout == std::max(head->timeout, absl::Nanoseconds(1)));
   FUZZ_CHECK(again->metadata == head->metadata);
   return 0;

@@ -1,13 +1,13 @@
-// Any response of a worker, through ResponseReader: it ends in a status, holds its bounds, and does not depend on how
-// DATA is cut.
+// Passes arbitrary responses of a worker to ResponseReader. Each must end in a status, respect the bounds, and not
+// depend on how DATA is cut.
 //
-// The input is records: a letter, a byte that says how long what follows is, and that. The first byte says how the
-// stream ends, and which kind of call it is.
-//   f name=value   one more field of the header block to come
-//   h, H           that header block; H with END_STREAM
+// The first byte of the input selects the end of the stream and the kind of call. Then come records: a letter, a byte
+// for the length, and the content.
+//   f name=value   one more header of the next header block
+//   h, H           sends that header block; H with END_STREAM
 //   d, D           DATA; D with END_STREAM
-//   m              DATA: what follows, as a message
-//   z              DATA: what follows, as a message that says it is compressed
+//   m              DATA with the content as a message
+//   z              DATA with the content as a message that is marked as compressed
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -34,7 +34,7 @@ struct Result {
   RpcEnd end;
 };
 
-// One reader, fed with DATA in pieces of at most `piece_bytes`.
+// One reader, which receives DATA in pieces of at most `piece_bytes`.
 class Call {
  public:
   Call(const ResponseReader::Options& options, size_t piece_bytes) : reader_(options), piece_bytes_(piece_bytes) {}
@@ -68,7 +68,7 @@ class Call {
     }
   }
 
-  // Nothing is awaited of a call that failed or ended.
+  // A call that has failed or ended must not expect more bytes.
   void CheckPending(bool end_stream) const {
     const int64_t pending = reader_.pending_message_bytes();
     FUZZ_CHECK(pending >= 0 && pending <= kMaxBytes);
@@ -107,7 +107,7 @@ StreamEnd EndOf(uint8_t byte) {
   return {kKinds[byte & 3], static_cast<Http2Error>(byte >> 4)};
 }
 
-// What is received may be sent on. Fields of this input are smaller than any bound.
+// Received metadata must be valid to send. Headers of this input are smaller than any bound.
 void CheckMetadata(const Metadata& metadata) {
   for (const auto& entry : metadata) {
     if (absl::StartsWith(entry.first, "grpc-")) continue;
@@ -130,7 +130,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Replay(input, bytewise);
   const Result result = whole.End(stream_end);
   const Result other = bytewise.End(stream_end);
-  // However DATA is cut.
+  // The result must not depend on how DATA is cut.
   FUZZ_CHECK(result.messages == other.messages);
   FUZZ_CHECK(result.end.status == other.end.status);
   FUZZ_CHECK(result.end.initial_metadata == other.end.initial_metadata);

@@ -1,4 +1,4 @@
-// The bytes of a server against a client's session.
+// Feeds a client's session with arbitrary bytes of a server.
 #include "tests/fuzz/http2_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// One session against a peer that the input makes up: bytes as they are, or frames whose length is right, between calls
-// of the session's own side, also from within its callbacks. Checks what the session promises whatever comes.
+// One session against a peer from the input: raw bytes, or frames with a correct length. Between them, and within
+// callbacks, the input calls the session's own functions. Checks the session's guarantees, whatever the peer sends.
 class Http2Fuzz : SessionEvents {
  public:
   Http2Fuzz(Http2Session::Side side, FuzzInput input) : input_(input) {
@@ -25,7 +25,7 @@ class Http2Fuzz : SessionEvents {
                                       .max_concurrent_streams = 5,
                                       .max_unsent_bytes_per_stream = 1000},
                                      *this);
-    // Most inputs are to get behind the handshake.
+    // Let most inputs pass the handshake.
     if (choice < 240) {
       Receive(absl::StrCat(side == Http2Session::Side::kServer ? "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" : "",
                            Frame(4, 0, 0, ""), Frame(4, 1, 0, "")));
@@ -66,7 +66,8 @@ class Http2Fuzz : SessionEvents {
       FUZZ_CHECK(window_bytes >= data.size());
       bytes += data.size();
       padding += window_bytes - data.size();
-      // 65,535 until SETTINGS are acknowledged. nghttp2 does not hold padding against who sends more than it may.
+      // The window is 65,535 until SETTINGS are acknowledged. nghttp2 does not count padding against a peer that
+      // exceeds it.
       FUZZ_CHECK(bytes <= 65535 + granted + padding);
       Note(end_stream);
       fuzz.MaybeAct();
@@ -123,7 +124,7 @@ class Http2Fuzz : SessionEvents {
     if (const uint8_t op = input_.Byte(); op >= 192) Act(op);
   }
 
-  // What an owner may do at any time, from a callback as well.
+  // Does something that an owner may do at any time, also within a callback.
   void Act(uint8_t op) {
     const int32_t id = input_.Byte();
     switch (op % 8) {
@@ -168,7 +169,7 @@ class Http2Fuzz : SessionEvents {
     const uint8_t shape = input_.Byte();
     const auto id = session_->Open({{":method", "POST"}, {":scheme", "http"}, {":path", "/a/B"}, {"secret", "s", true}},
                                    std::string(shape / 2u * 10, 'b'), shape % 2 == 0, granted, *stream);
-    // With a slot, only a server whose bound of headers is below these can be in the way.
+    // With a free slot, opening may fail only if the peer's limit on headers is below the size of these headers.
     FUZZ_CHECK(slots > 0 ? id.ok() || absl::IsInvalidArgument(id.status()) : absl::IsResourceExhausted(id.status()));
     if (id.ok()) streams_.emplace(*id, std::move(stream));
   }
@@ -178,7 +179,7 @@ class Http2Fuzz : SessionEvents {
     FUZZ_CHECK(status_.ok() || session_->open_slots() == 0);
   }
 
-  // Whole frames; window updates of streams that are granted, and none of 0.
+  // Output must consist of whole frames. Window updates must belong to streams with grants, and must not be 0.
   void Output() {
     std::string out;
     session_->Output(out);
@@ -212,7 +213,7 @@ class Http2Fuzz : SessionEvents {
 
   FuzzInput input_;
   absl::Status status_;
-  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // above the session: objects outlive their streams
+  std::map<int32_t, std::unique_ptr<Stream>> streams_;  // before the session, because they must outlive their streams
   std::unique_ptr<Http2Session> session_;
 };
 

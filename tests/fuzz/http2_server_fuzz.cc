@@ -1,4 +1,4 @@
-// The bytes of a client against a server's session.
+// Feeds a server's session with arbitrary bytes of a client.
 #include "tests/fuzz/http2_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,7 @@
-// Any packets of who divides a link, through LeaseClient: every lease that it applies is one that a LinkSchedule takes
-// and that lies within the link, and its reports make sense.
+// Sends arbitrary packets of a daemon to LeaseClient. A LinkSchedule must accept every lease that it applies, the lease
+// must be within the link, and the client's reports must be consistent.
 //
+// The input is steps: a byte that selects the step, then its parameters.
 // The input is steps: a byte for what, and what that takes.
 #include <cstdint>
 #include <filesystem>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -43,7 +44,7 @@ class LeaseClientFuzz {
     Turn();
   }
 
-  // The client waits for its thread when it goes.
+  // The client's destructor waits for its thread.
   ~LeaseClientFuzz() {
     if (fd_ >= 0) close(fd_);
     auto work = boost::asio::make_work_guard(context_);
@@ -69,7 +70,7 @@ class LeaseClientFuzz {
   void Apply(const BudgetLease& lease) {
     FUZZ_CHECK(schedule_.SetLease(Now(), lease, actions_).ok());
     FUZZ_CHECK(lease.bytes >= 0 && lease.bytes <= lease.link_bytes);
-    // Nothing is lent for ever, nor for longer than anybody can mean.
+    // No lease may be permanent or absurdly long.
     FUZZ_CHECK(lease.bytes == 0 || lease.until <= Now() + std::chrono::hours(1));
   }
 
@@ -120,7 +121,7 @@ class LeaseClientFuzz {
     fd_ = -1;
   }
 
-  // What came is handled, and what the client says is looked at.
+  // Handles the received packets, and checks the client's messages.
   void Turn() {
     context_.restart();
     while (context_.poll() > 0) {
@@ -158,7 +159,7 @@ class LeaseClientFuzz {
 }  // namespace
 }  // namespace sluice
 
-// Reasons that are not UTF-8 are told of on stderr.
+// Protobuf logs reasons that are not UTF-8 to stderr.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   google::protobuf::SetLogHandler(nullptr);
   return 0;

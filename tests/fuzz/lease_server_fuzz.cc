@@ -1,7 +1,7 @@
-// Any packets of up to four processes that share a link, through LeaseServer: leases hold the budget, counts add up,
-// and what a process sends takes nothing of the others.
+// Sends arbitrary packets of up to four processes that share a link to LeaseServer. Leases must fit the budget, counts
+// must add up, and one process's packets must not reduce the shares of the others.
 //
-// The input is steps: a byte for what and of which process, and what that takes.
+// The input is steps: a byte that selects the step and the process, then its parameters.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>  // Boost 1.74 misses it in C++20
+#include <utility>  // Boost 1.74 needs it and does not include it in C++20
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -43,7 +43,7 @@ class LeaseServerFuzz {
                                   registry_);
   }
 
-  // The server waits for its thread when it goes.
+  // The server's destructor waits for its thread.
   ~LeaseServerFuzz() {
     for (Process& process : processes_) process.Close();
     auto work = boost::asio::make_work_guard(context_);
@@ -125,7 +125,7 @@ class LeaseServerFuzz {
     if (given & 128) report.set_oldest_block_age_ns(input_.Int64());
   }
 
-  // What came is handled, and what the server says is looked at.
+  // Handles the received packets, and checks the server's messages.
   void Turn() {
     context_.restart();
     while (context_.poll() > 0) {
@@ -175,7 +175,7 @@ class LeaseServerFuzz {
 }  // namespace
 }  // namespace sluice
 
-// Names that are not UTF-8 are told of on stderr.
+// Protobuf logs names that are not UTF-8 to stderr.
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   google::protobuf::SetLogHandler(nullptr);
   return 0;

@@ -1,7 +1,9 @@
-// Any bytes as a manifest, as a client receives it and as sluice-stripe and the verifier load it from a disk: what is
-// accepted is written and read to the same, and all arithmetic on it stays within the file.
+// Parses arbitrary bytes as a manifest, as a client does for a received one, and as sluice-stripe and the verifier do
+// for a stored one. An accepted manifest must be the same after it is written and read. All arithmetic on it must stay
+// within the file.
 //
-// The first byte: even, and the rest is the stored form; odd, and the rest is the message, to which the header is made.
+// If the first byte is even, the rest is the stored form. If it is odd, the rest is the message, and the fuzzer adds
+// the header.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -20,7 +22,7 @@ namespace {
 
 constexpr char kFile[] = "data";
 
-// The stored form of a message, whatever that is.
+// Returns the stored form of a message, which may be invalid.
 std::string WithHeader(absl::string_view message) {
   std::string stored = EncodeManifest(v1::Manifest());
   const uint32_t crc32c = Crc32c({message.data(), message.size()});
@@ -30,7 +32,7 @@ std::string WithHeader(absl::string_view message) {
   return stored.append(message.data(), message.size());
 }
 
-// A disk with one worker, which holds the manifest.
+// A disk with one worker, which has the manifest.
 class OneManifest final : public StripeSource {
  public:
   explicit OneManifest(const std::string& stored) : stored_(stored) {}

@@ -1,9 +1,9 @@
-// The bytes of a client of a proxy, with workers that answer, in virtual time: whatever it says, workers hear HTTP/2
-// and calls of gRPC, what is kept for it is bounded, every call ends once the client has gone, and the link is idle
-// behind it.
+// Sends arbitrary bytes of a client to a proxy with responding workers, in virtual time. Workers must receive only
+// valid HTTP/2 and gRPC calls, and the bytes held for the client must be bounded. After the client has closed, every
+// call must end and the link must be idle.
 //
-// The input: one byte of choices, one for the size of the pieces, then the bytes. The last byte of a call's path says
-// what its worker does.
+// The input has one byte of choices, one for the size of the pieces, then the bytes. The last byte of a call's path
+// selects the action of its worker.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -27,7 +27,7 @@ prometheus::Registry& Registry() {
   static auto* const registry = new prometheus::Registry();
   return *registry;
 }
-// Made once: metrics cost more than a run.
+// Created once, because metrics cost more than a run.
 LinkMetrics& Metrics() {
   static auto* const metrics = new LinkMetrics(Registry());
   return *metrics;
@@ -60,10 +60,10 @@ ScriptedAnswer Answer(const std::string& path, const std::string& request) {
 
 // The client's connection, as the proxy sees it.
 struct Wire {
-  StreamSocketEvents* events = nullptr;  // null: the proxy has closed it
+  StreamSocketEvents* events = nullptr;  // null once the proxy has closed it
   std::string said;                      // by the proxy
   size_t unsent_bytes = 0;
-  bool taken = true;  // the client reads
+  bool taken = true;  // whether the client reads
   bool reading = true;
 };
 
@@ -122,7 +122,7 @@ class ProxyClientFuzz {
     }
     RunFor(std::chrono::milliseconds(50));
     Check();
-    if ((choice_ & 32) != 0) RunFor(std::chrono::seconds(4));  // long enough for whoever is stuck
+    if ((choice_ & 32) != 0) RunFor(std::chrono::seconds(4));  // longer than the timeouts of stalled connections
     Check();
     if ((choice_ & 64) != 0) Drained();
     if ((choice_ & 128) != 0) return End();
@@ -138,7 +138,7 @@ class ProxyClientFuzz {
   }
 
  private:
-  // The proxy goes, with all that is under way.
+  // Destroys the proxy during its calls.
   void End() {
     workers_.Turn([&] { loop_.reset(); });
     FUZZ_CHECK(wire_.events == nullptr);
@@ -149,7 +149,7 @@ class ProxyClientFuzz {
     while (events_.Step(end)) {
     }
   }
-  // The client reads what has been said, and goes on reading.
+  // The client reads all sent bytes, and continues to read.
   void Drained() {
     wire_.taken = true;
     if (wire_.events == nullptr || std::exchange(wire_.unsent_bytes, 0) == 0) return;
@@ -157,7 +157,7 @@ class ProxyClientFuzz {
   }
   void Check() const {
     constexpr int64_t kAtSocket = 1 << 20;
-    // A part more than is asked for, of each.
+    // Each call may hold one part more than its limit, in both directions.
     FUZZ_CHECK(loop_->held_answers().bytes() <= static_cast<int64_t>(loop_->calls()) * 2 * kHeldPerCall + kAtSocket);
     FUZZ_CHECK(static_cast<int64_t>(wire_.unsent_bytes) < kAtSocket);
   }

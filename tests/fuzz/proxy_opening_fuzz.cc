@@ -1,5 +1,6 @@
-// How clients begin a connection with a proxy: however the bytes are cut, the same is decided, nothing is lost, and
-// what is kept is bounded. The input: one byte for the size of the pieces, then the bytes.
+// Sends arbitrary first bytes of a client's connection to a proxy. The decision must not depend on how the bytes are
+// cut, no byte may be lost, and the held bytes must be bounded. The input has one byte for the size of the pieces, then
+// the bytes.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -26,7 +27,7 @@ Opened Open(absl::string_view bytes, size_t piece_bytes) {
   ClientOpening opening;
   size_t given = 0;
   while (given < bytes.size() && opening.kind() == Kind::kUnknown) {
-    // Before more than a head is here, it is known what it is.
+    // The kind must be decided before the bytes exceed the maximum size of a head.
     FUZZ_CHECK(given <= ClientOpening::kMaxHeadBytes);
     const absl::string_view piece = bytes.substr(given, piece_bytes);
     given += piece.size();
@@ -58,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes = input.Take(size);
   const Opened whole = Open(bytes, SIZE_MAX);
   const Opened pieces = Open(bytes, piece_bytes);
-  // Beast sees sooner that bytes are no header where more of them come at once; what is a head is one in pieces, too.
+  // Beast rejects bytes that are not a header earlier if more of them arrive at once. A valid head must be valid in
+  // pieces, too.
   if (whole.kind == Kind::kConnect || whole.kind == Kind::kHttp2) {
     FUZZ_CHECK(pieces.kind == whole.kind && pieces.target == whole.target);
   }

@@ -22,23 +22,23 @@
 
 namespace sluice {
 
-// What a worker does with one request.
+// A worker's response to one request.
 struct ScriptedAnswer {
   enum class End { kStatus, kHang, kReset, kLost };
-  std::string data;  // as it is: messages with their prefixes, or anything else
+  std::string data;  // sent unchanged: messages with their prefixes, or any other bytes
   End end = End::kStatus;
-  absl::Status status;  // kStatus
+  absl::Status status;  // with kStatus
 };
 
-// The world of a link whose workers answer as a function says, in virtual time: every address is such a worker, bytes
-// take 10 us. One a run of a fuzzer.
+// The network of a link whose workers respond by a script, in virtual time. Every address is such a worker, and bytes
+// take 10 us. One for each run of a fuzzer. Not thread-safe.
 class ScriptedWorkers final : public Executor {
  public:
   using Script = std::function<ScriptedAnswer(const std::string& path, const std::string& request)>;
 
   ScriptedWorkers(testing::EventQueue& events, Script script) : events_(events), script_(std::move(script)) {}
 
-  // Whether the bytes of a request may be no messages: those that a proxy passes on. It then has no answer.
+  // Allows requests whose bytes are not messages, because a proxy forwards such requests. They receive no response.
   void set_any_request(bool any) { any_request_ = any; }
 
   // Runs `task` as a turn of the link's thread.
@@ -124,7 +124,7 @@ class ScriptedWorkers final : public Executor {
 
     void Receive(const std::string& bytes) {
       if (session_ == nullptr) return;
-      FUZZ_CHECK(session_->Receive(bytes).ok());  // whatever workers do, the client keeps to the protocol
+      FUZZ_CHECK(session_->Receive(bytes).ok());  // the client must obey the protocol, whatever workers do
       Flush();
       if (std::exchange(lost_, false)) Lose();
     }
@@ -168,20 +168,20 @@ class ScriptedWorkers final : public Executor {
     }
 
     ScriptedWorkers& world_;
-    StreamSocketEvents* client_;                      // null: it has closed the connection
-    std::map<int32_t, std::unique_ptr<Call>> calls_;  // above the session: they outlive their streams
-    std::unique_ptr<Http2Session> session_;           // null: not connected, or lost
-    bool lost_ = false;                               // once what came is handled
+    StreamSocketEvents* client_;                      // null once the client has closed the connection
+    std::map<int32_t, std::unique_ptr<Call>> calls_;  // before the session, because calls must outlive their streams
+    std::unique_ptr<Http2Session> session_;           // null if not connected, or lost
+    bool lost_ = false;                               // lose the connection after the received bytes are handled
   };
 
-  // What the client holds: dropping it closes the connection.
+  // The client's end of the connection. Destroying it closes the connection.
   class Socket final : public StreamSocket {
    public:
     explicit Socket(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
     ~Socket() override { wire_->Close(); }
     void Write(std::string bytes) override { wire_->Write(std::move(bytes)); }
     size_t unsent_bytes() const override { return 0; }
-    void SetReading(bool) override {}  // a client of workers always reads
+    void SetReading(bool) override {}  // a client of workers never stops reading
     std::optional<TcpSocket> Tcp() const override { return std::nullopt; }
 
    private:

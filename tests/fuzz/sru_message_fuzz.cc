@@ -1,5 +1,6 @@
-// Any message of a worker through ParseSruMessage, which reads in place: what the generated parser takes it takes, too,
-// and reads the same out of it. Of fields that it skips it may let pass a tag that is longer than any has to be.
+// Passes arbitrary messages of a worker to ParseSruMessage, which reads in place. It must accept every message that the
+// generated parser accepts, with the same result. In fields that it skips, it may accept tags with more bytes than
+// necessary.
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
-// Any `workers` of a config, one entry a line: a list is bounded, keeps the order, and expands to entries that are
-// taken as they are.
+// Parses an arbitrary `workers` of a config, one entry per line. The list must be bounded and keep its order, and its
+// expanded entries must parse to themselves.
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -3,10 +3,10 @@
 
 #include "absl/status/status.h"
 
-// Debian's abseil is not instrumented, so ThreadSanitizer does not see that one thread destroys an absl::Status after
-// another has let go of it: it takes the end of every shared status for a race. This definition of the one function of
-// abseil that counts down stands before that of the shared library in programs that are built with ThreadSanitizer.
-// Rejected: a suppression, which would hide our own races on statuses as well.
+// Debian's abseil is not instrumented. ThreadSanitizer therefore does not see that one thread destroys an absl::Status
+// after another thread has released it, and reports a race at the end of every shared status. In programs built with
+// ThreadSanitizer, this definition of abseil's only decrementing function replaces the definition in the shared
+// library. Rejected: a suppression, which would also hide Sluice's own races on statuses.
 namespace absl {
 ABSL_NAMESPACE_BEGIN
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Sluice needs and this machine lacks. Does nothing if all are installed.
-#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build
-#  network
+#   tests/install-packages.sh [build] [network] [monitoring] [browser] [search] [simulation] [checks]     default: build network
 set -eu
 
 # Packages to configure and build everything, including tests and benchmarks.

@@ -1,6 +1,6 @@
 // A gRPC service written without Sluice, with the callback API. Serves Answers until SIGTERM.
 //
-//    answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...
+//     answer_server [--tls CERTIFICATE_FILE KEY_FILE] READY_FILE HOST:PORT...
 //
 // Writes its addresses to READY_FILE once it serves. Port 0 picks a free port. The TLS files are PEM.
 

@@ -30,7 +30,7 @@ const v1::Figure& FigureOf(const v1::Calibration& report, const std::string& nam
   return v1::Figure::default_instance();
 }
 
-// A calibration of a made-up port, and what it says.
+// A calibration of a simulated port, and its report.
 struct Calibrated {
   explicit Calibrated(const SimulatedPort::Options& options, const CalibrationOptions& limits = {}) : port(options) {
     const auto measured = Calibrate(port, limits);
@@ -59,7 +59,7 @@ TEST_P(CalibrationOfPortsTest, FindsRateAndBuffer) {
   const auto [mbit, kib] = GetParam();
   SimulatedPort::Options options = {.rate_bytes_per_second = mbit * kMbit, .buffer_bytes = kib << 10};
   options.access_rate_bytes_per_second = 10 * options.rate_bytes_per_second;
-  options.bucket_bytes = 3 * 1514;  // the test network's
+  options.bucket_bytes = 3 * 1514;  // as on the test network
   const Calibrated calibrated(options);
   EXPECT_NEAR(calibrated.ErrorPercent("capacity", mbit * 1e6), 0, 1.5);
   EXPECT_NEAR(calibrated.ErrorPercent("buffer", static_cast<double>(options.buffer_bytes)), 0, 10);
@@ -186,7 +186,7 @@ TEST(CalibrationTest, TellsItsProgress) {
   EXPECT_THAT(stages, Contains(HasSubstr("buffer: ")));
 }
 
-// Ends with an error at the nth call of any kind.
+// Fails at the nth call of any kind.
 class FailingProber final : public Prober {
  public:
   explicit FailingProber(int calls) : calls_left_(calls) {}

@@ -23,7 +23,7 @@ std::vector<double> OneTo(int count) {
 }
 
 TEST(EstimateQuantileTest, IsTheNearestRankAndTheRanksTwoDeviationsAway) {
-  const Estimate median = EstimateQuantile(OneTo(100), 0.5);  // deviation of the count: 5
+  const Estimate median = EstimateQuantile(OneTo(100), 0.5);  // the standard deviation of the rank is 5
   EXPECT_EQ(median.value, 50);
   EXPECT_EQ(median.low, 40);
   EXPECT_EQ(median.high, 60);
@@ -42,7 +42,7 @@ TEST(EstimateQuantileTest, OfNothingIsNotDetermined) {
   EXPECT_EQ(one.high, 7);
 }
 
-// The interval is to hold the true median in 19 of 20 cases.
+// The interval must contain the true median in 19 of 20 cases.
 TEST(EstimateQuantileTest, TheIntervalHoldsTheTruthAsOftenAsItSays) {
   constexpr int kCases = 1000;
   std::mt19937 random(1);
@@ -90,7 +90,7 @@ TEST(EstimateRateTest, LeavesOutLoopsWithLosses) {
   EXPECT_THAT(lossy.note, HasSubstr("0 windows without loss; 5 are wanted"));
 }
 
-// Of the smallest answers: the least takes 100 us, half of them 200 us.
+// Times of the smallest responses: the minimum is 100 us, and the median 200 us.
 const std::vector<absl::Duration>& AnswerTimes() {
   static const std::vector<absl::Duration> times = {absl::Microseconds(100), absl::Microseconds(200),
                                                     absl::Microseconds(900)};
@@ -153,7 +153,7 @@ TEST(EstimateBufferTest, WithoutLossItIsLargerThanWhatWasTried) {
   const Estimate estimate = EstimateBuffer(std::vector<BufferTrial>{{20000, 0}, {103400, 0}}, kOutside).bytes;
   EXPECT_EQ(estimate.value, std::nullopt);
   EXPECT_THAT(estimate.note, HasSubstr("larger than 98 KiB"));
-  // A loss that nothing follows is a stray one.
+  // A loss without later losses is a stray one.
   const Estimate stray = EstimateBuffer(std::vector<BufferTrial>{{20000, 0}, {30000, 1}, {103400, 0}}, kOutside).bytes;
   EXPECT_EQ(stray.value, std::nullopt);
 }
@@ -168,7 +168,7 @@ TEST(EstimateBufferTest, WithoutTrialsThePortWasNotBusy) {
   EXPECT_THAT(EstimateBuffer({}, kOutside).bytes.note, HasSubstr("no run kept the port busy"));
 }
 
-// Loss sets in over a range, as it does where the host is noisy: below 33000 hardly ever, above 37000 nearly always.
+// Losses begin over a range, as on a noisy host: below 33000 they are rare, above 37000 nearly certain.
 TEST(EstimateBufferTest, IsCloseInNoise) {
   const auto seed = static_cast<uint32_t>(::testing::UnitTest::GetInstance()->random_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -43,7 +43,7 @@ class Worker {
   std::unique_ptr<RpcServer> server_;
 };
 
-// One that is too old: it has a service, and it is another one.
+// A worker that is too old: it serves a different service.
 class OldWorker {
  public:
   OldWorker() {
@@ -112,7 +112,7 @@ TEST_F(GrpcProberTest, MeasuresRoundTripsInTheKernelAndOfAnswers) {
   EXPECT_THAT(round_trips->kernel, SizeIs(Gt(100)));
   EXPECT_THAT(round_trips->kernel, Each(Gt(absl::ZeroDuration())));
   EXPECT_THAT(round_trips->answers, SizeIs(Gt(10)));
-  // A program has to wake up for an answer, and none for what the kernel measures.
+  // A response needs a program to wake up, and the kernel's measurement does not.
   EXPECT_LT(*std::min_element(round_trips->kernel.begin(), round_trips->kernel.end()),
             *std::min_element(round_trips->answers.begin(), round_trips->answers.end()));
 }

@@ -69,7 +69,7 @@ TEST(LossCurveTest, GnuplotDrawsIt) {
   EXPECT_TRUE(absl::IsFailedPrecondition(DrawLossCurve(Report(), "/no/such/folder/curve.svg")));
 }
 
-// The path of this process, for as long as it lives.
+// Sets the PATH of this process for the lifetime of the object.
 class Path {
  public:
   explicit Path(const char* value) { setenv("PATH", value, 1); }

@@ -83,7 +83,8 @@ TEST(ReportTest, TheLinkIsOneThatTheModelTakes) {
   const auto profile = ParseLinkProfile(MakeReport(Measured()).link());
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->capacity_bytes_per_second, 12.5e6);
-  // Half of the answers take 210 us, in which the port sends 2625 bytes; less the packet that it is sending.
+  // Half of the responses take 210 us, in which the port sends 2625 bytes. The packet that it is sending does not
+  // count.
   EXPECT_NEAR(static_cast<double>(profile->buffer_bytes), kOnsetBytes + 500 - (2625 - 1514), 10);
   EXPECT_EQ(profile->propagation_rtt, absl::Microseconds(80));
   EXPECT_EQ(profile->timer_granularity, absl::Microseconds(20));

@@ -18,7 +18,7 @@ struct Packet {
   int64_t bytes = 0;
 };
 
-// One loop, event by event. Times are seconds from its start.
+// One loop, event by event. Times are seconds from its start. One for each loop. Not thread-safe.
 class Simulation {
  public:
   Simulation(const SimulatedPortOptions& options, const ClosedLoop& loop, std::mt19937& random,
@@ -81,7 +81,7 @@ class Simulation {
     if (queue_.size() == 1) ScheduleDeparture();
   }
 
-  // A packet is in the buffer until there are tokens for all of it.
+  // A packet stays in the buffer until there are tokens for all its bytes.
   void ScheduleDeparture() {
     const double wanted = static_cast<double>(queue_.front().bytes) - tokens_;
     events_.push({now_ + std::max(wanted, 0.0) / options_.rate_bytes_per_second, true, {}});
@@ -102,7 +102,7 @@ class Simulation {
     window_bytes_ += bytes;
     const double full = fill_seconds_ * (static_cast<double>(missing_.size()) - 1);
     if (now_ < full || now_ < window_begin_ + kWindowSeconds || now_ > end_) return;
-    // The first one begins before all is in flight.
+    // Skip the first window, which begins before all responses are in flight.
     if (window_begin_ > 0) sample_.windows.push_back({window_bytes_, absl::Seconds(now_ - window_begin_)});
     window_begin_ = now_;
     window_bytes_ = 0;
@@ -113,9 +113,9 @@ class Simulation {
   const double end_;
   std::mt19937& random_;
   const std::function<double()> gap_;
-  std::vector<int64_t> packets_;  // bytes of each packet of an answer
+  std::vector<int64_t> packets_;  // bytes of each packet of a response
   int64_t answer_bytes_ = 0;
-  std::vector<int> missing_;  // packets, of each answer
+  std::vector<int> missing_;  // missing packets of each response
   std::priority_queue<Event> events_;
   std::deque<Packet> queue_;
   int64_t queued_bytes_ = 0;
@@ -155,7 +155,7 @@ absl::StatusOr<TimerSamples> SimulatedPort::MeasureTimers() {
 absl::StatusOr<RoundTripSamples> SimulatedPort::MeasureRoundTrips() {
   RoundTripSamples samples;
   for (int i = 0; i < 100; ++i) {
-    samples.kernel.push_back(options_.rtt + absl::Microseconds(5 + i % 10));  // the loops see the least
+    samples.kernel.push_back(options_.rtt + absl::Microseconds(5 + i % 10));  // the closed loops see the minimum
     samples.answers.push_back(absl::Seconds(GapSeconds()));
   }
   elapsed_ += absl::Seconds(1);

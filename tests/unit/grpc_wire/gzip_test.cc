@@ -27,7 +27,7 @@ TEST(GzipTest, GivesNothingThatIsNotSmaller) {
   EXPECT_EQ(Gzip("x"), std::nullopt);
   const std::string compressed = Gzip(std::string(10'000, 'x')).value();
   EXPECT_EQ(Gzip(compressed), std::nullopt);
-  // The smallest run that gets smaller, and the one before it.
+  // Compare the smallest run that compression shrinks with the run before it.
   size_t size = 1;
   while (!Gzip(std::string(size, 'x')).has_value()) ++size;
   EXPECT_LT(Gzip(std::string(size, 'x'))->size(), size);

@@ -32,7 +32,7 @@ TEST(MessageBuffersTest, WhatItReturnsHasRoomAndIsLessThanFourTimesTooLarge) {
       MessageBuffers buffers;
       buffers.Give(OfCapacity(kept));
       const std::string taken = buffers.Take(wanted);
-      if (buffers.kept_bytes() > 0) continue;  // not taken
+      if (buffers.kept_bytes() > 0) continue;  // the kept buffer does not fit
       EXPECT_GE(taken.capacity(), wanted);
       EXPECT_LT(taken.capacity(), 4 * wanted);
     }

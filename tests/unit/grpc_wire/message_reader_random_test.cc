@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxBytes = 2000;
 
-// What came, and how a reader that sees all of it at once would judge it.
+// Random bytes, and the expected result of a reader that receives all of them at once.
 struct Oracle {
   explicit Oracle(std::mt19937_64& random) {
     for (uint64_t left = random() % 12; left > 0 && error == absl::StatusCode::kOk; --left) AppendMessage(random);
@@ -50,7 +50,8 @@ struct Oracle {
     return std::count_if(ends.begin(), ends.end(), [came](size_t end) { return end <= came; });
   }
 
-  // Of the message that follows the last whole one among the first `came` bytes; only where none of it is bad.
+  // Returns the missing bytes of the message after the last whole one in the first `came` bytes. Its prefix must be
+  // valid.
   int64_t PendingIn(size_t came) const {
     const size_t count = MessagesIn(came);
     const size_t begin = count == 0 ? 0 : ends[count - 1];
@@ -62,8 +63,8 @@ struct Oracle {
 
   std::string bytes;
   std::vector<WireMessage> messages;
-  std::vector<size_t> ends;  // in `bytes`, of each message
-  size_t whole = 0;          // bytes of whole messages
+  std::vector<size_t> ends;  // end of each message in `bytes`
+  size_t whole = 0;          // total size of the whole messages
   absl::StatusCode error = absl::StatusCode::kOk;
 };
 

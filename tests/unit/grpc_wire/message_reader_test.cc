@@ -175,7 +175,7 @@ TEST(MessageReaderTest, OneMessageOnly) {
   EXPECT_THAT(TakeAll(reader), ElementsAre("one"));
 }
 
-// As an answer arrives that was held: the prefix and a spare byte, then the rest with its grant.
+// A delayed response arrives like this: the prefix and a spare byte, then the rest with its grant.
 TEST(MessageReaderTest, ARestThatComesAtOnceTakesNoMoreMemoryThanTheMessage) {
   MessageReader reader(64 << 20);
   const std::string framed = FrameMessage(std::string(10'000, 'x'));

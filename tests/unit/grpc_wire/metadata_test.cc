@@ -62,7 +62,7 @@ TEST(ValidateMetadataTest, NamesTheBoundThatIsExceeded) {
 
 TEST(ValidateMetadataTest, CountsBytesAsBase64) {
   const std::string key = "a-bin";
-  // 6116 bytes are 8155 in base64, which fit with the name and 32; one more are 8156.
+  // 6116 bytes have 8155 bytes in base64, which fit with the name and 32. One more byte makes 8156.
   ASSERT_EQ(kMaxMetadataBytes - 32 - key.size(), 8155u);
   EXPECT_TRUE(ValidateMetadata({{key, std::string(6116, '\0')}}).ok());
   EXPECT_THAT(ErrorOf({{key, std::string(6117, '\0')}}), HasSubstr("8193 bytes"));

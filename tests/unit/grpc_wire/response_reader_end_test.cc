@@ -1,4 +1,4 @@
-// How calls end whose response is not what gRPC's protocol asks for.
+// Tests the end of calls whose response violates gRPC's protocol.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST(ResponseReaderEndTest, NoTrailersBehindAMessageThatWasCutOffAreInternal) {
   EXPECT_EQ(reader.End(kComplete).status.code(), absl::StatusCode::kInternal);
 }
 
-// Some servers end trailers that come alone with an empty DATA frame.
+// Some servers end a trailers-only response with an empty DATA frame.
 TEST(ResponseReaderEndTest, AStatusInTheHeadersCountsWhereNothingFollows) {
   ResponseReader reader({});
   reader.OnHeaders(ToTrailersOnly(absl::AbortedError("why"), "", {}), false);
@@ -177,7 +177,7 @@ TEST(ResponseReaderEndTest, AResetIsMapped) {
   }
 }
 
-// A server that has answered before it read all of a request resets the stream (RFC 9113, section 8.1).
+// A server that has responded before it has read the whole request resets the stream (RFC 9113, section 8.1).
 TEST(ResponseReaderEndTest, TrailersHoldHoweverTheStreamCloses) {
   for (const StreamEnd close : {StreamEnd{StreamEnd::Kind::kReset, Http2Error::kNoError},
                                 StreamEnd{StreamEnd::Kind::kReset, Http2Error::kCancel}, kLost, kUnhandled}) {

@@ -81,7 +81,7 @@ TEST(ResponseReaderTest, TrailersAlone) {
   EXPECT_THAT(end.trailing_metadata, ElementsAre(Pair("x-left", "3")));
 }
 
-// A proxy's own error, as Envoy sends it: grpc-status counts more than the HTTP status.
+// Envoy sends its own errors like this: grpc-status has priority over the HTTP status.
 TEST(ResponseReaderTest, TrailersAloneWithAnHttpError) {
   ResponseReader reader({});
   reader.OnHeaders({{":status", "503"}, {"content-type", "text/plain"}, {"grpc-status", "8"}}, true);

@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// A unary or server-streaming call on the server's side of a session: reads the request, and sends the answer in
-// parts. One a stream; the servers of tests derive from it. No I/O: whoever has the session takes its output. What is
-// sent after the stream has closed is dropped. Not thread-safe.
+// A unary or server-streaming call on the server's side of a session: reads the request, and sends the response in
+// parts. Servers of tests derive from it. It does no I/O: the session's owner must take its output. Bytes sent after
+// the stream has closed are dropped. One for each stream. Not thread-safe.
 class ServerCall : public StreamEvents {
  public:
   static constexpr int64_t kLargestRequestBytes = 64 << 20;
@@ -28,19 +28,19 @@ class ServerCall : public StreamEvents {
   const std::string& request() const { return request_; }  // the message
   bool closed() const { return closed_; }
 
-  void Answer(absl::string_view message);  // all of it: head, message, trailers
+  void Answer(absl::string_view message);  // the whole response: head, message, trailers
   void Fail(const absl::Status& status, absl::string_view details = "",
-            const Metadata& metadata = {});  // trailers alone
-  // The parts of an answer, in their order.
+            const Metadata& metadata = {});  // trailers only
+  // Send the parts of a response. Call them in this order.
   void SendHead(const Metadata& metadata = {});
-  // Returns the bytes that are kept until the client's window opens; OnWritable tells when they have left.
+  // Returns the number of bytes that wait for the client's window. OnWritable reports when they have been sent.
   size_t SendData(std::string bytes);
   void SendTrailers(const absl::Status& status = absl::OkStatus(), absl::string_view details = "",
                     const Metadata& metadata = {});
   void Reset(Http2Error error);
 
  private:
-  virtual void OnRequest() = 0;            // all of it is here
+  virtual void OnRequest() = 0;            // the whole request has arrived
   virtual void OnGone(StreamEnd end) = 0;  // the stream has closed; may destroy this object
 
   void OnHeaders(HeaderList headers, bool end_stream) final;

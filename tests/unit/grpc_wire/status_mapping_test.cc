@@ -11,7 +11,7 @@ namespace {
 
 using absl::StatusCode;
 
-// Every row of gRPC's http-grpc-status-mapping.md, and some that it does not list.
+// Covers every row of gRPC's http-grpc-status-mapping.md, and some statuses that it does not list.
 TEST(StatusMappingTest, OfHttpStatus) {
   struct Row {
     int http;
@@ -28,7 +28,7 @@ TEST(StatusMappingTest, OfHttpStatus) {
   }
 }
 
-// Every row of the table in gRPC's PROTOCOL-HTTP2.md, and what it leaves open.
+// Covers every row of the table in gRPC's PROTOCOL-HTTP2.md, and some errors that it does not list.
 TEST(StatusMappingTest, OfReset) {
   struct Row {
     uint32_t error;

@@ -6,13 +6,13 @@
 
 namespace sluice {
 
-// What a server that compresses sends.
+// Compresses bytes as a server does.
 std::string GzipOf(absl::string_view bytes);
 
-// A length prefix with any flag, and the bytes behind it.
+// Returns a length prefix with any flag, and the bytes after it.
 std::string Framed(char flag, absl::string_view bytes);
 
-// GzipOf `bytes`, framed as a compressed message.
+// Returns GzipOf `bytes`, framed as a compressed message.
 std::string CompressedMessage(absl::string_view bytes);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Peers that break the protocol, or press on a bound.
+// Tests peers that break the protocol or exceed a bound.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -22,7 +22,7 @@ constexpr uint32_t kFrameSizeError = 6;
 constexpr uint32_t kCompressionError = 9;
 constexpr uint32_t kEnhanceYourCalm = 11;
 
-// The connection ends with this error, a stream that is open hears of it by Lose, and nothing more is received.
+// The connection must end with this error, Lose must report it to an open stream, and later bytes must be ignored.
 void ExpectConnectionError(const std::string& bytes, uint32_t error, const std::string& text,
                            const std::string& first_bytes = raw::Settings() + raw::SettingsAck()) {
   SCOPED_TRACE(text);
@@ -70,11 +70,11 @@ TEST(BrokenPeer, ConnectionErrorsAreToldToBothSides) {
 TEST(BrokenPeer, StreamErrorsLeaveTheConnectionAlone) {
   const std::vector<std::string> broken = {
       raw::Headers(1, {{"content-type", "x"}}),                                   // no :status
-      raw::Headers(1, {{":status", "2000"}}),                                     // no number of three digits
+      raw::Headers(1, {{":status", "2000"}}),                                     // more than three digits
       raw::Headers(1, {{":status", "200"}, {"Upper", "x"}}),                      // RFC 9113, section 8.2.1
       raw::Headers(1, {{":status", "200"}, {"connection", "close"}}),             // section 8.2.2
-      raw::Headers(1, {{":status", "100"}}, true),                                // an interim response that ends
-      raw::Headers(1, ResponseHeaders()) + raw::Headers(1, {{"a", "b"}}, false),  // trailers that do not end
+      raw::Headers(1, {{":status", "100"}}, true),                                // an interim response with END_STREAM
+      raw::Headers(1, ResponseHeaders()) + raw::Headers(1, {{"a", "b"}}, false),  // trailers without END_STREAM
       raw::Headers(1, {{":status", "200"}, {"content-length", "2"}}) + raw::Data(1, "abc", true),
       raw::Headers(1, {{":status", "200"}, {"content-length", "2"}}) + raw::Data(1, "a", true),
   };
@@ -108,7 +108,7 @@ TEST(BrokenPeer, FramesOfAStreamThatWasResetAreIgnored) {
 }
 
 TEST(BrokenPeer, HeaderListIsBounded) {
-  // ":status" 42, "x" 33 and its value: 1000 in all.
+  // ":status" takes 42, "x" 33 plus its value: 1000 in total.
   const auto headers = [](size_t value_bytes) {
     return HeaderList{{":status", "200"}, {"x", std::string(value_bytes, 'v')}};
   };
@@ -136,17 +136,17 @@ TEST(BrokenPeer, HeaderListIsBounded) {
   EXPECT_TRUE(after.is(Kind::kComplete));
 }
 
-// A block that is small on the wire and large once decoded: one field of the table, thousands of times.
+// The header block is small on the wire and large once decoded: it repeats one entry of the table thousands of times.
 TEST(BrokenPeer, HeaderListIsBoundedAsDecoded) {
   RawServer server;
   RecordedStream bomb, after;
   const int32_t id = server.Open(bomb), after_id = server.Open(after);
   const std::string field = "\x40" + raw::HpackString("x") + raw::HpackString(std::string(4000, 'v'));
-  const std::string block = "\x88" + field + std::string(12'000, '\xbe');  // index 62: what was added last
+  const std::string block = "\x88" + field + std::string(12'000, '\xbe');  // index 62: the newest entry
   server.Say(raw::Frame(raw::kHeaders, raw::kEndHeaders | raw::kEndStream, id, block));
   EXPECT_TRUE(bomb.is(Kind::kReset, Http2Error::kEnhanceYourCalm));
   EXPECT_THAT(bomb.headers, IsEmpty());
-  // The table is in step still.
+  // The dynamic table is still in sync.
   server.Say(raw::Frame(raw::kHeaders, raw::kEndHeaders | raw::kEndStream, after_id, "\x88\xbe"));
   EXPECT_THAT(after.headers, ElementsAre(HeaderList{{":status", "200"}, {"x", std::string(4000, 'v')}}));
 }

@@ -1,4 +1,4 @@
-// Who gets the connection when the other side reads slowly: the DATA of all streams, in turns.
+// Tests how all streams share the connection if the peer reads slowly: their DATA takes turns.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ using ::testing::Lt;
 constexpr size_t kStreams = 4;
 constexpr size_t kOutputBytes = 32'768;
 
-// A server that always has more to say on each stream, and a client that reads one output at a time.
+// A server that always has more to send on each stream, and a client that reads one output at a time.
 class SlowReaderTest : public ::testing::Test {
  protected:
   void Open(RecordedStream& call, const HeaderList& more_headers = {}) {
@@ -34,7 +34,7 @@ class SlowReaderTest : public ::testing::Test {
   void ReadOne() {
     for (const int32_t id : ids_) Fill(id);
     SessionPair::CarryOnce(*pair_.server, *pair_.client);
-    SessionPair::CarryOnce(*pair_.client, *pair_.server);  // the window of the connection
+    SessionPair::CarryOnce(*pair_.client, *pair_.server);  // carries the connection's window update
   }
 
   SessionPair pair_{{}, {.max_output_bytes = kOutputBytes}};
@@ -73,7 +73,7 @@ TEST_F(SlowReaderTest, AnEndOfAShortStreamDoesNotWaitForTheEndOfLongOnes) {
   EXPECT_TRUE(call.is(StreamEnd::Kind::kComplete));
 }
 
-// By RFC 9218.
+// See RFC 9218.
 TEST_F(SlowReaderTest, AClientMayAskForOneStreamFirst) {
   RecordedStream calls[kStreams], urgent;
   for (RecordedStream& call : calls) Open(call);

@@ -12,8 +12,8 @@
 #include "lib/http2/headers.h"
 #include "lib/http2/session.h"
 
-// HTTP/2 frames made and read by hand (RFC 9113, section 4), so that tests say what is on the wire, and can be a peer
-// that breaks the rules.
+// Builds and parses HTTP/2 frames by hand (RFC 9113, section 4), so that tests can check the bytes on the wire and act
+// as a peer that breaks the rules.
 namespace sluice::raw {
 
 enum Type : uint8_t {
@@ -50,7 +50,7 @@ inline std::string Frame(uint8_t type, uint8_t flags, int32_t stream, absl::stri
 inline std::string Data(int32_t stream, absl::string_view bytes, bool end_stream = false) {
   return Frame(kData, end_stream ? kEndStream : kNone, stream, bytes);
 }
-// Takes padding + 1 more bytes of the windows than `bytes` has.
+// Uses padding + 1 more bytes of the windows than `bytes` has.
 inline std::string PaddedData(int32_t stream, absl::string_view bytes, uint8_t padding, bool end_stream = false) {
   return Frame(kData, kPadded | (end_stream ? kEndStream : kNone), stream,
                absl::StrCat(Number(padding, 1), bytes, std::string(padding, '\0')));
@@ -76,7 +76,7 @@ inline std::string WindowUpdate(int32_t stream, uint32_t bytes) {
   return Frame(kWindowUpdate, kNone, stream, Number(bytes, 4));
 }
 
-// HPACK: literals without indexing or Huffman's code (RFC 7541, section 6.2.2).
+// Uses HPACK literals without indexing and without Huffman coding (RFC 7541, section 6.2.2).
 inline std::string HpackString(absl::string_view text) {
   std::string bytes;
   if (text.size() < 127) {
@@ -106,7 +106,7 @@ struct ReadFrame {
   int32_t stream;
   std::string payload;
 
-  // The 32 bits at `offset` of the payload: an error code, a window's increment.
+  // Returns the 32 bits at `offset` of the payload: an error code, or a window's increment.
   uint32_t number(size_t offset = 0) const {
     uint32_t value = 0;
     for (size_t i = offset; i < offset + 4; ++i) value = value << 8 | static_cast<uint8_t>(payload.at(i));

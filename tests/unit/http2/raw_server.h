@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// A client session whose server is the test: it says every byte. The preface of the client has been read.
+// A client session, and a server whose every byte comes from the test. The server has read the client's preface.
 struct RawServer {
   explicit RawServer(Http2Session::Options options = {.stream_window_bytes = 6},
                      const std::string& first_bytes = raw::Settings() + raw::SettingsAck()) {
@@ -25,10 +25,10 @@ struct RawServer {
     const absl::Status status = client->Receive(bytes);
     EXPECT_TRUE(status.ok()) << status;
   }
-  // What the client sends now.
+  // Returns the frames that the client has sent since the last call.
   std::vector<raw::ReadFrame> Hear() { return raw::OutputFrames(*client); }
 
-  // Opens a stream whose HEADERS the server then has.
+  // Opens a stream. The server has then received its HEADERS.
   int32_t Open(RecordedStream& call, uint32_t granted_bytes = 0) {
     const int32_t id = *client->Open(RequestHeaders(), "", true, granted_bytes, call);
     Hear();

@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-// What one stream was told, in order; and checks of what holds for every stream. The hooks run after each entry.
+// Records the events of one stream in order, and checks the rules for every stream. The hooks run after each event.
 struct RecordedStream : StreamEvents {
   std::vector<HeaderList> headers;
   std::vector<size_t> header_bytes;
   std::string data;
   size_t window_bytes = 0;
-  int ends = 0;  // END_STREAM
+  int ends = 0;  // events with END_STREAM
   int writable = 0;
   std::vector<StreamEnd> closed;
   std::function<void()> on_headers, on_data, on_writable, on_closed;
@@ -64,7 +64,7 @@ struct RecordedStream : StreamEvents {
 };
 
 struct RecordedSession : SessionEvents {
-  std::map<int32_t, std::unique_ptr<RecordedStream>> streams;  // that began here
+  std::map<int32_t, std::unique_ptr<RecordedStream>> streams;  // streams that the peer has opened
   std::function<bool(int32_t)> accept;
   std::function<void(int32_t, RecordedStream&)> on_stream;
   std::function<void()> on_slots;

@@ -1,4 +1,4 @@
-// What this side sends, within the other side's windows.
+// Tests this side's output within the peer's windows.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -47,7 +47,7 @@ TEST(Sending, TellsOnceWhatWasKeptHasLeft) {
   const int32_t id = *server.client->Open(RequestHeaders(), "", false, 0, call);
   EXPECT_EQ(*server.client->SendData(id, std::string(15, 'x'), false), 5);
   server.Hear();
-  // More from within, up to what the window takes, leaves at once.
+  // The callback sends more: the part that fits the window is sent at once.
   call.on_writable = [&] {
     if (call.writable == 1) {
       EXPECT_EQ(*server.client->SendData(id, std::string(100, 'y'), false), 5);
@@ -75,7 +75,7 @@ TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
   EXPECT_THAT(raw::Types(raw::ReadFrames(first)), ElementsAre(raw::kHeaders, raw::kData, raw::kData));
   EXPECT_EQ(server.client->unsent_bytes(id), 50'000 - 2 * 16'384);
   EXPECT_TRUE(server.client->wants_write());
-  // What is no DATA does not wait for it.
+  // Other frames do not wait for the DATA.
   server.client->Ping();
   ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, other).ok());
   std::string rest;
@@ -85,7 +85,7 @@ TEST(Sending, AnOutputStopsBehindTheFrameThatFillsIt) {
   EXPECT_FALSE(server.client->wants_write());
 }
 
-// A response waits in front of an Output that is full, and its trailers for the end of its DATA.
+// A response waits if the Output is full, and its trailers wait for the end of its DATA.
 TEST(Sending, HeadersCountUntilAnOutputHasThem) {
   SessionPair pair({}, {.max_output_bytes = 20'000});
   RecordedStream call;
@@ -161,7 +161,7 @@ TEST(Sending, ConnectionsWindowHoldsAllStreamsBack) {
   EXPECT_THAT(ends, ElementsAre(std::pair(first, 1), std::pair(second, 1)));
 }
 
-// Servers on nghttp2 that defer their DATA keep trailers back until the window opens; this one must not.
+// Servers on nghttp2 that defer their DATA hold trailers back until the window opens. This server must not.
 TEST(Sending, TrailersLeaveWhileTheWindowIsUsedUp) {
   SessionPair pair({.stream_window_bytes = 6});
   pair.Carry();

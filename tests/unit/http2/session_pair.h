@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// A client and a server, wired back to back.
+// A client and a server whose outputs are carried to each other.
 struct SessionPair {
   explicit SessionPair(Http2Session::Options client_options = {}, Http2Session::Options server_options = {}) {
     client_options.side = Http2Session::Side::kClient;
@@ -20,8 +20,8 @@ struct SessionPair {
     server = *Http2Session::Create(server_options, server_events);
   }
 
-  // Carries bytes both ways until neither side has any; cut at random places where there is a generator. Returns how
-  // many were carried.
+  // Carries bytes both ways until neither side has output. With a generator, cuts them at random places. Returns the
+  // number of bytes.
   size_t Carry(std::mt19937_64* random = nullptr) {
     size_t carried = 0;
     while (client->wants_write() || server->wants_write()) {
@@ -44,7 +44,7 @@ struct SessionPair {
     return bytes.size();
   }
 
-  // The one stream that the server has.
+  // Returns the server's only stream.
   RecordedStream& served(int32_t id = 1) { return *server_events.streams.at(id); }
 
   RecordedSession client_events, server_events;

@@ -1,5 +1,5 @@
-// Calls of random sizes over a connection that is cut into random pieces, grants and resets at random moments: every
-// byte comes, in order, none before it is granted, and every stream closes once.
+// Makes calls of random sizes over a connection cut into random pieces, with grants and resets at random times. Every
+// byte must arrive in order, and none before its grant. Every stream must close once.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -29,13 +29,13 @@ class RandomCalls {
                .max_unsent_bytes_per_stream = Between(1, 100'000)}) {
     pair_.server_events.on_stream = [this](int32_t id, RecordedStream& stream) {
       const auto call = calls_.find(id);
-      if (call == calls_.end()) return;  // reset, and its request is late
+      if (call == calls_.end()) return;  // already reset when its request arrives
       call->second->served = &stream;
       stream.on_data = [this, id] { Grant(*pair_.server, id, 10'000); };
       stream.on_headers = [this, id] { Grant(*pair_.server, id, 10'000); };
       stream.on_writable = [this, id] { Answer(*calls_.at(id)); };
     };
-    pair_.Carry(&random_);  // so that the first windows are known on both sides
+    pair_.Carry(&random_);  // both sides then have the first windows
   }
 
   void Run() {
@@ -58,9 +58,9 @@ class RandomCalls {
   struct Call {
     int32_t id = 0;
     RecordedStream client;
-    RecordedStream* served = nullptr;  // null: the server has not heard of it
+    RecordedStream* served = nullptr;  // null until the request has reached the server
     std::string request, response;
-    size_t answered_bytes = 0;  // of response, given to the server's session
+    size_t answered_bytes = 0;  // bytes of `response` given to the server's session
     bool answer_begun = false, answer_ended = false;
     uint64_t granted_bytes = 0;
     bool was_reset = false;
@@ -107,7 +107,7 @@ class RandomCalls {
     if (call.answer_ended || !call.served->closed.empty()) return;
     if (!std::exchange(call.answer_begun, true)) pair_.server->SendHeaders(call.id, ResponseHeaders(), false);
     const std::string part = call.response.substr(call.answered_bytes, Between(1, 40'000));
-    if (!pair_.server->SendData(call.id, part, false).ok()) return;  // above the bound; OnWritable or a Step comes
+    if (!pair_.server->SendData(call.id, part, false).ok()) return;  // above the bound; OnWritable or Step retries
     call.answered_bytes += part.size();
     if (call.answered_bytes < call.response.size()) return;
     call.answer_ended = true;

@@ -111,7 +111,7 @@ TEST(Http2Session, LeavesInterimResponsesOut) {
   EXPECT_THAT(call.headers, ElementsAre(ResponseHeaders(), Trailers()));
 }
 
-// gRPC's servers leave spaces of a grpc-message as they are, and applications send metadata with them.
+// gRPC's servers keep the spaces of a grpc-message, and applications send metadata with spaces.
 TEST(Http2Session, SpaceAroundAValueIsKept) {
   const HeaderList fields = {{"grpc-message", "lost: "}, {"x-tabs", "\t a \t"}, {"x-space", " "}};
   const auto with_fields = [&](HeaderList list) {
@@ -152,7 +152,8 @@ TEST(Http2Session, ReportsWhatHeadersTakeOfTheConnection) {
   EXPECT_GE(call.header_bytes[2], trailer_bytes - 3 * kFrameHeader);
 }
 
-// A secret costs its whole length each time: it is in no table, where the length of a guess that is right would show.
+// A secret takes its full length each time. It must not enter a table, where the length would show that a guess is
+// right.
 TEST(Http2Session, SecretsEnterNoTable) {
   SessionPair pair;
   pair.Carry();
@@ -226,7 +227,7 @@ TEST(Http2Session, ARequestThatHasNotLeftALostConnectionIsUnhandled) {
   RecordedStream sent, waiting, serialised;
   server.Open(sent);
   ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, serialised).ok());
-  server.Say(raw::Ping());  // Receive serialises, and no Output has had it
+  server.Say(raw::Ping());  // Receive serializes the request, but no Output takes it
   ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, waiting).ok());
   server.client->Lose();
   EXPECT_TRUE(sent.is(Kind::kLost));
@@ -242,7 +243,7 @@ TEST(Http2Session, DestroyingItCallsNobody) {
   EXPECT_THAT(call.closed, IsEmpty());
 }
 
-// What StreamEvents may do from inside: everything that the session has, but Receive and Output.
+// Callbacks of StreamEvents may call every function of the session but Receive and Output.
 TEST(Http2Session, IsUsedFromItsOwnCallbacks) {
   RawServer server({.stream_window_bytes = 100});
   RecordedStream first, second, third;
@@ -260,7 +261,7 @@ TEST(Http2Session, IsUsedFromItsOwnCallbacks) {
     server.client->Reset(id, Http2Error::kInternalError);
   };
   first.on_closed = [&] { ASSERT_TRUE(server.client->Open(RequestHeaders(), "", true, 0, third).ok()); };
-  // Nothing of a stream that was reset is told but its end.
+  // After a reset, the stream receives only the event of its end.
   server.Say(raw::Headers(id, ResponseHeaders()) + raw::Data(id, "a") + raw::Data(id, "b") +
              raw::Headers(id, Trailers(), true));
   EXPECT_EQ(first.data, "a");
@@ -317,7 +318,7 @@ TEST(Http2Session, MayBeLostFromEveryCallback) {
   }
 }
 
-// nghttp2 fails to send the HEADERS of a request that was reset; AddressSanitizer sees whether it frees them.
+// nghttp2 fails to send the HEADERS of a request that was reset. AddressSanitizer checks that it frees them.
 TEST(Http2Session, MayBeLostWhileARequestFailsToLeave) {
   RawServer server;
   RecordedStream first, second;

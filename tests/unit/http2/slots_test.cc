@@ -1,4 +1,4 @@
-// Who may open streams: slots, GOAWAY, refusals.
+// Tests the limits on opening streams: slots, GOAWAY, refusals.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/http2/raw_server.h"
@@ -43,7 +43,8 @@ TEST(Slots, AreTakenByOpenStreams) {
   EXPECT_THAT(raw::Types(server.Hear()), ElementsAre(raw::kHeaders, raw::kHeaders));
 }
 
-// The server lowers MAX_CONCURRENT_STREAMS between Open and Output: nghttp2 would hold the request back, unseen.
+// The server lowers MAX_CONCURRENT_STREAMS between Open and Output. nghttp2 alone would delay the request without an
+// event.
 TEST(Slots, TakenAwayBeforeTheRequestLeavesMakeItUnhandled) {
   RawServer server;
   RecordedStream first, second, third;
@@ -107,7 +108,7 @@ TEST(Slots, RefusalAfterAnAnswerIsNotBelieved) {
   EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kRefusedStream));
 }
 
-// RFC 9113, section 5.1.1: a connection has 2^30 numbers for streams of the client, and cannot use one again.
+// By RFC 9113, section 5.1.1, a connection has 2^30 numbers for streams of the client, and cannot reuse a number.
 TEST(Slots, AConnectionGoesAwayWithItsLastNumber) {
   RawServer server({.first_stream = 2147483645});
   RecordedStream calls[3];
@@ -161,7 +162,7 @@ TEST(Slots, ServerBoundsThem) {
   EXPECT_EQ(pair.server->streams(), 3);
 }
 
-// Before the client knows the bound it may exceed it; then the server refuses what is above.
+// A client may exceed the bound before it has received it. The server then refuses the streams above it.
 TEST(Slots, AboveTheServersBoundAreUnhandled) {
   SessionPair pair({}, {.max_concurrent_streams = 3});
   RecordedStream calls[5];

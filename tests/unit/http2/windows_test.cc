@@ -1,4 +1,4 @@
-// Who may send how much: windows and grants, on the side that receives.
+// Tests the limits on the peer's sending: windows and grants, on the receiving side.
 #include <map>
 #include <string>
 
@@ -78,7 +78,7 @@ TEST(Windows, GrantIsOneUpdateOfItsSize) {
   ASSERT_THAT(raw::Types(frames), ElementsAre(raw::kWindowUpdate)) << "grants of one moment are one frame";
   EXPECT_EQ(frames[0].stream, id);
   EXPECT_EQ(frames[0].number(), 10);
-  server.Say(raw::Data(id, "67890abcdef"));  // the spare byte and ten
+  server.Say(raw::Data(id, "67890abcdef"));  // the spare byte and ten granted bytes
   EXPECT_EQ(call.data, "1234567890abcdef");
   EXPECT_THAT(server.Hear(), IsEmpty());
 }
@@ -110,7 +110,7 @@ TEST(Windows, PaddingIsChargedAndNotGivenBack) {
   RecordedStream call;
   const int32_t id = server.Open(call);
   server.Say(raw::Headers(id, ResponseHeaders()));
-  // Above half of the window, where nghttp2 would send an update by itself.
+  // With more than half of the window, nghttp2 would send an update on its own.
   server.Say(raw::PaddedData(id, "abcde", 194));
   EXPECT_EQ(call.data, "abcde");
   EXPECT_EQ(call.window_bytes, 200);
@@ -144,8 +144,8 @@ TEST(Windows, PaddingThatComesByteForByteIsChargedOnce) {
   EXPECT_THAT(server.Hear(), IsEmpty());
 }
 
-// 100 MB through a connection window of 64 KB: updates come in time, and give back exactly what was used, padding and
-// the DATA of streams that were reset included.
+// Sends 100 MB through a connection window of 64 KB. Updates must come in time and return exactly the used bytes. These
+// include padding and the DATA of streams that were reset.
 TEST(Windows, ConnectionsIsNeverUsedUp) {
   RawServer server({.stream_window_bytes = 1u << 30, .connection_window_bytes = 65535});
   RecordedStream call;
@@ -196,7 +196,7 @@ TEST(Windows, GrantOfAStreamThatEndedIsIgnored) {
   EXPECT_THAT(server.Hear(), IsEmpty());
 }
 
-// The bytes of a frame come before its END_STREAM, so whoever grants at once cannot know of it.
+// A frame's bytes are reported before its END_STREAM, so the callback grants before the end is known.
 TEST(Windows, AGrantForTheLastBytesDoesNotLeave) {
   RawServer server({.stream_window_bytes = 100});
   RecordedStream call;
@@ -220,7 +220,7 @@ TEST(Windows, GrantsAboveWhatAWindowHoldsResetTheStream) {
   EXPECT_TRUE(call.is(Kind::kReset, Http2Error::kFlowControlError));
 }
 
-// Before the server has acknowledged SETTINGS, nghttp2 counts a stream's window from 65,535.
+// nghttp2 counts a stream's window from 65,535 until the server has acknowledged SETTINGS.
 TEST(Windows, AreExactBeforeSettingsAreAcknowledged) {
   RawServer server({.stream_window_bytes = 6}, raw::Settings());
   RecordedStream call;

@@ -65,7 +65,7 @@ TEST(BufferCostTest, PacketBufferIsTakenByThePacket) {
   EXPECT_EQ(BufferCostBytes(PacketBuffer(30), 10'001), 11 * 1040);
 }
 
-// The budget admits as many equal SRUs of full packets as eq. 14.
+// With equal SRUs of full packets, the budget admits the number of eq. 14.
 TEST(BufferCostTest, AdmitsAsManySrusAsTheSlots) {
   for (const LinkProfile& profile : {PaperProfile(), PersistentProfile(), PacketBuffer(30)}) {
     for (int64_t sru_bytes = 1000; sru_bytes <= 30'000; sru_bytes += 1000) {

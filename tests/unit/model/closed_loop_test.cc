@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// Seconds of a block when at most `at_once` responses are outstanding over persistent connections: a first-in first-out
-// link, and the next request leaves as a response has arrived.
+// Returns the seconds for a block with at most `at_once` outstanding responses over persistent connections. The link is
+// first-in first-out, and a response's arrival triggers the next request.
 double PlayClosedLoop(const LinkProfile& profile, int64_t sru_bytes, int64_t workers, int64_t at_once) {
   const double rtt = absl::ToDoubleSeconds(profile.propagation_rtt);
   const double sending = static_cast<double>(WireBytes(profile, sru_bytes)) / profile.capacity_bytes_per_second;
@@ -40,7 +40,8 @@ TEST(ClosedLoopTest, IsThatOfTheLoopPlayedOut) {
         const int64_t workers = at_once * batches;
         const double played = 8.0 * sru_bytes * workers / PlayClosedLoop(profile, sru_bytes, workers, at_once);
         const double predicted = PredictClosedLoopGoodputBps(profile, sru_bytes, workers);
-        // The prediction leaves out that a turn of several responses spreads over the link: at most one turn's sending.
+        // The prediction ignores that a turn of several responses spreads over the link. The error is at most the
+        // sending time of one turn.
         EXPECT_GE(predicted * 1.0000001, played) << rtt << " " << sru_bytes << " " << workers;
         EXPECT_LE(predicted, 1.05 * played) << rtt << " " << sru_bytes << " " << workers;
       }
@@ -57,7 +58,8 @@ TEST(ClosedLoopTest, IsNeverAboveThePayloadShareOfTheLink) {
   EXPECT_GT(PredictClosedLoopGoodputBps(profile, 10'000, 10'000), 0.999 * share_bps);
 }
 
-// Packet simulation of the same link: 885 and 947 Mbps over persistent connections, 503 and 610 over fresh ones.
+// A packet simulation of the same link gives 885 and 947 Mbps over persistent connections, and 503 and 610 over fresh
+// ones.
 TEST(ClosedLoopTest, IsNearThePacketSimulation) {
   EXPECT_NEAR(PredictClosedLoopGoodputBps(PersistentProfile(), 10'000, 16), 885e6, 0.02 * 885e6);
   EXPECT_NEAR(PredictClosedLoopGoodputBps(PersistentProfile(), 10'000, 100), 947e6, 0.02 * 947e6);

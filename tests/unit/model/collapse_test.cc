@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// 100 Mbps, 32 KiB, MTU 1500: the link of the test network.
+// The link of the test network: 100 Mbps, 32 KiB, MTU 1500.
 LinkProfile TestNetwork() {
   LinkProfile profile;
   profile.capacity_bytes_per_second = 12.5e6;
@@ -20,7 +20,7 @@ LinkProfile TestNetwork() {
 }
 
 TEST(CollapseTest, NoLossWhileAllWindowsFitBufferAndPipe) {
-  const LinkProfile profile = PersistentProfile();  // 30.8 packets of buffer, 12.0 of pipe, windows of 10
+  const LinkProfile profile = PersistentProfile();  // a buffer of 30.8 packets, a pipe of 12.0, and windows of 10
   const CollapseEstimate estimate = PredictCollapse(profile, 10'000, 4);
   EXPECT_EQ(estimate.loss_probability, 0);
   EXPECT_EQ(estimate.timeout_probability, 0);
@@ -33,7 +33,7 @@ TEST(CollapseTest, IsTheSourcesEquations) {
   const double sigma = std::sqrt(2.0);
   const double bound = std::exp(4 * std::log(loss) + 0.5 * 2 * std::log(loss) * std::log(loss));
   const double in_a_round = 0.5 * bound * (1 + std::erf((4 + 2 * std::log(loss)) / (std::sqrt(2.0) * sigma)));
-  const double timeout = 1 - std::pow(1 - in_a_round, 3);  // 10 packets, 4 a round
+  const double timeout = 1 - std::pow(1 - in_a_round, 3);  // 10 packets, 4 per round
   const double of_any = 1 - std::pow(1 - in_a_round, 300);
   const double sending = 100 * 10'400 / 125e6;
 
@@ -51,7 +51,7 @@ TEST(CollapseTest, IsTheSourcesEquations) {
   EXPECT_NEAR(estimate.printed_goodput_bps, 8.0 * 100 * 10'000 / (sending + timeout * 0.01), 1);
 }
 
-// Eq. 23: the same goodput, written as what the link could carry less what is lost to waiting.
+// Eq. 23 gives the same goodput as the link's capacity minus the loss by waiting.
 TEST(CollapseTest, Equation23IsEquation5) {
   for (const int64_t workers : {8, 16, 64, 256}) {
     const CollapseEstimate estimate = PredictCollapse(TestNetwork(), 10'240, workers);
@@ -63,8 +63,8 @@ TEST(CollapseTest, Equation23IsEquation5) {
   }
 }
 
-// Proposition 1: with everything else unchanged, N grows linearly with B: by 1 / ((1 − p)·w) for each packet, from what
-// the pipe takes. It is in proportion to B only where B >> C·D.
+// Proposition 1: with everything else unchanged, N grows linearly with B, by 1 / ((1 − p)·w) for each packet. The line
+// starts at the number for the pipe alone, so N is proportional to B only if B >> C·D.
 TEST(CollapseTest, Proposition1WorkersAreLinearInTheBuffer) {
   LinkProfile profile = PersistentProfile();
   profile.buffer_bytes = 0;
@@ -91,8 +91,8 @@ TEST(CollapseTest, Proposition1DoublingTheBufferDoublesTheWorkersBeforeTheCollap
     return static_cast<double>(workers);
   };
   for (const int64_t buffer_bytes : {128'000, 256'000, 512'000, 1'024'000}) {
-    // A little less than 2: of the pipe there is no more than before, and of more workers it is likelier that one
-    // loses.
+    // The ratio is a little less than 2, because the pipe does not grow, and because with more workers it is likelier
+    // that one of them loses its window.
     const double ratio = first_collapse(2 * buffer_bytes) / first_collapse(buffer_bytes);
     EXPECT_GT(ratio, 1.7) << buffer_bytes;
     EXPECT_LT(ratio, 2) << buffer_bytes;
@@ -103,11 +103,11 @@ LinkProfile WithoutPipe() {
   LinkProfile profile = PersistentProfile();
   profile.buffer_bytes = 0;
   profile.buffer_packets = 64;
-  profile.propagation_rtt = absl::Nanoseconds(1);  // B >> C·D, as proposition 2 has it
+  profile.propagation_rtt = absl::Nanoseconds(1);  // B >> C·D, as in proposition 2
   return profile;
 }
 
-// How ln P_FLT changes with ln w and with ln σ_w, where p follows from w by (18).
+// The derivatives of ln P_FLT with respect to ln w and ln σ_w, if p follows from w by (18).
 struct Sensitivity {
   double to_window = 0;
   double to_deviation = 0;
@@ -123,8 +123,8 @@ Sensitivity SensitivityAt(int64_t workers, double window, double deviation) {
           .to_deviation = (log_full_loss(window, deviation * (1 + kStep)) - here) / kStep};
 }
 
-// Proposition 2, first and last stage: σ_w matters the more the fewer workers there are, and with very many nothing of
-// the windows does.
+// Proposition 2, first and last stage: σ_w matters more with fewer workers, and with very many workers the windows do
+// not matter.
 TEST(CollapseTest, Proposition2DeviationMattersWithFewWorkersAndNothingWithMany) {
   double to_deviation = std::numeric_limits<double>::infinity();
   for (const int64_t workers : {11, 12, 14, 18, 30, 100, 1000}) {
@@ -134,12 +134,13 @@ TEST(CollapseTest, Proposition2DeviationMattersWithFewWorkersAndNothingWithMany)
   }
   EXPECT_GT(SensitivityAt(12, 6, 1.5).to_deviation, 1);
   const Sensitivity many = SensitivityAt(1'000'000, 6, 1.5);
-  EXPECT_LT(std::abs(many.to_window), 1e-3);  // what is left is the normal distribution's share below 0
+  EXPECT_LT(std::abs(many.to_window), 1e-3);  // the rest is the normal distribution's share below 0
   EXPECT_LT(std::abs(many.to_deviation), 1e-3);
 }
 
-// The second stage: the negative component outweighs the positive one by 2w / (σ_w²·|ln p|). That is not to say that
-// a change of w does more than one of σ_w: with u = B/(N·w), they do (w/2 − σ_w²)·u² and σ_w²·u².
+// The second stage: the negative component exceeds the positive one by a factor of 2w / (σ_w²·|ln p|). It does not
+// follow that a change of w has a larger effect than a change of σ_w. With u = B/(N·w), the effects are (w/2 − σ_w²)·u²
+// and σ_w²·u².
 TEST(CollapseTest, Proposition2NegativeComponentOutweighsThePositiveOne) {
   const double window = 9;
   const double deviation = 1.2;
@@ -156,7 +157,7 @@ TEST(CollapseTest, Proposition2NegativeComponentOutweighsThePositiveOne) {
   EXPECT_NEAR(sensitivity.to_deviation, deviation * deviation * u * u, 0.1 * sensitivity.to_deviation);
 }
 
-// Where the positive component is the larger one, the bound (16) is 1: it says nothing of that stage.
+// If the positive component is larger, the bound (16) is 1 and gives no information about that stage.
 TEST(CollapseTest, Proposition2PositiveComponentDominatesWhereTheBoundIsVoid) {
   for (const double window : {2.0, 6.0, 20.0}) {
     for (const double deviation : {1.0, 3.0}) {

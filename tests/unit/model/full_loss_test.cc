@@ -18,11 +18,11 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Eq. 9 as it stands: the integral over windows above 0 of the normal density times p^x, by Simpson's rule.
+// Computes eq. 9 directly: the integral over windows above 0 of the normal density times p^x, by Simpson's rule.
 double IntegrateFullLoss(double loss, double window, double deviation) {
   constexpr int kSteps = 20'000;
-  // The product is a normal density again, about `peak`. Where that is below 0, what is left of it falls at least as
-  // p^x.
+  // The product is again a normal density, around `peak`. If the peak is below 0, the rest above 0 falls at least as
+  // fast as p^x.
   const double peak = window + deviation * deviation * std::log(loss);
   const double start = std::max(0.0, peak - 12 * deviation);
   const double end = peak > 0 ? peak + 12 * deviation : std::min(12 * deviation, 60 / -std::log(loss));
@@ -57,7 +57,7 @@ TEST(FullLossTest, WithoutDeviationIsThePowerOfTheLoss) {
   EXPECT_EQ(FullLossProbability(1, 4, 0), 1);
 }
 
-// The two forms of (13), and the two of exp(z²)·erfc(z), meet where the code goes from one to the other.
+// The two forms of (13), and the two forms of exp(z²)·erfc(z), must agree where the code switches between them.
 TEST(FullLossTest, IsContinuousWhereTheFormulaChanges) {
   const double window = 10;
   const double deviation = 4;
@@ -69,7 +69,7 @@ TEST(FullLossTest, IsContinuousWhereTheFormulaChanges) {
   }
 }
 
-// Draws windows and losses. The seed is in the message of a failure; SLUICE_SEED replays it.
+// Draws windows and losses. A failure's message contains the seed, and SLUICE_SEED replays it.
 TEST(FullLossTest, IsTheShareOfWindowsThatAreDrawnAndLost) {
   const uint64_t seed = TakeRandomSeed().value;
   std::mt19937_64 random(seed);
@@ -109,7 +109,7 @@ TEST(FullLossTest, LiesBetweenTheBoundsOf14And15) {
   }
 }
 
-// What eq. 16 leaves out: with hardly any loss it would have every window lost.
+// A limit of eq. 16: with hardly any loss, its bound is that every window is lost.
 TEST(FullLossTest, BoundSaysNothingWhereLossIsRare) {
   EXPECT_EQ(FullLossBound(1e-9, 4, 2), 1);
   EXPECT_LT(FullLossProbability(1e-9, 4, 2), 0.01);
@@ -129,8 +129,8 @@ TEST(FullLossTest, GrowsWithTheLossAndStaysAProbability) {
   }
 }
 
-// A window times out if something is lost and fewer than three packets arrive behind the first loss: either all is
-// lost, or there are too few duplicate ACKs. All 2^w ways to lose packets, one by one.
+// A window times out if a packet is lost and fewer than three packets arrive after the first loss: either all packets
+// are lost, or there are too few duplicate ACKs. Checks all 2^w ways to lose packets.
 TEST(LackOfAcksTest, IsTheSumOverAllWaysToLosePackets) {
   for (const double loss : {0.01, 0.3, 0.5, 0.8, 0.999}) {
     for (int window = 1; window <= 14; ++window) {
@@ -161,7 +161,7 @@ TEST(LackOfAcksTest, LargeWindowsTakeNoTimeAndStayAProbability) {
     EXPECT_GE(lack, 0) << loss;
     EXPECT_LE(lack, 1) << loss;
   }
-  EXPECT_NEAR(LackOfAcksProbability(1e-12, int64_t{1} << 32), 3e-12, 2e-14);  // one of the last three is lost
+  EXPECT_NEAR(LackOfAcksProbability(1e-12, int64_t{1} << 32), 3e-12, 2e-14);  // one of the last three packets is lost
 }
 
 TEST(ProbabilityOfAnyTest, IsTheProductOfEquation17) {
@@ -172,12 +172,12 @@ TEST(ProbabilityOfAnyTest, IsTheProductOfEquation17) {
   EXPECT_NEAR(ProbabilityOfAny(1e-18, 1e6), 1e-12, 1e-18);  // 1 - (1 - 1e-18) would be 0
 }
 
-// N flows of w packets, of which the port takes B + C·D and drops the rest evenly: what (18) and (17) are about, played
-// packet by packet. Drops that take turns are not independent: a few windows less are lost than p^w of them.
+// Plays the setting of (18) and (17) packet by packet: N flows of w packets, of which the port accepts B + C·D and
+// drops the rest evenly. Such drops are not independent, so slightly fewer windows than p^w of them are lost.
 TEST(FullLossTest, IsNearAPortThatDropsAtRandom) {
   const uint64_t seed = TakeRandomSeed().value;
   std::mt19937_64 random(seed);
-  const LinkProfile profile = PersistentProfile();  // 42.8 packets of buffer and pipe
+  const LinkProfile profile = PersistentProfile();  // 42.8 packets of buffer and pipe together
   constexpr int kWorkers = 16;
   constexpr int kWindow = 4;
   constexpr int kRounds = 200'000;
@@ -206,7 +206,8 @@ TEST(FullLossTest, IsNearAPortThatDropsAtRandom) {
   EXPECT_LT(share, model);
   EXPECT_GT(share, 0.7 * model);
   const double any = static_cast<double>(rounds_with_one) / kRounds;
-  // Windows that are lost leave room for others: two in a round are rarer than by chance, and one is the more frequent.
+  // A lost window leaves room for the others. Therefore two lost windows in a round are rarer than by chance, and one
+  // is more frequent.
   EXPECT_NEAR(any, ProbabilityOfAny(share, kWorkers), 0.06 * any) << "SLUICE_SEED=" << seed;
 }
 

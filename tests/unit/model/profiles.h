@@ -4,7 +4,8 @@
 
 namespace sluice {
 
-// The link of the paper's own numbers: a gigabit port with 32 KB of 1000 bytes, fresh connections, a window of 1.
+// The link with the paper's own numbers: a gigabit port with a buffer of 32 KB, 32 packets of 1000 bytes, fresh
+// connections, and a window of 1.
 inline LinkProfile PaperProfile() {
   LinkProfile profile;
   profile.capacity_bytes_per_second = 125e6;
@@ -20,7 +21,7 @@ inline LinkProfile PaperProfile() {
   return profile;
 }
 
-// The same link as gRPC meets it.
+// The same link with gRPC's connections.
 inline LinkProfile PersistentProfile() {
   LinkProfile profile = PaperProfile();
   profile.initial_window_packets = 10;

@@ -23,7 +23,7 @@ int64_t SruOfBlock(int64_t block_bytes, int64_t workers) {
   return (block_bytes + workers - 1) / workers;
 }
 
-// The numbers that the paper prints, and those that its equations give for them.
+// Checks the numbers that the paper prints, and the numbers that its equations give for them.
 TEST(PlanSlotsTest, SruOf10KbFrom15Workers) {
   const auto plan = PlanSlots(PaperProfile(), 10'000, 15);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -102,7 +102,7 @@ TEST(PlanSlotsTest, SlotOfWholeTimerStepsIsNotOneLonger) {
   EXPECT_EQ(PlanSlots(profile, 10'000, 15)->slot, absl::Milliseconds(3));
 }
 
-// Plays eq. 20 worker by worker: nothing of the plan is used but n, k, T and the slot.
+// Plays eq. 20 worker by worker. It uses only n, k, T and the slot from the plan.
 TEST(PlanSlotsTest, BlockTimeIsThatOfTheSlotsPlayedOut) {
   const LinkProfile profile = PaperProfile();
   for (int64_t workers = 1; workers <= 100; ++workers) {

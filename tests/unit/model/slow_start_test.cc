@@ -23,8 +23,8 @@ LinkProfile Fresh(int64_t initial_window) {
   return profile;
 }
 
-// One worker in slow start, packet by packet (RFC 5681 with the window in packets): every packet that is acknowledged
-// opens the window by one more. Shares nothing with the code under test.
+// One worker in slow start, packet by packet (RFC 5681 with the window in packets): every acknowledged packet increases
+// the window by one. Independent of the code under test.
 class SlowStartWorker {
  public:
   SlowStartWorker(int64_t sru_packets, int64_t initial_window) : unsent_(sru_packets), window_(initial_window) {
@@ -49,7 +49,8 @@ class SlowStartWorker {
   int64_t in_flight_ = 0;
 };
 
-// The most that is in the buffer when a packet that leaves it is acknowledged at once: all in flight is in the buffer.
+// Returns the most packets in the buffer if each packet is acknowledged when it leaves: all packets in flight are in
+// the buffer.
 int64_t MostInBuffer(int64_t sru_packets, int64_t initial_window) {
   SlowStartWorker worker(sru_packets, initial_window);
   int64_t most = worker.in_flight();
@@ -78,7 +79,7 @@ void ForEverySruAndWindow(Check check) {
   }
 }
 
-// Equations 9 to 11 as they are printed, for an initial window of 1.
+// Equations 9 to 11 as printed, for an initial window of 1.
 int64_t PaperWndMax(int64_t sru_packets) {
   const auto p2 = static_cast<int64_t>(std::floor(std::log2(static_cast<double>(sru_packets + 1))));
   const int64_t wnd_a = int64_t{1} << (p2 - 1);
@@ -122,7 +123,7 @@ TEST(WndMaxTest, AcknowledgementsOfSeveralPacketsNeverExceedTheBoundEither) {
   });
 }
 
-// Where the bound is exact: the SRU ends within two packets of a full window, from either side.
+// The bound is exact if the SRU ends within two packets of a full window, on either side.
 TEST(WndMaxTest, BoundIsAttainedAroundEveryFullWindow) {
   int checked = 0;
   for (int64_t initial_window = 1; initial_window <= kLargestInitialWindow; ++initial_window) {

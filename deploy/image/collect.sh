@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes the root file system of the image from built programs:  deploy/image/collect.sh FOLDER_OF_PROGRAMS TREE
-# The programs without their symbols, the libraries that ldd names and nothing else of Debian: no shell, no package
-# manager. The Dockerfile runs it, and so does whoever has no builder of images: what is tried is what is shipped.
+# Creates the root file system of the image from built programs:  deploy/image/collect.sh FOLDER_OF_PROGRAMS TREE
+# It contains the stripped programs, the libraries that ldd lists, and nothing else of Debian: no shell, no package
+# manager. The Dockerfile runs this script, and so can a user without an image builder, so the tested tree is the
+# shipped one.
 set -eu
 
 if [ $# != 2 ]; then
@@ -11,7 +12,7 @@ fi
 programs=$1
 tree=$2
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-# Init containers own a host path with the first; with the second, what was put there is removed.
+# Init containers need chown for a host path, and rm to remove its files.
 helpers="/bin/chown /bin/rm"
 
 if [ -e "$tree" ]; then
@@ -24,7 +25,7 @@ mkdir -m 1777 "$tree/tmp"
 
 found=0
 for program in "$programs"/sluice-* "$programs"/search "$programs"/search-*; do
-  [ "${program##*/}" = sluice-plan-plot ] && continue  # a script: there is no Python in the image
+  [ "${program##*/}" = sluice-plan-plot ] && continue  # a script: the image has no Python
   [ -x "$program" ] || continue
   strip -o "$tree/usr/bin/$(basename "$program")" "$program"
   found=$((found + 1))
@@ -34,10 +35,10 @@ for program in sluice-aggregator sluice-proxy sluice-worker sluice-stripe sluice
 done
 for helper in $helpers; do cp "$helper" "$tree/usr/bin/"; done
 
-# "name => path (address)", and "path (address)" for the loader. A library stands where the loader looks for it, under
-# the name that it is asked by. Scanners find its package in status.d, as they do in other images without apt.
+# The lines are "name => path (address)", and "path (address)" for the loader. Each library is copied to the loader's
+# path and requested name. Scanners find its package in status.d, as in other images without apt.
 record_package() {
-  # dpkg knows some files by their place before /lib moved into /usr.
+  # dpkg records some files with their path from before /lib moved into /usr.
   package=$(dpkg -S "$1" "${1#/usr}" "/usr$1" 2>/dev/null | head -n 1 | cut -d: -f1) || true
   [ -n "$package" ] && [ ! -e "$tree/var/lib/dpkg/status.d/$package" ] || return 0
   dpkg-query -s "$package" >"$tree/var/lib/dpkg/status.d/$package"

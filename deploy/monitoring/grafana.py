@@ -1,16 +1,16 @@
-"""Panels of a Grafana dashboard: what all of them have in common, so that they look alike. For Grafana 9 and 10."""
+"""Panels of a Grafana dashboard with a common style. For Grafana 9 and 10."""
 
-WIDTH = 24  # of Grafana's grid
+WIDTH = 24  # columns of Grafana's grid
 _GREY = "#8e8e8e"
 
-# The same thing has the same colour in every panel: by the first word of a legend.
+# The same quantity has the same colour in every panel. The first word of a legend selects the colour.
 _COLOURS = {
-    # What is, what was predicted, and bounds.
+    # Current values, predictions, and bounds.
     "goodput": "green", "in": "green", "use": "green", "of": "blue", "plan": "blue", "capacity": _GREY, "limit": _GREY,
     "budget": "blue", "floor": "purple", "ceiling": "orange", "window": _GREY, "ungranted": "yellow",
     # Quantiles and other statistics.
     "p50": "green", "p90": "yellow", "p99": "red", "min": "blue", "mean": "green", "smoothed": "green", "max": "orange",
-    # Outcomes, kinds and evidence: green is good, grey is nobody's fault.
+    # Outcomes, kinds and evidence: green is good, and grey is not an error.
     "ok": "green", "complete": "green", "won": "green", "primary": "green", "replica": "yellow", "partial": "yellow",
     "cancelled": _GREY, "lost": _GREY, "expired": "purple", "queue_deadline": "purple", "refused": "purple",
     "rpc_deadline": "orange", "deadline": "orange", "stall": "yellow", "tcp_rto": "red", "rto": "red", "none": "red",
@@ -21,7 +21,7 @@ _COLOURS = {
     "http2": "green", "connect": "blue", "worker_tunnel": "orange", "other_tunnel": _GREY, "handshake_failed": "red",
 }  # fmt: skip
 
-# The values of a label that begins a legend, by the metric that has it.
+# The values of the label at the start of a legend, by the metric that has it.
 _VALUES = {
     "sluice_goodput_bytes_total": "primary replica",
     "sluice_blocks_total": "complete partial failed cancelled deadline refused",
@@ -90,7 +90,7 @@ def lines(title, unit, description, queries, stacked=False, width=8):
 
 
 def stat(title, unit, description, expression, steps, legend="{{instance}}"):
-    """`steps`: colours, each with the value from which on it is shown; None is minus infinity."""
+    """`steps`: pairs of a value and the colour from this value on. None is minus infinity."""
     thresholds = [{"color": colour, "value": value} for value, colour in steps]
     return {
         "type": "stat",
@@ -115,7 +115,7 @@ def stat(title, unit, description, expression, steps, legend="{{instance}}"):
 
 
 def heatmap(title, description, buckets):
-    """`buckets`: how many came within each step of time, by le."""
+    """`buckets`: the number of events within each step of time, by le."""
     return {
         "type": "heatmap",
         "title": title,
@@ -139,7 +139,7 @@ def row(title):
 
 
 def placed(panels):
-    """Left to right, top to bottom; a line of panels has one height."""
+    """Places panels from left to right and top to bottom. All panels of a line have the same height."""
     x = y = height = 0
     for identity, panel in enumerate(panels, start=1):
         position = panel["gridPos"]

@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 
 from grafana import DATASOURCE, heatmap, lines, placed, row, stat  # noqa: E402
 
-# PromQL, for the aggregators and for the workers that are chosen at the top.
+# PromQL for the aggregators and the workers that are selected at the top.
 
 
 def _selector(metric, instances, labels):
@@ -39,12 +39,12 @@ def rate(selector):
 
 
 def quantile(share, histogram):
-    """Of a histogram of aggregators."""
+    """Returns the quantile of a histogram of the aggregators."""
     return f"histogram_quantile({share}, {rate(aggregator(histogram + '_bucket'))})"
 
 
 def highest(expression):
-    """There may be a thousand workers; the ten that stand out."""
+    """Limits the series to the ten highest, because there may be a thousand workers."""
     return f"topk(10, {expression})"
 
 
@@ -60,7 +60,7 @@ def quantiles(histogram):
     return [(quantile(share, histogram), f"p{round(100 * share)} {{{{instance}}}}") for share in (0.5, 0.9, 0.99)]
 
 
-# What the dashboard shows, from what a caller sees down to what may be the reason.
+# The rows of the dashboard, from the callers' view down to possible causes.
 
 
 def _overview():
@@ -343,7 +343,7 @@ def _instances(name, label, metric):
         "datasource": DATASOURCE,
         "definition": f"label_values({metric}, instance)",
         "query": {"query": f"label_values({metric}, instance)", "refId": name},
-        "refresh": 2,  # when the time range changes
+        "refresh": 2,  # on a change of the time range
         "sort": 1,
         "multi": True,
         "includeAll": True,
@@ -372,7 +372,7 @@ def dashboard():
         "tags": ["sluice"],
         "schemaVersion": 37,
         "editable": True,
-        "graphTooltip": 1,  # one cross-hair for all
+        "graphTooltip": 1,  # one cross-hair for all panels
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
         "annotations": {"list": [alerts]},

@@ -19,7 +19,7 @@ spec:
 
 
 def groups(path):
-    """The text below `groups:`, two columns further in; comments and folded text stay as they are."""
+    """Returns the text below `groups:`, indented by two more columns. Comments and folded text stay unchanged."""
     _, _, below = path.read_text().partition("\ngroups:\n")
     return "".join(f"  {line}" if line.strip() else line for line in below.splitlines(keepends=True))
 

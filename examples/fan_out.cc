@@ -1,4 +1,4 @@
-// Counts the words of a corpus whose shards are gRPC servers that know nothing of Sluice (adoption-server):
+// Counts the words of a corpus whose shards are gRPC servers without Sluice (adoption-server):
 // fan_out SHARD...
 
 // [snippet]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows what TCP incast does to a striped read, and what Sluice does to incast: one command, a few minutes, no root once
-# the packages are there. Arguments go to the demo: examples/run-demo.sh --cc reno
+# Shows the effect of TCP incast on a striped read, and of Sluice on incast. One command, a few minutes, and no root
+# once the packages are installed. Arguments go to the demo: examples/run-demo.sh --cc reno
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

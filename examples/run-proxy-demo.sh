@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows what TCP incast does to unchanged gRPC clients in Go, Python and Java, and what sluice-proxy beside them does to
-# incast: one command, a few minutes, no root once the packages are there. A language that this machine lacks is left out.
+# Shows the effect of TCP incast on unchanged gRPC clients in Go, Python and Java, and of sluice-proxy on incast. One
+# command, a few minutes, and no root once the packages are installed. A language that this machine lacks is skipped.
 # Arguments go to the demo: examples/run-proxy-demo.sh --workers 128
 set -euo pipefail
 cd "$(dirname "$0")/.."

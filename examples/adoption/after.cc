@@ -1,4 +1,4 @@
-// How often the words of a corpus occur, of which each shard is another server. Arguments: PREFIX SHARD...
+// Counts the words of a corpus, each shard of which is on a different server. Arguments: PREFIX SHARD...
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -20,7 +20,7 @@ void Complain(size_t shard, const std::string& message) {
   std::cerr << "shard " << shard << ": " << message << "\n";
 }
 
-// Asks all shards at once, and adds up the answers that come in time.
+// Calls all shards at once, and adds up the responses that arrive in time.
 Totals CountWords(sluice::FanOut& shards, const adoption::CountRequest& request) {
   Totals totals;
   const sluice::Method<adoption::CountRequest, adoption::CountResponse> method{"/adoption.Shards/CountWords"};

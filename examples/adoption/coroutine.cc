@@ -1,11 +1,11 @@
-// How often the words of a corpus occur, of which each shard is another server. Arguments: PREFIX SHARD...
+// Counts the words of a corpus, each shard of which is on a different server. Arguments: PREFIX SHARD...
 #include <cstdint>
 #include <iostream>
 #include <map>
 #include <string>
 #include <utility>
 
-// Boost 1.74 misses <utility> in C++20.
+// Boost 1.74 needs <utility> and does not include it in C++20.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -29,7 +29,7 @@ void Complain(size_t shard, const std::string& message) {
   std::cerr << "shard " << shard << ": " << message << "\n";
 }
 
-// Asks all shards at once, and adds up the answers that come in time.
+// Calls all shards at once, and adds up the responses that arrive in time.
 boost::asio::awaitable<Totals> CountWords(sluice::FanOut& shards, adoption::CountRequest request) {
   Totals totals;
   const sluice::Method<adoption::CountRequest, adoption::CountResponse> method{"/adoption.Shards/CountWords"};

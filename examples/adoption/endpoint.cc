@@ -1,4 +1,4 @@
-// How often the words of a corpus occur, of which each shard is another server. Arguments: PREFIX SHARD...
+// Counts the words of a corpus, each shard of which is on a different server. Arguments: PREFIX SHARD...
 #include "sluice/endpoint.h"
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct Call {
   std::unique_ptr<grpc::ClientAsyncResponseReader<adoption::CountResponse>> reader;
 };
 
-// Asks all shards at once, and adds up the answers that come in time.
+// Calls all shards at once, and adds up the responses that arrive in time.
 Totals CountWords(const std::vector<std::unique_ptr<adoption::Shards::Stub>>& shards,
                   const adoption::CountRequest& request) {
   Totals totals;

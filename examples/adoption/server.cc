@@ -1,4 +1,4 @@
-// Plain gRPC servers, one for each shard of a made-up corpus, that know nothing of Sluice: server SHARDS
+// Plain gRPC servers without Sluice, one for each shard of a generated corpus: server SHARDS
 // Prints their addresses on one line, and serves until its standard input ends.
 #include <cstdint>
 #include <cstdlib>

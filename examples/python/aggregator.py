@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An aggregator as one writes it with grpcio: it asks all workers at once, waits for all answers, and asks again. It knows
-nothing of Sluice. Prints how long that took, in JSON."""
+"""An aggregator written with grpcio, without Sluice. It calls all workers at once, waits for all responses, and
+starts again. Prints the times in JSON."""
 
 import argparse
 import asyncio
@@ -20,17 +20,16 @@ def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--workers", required=True, metavar="HOST:PORT,...")
-    add("--via", metavar="ADDRESS", help="connect to this address instead, and name the worker as the :authority")
-    add("--response-bytes", type=int, default=10240, metavar="BYTES", help="of an answer (10240)")
-    add("--think-ms", type=float, default=0, metavar="MS", help="workers answer so much later")
-    add("--tail-ms", type=float, default=0, metavar="MS", help="instead of --think-ms for a share of the answers")
-    add("--tail-share", type=float, default=0, metavar="SHARE", help="that share, 0 to 1")
+    add("--via", metavar="ADDRESS", help="connect to this address instead, and name the worker in :authority")
+    add("--response-bytes", type=int, default=10240, metavar="BYTES", help="size of a response (10240)")
+    add("--think-ms", type=float, default=0, metavar="MS", help="workers wait this long before they respond")
+    add("--tail-ms", type=float, default=0, metavar="MS", help="a share of the responses takes this long instead of --think-ms")
+    add("--tail-share", type=float, default=0, metavar="SHARE", help="share of the responses with --tail-ms, 0 to 1")
     add("--blocks", type=int, default=20, metavar="K", help="fan-outs of each reader (20)")
-    add("--warmup-blocks", type=int, default=2, metavar="K", help="fan-outs before, not counted (2)")
-    add("--readers", type=int, default=1, metavar="R", help="readers at the same time; each asks for one block after the "
-        "other (1)")  # fmt: skip
+    add("--warmup-blocks", type=int, default=2, metavar="K", help="fan-outs that do not count (2)")
+    add("--readers", type=int, default=1, metavar="R", help="concurrent readers; each requests one block after another (1)")
     add("--timeout", type=float, default=600, metavar="SECONDS", help="for each fan-out (600)")
-    add("--start-file", metavar="FILE", help='after the warm-up say "warm" on stderr, and wait for this file')
+    add("--start-file", metavar="FILE", help='after the warm-up write "warm" to stderr, and wait for this file')
     return parser.parse_args()
 
 
@@ -76,19 +75,19 @@ async def measure(fan_out, request, flags):
     await asyncio.gather(*(read() for _ in range(flags.readers)))
     seconds = time.monotonic() - started
     return {
-        "blocks": len(block_ms),  # that came whole
+        "blocks": len(block_ms),  # complete blocks
         "seconds": seconds,
         "goodput_mbps": 8e-6 * received / seconds,
         "block_p50_ms": percentile(block_ms, 0.5),
         "block_p99_ms": percentile(block_ms, 0.99),
-        "errors": errors,  # blocks that did not
+        "errors": errors,  # blocks that did not complete
         "error_sample": error_sample,
         "grpc_version": grpc.__version__,
     }
 
 
 def percentile(values, share):
-    """The least value that a share of all is not above."""
+    """Returns the smallest value that is not below a share of all values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else 0
 
 

@@ -1,4 +1,4 @@
-"""Asks all workers at once, with grpcio alone."""
+"""Calls all workers at once, with grpcio alone."""
 
 import asyncio
 
@@ -8,10 +8,10 @@ import answers_pb2_grpc
 
 
 class FanOut:
-    """A channel to each worker. There is one of it, for one event loop; use it as a context manager.
+    """A channel to each worker. There is one for each event loop. Use it as a context manager.
 
-    Where the environment has http_proxy or grpc_proxy, gRPC itself goes through that proxy. With `via`, channels lead to that
-    address instead, and name their worker as the :authority.
+        If the environment has http_proxy or grpc_proxy, gRPC itself uses that proxy. With `via`, channels connect to
+    that address instead, and name their worker in :authority.
     """
 
     def __init__(self, workers, via=None):
@@ -30,8 +30,8 @@ class FanOut:
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
     async def ask(self, request, timeout_s):
-        """The answers in the order of the workers. grpc.aio.AioRpcError: the first that came; the other calls are cancelled
-        then."""
+        """Returns the responses in the order of the workers. Raises the first error as grpc.aio.AioRpcError, and
+        cancels the other calls."""
         calls = [asyncio.ensure_future(self._answer(worker, request, timeout_s)) for worker in self._workers]
         try:
             return await asyncio.gather(*calls)

@@ -1,5 +1,5 @@
-// search-aggregator: one part of an index as one shard, for trees of aggregators. It asks its own search-workers (or
-// search-aggregators) over its own bottleneck link, and serves what they found, merged, to the level above.
+// search-aggregator: serves one part of an index as one shard, for trees of aggregators. It calls its own
+// search-workers (or search-aggregators) over its own bottleneck link, and serves their merged hits to the level above.
 
 #include <cstdint>
 #include <limits>
@@ -29,7 +29,7 @@
 namespace sluice::examples::search {
 namespace {
 
-// "1/4" is part 1 of 0 to 3.
+// Parses "1/4" as part 1 of the parts 0 to 3.
 absl::StatusOr<IndexPart> ParsePart(const std::string& text) {
   IndexPart part;
   const std::pair<std::string, std::string> words = absl::StrSplit(text, absl::MaxSplits('/', 1));
@@ -71,7 +71,7 @@ class Aggregator {
     status.Update(ParseField("deadline_reserve", reserve_text_, ParseDuration, service_.deadline_reserve));
     if (part.ok()) options_.part = service_.part = *part;
     options_.fan_out.timeout = service_.timeout;
-    // Coverage goes up; what is too little of it is decided there.
+    // Report any coverage upwards: the level above decides whether it is sufficient.
     options_.fan_out.fail_limit = std::numeric_limits<int>::max();
     const absl::StatusOr<TlsSettings> tls = ParseTlsConfig(tls_config_, TlsRole::kServerAndClient);
     status.Update(tls.ok() ? CheckTlsFiles(*tls) : tls.status());

@@ -6,7 +6,7 @@
 namespace sluice::examples::search {
 namespace {
 
-// The customary values, those of Lucene.
+// The usual values, as in Lucene.
 constexpr double kSaturation = 1.2;      // k1
 constexpr double kLengthPenalty = 0.75;  // b
 
@@ -69,7 +69,7 @@ Xapian::Query ScaleTerms(const Xapian::Query& query, const std::function<double(
       return {query.get_type(), parts.begin(), parts.end()};
     }
     default:
-      return query;  // everything, or nothing
+      return query;  // a query that matches everything, or nothing
   }
 }
 

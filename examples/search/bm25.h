@@ -7,13 +7,13 @@
 
 namespace sluice::examples::search {
 
-// BM25 with the statistics of a whole index instead of those of one shard, so that the scores of all shards compare and
-// splitting an index changes no score. Xapian's own BM25Weight takes the statistics of the database at hand; in a small
-// or one-sided shard a common word would look rare, and its documents would win. Asking all shards for their statistics
-// before each query was the alternative: exact for an index that changes, and one more fan-out.
+// BM25 with the statistics of a whole index instead of one shard's, so that the scores of all shards compare, and
+// splitting an index changes no score. Xapian's own BM25Weight uses the statistics of the open database. In a small or
+// biased shard a common word would look rare, and its documents would win. Rejected: requesting the statistics of all
+// shards before each query, which is exact for an index that changes, but costs one more fan-out.
 //
-// Xapian tells a Weight its term's statistics but not its term. So the inverse document frequency comes in as a factor
-// (ScaleTerms), and this is the rest of the formula.
+// Xapian gives a Weight its term's statistics but not its term. Therefore ScaleTerms applies the inverse document
+// frequency as a factor, and this class computes the rest of the formula.
 class GlobalBm25 : public Xapian::Weight {
  public:
   explicit GlobalBm25(double average_length);
@@ -31,13 +31,13 @@ class GlobalBm25 : public Xapian::Weight {
   double factor_ = 0;
 };
 
-// ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of N documents. Robertson and Zaragoza, "The Probabilistic
-// Relevance Framework: BM25 and Beyond", 2009, equation 3.3; the 1 keeps words that most documents have above 0, as
-// Lucene does.
+// Returns ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of N documents. See Robertson and Zaragoza, "The
+// Probabilistic Relevance Framework: BM25 and Beyond", 2009, equation 3.3. As in Lucene, the 1 keeps words in most
+// documents above 0.
 double InverseDocumentFrequency(double documents, double documents_with_term);
 
-// The same query with the weight of each term multiplied by its factor. A phrase, whose parts Xapian does not let one
-// scale, scores as its words and filters by itself.
+// Returns the query with the weight of each term multiplied by its factor. Xapian cannot scale the parts of a phrase,
+// so a phrase scores as its words, and filters.
 Xapian::Query ScaleTerms(const Xapian::Query& query, const std::function<double(const std::string& term)>& factor);
 
 }  // namespace sluice::examples::search

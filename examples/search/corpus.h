@@ -13,10 +13,10 @@ struct CorpusFile {
   uint64_t bytes = 0;
 };
 
-// The documents below the folders, by path, each once: .html, .htm and .txt. Left out: a .txt beside an .html of the
-// same name, which is its source, and folders whose names begin with "_" or ".", where generators of documentation keep
-// what is not a page. Symbolic links below the folders are not followed. NotFound names a folder that is not there;
-// FailedPrecondition: it cannot be read, or there is no document at all.
+// Returns the documents below the folders, each once and sorted by path: .html, .htm and .txt. Skips a .txt next to an
+// .html of the same name, which is its source. Skips folders whose names begin with "_" or ".", where documentation
+// generators keep other files. Symbolic links below the folders are not followed. NotFound names a missing folder.
+// FailedPrecondition: a folder cannot be read, or there is no document at all.
 absl::StatusOr<std::vector<CorpusFile>> ListCorpus(const std::vector<std::string>& folders);
 
 }  // namespace sluice::examples::search

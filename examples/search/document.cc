@@ -44,7 +44,7 @@ bool IsInline(const xmlNode& node) {
   return element != nullptr && element->isinline != 0 && Name(node) != "br";
 }
 
-// Depth first, as far as the parser goes: it refuses trees that are deeper than 256.
+// Recurses as deep as the parser: it rejects trees deeper than 256.
 void AppendText(xmlNode* first, v1::Document& document) {  // NOLINT(misc-no-recursion)
   for (xmlNode* node = first; node != nullptr; node = node->next) {
     if (node->type == XML_TEXT_NODE) document.mutable_text()->append(reinterpret_cast<const char*>(node->content));
@@ -55,7 +55,7 @@ void AppendText(xmlNode* first, v1::Document& document) {  // NOLINT(misc-no-rec
       continue;
     }
     AppendText(node->children, document);
-    if (!IsInline(*node)) document.mutable_text()->push_back('\n');  // words of two blocks are two words
+    if (!IsInline(*node)) document.mutable_text()->push_back('\n');  // separates the words of two blocks
   }
 }
 
@@ -77,7 +77,7 @@ void ParsePlain(const std::string& bytes, v1::Document& document) {
   document.set_title(text.substr(0, text.find('\n')));
 }
 
-// At most so long, and not in the middle of a character.
+// Cuts to at most `bytes`, and not within a character.
 void Truncate(std::string& utf8, size_t bytes) {
   if (utf8.size() <= bytes) return;
   while (bytes > 0 && (static_cast<unsigned char>(utf8[bytes]) & 0xC0) == 0x80) --bytes;

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kMaxSkew = 4;
-constexpr int kTitleWeight = 5;  // a word of the title counts as so many of the text
+constexpr int kTitleWeight = 5;  // weight of a word in the title
 
 absl::Status Validate(const IndexOptions& options) {
   if (options.shards < 1 || options.shards > kMaxShards)
@@ -26,7 +26,7 @@ absl::Status Validate(const IndexOptions& options) {
   if (!(options.skew >= 0 && options.skew <= kMaxSkew))
     return absl::InvalidArgumentError(absl::StrCat("skew: ", options.skew, " is not from 0 to ", kMaxSkew));
   if (!fs::exists(options.folder)) return absl::OkStatus();
-  if (!fs::exists(ShardFolder(options.folder, 0)))  // do not delete what is not ours
+  if (!fs::exists(ShardFolder(options.folder, 0)))  // do not delete a folder that is not an index
     return absl::FailedPreconditionError(absl::StrCat("index: ", options.folder, " is there already and no index"));
   if (!options.replace)
     return absl::FailedPreconditionError(
@@ -34,7 +34,7 @@ absl::Status Validate(const IndexOptions& options) {
   return absl::OkStatus();
 }
 
-// The shards while they are written, in a folder beside the one that they end in. Not thread-safe.
+// Writes the shards into a folder next to their final folder. One for each index. Not thread-safe.
 class ShardWriter {
  public:
   explicit ShardWriter(const IndexOptions& options) : partial_(options.folder + ".partial") {
@@ -54,7 +54,7 @@ class ShardWriter {
     generator_.set_document(entry);
     generator_.set_termpos(0);
     generator_.index_text(document.title(), kTitleWeight);
-    generator_.increase_termpos();  // no phrase runs from the title into the text
+    generator_.increase_termpos();  // separates the title from the text for phrases
     generator_.index_text(document.text());
     entry.set_data(document.SerializeAsString());
     shards_[choice_(random_)].add_document(entry);

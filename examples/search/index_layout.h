@@ -5,17 +5,17 @@
 #include <string>
 #include <string_view>
 
-// How an index lies on disk: a Xapian database for each shard. Every shard carries the statistics of the whole index as
-// Xapian's metadata, so that it can be copied to a worker by itself.
+// The layout of an index on disk: a Xapian database for each shard. Every shard has the statistics of the whole index
+// as Xapian metadata, so that it can be copied to a worker on its own.
 namespace sluice::examples::search {
 
 constexpr uint32_t kMaxShards = 1024;
 
 constexpr const char* kShardCountKey = "shard_count";
-constexpr const char* kDocumentsKey = "documents";           // of the index
-constexpr const char* kAverageLengthKey = "average_length";  // terms of a document of the index
+constexpr const char* kDocumentsKey = "documents";           // in the index
+constexpr const char* kAverageLengthKey = "average_length";  // mean number of terms of a document of the index
 
-// Documents of the index that have the term; there for every term of the shard.
+// The number of documents of the index with the term. Exists for every term of the shard.
 inline std::string TermFrequencyKey(const std::string& term) {
   return "df:" + term;
 }

@@ -1,4 +1,4 @@
-// search-index: makes the shards of a full-text index from folders of HTML and plain text.
+// search-index: builds the shards of a full-text index from folders of HTML and plain text.
 
 #include <algorithm>
 #include <chrono>

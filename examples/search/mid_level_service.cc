@@ -35,7 +35,7 @@ grpc::Status MidLevelService::Query(grpc::ServerContext* context, const v1::Quer
   const absl::Duration time = std::min(TimeLeft(*context) - options_.deadline_reserve, options_.timeout);
   if (time <= absl::ZeroDuration()) return {grpc::StatusCode::DEADLINE_EXCEEDED, "no time is left for the shards"};
   absl::StatusOr<v1::SearchResult> found = searcher_->Search(*request, time);
-  // absl and gRPC number their codes alike.
+  // The codes of absl and gRPC have the same numbers.
   if (!found.ok()) return {static_cast<grpc::StatusCode>(found.status().code()), std::string(found.status().message())};
   response->mutable_hits()->Swap(found->mutable_hits());
   response->set_matches(found->matches());

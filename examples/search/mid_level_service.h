@@ -9,15 +9,15 @@
 
 namespace sluice::examples::search {
 
-// A part of an index as one shard: asks the shards of the part, merges what they say, and tells how many answered. It
-// answers with what it has when its time is over, and leaves it to the level above whether that is enough. A plain
-// synchronous gRPC service. Thread-safe.
+// Serves a part of an index as one shard: calls the shards of the part, merges their hits, and reports how many
+// responded. When its time is over it returns the available hits, and the level above decides whether they are
+// sufficient. A plain synchronous gRPC service. One for each process. Thread-safe.
 class MidLevelService final : public v1::SearchShards::Service {
  public:
   struct Options {
     IndexPart part;
-    absl::Duration timeout = absl::Seconds(10);               // for a query, where the caller has more time
-    absl::Duration deadline_reserve = absl::Milliseconds(5);  // of the caller's time, for the answer's way up
+    absl::Duration timeout = absl::Seconds(10);               // limit for a query, if the caller allows more time
+    absl::Duration deadline_reserve = absl::Milliseconds(5);  // part of the caller's time, for the response's way up
   };
   MidLevelService(std::unique_ptr<Searcher> searcher, const Options& options)
       : searcher_(std::move(searcher)), options_(options) {}

@@ -5,7 +5,7 @@
 
 namespace sluice::examples::search {
 
-// Bounds of QueryRequest: of what one answer may cost a worker, and take on the wire.
+// Bounds of QueryRequest, which limit the cost of a response for a worker and on the wire.
 constexpr size_t kMaxQueryBytes = 4096;
 constexpr uint32_t kMaxHits = 1000;
 constexpr uint32_t kMaxSnippetBytes = 4096;

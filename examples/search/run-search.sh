@@ -2,9 +2,9 @@
 # Distributed full-text search over the manuals of Python, PostgreSQL, Git and SQLite, in one command:
 #   examples/search/run-search.sh "transaction isolation" [flags of search]
 #   examples/search/run-search.sh --tree "transaction isolation" [flags of search]
-# Installs what is missing, builds, makes the index (once; build/search-index), starts four workers on free ports of
-# 127.0.0.1, asks, and stops the workers. Without a query it answers each line that is typed. With --tree two aggregators
-# stand between: each asks the workers for half of the shards, and `search` asks the aggregators.
+# Installs missing packages, builds, creates the index (once; build/search-index), starts four workers on free ports of
+# 127.0.0.1, runs the query, and stops the workers. Without a query it reads queries from standard input, one per line.
+# With --tree, `search` calls two aggregators, and each of them calls the workers of half of the shards.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -44,7 +44,7 @@ stop() {
 }
 trap stop EXIT
 
-# Each shard has two workers, so that one may be lost, or be hedged to.
+# Each shard has two workers, so that one may fail, or serve hedges.
 for ((worker = 0; worker < workers; ++worker)); do
   mine=()
   for ((shard = 0; shard < shards; ++shard)); do
@@ -55,7 +55,8 @@ for ((worker = 0; worker < workers; ++worker)); do
   pids+=($!)
 done
 
-# The addresses of the servers NAME..., once they serve; their process ids are in the order in which they were started.
+# Prints the addresses of the servers NAME..., once they serve. Their process ids are in the order in which they were
+# started.
 wait_for() {
   local first=$1 name
   shift

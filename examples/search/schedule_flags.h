@@ -14,11 +14,12 @@ class App;
 
 namespace sluice::examples::search {
 
-// The flags of a program that searches over a link: the link, how it is scheduled, and hedges.
+// The flags of a program that searches over a link: the link, its schedule, and hedges. One for each program. Not
+// thread-safe.
 class ScheduleFlags {
  public:
   void Add(CLI::App& app, FanOutOptions& fan_out);
-  // Once they are read.
+  // Call it once the flags have been read.
   absl::Status Parse(ScheduleOptions& schedule, FanOutOptions& fan_out) const;
 
  private:

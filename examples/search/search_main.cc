@@ -1,4 +1,4 @@
-// search: asks all shards of an index, over one bottleneck link, and prints the best documents.
+// search: calls all shards of an index over one bottleneck link, and prints the best documents.
 
 #include <cstdint>
 #include <iostream>
@@ -28,7 +28,7 @@
 namespace sluice::examples::search {
 namespace {
 
-// As it is to be read in a terminal; in a file, what matches stands between stars.
+// Formats a snippet for a terminal. In a file, matches are between asterisks.
 std::string PlainText(const std::string& snippet_html, bool terminal) {
   return absl::StrReplaceAll(snippet_html, {{"\n", " "},
                                             {"<b>", terminal ? "\033[1m" : "*"},
@@ -93,7 +93,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // 3 for an answer that is sound and not whole.
+  // Returns 3 for a valid but incomplete result.
   int ExitCode(int code) const {
     constexpr int kPartial = 3;
     return code == 0 && partial_ ? kPartial : code;

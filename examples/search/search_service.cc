@@ -39,7 +39,7 @@ grpc::Status SearchService::Query(grpc::ServerContext*, const v1::QueryRequest* 
   if (shard == shards_.end())
     return {grpc::StatusCode::NOT_FOUND, absl::StrCat("shard ", request->shard(), " is not served here")};
   absl::StatusOr<v1::QueryResponse> answer = shard->second->Query(*request);
-  // absl and gRPC number their codes alike.
+  // The codes of absl and gRPC have the same numbers.
   if (!answer.ok())
     return {static_cast<grpc::StatusCode>(answer.status().code()), std::string(answer.status().message())};
   *response = *std::move(answer);

@@ -12,10 +12,12 @@
 
 namespace sluice::examples::search {
 
-// The service of a worker, over some or all shards of an index. A plain synchronous gRPC service. Thread-safe.
+// The service of a worker over some or all shards of an index. A plain synchronous gRPC service. One for each process.
+// Thread-safe.
 class SearchService final : public v1::SearchShards::Service {
  public:
-  // No shards: all of the index. NotFound: one of them is not in the index. FailedPrecondition: it cannot be read.
+  // Empty `shards` opens the whole index. NotFound: a shard is not in the index. FailedPrecondition: a shard cannot be
+  // read.
   static absl::StatusOr<std::unique_ptr<SearchService>> Open(const std::string& index, std::vector<uint32_t> shards);
 
   size_t shards() const { return shards_.size(); }

@@ -16,7 +16,7 @@ const Method<v1::ListShardsRequest, v1::ListShardsResponse> kListShards{
     "/sluice.examples.search.v1.SearchShards/ListShards"};
 const Method<v1::QueryRequest, v1::QueryResponse> kQuery{"/sluice.examples.search.v1.SearchShards/Query"};
 
-// Every worker that answers counts, however many do not.
+// Uses every worker that responds, and ignores failures.
 absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Searcher::Options& options) {
   const auto fan_out = FanOut::Create(link, {.workers = options.workers, .tls = options.tls});
   if (!fan_out.ok()) return fan_out.status();
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
   auto fan_out = FanOut::Create(std::move(link), {.workers = searcher->map_.addresses, .tls = tls});
   if (!fan_out.ok()) return fan_out.status();
   searcher->fan_out_ = *std::move(fan_out);
-  searcher->fan_out_->Connect();  // who is not there shows itself in each query
+  searcher->fan_out_->Connect();  // each query shows the workers that cannot be reached
   return searcher;
 }
 
@@ -74,7 +74,7 @@ absl::StatusOr<v1::SearchResult> Searcher::Search(const v1::QueryRequest& query,
   const FanOutResult ended = fan_out_->Call(
       kQuery,
       [&](size_t worker) -> std::optional<Ask<v1::QueryRequest>> {
-        if (worker >= map_.shards.size()) return std::nullopt;  // a replica
+        if (worker >= map_.shards.size()) return std::nullopt;  // replicas receive no request of their own
         v1::QueryRequest request = query;
         request.set_shard(map_.shards[worker]);
         return Ask<v1::QueryRequest>(std::move(request), /*bytes=*/std::nullopt, map_.replicas[worker]);
@@ -107,7 +107,7 @@ absl::StatusOr<v1::SearchResult> Searcher::Search(const v1::QueryRequest& query,
   return result;
 }
 
-// Aggregators answer with what they have; whether that is enough is decided here.
+// Aggregators return the available hits, and this function decides whether they are sufficient.
 absl::Status Searcher::CheckCoverage(const v1::SearchResult& result) const {
   const auto missing = static_cast<int>(result.shard_count()) - static_cast<int>(result.shards_answered());
   if (missing <= options_.fan_out.fail_limit) return absl::OkStatus();

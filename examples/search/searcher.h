@@ -16,29 +16,29 @@
 
 namespace sluice::examples::search {
 
-// Answers queries by asking every shard of an index and merging the best of what they say while it comes in. This is
-// what an aggregator is to write on top of FanOut; one for each index. Thread-safe.
+// Runs queries: calls every shard of an index, and merges the best hits as they arrive. An aggregator contains this
+// code on top of FanOut. One for each index. Thread-safe.
 class Searcher {
  public:
   struct Options {
-    std::vector<std::string> workers;  // host:port; together they serve the index, some shards perhaps several times
-    IndexPart part;                    // of the index; default: all of it
-    std::optional<TlsOptions> tls;     // of the connections to them; absent: none
+    std::vector<std::string> workers;  // host:port; together they serve the index, some shards possibly several times
+    IndexPart part;                    // of the index; default: the whole index
+    std::optional<TlsOptions> tls;     // for connections to the workers; absent: plaintext
     uint32_t top_k = 10;
     uint32_t snippet_bytes = 200;
-    // Of each query, and of the question that finds the shards. `fail_limit` counts shards of the lowest level: more of
-    // them missing fail a query.
+    // For each query, and for the calls that find the shards. `fail_limit` counts shards of the lowest level: if more
+    // are missing, a query fails.
     FanOutOptions fan_out;
   };
 
-  // Asks the workers for their shards, and connects. Unavailable: no worker answered, or more shards than fail_limit
-  // are served nowhere. FailedPrecondition: the workers serve different indexes.
-  // The errors of FanOut::Validate, those of `tls` included.
+  // Requests the workers' shards, and connects. Unavailable: no worker responded, or more shards than fail_limit are
+  // not served. FailedPrecondition: the workers serve different indexes. Also returns the errors of FanOut::Validate,
+  // including those of `tls`.
   static absl::StatusOr<std::unique_ptr<Searcher>> Create(std::shared_ptr<Link> link, Options options);
 
-  // The errors of a FanOut, or Unavailable where no shard answered at all.
+  // Returns the errors of a FanOut, or Unavailable if no shard responded.
   absl::StatusOr<v1::SearchResult> Search(const std::string& query) const;
-  // With the numbers and the time of somebody who asks for others; which shard is not looked at.
+  // Uses the limits and the time of the caller's query. Ignores its shard.
   absl::StatusOr<v1::SearchResult> Search(const v1::QueryRequest& query, absl::Duration timeout) const;
 
   const ShardMap& map() const { return map_; }

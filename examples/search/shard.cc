@@ -51,7 +51,7 @@ absl::StatusOr<v1::QueryResponse> Shard::Query(const v1::QueryRequest& request) 
   if (absl::Status valid = Validate(request); !valid.ok()) return valid;
   Xapian::Database database = Borrow();
   v1::QueryResponse response = Run(database, request);
-  GiveBack(std::move(database));  // not after an exception: that handle may be what is broken
+  GiveBack(std::move(database));  // not after an exception: this handle may be broken
   return response;
 } catch (const Xapian::QueryParserError& error) {
   return absl::InvalidArgumentError(absl::StrCat("query: ", error.get_msg()));
@@ -63,7 +63,7 @@ v1::QueryResponse Shard::Run(const Xapian::Database& database, const v1::QueryRe
   Xapian::Enquire enquire(database);
   enquire.set_query(Parse(database, request.query()));
   enquire.set_weighting_scheme(GlobalBm25(average_length_));
-  // Looks at every match, so that their number is exact.
+  // Check every match, so that the number of matches is exact.
   const Xapian::MSet matches = enquire.get_mset(0, request.top_k(), /*checkatleast=*/database.get_doccount());
   v1::QueryResponse response;
   response.set_matches(matches.get_matches_estimated());
@@ -74,7 +74,7 @@ v1::QueryResponse Shard::Run(const Xapian::Database& database, const v1::QueryRe
     hit.set_score(static_cast<float>(match.get_weight()));
     hit.set_title(document.title());
     hit.set_path(document.path());
-    // The first good place, not the best one: Xapian's default reads a long document to its end.
+    // Use the first good place instead of the best: Xapian's default reads a long document to its end.
     constexpr unsigned kFirstGoodPlace = 0;
     if (request.snippet_bytes() > 0)
       hit.set_snippet_html(matches.snippet(document.text(), request.snippet_bytes(), stemmer_, kFirstGoodPlace));
@@ -89,7 +89,7 @@ Xapian::Query Shard::Parse(const Xapian::Database& database, const std::string& 
   parser.set_default_op(Xapian::Query::OP_OR);
   return ScaleTerms(parser.parse_query(text), [&](const std::string& term) {
     double documents_with_term = 0;
-    if (!absl::SimpleAtod(database.get_metadata(TermFrequencyKey(term)), &documents_with_term)) return 1.0;  // not here
+    if (!absl::SimpleAtod(database.get_metadata(TermFrequencyKey(term)), &documents_with_term)) return 1.0;  // unknown
     return InverseDocumentFrequency(static_cast<double>(documents_), documents_with_term);
   });
 }

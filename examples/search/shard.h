@@ -15,13 +15,14 @@
 namespace sluice::examples::search {
 
 // One shard of an index, open for queries. One for each shard that a worker serves. Thread-safe: Xapian's handles are
-// not, so each query borrows one, and there are as many as there were queries at a time.
+// not, so each query borrows one. Their number is the maximum number of concurrent queries.
 class Shard {
  public:
-  // NotFound: there is no such shard. FailedPrecondition: it cannot be read, or is no shard of an index of ours.
+  // NotFound: the shard does not exist. FailedPrecondition: it cannot be read, or is not a shard of an index of
+  // search-index.
   static absl::StatusOr<std::unique_ptr<Shard>> Open(const std::string& index, uint32_t shard);
 
-  // InvalidArgument: the query's syntax, or a bound of QueryRequest. Internal: Xapian failed.
+  // InvalidArgument: the query's syntax, or a bound of QueryRequest. Internal: an error of Xapian.
   absl::StatusOr<v1::QueryResponse> Query(const v1::QueryRequest& request);
 
   uint32_t shard_count() const { return shard_count_; }  // of the index

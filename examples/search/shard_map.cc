@@ -9,7 +9,7 @@ namespace sluice::examples::search {
 namespace {
 
 struct Serving {
-  std::vector<std::string> addresses;  // of the workers that have the shard
+  std::vector<std::string> addresses;  // of the workers with the shard
   uint32_t leaves = 1;
 };
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::map<uint32_t, Serving>> WorkersOfShards(
       map.documents = listed.documents();
       map.leaf_shard_count = LeafShardCount(listed);
     }
-    // Scores compare within one index only.
+    // Scores compare only within one index.
     if (listed.shard_count() != map.shard_count || listed.documents() != map.documents ||
         LeafShardCount(listed) != map.leaf_shard_count) {
       return absl::FailedPreconditionError(absl::StrCat(

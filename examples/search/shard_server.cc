@@ -23,7 +23,7 @@ absl::StatusOr<ShardServer> ShardServer::Start(grpc::Service& service, const std
   int port = 0;
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // an error where another server has the port
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // fail if a different server has the port
   builder.AddListeningPort(listen, *credentials, &port);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (!server || port == 0) return absl::UnavailableError(absl::StrCat("listen: cannot serve on ", listen));

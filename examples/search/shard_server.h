@@ -11,17 +11,18 @@
 
 namespace sluice::examples::search {
 
-// A gRPC server of one service, as search-worker and search-aggregator have it. One a process; thread-safe. An ordinary
-// server, as anybody would write it.
+// The gRPC server of one service in search-worker and search-aggregator, an ordinary server. One for each process.
+// Thread-safe.
 class ShardServer {
  public:
-  // Serves when it returns. `listen` is host:port; port 0 is a free one. The service outlives the server. Without
-  // `tls` it serves in the clear. Unavailable: it cannot serve there; the errors of ValidateServerTls.
+  // Serves once it returns. `listen` is host:port; port 0 picks a free port. The service must outlive the server.
+  // Without `tls` it serves plaintext. Unavailable: it cannot serve at the address. Also returns the errors of
+  // ValidateServerTls.
   static absl::StatusOr<ShardServer> Start(grpc::Service& service, const std::string& listen,
                                            const std::optional<ServerTls>& tls);
 
-  const std::string& address() const { return address_; }  // with the port that was found
-  // Takes no more calls, and lets those under way finish, for some seconds at most.
+  const std::string& address() const { return address_; }  // with the actual port
+  // Accepts no more calls, and waits some seconds at most for calls in progress.
   void Drain();
 
  private:

@@ -7,8 +7,8 @@
 
 namespace sluice::examples::search {
 
-// The best k hits of all shards that have answered so far. Equal scores go by path, so the order does not depend on who
-// answered first. Not thread-safe.
+// The best k hits of all shards that have responded so far. Equal scores are sorted by path, so the order does not
+// depend on the order of the responses. One for each query. Not thread-safe.
 class TopHits {
  public:
   explicit TopHits(size_t k) : k_(k) {}

@@ -10,13 +10,13 @@ import (
 	"sluice/examples/answers"
 )
 
-// FanOut asks all workers at once. There is one, and it may be used from any goroutine.
+// FanOut calls all workers at once. There is one in a program, and any goroutine may use it.
 type FanOut struct {
 	workers []answers.AnswersClient
 }
 
-// Connect makes a channel to each worker. Where the environment has HTTPS_PROXY, gRPC itself goes through that proxy. With
-// via, channels lead to that address instead, and name their worker as the :authority.
+// Connect creates a channel to each worker. If the environment has HTTPS_PROXY, gRPC itself uses that proxy. With via,
+// channels connect to that address instead, and name their worker in :authority.
 func Connect(workers []string, via string) (*FanOut, error) {
 	fanOut := &FanOut{}
 	for _, worker := range workers {
@@ -35,7 +35,7 @@ func Connect(workers []string, via string) (*FanOut, error) {
 	return fanOut, nil
 }
 
-// Ask returns the answers in the order of the workers, or the first error that came; the other calls are cancelled then.
+// Ask returns the responses in the order of the workers, or the first error. After an error it cancels the other calls.
 func (f *FanOut) Ask(ctx context.Context, request *answers.AnswerRequest) ([]*answers.AnswerResponse, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -47,7 +47,7 @@ func (f *FanOut) Ask(ctx context.Context, request *answers.AnswerRequest) ([]*an
 			defer calls.Done()
 			response, err := worker.Answer(ctx, request)
 			if err != nil {
-				cancel(err) // only the first one counts
+				cancel(err) // only the first error counts
 			}
 			responses[i] = response
 		}()

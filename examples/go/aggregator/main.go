@@ -1,5 +1,5 @@
-// An aggregator as one writes it with grpc-go: it asks all workers at once, waits for all answers, and asks again. It knows
-// nothing of Sluice. Prints how long that took, in JSON.
+// An aggregator written with grpc-go, without Sluice. It calls all workers at once, waits for all responses, and starts
+// again. Prints the times in JSON.
 package main
 
 import (
@@ -35,12 +35,12 @@ type options struct {
 }
 
 type report struct {
-	Blocks      int     `json:"blocks"` // that came whole
+	Blocks      int     `json:"blocks"` // complete blocks
 	Seconds     float64 `json:"seconds"`
 	GoodputMbps float64 `json:"goodput_mbps"`
 	BlockP50Ms  float64 `json:"block_p50_ms"`
 	BlockP99Ms  float64 `json:"block_p99_ms"`
-	Errors      int     `json:"errors"` // blocks that did not
+	Errors      int     `json:"errors"` // blocks that did not complete
 	ErrorSample string  `json:"error_sample"`
 	GrpcVersion string  `json:"grpc_version"`
 }
@@ -77,7 +77,7 @@ func run(o options) (report, error) {
 		TailThinkUs:   uint32(1000 * o.tailMs),
 		TailShare:     o.tailShare,
 	}
-	// The payload of all answers.
+	// Returns the total payload of the responses.
 	ask := func() (int, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.timeout*float64(time.Second)))
 		defer cancel()
@@ -106,7 +106,7 @@ func measure(o options, ask func() (int, error)) report {
 	result := report{GrpcVersion: grpc.Version}
 	var blockMs []float64
 	bytes := 0
-	var mutex sync.Mutex // guards all of these
+	var mutex sync.Mutex // guards result, blockMs and bytes
 	count := func(received int, err error, took time.Duration) {
 		mutex.Lock()
 		defer mutex.Unlock()
@@ -154,7 +154,7 @@ func awaitStart(file string) error {
 	}
 }
 
-// The least value that a share of all is not above.
+// percentile returns the smallest value that is not below a share of all values.
 func percentile(values []float64, share float64) float64 {
 	if len(values) == 0 {
 		return 0

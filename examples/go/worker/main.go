@@ -1,8 +1,8 @@
-// A worker as one writes it with grpc-go. It knows nothing of Sluice, and serves until SIGTERM.
+// A worker written with grpc-go, without Sluice. Serves until SIGTERM.
 //
 //	worker --listen HOST:PORT,... [--ready-file FILE]
 //
-// Port 0 is a free one. The ready file has the addresses, one a line, and appears when all of them are served.
+// Port 0 picks a free port. The ready file has one address per line, and appears once all of them are served.
 package main
 
 import (
@@ -45,7 +45,7 @@ func (server) AnswerStream(request *answers.AnswerRequest, stream grpc.ServerStr
 	return nil
 }
 
-// Takes the time that the request asks for.
+// think waits for the think time of the request.
 func think(ctx context.Context, request *answers.AnswerRequest) (*answers.AnswerResponse, error) {
 	tail := rand.Float64() < request.TailShare
 	microseconds := request.ThinkUs
@@ -79,7 +79,7 @@ func serve(addresses []string, readyFile string) error {
 	for _, listener := range listeners {
 		go func() { ended <- service.Serve(listener) }()
 	}
-	// Before anybody who waits for the file may send the signal.
+	// The handler must be set before the ready file exists, because its reader may then send the signal.
 	terminated, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() {
@@ -99,7 +99,7 @@ func serve(addresses []string, readyFile string) error {
 	return nil
 }
 
-// Renamed: written whole, or not there at all.
+// writeReadyFile renames the file into place, because a reader must never see a part of it.
 func writeReadyFile(file, content string) error {
 	if err := os.WriteFile(file+".new", []byte(content), 0o644); err != nil {
 		return err

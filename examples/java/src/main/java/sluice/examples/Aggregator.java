@@ -17,31 +17,31 @@ import sluice.testbed.v1.AnswersOuterClass.AnswerRequest;
 import sluice.testbed.v1.AnswersOuterClass.AnswerResponse;
 
 /**
- * An aggregator as one writes it with grpc-java: it asks all workers at once, waits for all answers, and asks again. It knows
- * nothing of Sluice. Prints how long that took, in JSON.
+ * An aggregator written with grpc-java, without Sluice. It calls all workers at once, waits for all responses, and starts
+ * again. Prints the times in JSON.
  */
 public final class Aggregator {
   private static final List<String> FLAGS =
       List.of(
           "workers", // host:port of the workers, comma-separated
-          "via", // connect to this address instead, and name the worker as the :authority
-          "response-bytes", // of an answer
-          "think-ms", // workers answer so much later
-          "tail-ms", // instead of think-ms for a share of the answers
-          "tail-share", // that share, 0 to 1
+          "via", // connect to this address instead, and name the worker in :authority
+          "response-bytes", // size of a response
+          "think-ms", // workers wait this long before they respond
+          "tail-ms", // a share of the responses takes this long instead of think-ms
+          "tail-share", // share of the responses with tail-ms, 0 to 1
           "blocks", // fan-outs of each reader
-          "warmup-blocks", // fan-outs before, not counted
-          "readers", // readers at the same time; each asks for one block after the other
+          "warmup-blocks", // fan-outs that do not count
+          "readers", // concurrent readers; each requests one block after another
           "timeout", // seconds for each fan-out
-          "start-file"); // after the warm-up say "warm" on stderr, and wait for this file
+          "start-file"); // after the warm-up write "warm" to stderr, and wait for this file
 
   private static final class Report {
-    int blocks; // that came whole
+    int blocks; // complete blocks
     double seconds;
     double goodputMbps;
     double blockP50Ms;
     double blockP99Ms;
-    int errors; // blocks that did not
+    int errors; // blocks that did not complete
     String errorSample = "";
     String grpcVersion = ManagedChannel.class.getPackage().getImplementationVersion();
   }
@@ -62,7 +62,7 @@ public final class Aggregator {
     timeoutSeconds = flags.number("timeout", 600);
   }
 
-  /** The payload of all answers. */
+  /** Returns the total payload of the responses. */
   private long ask() throws ExecutionException, InterruptedException {
     long bytes = 0;
     for (AnswerResponse response : fanOut.ask(request, timeoutSeconds)) {
@@ -71,7 +71,7 @@ public final class Aggregator {
     return bytes;
   }
 
-  /** What one reader, or all of them, got. */
+  /** The results of one reader, or of all readers. */
   private static final class Read {
     final List<Double> blockMs = new ArrayList<>();
     long bytes;
@@ -145,7 +145,7 @@ public final class Aggregator {
     }
   }
 
-  /** The least value that a share of all is not above. */
+  /** Returns the smallest value that is not below a share of all values. */
   private static double percentile(List<Double> values, double share) {
     List<Double> sorted = values.stream().sorted().toList();
     return sorted.isEmpty() ? 0 : sorted.get(Math.max(0, (int) Math.ceil(share * sorted.size()) - 1));

@@ -11,14 +11,14 @@ import sluice.testbed.v1.AnswersGrpc;
 import sluice.testbed.v1.AnswersOuterClass.AnswerRequest;
 import sluice.testbed.v1.AnswersOuterClass.AnswerResponse;
 
-/** Asks all workers at once, with grpc-java alone. There is one, and any thread may use it. */
+/** Calls all workers at once, with grpc-java alone. There is one in a program, and any thread may use it. */
 final class FanOut implements AutoCloseable {
   private final List<ManagedChannel> channels = new ArrayList<>();
   private final List<AnswersGrpc.AnswersFutureStub> workers = new ArrayList<>();
 
   /**
-   * Makes a channel to each worker. Where the system properties https.proxyHost and https.proxyPort are set, gRPC itself goes
-   * through that proxy. With {@code via}, channels lead to that address instead, and name their worker as the :authority.
+   * Creates a channel to each worker. If the system properties https.proxyHost and https.proxyPort are set, gRPC itself uses
+   * that proxy. With {@code via}, channels connect to that address instead, and name their worker in :authority.
    */
   FanOut(List<String> addresses, String via) {
     for (String worker : addresses) {
@@ -32,7 +32,7 @@ final class FanOut implements AutoCloseable {
     }
   }
 
-  /** The answers in the order of the workers, or the first error in that order; the calls that are left are cancelled then. */
+  /** Returns the responses in the order of the workers, or the first error in that order. Then cancels the other calls. */
   List<AnswerResponse> ask(AnswerRequest request, double timeoutSeconds) throws ExecutionException, InterruptedException {
     long timeoutUs = Math.round(1e6 * timeoutSeconds);
     List<ListenableFuture<AnswerResponse>> calls = new ArrayList<>();
@@ -46,7 +46,7 @@ final class FanOut implements AutoCloseable {
       }
       return responses;
     } finally {
-      calls.forEach(call -> call.cancel(true)); // those that are still there
+      calls.forEach(call -> call.cancel(true)); // no effect on calls that have ended
     }
   }
 

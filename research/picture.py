@@ -1,4 +1,4 @@
-"""How the figures of the simulations look, and how they are written: SVGs that follow the colour scheme of their reader."""
+"""The style of the simulations' figures, and how to write them: SVGs that follow the colour scheme of their reader."""
 
 import io
 import pathlib
@@ -12,14 +12,15 @@ from plan_plot import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 MARKERS = "os^DvP"
 
-# The colour of text and axes. It stands for a variable of CSS, see save: nothing else in a figure may have it.
+# The colour of text and axes. save replaces it by a CSS variable, so no other part of a figure may have this colour.
 INK = "#010203"
 GRID = "#888888"
 _STYLE = "<style>:root{--ink:#1a1a1a}@media (prefers-color-scheme:dark){:root{--ink:#e6e6e6}}</style>"
 
 
 def pyplot():
-    """matplotlib.pyplot with the look of plan_plot, but for the ground, which is that of the reader's page."""
+    """Returns matplotlib.pyplot with the style of plan_plot, except for the background, which comes from the
+    reader's page."""
     plot = plan_plot.pyplot()
     plot.rcParams.update({
         "savefig.transparent": True, "text.color": INK, "legend.labelcolor": INK, "axes.edgecolor": INK, "axes.labelcolor": INK,
@@ -30,7 +31,7 @@ def pyplot():
 
 
 def save(figure, path):
-    """Without a date, so that the same data make the same file."""
+    """Writes without a date, so that the same data give the same file."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue().replace(INK, "var(--ink)")

@@ -1,9 +1,9 @@
-# Workers that answer one aggregator through the port of a switch, in ns-2: the network of the papers.
+# Workers that respond to one aggregator through the port of a switch, in ns-2: the network of the papers.
 #
 #   ns incast.tcl NAME=VALUE ...
 #
 # The defaults below are those of Podlesny and Williamson: fresh connections, an initial window of 1. Prints one line of
-# NAME=VALUE for the whole run, and one before it for each block; times in ms, goodput in Mbit/s of payload.
+# NAME=VALUE for each block, and then one for the whole run. Times are in ms, and goodput in Mbit/s of payload.
 array set o {
   workers 5          sru 10000           payload 1000      header 40
   buffer 32000       buffer_packets 0    rate 1000Mb       delay 0.025ms
@@ -31,7 +31,7 @@ $late use-rng $rng
 $late set min_ 0
 $late set max_ $o(jitter)
 
-# A packet of ns-2 has packetSize_ bytes of payload and 40 of headers in every size that counts.
+# A packet of ns-2 has packetSize_ bytes of payload and 40 bytes of headers in every size that matters.
 Agent/TCP set packetSize_ $o(payload)
 Agent/TCP set tcpip_base_hdr_size_ $o(header)
 Agent/TCP set windowInit_ $o(initial_window)
@@ -43,7 +43,7 @@ Agent/TCP set tcpTick_ $o(tick)
 Agent/TCP set overhead_ $o(overhead)
 Agent/TCP set numdupacks_ $o(duplicate_acks)
 Agent/TCP set singledup_ $o(limited_transmit)
-# What the sink may wait for a second packet before it acknowledges the first.
+# The sink's maximum wait for a second packet before it acknowledges the first.
 Agent/TCPSink/DelAck set interval_ $o(delayed_ack)
 Queue set limit_ 10000
 
@@ -53,7 +53,7 @@ set aggregator [$ns node]
 $ns duplex-link $switch $aggregator $o(rate) $o(delay) DropTail
 set port [[$ns link $switch $aggregator] queue]
 if {$o(buffer_packets) > 0} {
-  # ns-2 drops the packet that would make the queue limit_ long.
+  # ns-2 drops the packet that would bring the queue to limit_ packets.
   $port set limit_ [expr {$o(buffer_packets) + 1}]
 } else {
   $port set queue_in_bytes_ true
@@ -63,7 +63,7 @@ if {$o(buffer_packets) > 0} {
 set monitor [$ns monitor-queue $switch $aggregator ""]
 $switch add-route [$aggregator id] [[$ns link $switch $aggregator] head]
 
-# An acknowledgement's way from the aggregator to a worker: two links that are never busy with them.
+# The time of an acknowledgement from the aggregator to a worker: two links that are never busy with acknowledgements.
 set half_way [expr {2 * ($o(header) * 8 / [bw_parse $o(rate)] + [delay_parse $o(delay)])}]
 set packets [expr {($o(sru) + $o(payload) - 1) / $o(payload)}]
 set block 0
@@ -90,8 +90,8 @@ proc finish {} {
   exit 0
 }
 
-# The last acknowledgement has come: at the aggregator the last byte was half a round trip ago, and a request that left then
-# arrives now. So the next block begins at once.
+# The last acknowledgement has arrived. The last byte reached the aggregator half a round trip ago, and a request sent
+# at that time arrives now. So the next block begins at once.
 Agent/TCP instproc done {} {
   global ns o left last_end next
   incr left -1
@@ -113,14 +113,14 @@ proc end_block {} {
   start_block
 }
 
-# A block that is not there yet counts by the time that was spent on it.
+# An incomplete block counts with the time spent on it.
 proc out_of_time {} {
   global ns last_end half_way
   set last_end [expr {[$ns now] + $half_way}]
   finish
 }
 
-# The aggregator's side of the run: what has arrived for good, and the timeouts, so far.
+# Writes the aggregator's view of the run so far: the acknowledged bytes, and the timeouts.
 proc sample {} {
   global o ns tcps samples
   set packets 0
@@ -129,9 +129,9 @@ proc sample {} {
   $ns at [expr {[$ns now] + $o(sample_every)}] sample
 }
 
-# Timeouts at random times: the least RTO is (1 + random_rto * U) * rto_min, drawn anew after each timeout. ns-2's agents have no
-# setting for it, but their least RTO may change during a run, and they tell of a timeout in their trace. So the trace goes to a
-# channel whose other end is a procedure. An RTO that is larger by its estimate is not random.
+# Timeouts at random times: the minimum RTO is (1 + random_rto * U) * rto_min, drawn again after each timeout. ns-2's
+# agents have no such setting, but their minimum RTO may change during a run, and their trace reports timeouts.
+# Therefore the trace goes to a channel that ends in a procedure. An RTO that is larger by its estimate is not random.
 proc draw_rto {tcp} {
   global o rto_draw
   $tcp set minrto_ [expr {$o(rto_min) * (1 + $o(random_rto) * [$rto_draw value])}]

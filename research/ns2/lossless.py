@@ -1,5 +1,5 @@
-"""The figures of "Solving the TCP-incast Problem with Application-Level Scheduling": its schedule by sluice-plan and in ns-2, and
-the same reads without one."""
+"""The figures of "Solving the TCP-incast Problem with Application-Level Scheduling": its schedule by sluice-plan and
+in ns-2, and the same reads without a schedule."""
 
 import functools
 import pathlib
@@ -12,14 +12,14 @@ from picture import BLUE, GRID, INK, ORANGE, VERMILION, pyplot
 
 
 def table2(_):
-    """How the window of one worker with an SRU of 9 packets grows, ACK by ACK."""
+    """The growth of one worker's window with an SRU of 9 packets, ACK by ACK."""
     with tempfile.TemporaryDirectory() as scratch:
         trace = pathlib.Path(scratch, "trace")
         ns2.run(workers=1, sru=9000, jitter=0, trace=trace, variables="cwnd_ ack_ t_seqno_")
         lines = [line.split() for line in trace.read_text().splitlines()]
     state = {"cwnd_": 1.0, "ack_": -1.0, "t_seqno_": 0.0}
     rows = []
-    # t_seqno_ is the next packet and ack_ the last one that is acknowledged; packet 0 is the SYN.
+    # t_seqno_ is the next packet and ack_ the last acknowledged one; packet 0 is the SYN.
     for time in dict.fromkeys(line[0] for line in lines):
         state |= {line[5]: float(line[6]) for line in lines if line[0] == time}
         in_flight = state["t_seqno_"] - max(state["ack_"], 0) - 1
@@ -30,7 +30,7 @@ def table2(_):
 
 
 def figure2(plan):
-    """The schedule of 12 workers with 10 KB each: who answers when."""
+    """The schedule of 12 workers with 10 KB each: the time of each response."""
     row = plan.lossless(12, sru=papers.FIXED_SRU)
     starts = [row["slot_s"] * 1e3 * (i % int(row["batches"])) for i in range(12)]
     return [{"worker": i + 1, "start_ms": start, "end_ms": start + row["sru_time_s"] * 1e3} for i, start in enumerate(starts)]
@@ -52,13 +52,13 @@ def draw_figure2(plan, rows):
 
 
 def simulate(plan, cases, unscheduled=True, seeds=(1,)):
-    """For each case, which are the arguments of Plan.lossless: what the model says and what ns-2 does, with the slots and with
-    all workers at once. Means over the seeds, of which each has its own jitter."""
+    """Returns the results of the model and of ns-2 for each case, with the slots and with all workers at once. A
+    case has the arguments of Plan.lossless. The results are means over the seeds, and each seed has its own jitter."""
     planned = [plan.lossless(**case) for case in cases]
     results = []
     for case, row in zip(cases, planned):
         read = {"workers": case["workers"], "sru": int(row["sru_bytes"]), "buffer": int(row["buffer_bytes"])}
-        # The last SRU of a block may be shorter, and ns-2 sends whole packets.
+        # The last SRU of a block may be shorter, but ns-2 sends whole packets.
         share = 1 if case.get("sru") else papers.BLOCK / (read["workers"] * read["sru"])
         results.append((case, row, share, read))
     settings, owners = [], []
@@ -131,7 +131,7 @@ _MANY_7 = (110, 130, 150, 180, 200, 230, 260, 300, 333, 334, 400, 499, 500, 700,
 
 
 def _over_workers(**case):
-    """Goodput over N, with SRUs of one size or a block of 1 MB."""
+    """Goodput over N, with SRUs of a fixed size or a block of 1 MB."""
     return Figure(functools.partial(goodput_over_workers, **case), functools.partial(draw_goodput_over_workers, **case))
 
 

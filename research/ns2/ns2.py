@@ -1,4 +1,4 @@
-"""Runs incast.tcl in ns-2 (package ns2), one process a run."""
+"""Runs incast.tcl in ns-2 (package ns2), one process per run."""
 
 import concurrent.futures
 import dataclasses
@@ -22,24 +22,24 @@ class Run:
     goodput: float  # Mbit/s of payload
     time_ms: float
     blocks: int
-    left: int  # workers whose answer was not complete when time was up
+    left: int  # workers whose response was not complete when the time was up
     drops: int
     timeouts: int
     resent: int
     sent: int
-    block_timeouts: list  # of each block that ended
-    duplicate_acks: list  # that a worker had received at each timeout; empty without count_acks
-    windows: list  # of all workers as each block begins, lists of packets; empty without record_windows
-    samples: list  # (s, bytes that are acknowledged, timeouts) so far, every sample_every; empty without record_samples
+    block_timeouts: list  # for each block that ended
+    duplicate_acks: list  # of the worker at each timeout; empty without count_acks
+    windows: list  # of all workers at the start of each block, lists of packets; empty without record_windows
+    samples: list  # (s, acknowledged bytes, timeouts) so far, every sample_every; empty without record_samples
 
     @property
     def full_losses(self):
-        """Timeouts without any feedback: FLT of Chen et al., full window losses of Phanishayee et al."""
+        """Timeouts without feedback: FLT of Chen et al., full window losses of Phanishayee et al."""
         return sum(1 for count in self.duplicate_acks if count == 0)
 
     @property
     def lacks_of_acks(self):
-        """Timeouts with some feedback, and too little of it: LAT."""
+        """Timeouts with too little feedback: LAT."""
         return sum(1 for count in self.duplicate_acks if 0 < count < _DUPLICATE_ACKS)
 
 
@@ -48,7 +48,8 @@ def _fields(line):
 
 
 def _duplicate_acks(path):
-    """How many duplicate ACKs each flow had had when its nrexmit_ grew. At a timeout dupacks_ is set back just before."""
+    """Returns the number of duplicate ACKs of each flow when its nrexmit_ grew. A timeout resets dupacks_ just
+    before."""
     latest, before, counts = {}, {}, []
     for line in path.read_text().splitlines():
         time, node, _, _, _, name, value = line.split()
@@ -67,7 +68,7 @@ def _lines_of_numbers(path):
 
 
 def run(count_acks=False, record_windows=False, record_samples=False, **settings):
-    """One run; the settings are those of incast.tcl."""
+    """Makes one run with settings of incast.tcl."""
     with tempfile.TemporaryDirectory() as folder:
         trace, windows, samples = (pathlib.Path(folder, name) for name in ("trace", "windows", "samples"))
         files = {"trace": trace} if count_acks else {}
@@ -94,6 +95,7 @@ def run(count_acks=False, record_windows=False, record_samples=False, **settings
 
 
 def run_all(settings, **options):
-    """Runs with each of `settings`, as many at a time as there are cores to run on; in their order."""
+    """Makes a run for each of `settings`, one at a time per available core. Returns the results in the order of
+    `settings`."""
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(lambda one: run(**options, **one), settings))

@@ -1,5 +1,5 @@
-"""The networks of the papers, for sluice-plan and for ns-2, and how their figures are made. The model is not computed here:
-sluice-plan does that."""
+"""The networks of the papers for sluice-plan and ns-2, and the generation of their figures. sluice-plan computes the
+model, not this module."""
 
 import csv
 import dataclasses
@@ -13,8 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import picture
 
-# "Solving the TCP-incast Problem with Application-Level Scheduling", V: 1 Gbit/s, 0.1 ms, 32 KB of 1000 bytes, packets of 1000
-# bytes with 40 of headers, timers of 1 ms. The defaults of incast.tcl are the same.
+# "Solving the TCP-incast Problem with Application-Level Scheduling", V: 1 Gbit/s, 0.1 ms, a buffer of 32 KB (32,000
+# bytes), packets of 1000 bytes plus 40 of headers, timers of 1 ms. The defaults of incast.tcl are the same.
 LOSSLESS_PLAN = (
     "--capacity", "1gbit", "--rtt", "100us", "--packet_payload", "1000", "--frame", "1040", "--ack", "40", "--jitter",
     "20us", "--initial_window", "1", "--connections", "fresh")
@@ -23,19 +23,20 @@ LOSSLESS_TIMER = ("--timer_granularity", "1ms")
 FIXED_SRU = 10_000
 BLOCK = 1_000_000
 
-# "Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems", 3.1: SRUs of 256 KB, one block after
-# the other over connections that stay, no limited transmit. Windows of 20 packets and packets of 1000 bytes are ns-2's own.
+# "Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems", 3.1: SRUs of 256 KB, one block
+# after another over persistent connections, no limited transmit. Windows of 20 packets and packets of 1000 bytes are
+# ns-2's defaults.
 STORAGE = {"sru": 262_144, "buffer_packets": 64, "max_window": 20, "limited_transmit": 0, "blocks": 1_000_000}
 
-# "Comprehensive Understanding of TCP Incast Problem", V: 1 Gbit/s, 0.1 ms, 128 KB, 64 KB from each, packets of 1.5 KB. The random
-# time that a host takes for each packet keeps flows from moving in step, which a simulator without it makes of them.
+# "Comprehensive Understanding of TCP Incast Problem", V: 1 Gbit/s, 0.1 ms, 128 KB, 64 KB from each worker, packets of
+# 1.5 KB. Each host needs a random time for each packet. Without it a simulator makes the flows move in step.
 UNDERSTANDING = {"sru": 65_536, "payload": 1460, "buffer": 131_072, "overhead": 1e-5, "initial_window": 2, "blocks": 1_000_000}
 UNDERSTANDING_PLAN = (
     "--capacity", "1gbit", "--rtt", "100us", "--packet_payload", "1460", "--frame", "1500", "--ack", "40")
 
 
 class Plan:
-    """sluice-plan, as rows of numbers."""
+    """Runs sluice-plan, and returns rows of numbers."""
 
     def __init__(self, program):
         self._program = program
@@ -51,7 +52,7 @@ class Plan:
         return self.rows(*flags)[-1]
 
     def lossless(self, workers, sru=None, buffer=32_000, timer="1ms"):
-        """The schedule of the first paper; of a data block without an SRU."""
+        """Returns the schedule of the first paper; for a data block if there is no SRU."""
         size = ("--sru", sru) if sru else ("--block", BLOCK)
         return self.row(*LOSSLESS_PLAN, "--buffer", buffer, "--timer_granularity", timer, "--workers", workers, *size)
 
@@ -64,17 +65,17 @@ def _number(text):
 
 
 def slots(row):
-    """The schedule of a row of the plan, as settings of incast.tcl."""
+    """Returns the schedule of a plan's row as settings of incast.tcl."""
     return {"start": "slots", "slot": row["slot_s"], "batches": int(row["batches"]), "sru": int(row["sru_bytes"])}
 
 
 @dataclasses.dataclass
 class Figure:
-    """A figure or a table: what is simulated goes to a CSV, and the SVG is drawn from that alone and sluice-plan. So it can be
-    drawn again without ns-2, and is the same."""
+    """A figure or a table. The results of the simulation go to a CSV, and the SVG uses only that CSV and
+    sluice-plan. So it can be drawn again without ns-2, with the same result."""
 
-    simulate: typing.Callable  # of the plan; returns rows
-    draw: typing.Callable | None = None  # of the plan and the rows of the CSV; returns a figure of matplotlib. A table has none.
+    simulate: typing.Callable  # takes the plan; returns rows
+    draw: typing.Callable | None = None  # takes the plan and the rows of the CSV; returns a figure of matplotlib. None for a table.
 
     def make(self, name, plan, folder, simulate=True):
         csv_path = folder / f"{name}.csv"
@@ -100,12 +101,12 @@ def read_csv(path):
 
 
 def column(rows, key, factor=1.0):
-    """The numbers of a column; NaN, which is not drawn, where it is empty."""
+    """Returns the numbers of a column. An empty cell is NaN, which is not drawn."""
     return [float("nan") if row[key] == "" else row[key] * factor for row in rows]
 
 
 def by_curve(rows, key="curve"):
-    """The rows of each curve, in the order of the CSV, with a colour and a marker for it."""
+    """Yields the rows of each curve in the order of the CSV, with its colour and marker."""
     names = dict.fromkeys(row[key] for row in rows)
     assert len(names) <= len(picture.COLOURS), names
     for name, colour, marker in zip(names, picture.COLOURS, picture.MARKERS):
@@ -113,7 +114,7 @@ def by_curve(rows, key="curve"):
 
 
 def draw_goodput(_, rows, x="workers", label="workers N", base=2, title=None):
-    """Goodput over a column, a line for each curve."""
+    """Draws goodput over a column, one line per curve."""
     figure, axes = picture.pyplot().subplots(figsize=(7.5, 4.2))
     for name, own, colour, marker in by_curve(rows):
         axes.plot(column(own, x), column(own, "goodput_mbps"), color=colour, marker=marker, label=name)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The numbers that the papers print, by sluice-plan and in ns-2, each with its tolerance; research/papers.md has them in a table.
+"""The numbers that the papers print, by sluice-plan and in ns-2, each with its tolerance. research/papers.md lists
+them in a table.
 
     papers_test.py SLUICE_PLAN [unittest arguments]
 
-Everything is seeded: a run is the same each time. Without ns-2 only the model is checked.
+All runs are seeded, so each repeats exactly. Without ns-2 only the model is checked.
 """
 
 import statistics
@@ -25,7 +26,8 @@ def mbps(row):
 
 
 class ModelTest(unittest.TestCase):
-    """What "Application-Level Scheduling" prints of its model, to the digit; the paper cuts off, and does not round."""
+    """The printed results of the model in "Application-Level Scheduling", to the digit. The paper truncates and does
+    not round."""
 
     def test_goodput_in_the_text(self):
         self.assertEqual(int(mbps(_PLAN.lossless(15, papers.FIXED_SRU))), 203)
@@ -34,7 +36,7 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(int(mbps(_PLAN.lossless(500))), 241)
 
     def test_times_in_the_text(self):
-        # With d_max; the first is 2.8576, which the paper rounds.
+        # These include d_max. The first is 2.8576, which the paper rounds.
         self.assertAlmostEqual(_PLAN.lossless(25)["sru_time_s"] * 1e3 + 0.02, 2.858, delta=0.0005)
         self.assertAlmostEqual(_PLAN.lossless(50)["sru_time_s"] * 1e3 + 0.02, 2.329, delta=0.0005)
         for workers, slots in ((25, (3, 4, 3)), (50, (3, 4, 3))):
@@ -51,7 +53,7 @@ class ModelTest(unittest.TestCase):
 
 
 class SlotsTest(unittest.TestCase):
-    """The schedule of the same paper in ns-2."""
+    """The schedule of the same paper, in ns-2."""
 
     def simulate(self, workers, sru=None, **case):
         row, = lossless.simulate(_PLAN, [{"workers": workers} | ({"sru": sru} if sru else {}) | case], unscheduled=False)
@@ -59,7 +61,8 @@ class SlotsTest(unittest.TestCase):
         return row
 
     def test_nothing_is_lost_and_goodput_is_a_little_above_the_model(self):
-        # Section V: "slightly exceeds", and the more the fewer the batches, since the model takes the buffer to be full.
+        # Section V says "slightly exceeds". The excess grows with fewer batches, because the model assumes a full
+        # buffer.
         for workers, sru, above in ((10, papers.FIXED_SRU, 1.50), (20, papers.FIXED_SRU, 1.20), (50, papers.FIXED_SRU, 1.07),
                                     (100, papers.FIXED_SRU, 1.035), (22, None, 1.035), (25, None, 1.03), (50, None, 1.03),
                                     (100, None, 1.035)):
@@ -68,13 +71,14 @@ class SlotsTest(unittest.TestCase):
             self.assertLess(row["scheduled_mbps"], above * row["model_mbps"], workers)
 
     def test_teeth_are_where_the_model_has_them(self):
-        # 203 to 162 Mbit/s is a fall of 20 %; in ns-2 it is one of 25 %.
+        # A fall from 203 to 162 Mbit/s is 20 %; in ns-2 it is 25 %.
         fall = self.simulate(16, papers.FIXED_SRU)["scheduled_mbps"] / self.simulate(15, papers.FIXED_SRU)["scheduled_mbps"]
         self.assertAlmostEqual(fall, 162 / 203, delta=0.06)
 
     def test_table_2(self):
         steps = [tuple(row[key] for key in ("cwnd", "wnd", "r")) for row in lossless.table2(_PLAN)]
-        # The paper's columns are cwnd, wnd and r from t1 on; at t4 it has (5, 3, 2), of which ns-2 sends two at the same time.
+        # The paper's columns are cwnd, wnd and r from t1 on. At t4 it has (5, 3, 2), of which ns-2 sends two packets at
+        # the same time.
         self.assertEqual(steps[:4], [(1, 1, 8), (2, 2, 6), (4, 4, 2), (5, 5, 0)])
 
 
@@ -85,26 +89,29 @@ class CollapseTest(unittest.TestCase):
         return ns2.run(**settings).goodput
 
     def test_srus_of_10_kb(self):
-        # Printed: 600 at 5, 8 at 20, 1.3 at 200 Mbit/s.
+        # The paper prints 600 Mbit/s at 5 workers, 8 at 20, and 1.3 at 200.
         self.assertAlmostEqual(self.goodput(workers=5), 600, delta=0.05 * 600)
         self.assertAlmostEqual(self.goodput(workers=20), 8, delta=0.02 * 8)
         self.assertAlmostEqual(self.goodput(workers=200), 1.3, delta=0.05 * 1.3)
 
     def test_block_of_1_mb(self):
-        # Printed: more than 900 at 10, less than 40 at 15, 10 at 60, 1.3 at 130 Mbit/s. In ns-2 of today it breaks down at 9.
+        # The paper prints more than 900 Mbit/s at 10 workers, less than 40 at 15, 10 at 60, and 1.3 at 130. Current
+        # ns-2 collapses at 9.
         self.assertGreater(self.goodput(workers=8, sru=125_000), 900)
         self.assertLess(self.goodput(workers=15, sru=66_667), 40)
         self.assertAlmostEqual(self.goodput(workers=60, sru=16_667), 10, delta=0.35 * 10)
         self.assertAlmostEqual(self.goodput(workers=130, sru=7693), 1.3, delta=1.1 * 1.3)
 
     def test_buffers(self):
-        # Printed, of 25 workers: at most 39 up to 96 KB and more than 900 above. In ns-2 of today 96 KB do.
+        # The paper prints for 25 workers at most 39 Mbit/s up to 96 KB, and more than 900 above. In current ns-2, 96 KB
+        # are sufficient.
         self.assertLess(self.goodput(workers=25, sru=40_000, buffer=80_000), 39.2)
         self.assertGreater(self.goodput(workers=25, sru=40_000, buffer=100_000), 900)
 
 
 class StorageTest(unittest.TestCase):
-    """The simulations of "Measurement and Analysis", whose Figs 2 to 4 collapse at seven or eight servers."""
+    """The simulations of "Measurement and Analysis", in whose Figs 2 to 4 goodput collapses at seven or eight
+    servers."""
 
     def runs(self, workers, seconds=3, **settings):
         return ns2.run_all([papers.STORAGE | {"workers": count, "seconds": seconds} | settings for count in workers])
@@ -115,7 +122,7 @@ class StorageTest(unittest.TestCase):
             self.assertGreater(run.goodput, 900, run.settings)
         for run in after:
             self.assertLess(run.goodput, 0.25 * 900, run.settings)
-        # "An order of magnitude": within a factor of two of a tenth.
+        # "An order of magnitude" is tested as within a factor of two of a tenth.
         self.assertLess(statistics.mean(run.goodput for run in after), 0.2 * 900)
 
     def test_twice_the_buffer_doubles_the_servers(self):
@@ -128,7 +135,7 @@ class StorageTest(unittest.TestCase):
             self.assertAlmostEqual(onsets[2 * packets] / onsets[packets], 2, delta=0.5, msg=onsets)
 
     def test_table_3(self):
-        # In 20 s with 16 servers: 84 blocks and 442 timeouts with NewReno, 49 and 589 with Reno.
+        # The paper has 16 servers in 20 s: 84 blocks and 442 timeouts with NewReno, 49 and 589 with Reno.
         newreno, = self.runs((16,), seconds=20)
         reno, = self.runs((16,), seconds=20, tcp="Reno")
         self.assertAlmostEqual(newreno.blocks, 84, delta=0.15 * 84)
@@ -138,25 +145,25 @@ class StorageTest(unittest.TestCase):
 
 
 class FineGrainedTest(unittest.TestCase):
-    """What "Safe and Effective Fine-grained TCP Retransmissions" and the page of its project print."""
+    """The printed results of "Safe and Effective Fine-grained TCP Retransmissions" and of its project's page."""
 
     def goodputs(self, rto_min, workers, **settings):
         return [run.goodput for run in ns2.run_all([fine_grained.network(count, rto_min, **settings) for count in workers])]
 
     def test_200_ms_leave_a_tenth_of_the_link_and_less(self):
-        # Printed: 1 to 10 % of the client's bandwidth.
+        # The paper prints 1 to 10 % of the client's bandwidth.
         for goodput in self.goodputs(0.2, (8, 16)):
             self.assertGreater(goodput, 10)
             self.assertLess(goodput, 100)
 
     def test_200_us_keep_up_to_47_servers_going(self):
-        # Printed: full throughput with 47 on real hosts; in ns-2 a quarter is lost.
+        # The paper prints full throughput with 47 real hosts; ns-2 loses a quarter.
         few, many = self.goodputs(0.0002, (16, 47))
         self.assertGreater(few, 0.9 * 945)
         self.assertGreater(many, 0.7 * 945)
 
     def test_delayed_acks(self):
-        # Fig 14: beyond 8 servers 15 to 30 Mbit/s less with a delay of 200 us, 100 to 200 less with 40 ms.
+        # Fig 14 shows beyond 8 servers 15 to 30 Mbit/s less with a delay of 200 us, and 100 to 200 less with 40 ms.
         workers = (12, 16)
         none, short, long = (statistics.mean(self.goodputs(0.0002, workers, delayed_ack=delay)) for delay in (0, 0.0002, 0.04))
         self.assertAlmostEqual(none - short, 22, delta=12)
@@ -165,10 +172,11 @@ class FineGrainedTest(unittest.TestCase):
 
 
 class UnderstandingTest(unittest.TestCase):
-    """What "Comprehensive Understanding" says of the point of collapse, in ns-2 and by the model with the windows of ns-2."""
+    """The claims of "Comprehensive Understanding" on the point of collapse, in ns-2 and by the model with the
+    windows of ns-2."""
 
     def collapsed(self, workers, seconds=4, **settings):
-        """The share of blocks that waited for a timeout, and the model's probability of it."""
+        """Returns the share of blocks that waited for a timeout, and the model's probability of it."""
         shares = []
         runs = ns2.run_all([papers.UNDERSTANDING | {"workers": count, "seconds": seconds} | settings for count in workers],
                            record_windows=True)

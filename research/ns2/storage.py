@@ -1,5 +1,5 @@
-"""The simulations of "Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems" in ns-2: block after
-block over connections that stay."""
+"""The simulations of "Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems" in ns-2:
+block after block over persistent connections."""
 
 import ns2
 import papers
@@ -10,7 +10,7 @@ SECONDS = 5
 
 
 def _curves(curves, workers, seconds=SECONDS):
-    """Goodput over N, a line for each label and its settings."""
+    """Goodput over N, with one line for each label and its settings."""
     rows = []
     for label, settings in curves.items():
         runs = ns2.run_all([papers.STORAGE | {"workers": count, "seconds": seconds} | settings for count in workers])
@@ -40,19 +40,19 @@ def draw_figure5(_, rows):
 
 
 def figure6(_):
-    """Twice the buffer, twice the servers; with 64 packets it is the collapse of Figs 2 and 4."""
+    """Twice the buffer allows twice the servers. With 64 packets it is the collapse of Figs 2 and 4."""
     return _curves({f"{packets} packets": {"buffer_packets": packets} for packets in (32, 64, 128, 256, 512)},
                    (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64))
 
 
 def figure7(_):
-    """The larger the SRU, the smaller the part of the time that is lost to a timeout."""
+    """A larger SRU reduces the share of time that a timeout costs."""
     return _curves({f"{size // 1000} KB": {"sru": size} for size in (10_000, 100_000, 256_000, 1_000_000)},
                    (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64))
 
 
 def figure9(_):
-    """Reno, NewReno, SACK and what is said to help them."""
+    """Reno, NewReno, SACK and their proposed improvements."""
     return _curves({"Reno": {"tcp": "Reno"}, "NewReno": {}, "SACK": {"tcp": "Sack1"},
                     "NewReno,\nlimited transmit": {"limited_transmit": 1},
                     "NewReno,\n1 duplicate ACK": {"duplicate_acks": 1}},
@@ -68,7 +68,7 @@ def figure12(_):
 
 
 def table3(_):
-    """Timeouts in 20 s with 16 servers, by the duplicate ACKs that the sender had had (Fig 11)."""
+    """Timeouts in 20 s with 16 servers, by the duplicate ACKs that the sender had received (Fig 11)."""
     rows = []
     cases = {"Reno": {"tcp": "Reno"}, "NewReno": {}, "NewReno, 1 duplicate ACK": {"duplicate_acks": 1},
              "NewReno, hosts take up to 10 us a packet": {"overhead": 1e-5},

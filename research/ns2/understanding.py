@@ -1,5 +1,5 @@
-"""The figures of "Comprehensive Understanding of TCP Incast Problem": its model by sluice-plan, with the windows that ns-2 shows,
-beside ns-2 itself."""
+"""The figures of "Comprehensive Understanding of TCP Incast Problem": its model by sluice-plan with the windows from
+ns-2, and the results of ns-2."""
 
 import functools
 import statistics
@@ -11,19 +11,19 @@ from picture import BLUE, INK, ORANGE, VERMILION, pyplot
 
 SECONDS = 5
 _WORKERS = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64)
-# Connections grow into their windows within the first blocks.
+# Connections reach their windows within the first blocks.
 _WARM_UP_BLOCKS = 3
 
 
 def _window(run):
-    """The mean of the windows as blocks begin, and the mean of their standard deviations."""
+    """Returns the mean of the windows at the start of blocks, and the mean of their standard deviations."""
     samples = run.windows[_WARM_UP_BLOCKS:] or run.windows[-1:]
     return (statistics.mean(w for sample in samples for w in sample),
             statistics.mean(statistics.pstdev(sample) for sample in samples))
 
 
 def model(plan, run, workers, buffer=131_072, sru=65_536, rto_min="200ms"):
-    """The model with the windows of a run."""
+    """Returns the model with the windows of a run."""
     window, deviation = _window(run)
     return plan.row(*papers.UNDERSTANDING_PLAN, "--workers", workers, "--buffer", buffer, "--sru", sru, "--rto_min", rto_min,
                     "--window", window, "--window_deviation", deviation)
@@ -68,7 +68,7 @@ def draw_curves(_, rows, unit):
 
 
 def figure3(plan):
-    """Timeouts by their kind, over N; and the model's share of full losses among those."""
+    """Timeouts by kind over N, and the model's share of full losses among them."""
     workers = (*_WORKERS, 96, 128)
     runs = ns2.run_all([papers.UNDERSTANDING | {"workers": count, "seconds": SECONDS} for count in workers], count_acks=True,
                        record_windows=True)
@@ -101,7 +101,7 @@ def _settled_windows(run):
 
 
 def table2(_):
-    """Are the windows as blocks begin normal at one time? (Kolmogorov and Smirnov)"""
+    """Tests whether the windows at the start of blocks are normally distributed at each time (Kolmogorov-Smirnov)."""
     import scipy.stats
     workers = range(15, 31)
     runs = ns2.run_all([papers.UNDERSTANDING | {"workers": count, "seconds": 20} for count in workers], record_windows=True)
@@ -120,7 +120,7 @@ def table2(_):
 
 
 def figure5(_):
-    """Windows of 15 and 30 workers as blocks begin, in bins."""
+    """Windows of 15 and 30 workers at the start of blocks, in bins."""
     bins = 40
     workers = (15, 30)
     rows = []
@@ -169,7 +169,7 @@ def figure8(plan):
 
 
 def figure9(plan):
-    """NewReno and Vegas: goodput, and the windows of their connections."""
+    """NewReno and Vegas: goodput, and the windows of the connections."""
     network = papers.UNDERSTANDING | {"payload": 1000, "buffer": 65_536, "sru": 102_400, "seconds": SECONDS}
     workers = (2, 4, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60)
     rows = []

@@ -4,9 +4,9 @@
 
 namespace sluice::testing {
 
-// DCTCP as Linux has it (net/ipv4/tcp_dctcp.c, dctcp_ssthresh): a mark leaves a window of two segments at least. With
-// that of ns-3 3.37 a window that is marked again and again falls below one segment. Then nothing is sent, no ACK and
-// no timeout comes, and the connection is stuck for good. One for each connection. Not thread-safe.
+// DCTCP as in Linux (net/ipv4/tcp_dctcp.c, dctcp_ssthresh): a mark leaves a window of at least two segments. With DCTCP
+// of ns-3 3.37, repeated marks shrink a window below one segment. Then nothing is sent, neither an ACK nor a timeout
+// occurs, and the connection hangs permanently. One for each connection. Not thread-safe.
 class BoundedDctcp final : public ns3::TcpDctcp {
  public:
   static ns3::TypeId GetTypeId();

@@ -11,13 +11,13 @@
 namespace sluice::testing {
 namespace {
 
-// Sizes of flows in bytes and the share of all flows up to each. Web search: Alizadeh et al., "Data Center TCP
-// (DCTCP)", SIGCOMM 2010, Fig. 4, in the points that later papers use.
+// Sizes of flows in bytes, and the share of flows up to each size. Web search: Alizadeh et al., "Data Center TCP
+// (DCTCP)", SIGCOMM 2010, Fig. 4, with the points that later papers use.
 constexpr std::pair<double, double> kWebSearch[] = {{1, 0},      {10e3, 0.15}, {20e3, 0.2},  {30e3, 0.3},
                                                     {50e3, 0.4}, {80e3, 0.53}, {200e3, 0.6}, {1e6, 0.7},
                                                     {2e6, 0.8},  {5e6, 0.9},   {10e6, 0.97}, {30e6, 1}};
 // Cache follower, within a cluster: Roy et al., "Inside the Social Network's (Datacenter) Network", SIGCOMM 2015, Fig.
-// 6, in fewer points.
+// 6, with fewer points.
 constexpr std::pair<double, double> kCacheFollower[] = {
     {71, 0},         {336, 0.177},    {536, 0.276},    {851, 0.354},    {1403, 0.409},
     {2552, 0.445},   {8443, 0.475},   {32430, 0.504},  {102994, 0.535}, {182407, 0.581},

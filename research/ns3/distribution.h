@@ -13,18 +13,18 @@ namespace sluice::testing {
 // A distribution of sizes in bytes, or of times in seconds. An immutable value.
 class Distribution {
  public:
-  // "fixed:32kb", "uniform:1kb-9kb", "log:2kb-1mb" (log-uniform), "exp:10kb" (its mean), or the published mixes
-  // "web-search" and "cache-follower" (see the .cc). An error is InvalidArgument and quotes the text.
+  // Parses "fixed:32kb", "uniform:1kb-9kb", "log:2kb-1mb" (log-uniform), "exp:10kb" (its mean), or a published mix,
+  // "web-search" or "cache-follower" (see the .cc). InvalidArgument quotes the text.
   static absl::StatusOr<Distribution> ParseSizes(std::string_view text);
-  // The same of times, without the mixes: "fixed:10ms"; "0" for none. "tail:2ms,0.05,200ms" is 2 ms, and 200 ms for a
-  // share of 0.05.
+  // Parses the same forms for times, without the mixes: "fixed:10ms", or "0" for none. "tail:2ms,0.05,200ms" is 200 ms
+  // for a share of 0.05, and 2 ms otherwise.
   static absl::StatusOr<Distribution> ParseTimes(std::string_view text);
 
   double Draw(Dice& dice) const;
   double mean() const { return mean_; }
 
  private:
-  // A value for each share of all draws: quantiles, between which it is linear or geometric.
+  // A point of the quantile function, which is linear or geometric between points.
   struct Quantile {
     double value = 0;
     double share = 0;

@@ -43,10 +43,10 @@ absl::Status SetDefaults(const TcpOptions& options) {
   SetDefault("ns3::TcpSocket::InitialCwnd", ns3::UintegerValue(options.initial_window_segments));
   SetDefault("ns3::TcpSocket::DelAckCount", ns3::UintegerValue(options.acked_segments));
   SetDefault("ns3::TcpSocket::DelAckTimeout", ToValue(options.delayed_ack));
-  // Bytes that the application writes are always taken.
+  // The socket must accept all bytes that the application writes.
   SetDefault("ns3::TcpSocket::SndBufSize", ns3::UintegerValue(1u << 30));
   SetDefault("ns3::TcpSocket::RcvBufSize", ns3::UintegerValue(options.receive_buffer_bytes));
-  // Linux gives up after about 15 minutes, ns-3 after 6 tries.
+  // Linux gives up after about 15 minutes, and ns-3 would after 6 tries.
   SetDefault("ns3::TcpSocket::ConnTimeout", ns3::TimeValue(ns3::Seconds(1)));
   SetDefault("ns3::TcpSocket::ConnCount", ns3::UintegerValue(1000));
   SetDefault("ns3::TcpSocket::DataRetries", ns3::UintegerValue(1000));
@@ -67,7 +67,7 @@ ns3::TypeId HostSocket::GetTypeId() {
   return type;
 }
 
-// As TcpL4Protocol::CreateSocket, which makes none but its own.
+// Does what TcpL4Protocol::CreateSocket does. That function creates only its own kind of sockets.
 ns3::Ptr<HostSocket> HostSocket::Create(const ns3::Ptr<ns3::Node>& host, const std::string& variant,
                                         TcpCounts& counts) {
   const auto tcp = host->GetObject<ns3::TcpL4Protocol>();

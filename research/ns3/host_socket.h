@@ -11,14 +11,14 @@
 
 namespace sluice::testing {
 
-// How all hosts of a network speak TCP. The defaults are those of Linux.
+// The TCP settings of all hosts of a network. The defaults are those of Linux.
 struct TcpOptions {
-  std::string variant = "Cubic";  // of ns-3: NewReno, LinuxReno, Cubic, Bbr, Dctcp, Vegas, ...
+  std::string variant = "Cubic";  // a name in ns-3: NewReno, LinuxReno, Cubic, Bbr, Dctcp, Vegas, ...
   absl::Duration rto_min = absl::Milliseconds(200);
   absl::Duration delayed_ack = absl::Milliseconds(40);
-  uint32_t acked_segments = 2;  // an ACK for so many; 1: no delayed ACKs
+  uint32_t acked_segments = 2;  // segments per ACK; 1: no delayed ACKs
   uint32_t initial_window_segments = 10;
-  uint32_t duplicate_acks = 3;  // that begin a fast retransmit
+  uint32_t duplicate_acks = 3;  // number that triggers a fast retransmit
   bool limited_transmit = true;
   bool sack = true;
   bool timestamps = true;
@@ -29,22 +29,23 @@ struct TcpOptions {
   uint32_t SegmentBytes() const { return mtu_bytes - 40 - (timestamps ? 12 : 0); }
 };
 
-// What happened to all TCP connections of a network.
+// Counts of all TCP connections of a network.
 struct TcpCounts {
-  int64_t retransmission_timeouts = 0;  // with data to repeat, every one of a back-off too
+  int64_t retransmission_timeouts = 0;  // with data to repeat, including each one of a back-off
 };
 
-// Makes these options the defaults of ns-3. Returns InvalidArgument where ns-3 has no such variant.
+// Sets these options as the defaults of ns-3. Returns InvalidArgument if ns-3 lacks the variant.
 absl::Status SetDefaults(const TcpOptions& options);
 
-// A TCP socket of ns-3 that counts what Linux counts. Sockets that a listening one accepts count, too.
+// A TCP socket of ns-3 that counts the events that Linux counts. Sockets that a listening socket accepts count, too.
+// One for each connection. Not thread-safe.
 class HostSocket final : public ns3::TcpSocketBase {
  public:
   static ns3::TypeId GetTypeId();
-  // The counts must outlive it. `variant` as in TcpOptions.
+  // The counts must outlive the socket. `variant` has the names of TcpOptions.
   static ns3::Ptr<HostSocket> Create(const ns3::Ptr<ns3::Node>& host, const std::string& variant, TcpCounts& counts);
 
-  // What Linux would say of it, as far as the product asks.
+  // Returns the parts of Linux's TCP_INFO that Sluice uses.
   TcpInfo Info() const;
 
   HostSocket() = default;

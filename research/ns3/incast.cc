@@ -38,7 +38,7 @@ ScheduleOptions ScheduleOf(const IncastOptions& options) {
   profile.buffer_bytes = network.buffer_bytes;
   profile.buffer_packets = network.buffer_packets;
   profile.propagation_rtt = network.rtt;
-  // Frames of ns-3's point-to-point links have two bytes beside the IP packet.
+  // Frames of ns-3's point-to-point links have two bytes in addition to the IP packet.
   profile.packet_payload_bytes = network.tcp.SegmentBytes();
   profile.frame_bytes = network.tcp.mtu_bytes + 2;
   profile.ack_frame_bytes = network.tcp.mtu_bytes - network.tcp.SegmentBytes() + 2;
@@ -48,7 +48,7 @@ ScheduleOptions ScheduleOf(const IncastOptions& options) {
   return schedule;
 }
 
-// As Link has it where the buffer is known and nothing else is said.
+// Returns the bounds that Link uses with a known buffer and no other settings.
 BudgetBounds BoundsOf(const IncastOptions& options) {
   constexpr int64_t kFloorFrames = 8;
   const LinkProfile profile = ScheduleOf(options).profile;
@@ -78,7 +78,7 @@ Network::Options NetworkOf(const IncastOptions& options) {
 
 }  // namespace
 
-// The aggregator of a run, and its workers.
+// The aggregator of a run, and its workers. One for each run. Not thread-safe.
 class IncastRun {
  public:
   IncastRun(const IncastOptions& options, std::unique_ptr<Network> network)
@@ -148,7 +148,7 @@ class IncastRun {
     TimePoint arrived;
     size_t open_runs = 0;
   };
-  // One fan-out of the product: all of a query, or with a static cap one call of it.
+  // The events of one fan-out of Sluice: a whole query, or one call of it if there is a static cap.
   class Sink final : public FanOutRun::Sink {
    public:
     Sink(IncastRun& owner, std::shared_ptr<Query> query) : owner_(owner), query_(std::move(query)) {}
@@ -182,10 +182,10 @@ class IncastRun {
     for (size_t i = 0; i < options_.concurrency; ++i) StartQuery();
   }
 
-  // Poisson arrivals, whatever has become of the queries before.
+  // Starts queries at Poisson arrivals, whether or not earlier queries have ended.
   void Arrive() {
-    // A few more than count, so that the last of these have company; not for ever, since where the offer is more than
-    // the network carries they would never end.
+    // Start some more queries than count, so that the last counted ones also run under load. The number is limited,
+    // because with more load than the network carries they would never end.
     if (over_ || started_queries_ == options_.warm_up + options_.fan_outs + options_.fan_outs / 5) return;
     if (started_queries_ == options_.warm_up) BeginToCount();
     StartQuery();
@@ -260,7 +260,7 @@ class IncastRun {
     if (!over_) failed_calls_ += run.result().failures.size();
     if (options_.static_cap > 0) {
       --calls_out_;
-      // Not within the events of the run.
+      // Post it, so that it does not run within the events of the run.
       executor_.Post([this] { FillCap(); });
     }
     if (--query->open_runs > 0) return;
@@ -284,7 +284,7 @@ class IncastRun {
     result.fan_out_seconds = times_;
     for (const auto& query : open_) {
       if (!counting_ || (options_.load > 0 && !Counts(*query))) continue;
-      // In a closed loop those that are cut off by the end of a whole run are not late.
+      // In a closed loop, queries that the end of a complete run cuts off are not late.
       if (options_.load == 0 && times_.size() == options_.fan_outs) continue;
       ++result.unfinished;
       result.fan_out_seconds.push_back(Seconds(now - query->arrived).count());
@@ -306,7 +306,7 @@ class IncastRun {
     return result;
   }
 
-  // Ends what is under way, so that all of it can be destroyed.
+  // Ends all calls, so that all objects can be destroyed.
   void CloseDown() {
     over_ = true;
     waiting_.clear();
@@ -323,7 +323,7 @@ class IncastRun {
 
   const IncastOptions options_;
   const std::clock_t started_ = std::clock();
-  // Whatever the schedule makes of it, the load of a seed is the same.
+  // With separate sources, the load of a seed does not depend on the schedule.
   Dice dice_;
   Dice load_dice_;
   Dice victim_dice_;
@@ -355,7 +355,7 @@ class IncastRun {
   int64_t received_bytes_ = 0;
   std::set<std::shared_ptr<Query>> open_;
   std::vector<double> times_;
-  size_t calls_out_ = 0;  // with a static cap
+  size_t calls_out_ = 0;  // only with a static cap
   std::deque<std::pair<std::shared_ptr<Query>, FanOutRun::Ask>> waiting_;
 };
 

@@ -1,4 +1,4 @@
-// incast_sim: one point of the simulation over ns-3. Prints a line of CSV, after a line with the names of its columns.
+// incast_sim: one point of the simulation on ns-3. Prints a line with the names of the columns, and a line of CSV.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -144,7 +144,7 @@ absl::Status Configure(Flags& flags) {
   return status;
 }
 
-// What an empty link would carry of the payload: full packets, and nothing else.
+// Returns the share of payload on an idle link: only full packets.
 double PayloadShare(const TcpOptions& tcp) {
   return static_cast<double>(tcp.SegmentBytes()) / static_cast<double>(tcp.mtu_bytes + 2);
 }

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tools/percentile.h"
 
-// Small points of the simulation over ns-3: the product's own code, from a fan-out down to the bytes of HTTP/2.
+// Small points of the simulation on ns-3, with Sluice's own code from a fan-out down to the bytes of HTTP/2.
 namespace sluice {
 namespace {
 
@@ -13,7 +13,7 @@ using testing::IncastOptions;
 using testing::IncastResult;
 using testing::RunIncast;
 
-// 32 workers, 32 KB each, through a port of 1 Gbit/s with 32 KB.
+// 32 workers with 32 KB each, through a port of 1 Gbit/s with 32 KB.
 IncastOptions SmallPort(SchedulePolicy policy) {
   IncastOptions options;
   options.policy = policy;
@@ -30,7 +30,7 @@ IncastResult Play(const IncastOptions& options) {
   return result.value_or(IncastResult());
 }
 
-// No packet was dropped anywhere, no timer of TCP fired, and nothing came that the budget had no room for.
+// No packet may be dropped, no timer of TCP may expire, and all bytes must fit the budget.
 void ExpectLossless(const IncastOptions& options, const IncastResult& result) {
   EXPECT_EQ(result.fan_outs, options.fan_outs);
   EXPECT_EQ(result.unfinished, 0u);
@@ -41,7 +41,7 @@ void ExpectLossless(const IncastOptions& options, const IncastResult& result) {
   EXPECT_THAT(result.breaches, ::testing::IsEmpty());
 }
 
-// The oracle of all others: without a schedule the same port loses what it has to lose.
+// The reference for all other tests: without a schedule the same port must lose packets.
 TEST(IncastTest, UnscheduledCollapses) {
   const IncastResult result = Play(SmallPort(SchedulePolicy::kUnscheduled));
   EXPECT_EQ(result.fan_outs, 10u);
@@ -50,7 +50,7 @@ TEST(IncastTest, UnscheduledCollapses) {
   EXPECT_LT(result.goodput_bps, 0.2e9);
 }
 
-// The collapse is one of timeouts: it is as much shorter as these are.
+// Timeouts cause the collapse, so shorter timeouts must shorten it in proportion.
 TEST(IncastTest, AShortRetransmissionTimeoutShortensTheCollapse) {
   IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   const double with_200_ms = Play(options).goodput_bps;
@@ -75,7 +75,7 @@ TEST(IncastTest, RollingLosesNothingAndFillsTheLinkWhereWorkersDoNotThink) {
   EXPECT_GT(result.link_busy_share, 0.9);
 }
 
-// Two fan-outs of 64 at a time are enough to ask for while all think for 2 ms.
+// Two fan-outs of 64 at a time provide enough requests while all workers think for 2 ms.
 TEST(IncastTest, GrantsKeepTheLinkBusyWhileWorkersThinkAndRollingDoesNot) {
   IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.workers = 64;
@@ -104,7 +104,7 @@ TEST(IncastTest, GrantsLoseNothingAtAHundredGigabit) {
   EXPECT_GT(result.link_busy_share, 0.97);
 }
 
-// 15 workers on all other hosts of a fat tree of arity 4; each port has 32 KB.
+// 15 workers, one on each other host of a fat tree of arity 4. Each port has 32 KB.
 TEST(IncastTest, GrantsLoseNothingInAFatTree) {
   IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.workers = 15;
@@ -131,7 +131,7 @@ TEST(IncastTest, DctcpMarksInsteadOfDropping) {
   EXPECT_LT(result.bottleneck.most_bytes, 200'000);
 }
 
-// Of 128 workers each small window is marked, again and again.
+// With 128 workers each small window is marked repeatedly.
 TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
   IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
   options.workers = 128;
@@ -151,7 +151,7 @@ TEST(IncastTest, DctcpGoesOnWhereAllIsMarked) {
   EXPECT_GT(result.bottleneck.marked_packets, 1000);
 }
 
-// The budget leaves half of the buffer to messages of 10 KB that others send through the same port.
+// The budget leaves half of the buffer to other traffic through the same port, in messages of 10 KB.
 TEST(IncastTest, TrafficOfOthersIsNotHurtByGrantsThatLeaveItRoom) {
   IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   options.budget_bytes = 16 * 1024;

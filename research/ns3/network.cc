@@ -14,7 +14,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr size_t kConnectionsPerStack = 64;
-// Between the aggregator's link and its stacks.
+// The rate between the aggregator's link and its stacks.
 constexpr double kEndlessBitsPerSecond = 1e15;
 constexpr uint32_t kFirstHost = (10u << 24) + 1;
 constexpr uint32_t kFirstStack = (10u << 24) + (200u << 16) + 1;
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const Options& options)
   if (options.buffer_bytes > 0 && options.buffer_packets > 0) {
     return absl::InvalidArgumentError("buffer: give bytes or packets");
   }
-  // Once in a process, before there is any event. A frame takes 120.16 ns at 100 Gbit/s.
+  // Must run once in a process, before any event. A frame takes 120.16 ns at 100 Gbit/s.
   [[maybe_unused]] static const bool set_resolution = [] {
     ns3::Time::SetResolution(ns3::Time::PS);
     return true;
@@ -61,7 +61,7 @@ void Network::BuildStar() {
   }
 }
 
-// Downwards there is one way to each host; upwards a packet may take any.
+// There is one path down to each host. On the way up a packet may take any path.
 void Network::BuildFatTree() {
   const size_t half = options_.fat_tree_arity / 2;
   std::vector<PacketSwitch*> cores;
@@ -189,8 +189,8 @@ Host Network::NewHost(ns3::Ipv4Address address) {
   return host;
 }
 
-// All hosts are in one network, which the one interface leads to. Not by Ipv4AddressHelper, which puts a queue
-// policy above the device.
+// All hosts are in one network, reached through the one interface. Rejected: Ipv4AddressHelper, because it puts a
+// queueing policy above the device.
 void Network::GiveAddress(const Host& host) {
   const auto ip = host.node->GetObject<ns3::Ipv4>();
   const uint32_t interface = ip->AddInterface(host.node->GetDevice(host.node->GetNDevices() - 1));

@@ -23,34 +23,34 @@ struct Host {
 };
 
 // Hosts, switches and the links between them. The first link is the aggregator's, and the switch port that feeds it is
-// the bottleneck. A star has one switch; a fat tree of arity k (Al-Fares, Loukissas and Vahdat, 2008) has three layers
-// of switches with k ports each, and k³ / 4 hosts. One a simulation: times of ns-3 are in picoseconds from the first
-// on.
+// the bottleneck. A star has one switch. A fat tree of arity k (Al-Fares, Loukissas and Vahdat, 2008) has three layers
+// of switches with k ports each, and k³ / 4 hosts. One for each simulation. It sets the time resolution of ns-3 to
+// picoseconds.
 class Network {
  public:
   struct Options {
-    double bits_per_second = 1e9;                  // of the aggregator's link, and of those between switches
+    double bits_per_second = 1e9;                  // of the aggregator's link, and of links between switches
     double access_bits_per_second = 0;             // of the workers' links; 0: the same
-    absl::Duration rtt = absl::Microseconds(100);  // of an empty network, between the aggregator and the farthest host
-    int64_t buffer_bytes = 32 * 1024;              // of each port; one of the two
+    absl::Duration rtt = absl::Microseconds(100);  // of an idle network, between the aggregator and the farthest host
+    int64_t buffer_bytes = 32 * 1024;              // of each port; set exactly one of the two
     int64_t buffer_packets = 0;
     double shared_alpha = 0;            // above 0: `buffer_bytes` is the memory that all ports of a switch share
     int64_t mark_above_bytes = 0;       // ECN; 0: no marks
-    size_t hosts = 1;                   // beside the aggregator
+    size_t hosts = 1;                   // in addition to the aggregator
     size_t fat_tree_arity = 0;          // 0: a star
-    size_t aggregator_connections = 1;  // expected ones
+    size_t aggregator_connections = 1;  // expected number of connections
     TcpOptions tcp;
   };
   static absl::StatusOr<std::unique_ptr<Network>> Create(const Options& options);
 
   const Host& host(size_t host) const { return hosts_[host]; }
-  // The aggregator's IP stack for its next connection. A stack of ns-3 looks through all of its connections for each
-  // packet, so the aggregator has several, behind the one link.
+  // Returns the aggregator's IP stack for its next connection. A stack of ns-3 searches all its connections for each
+  // packet, so the aggregator has several stacks behind its link.
   const Host& NextAggregatorStack() { return aggregator_stacks_[next_stack_++ % aggregator_stacks_.size()]; }
   ns3::Ptr<HostSocket> NewSocket(const Host& host);
 
   PortQueue& bottleneck() { return *bottleneck_; }
-  // Packets dropped at all other ports of switches.
+  // Returns the packets dropped at all other ports of switches.
   int64_t OtherDrops() const;
   const TcpCounts& tcp_counts() const { return tcp_counts_; }
   void ResetCounts();
@@ -84,7 +84,7 @@ class Network {
   std::vector<Host> aggregator_stacks_;
   size_t next_stack_ = 0;
   std::vector<std::unique_ptr<PacketSwitch>> switches_;
-  std::vector<std::unique_ptr<SharedBuffer>> shared_buffers_;  // of the switches; empty where ports have their own
+  std::vector<std::unique_ptr<SharedBuffer>> shared_buffers_;  // of the switches; empty if each port has its own buffer
   std::unique_ptr<PacketSwitch> aggregator_;                   // between its link and its stacks
   std::vector<ns3::Ptr<PortQueue>> switch_queues_;
   ns3::Ptr<PortQueue> bottleneck_;

@@ -8,7 +8,7 @@
 
 namespace sluice::testing {
 
-// The client's end of a connection.
+// The client's end of a connection. One for each connection. Not thread-safe.
 class Ns3Executor::Socket final : public std::enable_shared_from_this<Socket> {
  public:
   Socket(Ns3Executor& executor, StreamSocketEvents& events)
@@ -93,21 +93,21 @@ class Ns3Executor::Socket final : public std::enable_shared_from_this<Socket> {
 
   Ns3Executor& executor_;
   const WireOracle::ConnectionId id_;
-  StreamSocketEvents* events_;  // null: closed
+  StreamSocketEvents* events_;  // null once closed
   ns3::Ptr<HostSocket> socket_;
   std::shared_ptr<TcpWire> wire_;
-  bool reading_ = false;     // Read is under way to its turn
-  bool wants_bytes_ = true;  // SetReading
+  bool reading_ = false;     // Read is waiting for its turn
+  bool wants_bytes_ = true;  // as set by SetReading
   const char* over_ = nullptr;
 };
 
-// What the connection holds: dropping it closes the socket, which events of ns-3 may still look at.
+// The connection's owner of the socket. Destroying it closes the socket, which later events of ns-3 may still read.
 class Ns3Executor::Handle final : public StreamSocket {
  public:
   explicit Handle(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
   ~Handle() override { socket_->Close(); }
   void Write(std::string bytes) override { socket_->Write(std::move(bytes)); }
-  size_t unsent_bytes() const override { return 0; }  // the socket takes all at once
+  size_t unsent_bytes() const override { return 0; }  // the socket accepts all bytes at once
   void SetReading(bool reading) override { socket_->SetReading(reading); }
   std::optional<TcpSocket> Tcp() const override { return socket_->Tcp(); }
 

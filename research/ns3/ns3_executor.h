@@ -18,19 +18,20 @@
 
 namespace sluice::testing {
 
-// The world of a link inside ns-3: its clock, its timers and its TCP. What becomes ready at one time is one turn of the
-// link's thread. The thread takes no time, or what LinkThread says; then what becomes ready meanwhile waits for the
-// next turn, and what a turn writes leaves when it has got so far. One a simulation.
+// The executor of a link inside ns-3: its clock, its timers and its TCP. One turn of the link's thread handles all
+// events that are ready at one time. By default the thread takes no time. With LinkThread, events that become ready
+// during a turn wait for the next turn, and the bytes that a turn writes are sent when it reaches them. One for each
+// simulation. Not thread-safe.
 class Ns3Executor final : public Executor {
  public:
-  // What the link's thread costs; zeros: nothing.
+  // The costs of the link's thread. By default it takes no time.
   struct LinkThread {
-    std::chrono::nanoseconds turn{0};  // each, beside what is in it
-    std::chrono::nanoseconds read{0};  // of a connection, as much as is there
+    std::chrono::nanoseconds turn{0};  // of each turn, in addition to its events
+    std::chrono::nanoseconds read{0};  // of reading all available bytes of a connection
     std::chrono::nanoseconds write{0};
-    std::chrono::nanoseconds timers_late{0};  // at most, uniformly
+    std::chrono::nanoseconds timers_late{0};  // maximum, uniformly distributed
   };
-  // All of these outlive it. `oracle` sees all bytes of the connections; null: nobody does.
+  // All of these must outlive the executor. `oracle` checks all bytes of the connections, or is null.
   Ns3Executor(Network& network, TcpWires& wires, Dice& dice, WireOracle* oracle, const LinkThread& thread)
       : network_(network), wires_(wires), dice_(dice), oracle_(oracle), thread_(thread) {}
   ~Ns3Executor() override;
@@ -58,7 +59,7 @@ class Ns3Executor final : public Executor {
 
   void Ready(std::function<void()> task);
   void RunReady();
-  // Says that the turn has done something that costs, and returns how far in it that is.
+  // Adds a cost to the turn, and returns the turn's total so far.
   std::chrono::nanoseconds Spend(std::chrono::nanoseconds cost) { return turn_cost_ += cost; }
 
   Network& network_;

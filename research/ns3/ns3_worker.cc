@@ -35,7 +35,7 @@ class Ns3Worker::Connection final : public WorkerSession, public std::enable_sha
  private:
   void Serve(int32_t stream, const Question& question, absl::Duration /*timeout*/) override {
     const auto think = std::chrono::nanoseconds(static_cast<int64_t>(worker_.options_.think.Draw(worker_.dice_) * 1e9));
-    if (think.count() == 0) return Answer(stream, question.bytes);  // what handles the request flushes
+    if (think.count() == 0) return Answer(stream, question.bytes);  // the handler of the request flushes
     Ns3After(think, [weak = weak_from_this(), stream, size = question.bytes] {
       const auto self = weak.lock();
       if (self == nullptr || self->session() == nullptr) return;
@@ -45,7 +45,7 @@ class Ns3Worker::Connection final : public WorkerSession, public std::enable_sha
   }
   void OnGone(int32_t) override {}
 
-  // The host may be late, and what is written later is then later, too.
+  // The host may be late. Later writes are then at least as late.
   void Write(std::string bytes) override {
     const auto jitter = static_cast<double>(worker_.options_.jitter.count());
     if (jitter == 0) return WriteTo(socket_, wire_->to_client, bytes);

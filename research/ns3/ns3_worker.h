@@ -14,15 +14,15 @@
 
 namespace sluice::testing {
 
-// A worker on a host of ns-3: a gRPC server on our own HTTP/2 session, which thinks and answers with as many bytes as
-// it is asked for. One for each address.
+// A worker on a host of ns-3: a gRPC server on Sluice's own HTTP/2 session, which thinks and responds with the
+// requested number of bytes. One for each address. Not thread-safe.
 class Ns3Worker {
  public:
   struct Options {
     Distribution think;
-    std::chrono::nanoseconds jitter{0};  // of its host: each write is late by at most so much, uniformly
+    std::chrono::nanoseconds jitter{0};  // of its host: the maximum delay of each write, uniformly distributed
   };
-  // All of these outlive it.
+  // All of these must outlive the worker.
   Ns3Worker(Network& network, const Host& host, uint16_t port, TcpWires& wires, Dice& dice, const Options& options);
   ~Ns3Worker();
   Ns3Worker(const Ns3Worker&) = delete;

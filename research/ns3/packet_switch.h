@@ -11,8 +11,9 @@
 
 namespace sluice::testing {
 
-// A switch that hands IP packets from one point-to-point device of its node to another, by their destination. It has no
-// IP stack, so it costs one look-up a packet, however many hosts there are. One a switch of the network.
+// A switch that forwards IP packets from one point-to-point device of its node to another, by their destination. It has
+// no IP stack, so it costs one look-up per packet for any number of hosts. One for each switch of the network. Not
+// thread-safe.
 class PacketSwitch {
  public:
   using Port = ns3::Ptr<ns3::PointToPointNetDevice>;
@@ -22,10 +23,10 @@ class PacketSwitch {
   PacketSwitch& operator=(const PacketSwitch&) = delete;
 
   ns3::Ptr<ns3::Node> node() const { return node_; }
-  // Takes packets from this port of the node from now on.
+  // Accepts packets from this port of the node from now on.
   void Attach(const Port& port);
   void Route(ns3::Ipv4Address destination, const Port& port) { ports_[destination.Get()] = port; }
-  // A port towards all other destinations. Of several, each pair of hosts always takes the same.
+  // Adds a port for all other destinations. If there are several, each pair of hosts always uses the same one.
   void AddUplink(const Port& port) { uplinks_.push_back(port); }
 
  private:

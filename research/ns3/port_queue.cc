@@ -8,7 +8,7 @@
 namespace sluice::testing {
 namespace {
 
-// Sets Congestion Experienced (RFC 3168) in a packet that says that its ends know ECN.
+// Sets Congestion Experienced (RFC 3168) in a packet whose ends support ECN.
 bool Mark(const ns3::Ptr<ns3::Packet>& packet) {
   ns3::PppHeader link;
   ns3::Ipv4Header ip;

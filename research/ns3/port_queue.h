@@ -7,19 +7,21 @@
 
 namespace sluice::testing {
 
-// The memory that the ports of one switch share. A port may hold at most `alpha` times what is free (Choudhury and
-// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). One a switch that shares.
+// The memory that the ports of one switch share. A port may use at most `alpha` times the free memory (Choudhury and
+// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). One for each switch with shared
+// memory.
 struct SharedBuffer {
   int64_t bytes = 0;
   double alpha = 1;
   int64_t used_bytes = 0;
 };
 
-// The buffer of one output port: first in, first out. What does not fit is dropped; what comes to a long queue is
-// marked, where its sender knows ECN. The packet that is being sent is no longer in it. One a port.
+// The buffer of one output port: first in, first out. It drops packets that do not fit. It marks packets that arrive at
+// a long queue if their sender supports ECN. The packet that is being sent has left the queue. One for each port. Not
+// thread-safe.
 class PortQueue final : public ns3::DropTailQueue<ns3::Packet> {
  public:
-  // Exactly one of the three bounds is set; with none the queue is endless, as that of a host.
+  // Set exactly one of the three bounds. With none the queue is unlimited, like a host's.
   struct Options {
     int64_t bytes = 0;
     int64_t packets = 0;
@@ -27,7 +29,7 @@ class PortQueue final : public ns3::DropTailQueue<ns3::Packet> {
     int64_t mark_above_bytes = 0;  // DCTCP's K; 0: no marks
   };
   struct Counts {
-    int64_t packets = 0;  // that have come, dropped ones too
+    int64_t packets = 0;  // arrived, including dropped ones
     int64_t dropped_packets = 0;
     int64_t dropped_bytes = 0;
     int64_t marked_packets = 0;

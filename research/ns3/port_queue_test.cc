@@ -16,7 +16,7 @@ ns3::Ptr<PortQueue> Queue(const PortQueue::Options& options) {
   return queue;
 }
 
-// An IP packet as it stands in the queue of a device: a hundred bytes.
+// An IP packet as in the queue of a device: 100 bytes.
 ns3::Ptr<ns3::Packet> IpPacket(ns3::Ipv4Header::EcnType ecn) {
   const auto packet = ns3::Create<ns3::Packet>(78);
   ns3::Ipv4Header ip;
@@ -56,7 +56,7 @@ TEST(PortQueueTest, CountsPacketsWhateverTheirSize) {
   EXPECT_FALSE(queue->Enqueue(ns3::Create<ns3::Packet>(40)));
 }
 
-// With alpha 1 a port alone may hold half of the memory; the next one half of what is left.
+// With alpha 1, a port alone may use half of the memory, and the next port half of the rest.
 TEST(PortQueueTest, TheThresholdOfASharedBufferFallsAsItFills) {
   SharedBuffer memory{.bytes = 1000, .alpha = 1};
   const auto first = Queue({.shared = &memory});

@@ -12,7 +12,7 @@
 
 namespace sluice::testing {
 
-// Bytes in order, appended at one end and taken at the other.
+// Bytes in order, appended at one end and removed at the other.
 class ByteQueue {
  public:
   void Append(const std::string& bytes) { bytes_ += bytes; }
@@ -31,8 +31,9 @@ class ByteQueue {
   size_t taken_ = 0;
 };
 
-// What is written on one TCP connection and was not read at the other side. The packets of ns-3 carry as many bytes,
-// with no content; since TCP delivers in order and once, that is the same, and much faster. One a connection.
+// The bytes written on one TCP connection and not yet read at the other side. The packets of ns-3 carry the same number
+// of bytes without content. TCP delivers in order and once, so the result is the same, and much faster. One for each
+// connection. Not thread-safe.
 struct TcpWire {
   ByteQueue to_worker;
   ByteQueue to_client;
@@ -52,7 +53,8 @@ inline std::string ReadFrom(const ns3::Ptr<ns3::Socket>& socket, ByteQueue& wire
   return bytes > 0 ? wire.Take(bytes) : "";
 }
 
-// Finds the wire of a connection that a worker accepts, by the client's address. One a simulation.
+// Finds the wire of a connection that a worker accepts, by the client's address. One for each simulation. Not
+// thread-safe.
 class TcpWires {
  public:
   std::shared_ptr<TcpWire> Make(ns3::Ipv4Address client, uint16_t port) {

@@ -27,8 +27,8 @@ int64_t ReceivedBytes(const ns3::Ptr<ns3::Socket>& socket) {
 struct VictimFlow::Connection {
   ns3::Ptr<HostSocket> sender;
   ns3::Ptr<ns3::Socket> receiver;
-  uint16_t port = 0;  // of the sender
-  bool busy = true;   // until it is connected
+  uint16_t port = 0;  // the sender's port
+  bool busy = true;   // also until it is connected
   int64_t left_bytes = 0;
   TimePoint arrived;
 };

@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// Somebody else's traffic to the aggregator's host through the same port: messages on TCP connections that stay open,
-// at times of a Poisson process. A message that finds all connections busy waits for one, and its time counts from its
-// arrival. One a simulation, or none.
+// Other traffic to the aggregator's host through the same port: messages on persistent TCP connections, at the times of
+// a Poisson process. A message that finds all connections busy waits for one, and its time counts from its arrival. At
+// most one for each simulation. Not thread-safe.
 class VictimFlow {
  public:
   struct Options {
@@ -23,16 +23,16 @@ class VictimFlow {
     std::chrono::nanoseconds mean_pause{1'000'000};
     size_t connections = 8;
   };
-  // Connects from this host to the aggregator's. All of these outlive it.
+  // Connects from this host to the aggregator's. All of these must outlive the flow.
   VictimFlow(Network& network, const Host& from, Dice& dice, const Options& options);
   ~VictimFlow();
   VictimFlow(const VictimFlow&) = delete;
   VictimFlow& operator=(const VictimFlow&) = delete;
 
-  // Messages come from now on, and count.
+  // Starts the messages. Messages count from now on.
   void Start();
   void Stop() { running_ = false; }
-  // Times of the messages that have arrived, in seconds, with those under way as long as they have taken so far.
+  // Returns the times of the arrived messages in seconds, and for messages in progress the time so far.
   std::vector<double> Times() const;
 
  private:

@@ -2,7 +2,6 @@
 // must be within the link, and the client's reports must be consistent.
 //
 // The input is steps: a byte that selects the step, then its parameters.
-// The input is steps: a byte for what, and what that takes.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -70,7 +69,7 @@ class LeaseClientFuzz {
   void Apply(const BudgetLease& lease) {
     FUZZ_CHECK(schedule_.SetLease(Now(), lease, actions_).ok());
     FUZZ_CHECK(lease.bytes >= 0 && lease.bytes <= lease.link_bytes);
-    // No lease may be permanent or absurdly long.
+    // No lease may be permanent, or longer than an hour.
     FUZZ_CHECK(lease.bytes == 0 || lease.until <= Now() + std::chrono::hours(1));
   }
 

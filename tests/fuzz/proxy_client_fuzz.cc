@@ -157,7 +157,7 @@ class ProxyClientFuzz {
   }
   void Check() const {
     constexpr int64_t kAtSocket = 1 << 20;
-    // Each call may hold one part more than its limit, in both directions.
+    // Each call may hold one part in addition to its limit.
     FUZZ_CHECK(loop_->held_answers().bytes() <= static_cast<int64_t>(loop_->calls()) * 2 * kHeldPerCall + kAtSocket);
     FUZZ_CHECK(static_cast<int64_t>(wire_.unsent_bytes) < kAtSocket);
   }

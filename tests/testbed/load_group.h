@@ -35,7 +35,7 @@ class LoadGroup {
 
   const v1::LoadGroup& config() const { return config_; }
 
-  // Comes before anything else, and begins to connect to the workers. Without a link, calls go through gRPC's own
+  // Must be called first. Begins to connect to the workers. Without a link, calls go through gRPC's own
   // client, which connects later.
   absl::Status Start(std::shared_ptr<Link> link, const std::string& ca);
 

@@ -27,7 +27,7 @@ class NameServer:
             self._addresses[name] = addresses
 
     def fail(self, failing):
-        """Makes the server fail: it then cannot say whether any name exists."""
+        """Turns failing on or off. A failing server returns SERVFAIL for every name."""
         with self._lock:
             self._failing = failing
 

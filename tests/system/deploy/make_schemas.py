@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes schemas/kubernetes.json, what schema_test.py checks by: the kinds that deploy/ uses, from the API server of
-kubectl's current context. Strict: a field that it does not know is refused.  make_schemas.py"""
+"""Writes schemas/kubernetes.json for schema_test.py: the kinds that deploy/ uses, from the API server of kubectl's
+current context. The schemas are strict: they reject unknown fields. Usage: make_schemas.py"""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 import manifests  # noqa: E402
 
 _OUT = pathlib.Path(__file__).resolve().parent / "schemas/kubernetes.json"
-# Of OpenAPI, with no meaning in a JSON schema, or with no meaning to us. Formats: int32 and the like.
+# Parts of OpenAPI that a JSON schema or these tests do not use, such as the format int32.
 _LEFT_OUT = ("description", "default", "format")
 
 
@@ -73,13 +73,13 @@ def main():
     kinds, definitions = {}, {}
     for version, kind in sorted(used):
         if "monitoring.coreos.com" in version:
-            continue  # the operator's: schemas/prometheus-operator.json
+            continue  # schemas/prometheus-operator.json has the operator's kinds
         path = ("apis/" if "/" in version else "api/") + version
         components = get("/openapi/v3/" + path)["components"]["schemas"]
         kinds[f"{version} {kind}"] = definition_of({"apiVersion": version, "kind": kind}, components)
         definitions.update({name: strict(schema) for name, schema in components.items()})
     told = {"kubernetes": get("/version")["gitVersion"], "kinds": kinds, "definitions": reachable(kinds.values(), definitions)}
-    # One definition a line: small, and a change can be read.
+    # Write one definition per line, so that the file is small and its changes are readable.
     lines = [f"{json.dumps(name)}: {json.dumps(schema, sort_keys=True)}" for name, schema in told["definitions"].items()]
     _OUT.parent.mkdir(exist_ok=True)
     _OUT.write_text('{"kubernetes": %s,\n"kinds": %s,\n"definitions": {\n%s\n}}\n' % (

@@ -119,7 +119,7 @@ class RandomLife {
       link_.SetBusy(process, true);
     }
     ExpectAllReceive(alive_);
-    // In fifo other processes wait for the end of that block.
+    // Processes in fifo mode wait for the end of that block.
     if (link_.shares().options().mode == SharingMode::kWeighted) ExpectNobodyWaitsForSlowWorkers();
     for (const size_t process : alive_) link_.Kill(process);
     link_.RunFor(500ms);

@@ -24,7 +24,7 @@ def network(workers, rto_min, **settings):
 
 
 def random_network(workers, random_rto):
-    """10 Gbit/s, 32 KB, 20 µs, one block of 10 MB. Connections are fresh, whose first timeout of 3 s would hide the others."""
+    """10 Gbit/s, 32 KB, 20 µs, one block of 10 MB. initial_rto is short: the usual first timeout of 3 s would hide the others."""
     return papers.STORAGE | {"buffer_packets": 0, "buffer": 32_768, "workers": workers, "sru": share(workers, 10_000_000),
                              "rate": "10000Mb", "delay": "0.005ms", "jitter": 2e-6, "rto_min": 0.0002, "tick": 1e-6,
                              "random_rto": random_rto, "initial_rto": 0.002, "blocks": 1, "seconds": 0.1}

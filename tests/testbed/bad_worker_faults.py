@@ -27,7 +27,7 @@ _DETOUR, _DETOUR_END = "detour", "detour-end"
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of a fault."""
+    """The network and the programs of a fault."""
 
     network: object
     servers: object
@@ -35,19 +35,19 @@ class Place:
 
 
 class Fault:
-    """No fault. The others override what they need."""
+    """No fault. Subclasses override the methods that they need."""
 
     def set_up(self, place):
-        """Before the load starts."""
+        """Called before the load starts."""
 
     def begin(self):
-        """The measured part is about to start."""
+        """Called just before the measured part starts."""
 
     def tear_down(self):
-        """The load has ended."""
+        """Called after the load has ended."""
 
     def facts(self):
-        """After tear_down, ready for JSON."""
+        """Returns figures, ready for JSON. Called after tear_down."""
         return {}
 
 
@@ -180,12 +180,14 @@ class Pauses(Fault):
 
 
 class BadPath(Fault):
-    """A share of the packets that a machine sends is lost, and a share comes late, so that other packets overtake them.
+    """Loses a share of the packets that a machine sends, and delays another share, so that other packets overtake
+    them.
 
-    The switch selects the packets with nftables when they arrive from the machine. It drops the lost packets, and
-    forwards the late ones to a detour, where late_packets.py holds them for a moment and then sends them to the switch's
-    shallow port. Rejected: netem, because the kernels of many containers lack it; a filter on the machine itself, because
-    TCP notices the drop and does not count the packet as sent; a tiny tbf queue, because it drops in bursts.
+        The switch selects the packets with nftables when they arrive from the machine. It drops the lost packets,
+    and forwards the late ones to a detour. There late_packets.py holds them for a moment, and then sends them to the
+    switch's shallow port. Rejected: netem, because the kernels of many containers lack it; a filter on the machine
+    itself, because TCP notices the drop and does not count the packet as sent; a tiny tbf queue, because it drops in
+    bursts.
     """
 
     def __init__(self, machine, loss, reorder):

@@ -56,7 +56,7 @@ class _Run:
 
 
 class BadWorkerMeasurement:
-    """Runs scenarios with the programs of one or more builds. The servers are those of the first."""
+    """Runs scenarios with the programs of one or more builds. The servers come from the first build."""
 
     def __init__(self, flags, folder, progress):
         self._flags = flags
@@ -68,7 +68,7 @@ class BadWorkerMeasurement:
         self._tls = None
 
     def run(self, name):
-        """The results of one scenario: a list, ready for JSON."""
+        """Returns the results of one scenario: a list, ready for JSON."""
         scenario = SCENARIOS[name](self._flags)
         results = []
         for transport in self._flags.transport:
@@ -89,9 +89,9 @@ class BadWorkerMeasurement:
         flags = self._flags
         ways = [way for way in flags.way if way in scenario.ways]
         variants = [variant for variant in scenario.variants if variant.name in flags.variant]
-        runs = {}  # by way, policy and build: for each repetition, results by variant
+        runs = {}  # keys are way, policy and build; for each repetition, results by variant
         for turn, way, policy in itertools.product(range(flags.repeat), ways, flags.policy or scenario.default_policies):
-            # Builds and variants are compared, so they follow each other.
+            # Builds and variants are compared, so their runs follow each other.
             for variant, build in itertools.product(variants, flags.build):
                 run = _Run(scenario.link, name, way, transport, variant.policy or policy, variant, build,
                            flags.seconds or scenario.seconds, flags.warm_up)  # fmt: skip
@@ -185,7 +185,7 @@ class _ProxySampler:
         self._process.wait()
 
     def samples(self, started_s):
-        """Tuples: seconds since `started_s`, budget, bytes in flight, resident bytes."""
+        """Returns tuples: seconds since `started_s`, budget, bytes in flight, resident bytes."""
         rows = [json.loads(line) for line in self._file.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return [(time_s - started_s, *sample[0]) for time_s, sample in rows if sample[0] and time_s >= started_s]
 

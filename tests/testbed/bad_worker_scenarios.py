@@ -51,15 +51,15 @@ class Variant:
     name: str
     groups: tuple
     fault: Fault = Fault()
-    budget_bytes: int = 0  # 0: it adapts
-    policy: str = ""  # instead of that of the run
+    budget_bytes: int = 0  # 0: adapts
+    policy: str = ""  # instead of the run's policy
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
     """A limit for a figure of the variant with bad workers."""
 
-    figure: str  # of bad_worker_summary.figures_of
+    figure: str  # a name in bad_worker_summary.figures_of
     at_least: float | None = None
     at_most: float | None = None
 
@@ -86,7 +86,8 @@ def _harm(control, goodput, p99):
 
 
 def _link(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024):
-    """The link of the flags, with defaults of a scenario. Without `machines`, each worker has a machine of its own."""
+    """Returns the link of the flags, with the defaults of a scenario. Without `machines`, each worker has its own
+    machine."""
     chosen = copy.copy(flags)
     chosen.workers = flags.workers or workers
     chosen.rate = flags.rate or rate_bps
@@ -95,12 +96,12 @@ def _link(flags, workers, machines=None, rate_bps=10**8, buffer_bytes=32 * 1024)
 
 
 def _busy(flags, workers):
-    """Fan-outs that use the whole link."""
+    """Returns fan-outs that use the whole link."""
     return Group(SMALL, tuple(workers), flags.response or 10240, readers=2)
 
 
 def _paced(flags, workers):
-    """Small fan-outs at a fixed rate: the link is nearly idle, so a gap between them is the cost of a fault."""
+    """Returns small fan-outs at a fixed rate. The link is nearly idle, so a gap between them is the cost of a fault."""
     return Group(SMALL, tuple(workers), flags.response or 200, interval_s=flags.interval / 1e3)
 
 
@@ -166,7 +167,7 @@ def _rack(flags):
 
 
 def _next_to_large_responses(flags, fault, *bounds):
-    """One worker sends 1 MB again and again."""
+    """Returns a scenario in which one worker sends 1 MB repeatedly."""
     link = _link(flags, workers=16)
     variants = _three(_busy(flags, range(1, link.workers)), Group(OTHER, (0,), _MEGABYTE), fault, flags.budget)
     bounds = (*_harm(HEALTHY, 0.95, 1.3), Bound("total_goodput_over_healthy", at_least=0.95), *bounds)

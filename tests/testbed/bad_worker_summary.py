@@ -11,8 +11,8 @@ _SETTLED = 0.2  # the share of the measured part after which memory counts
 
 
 def group_figures(report, seconds):
-    """The figures of one GroupReport. A fan-out that the end has cut off counts with the time until the end if that is
-    longer than the median of the others: a stall must show even if it lasts."""
+    """Returns the figures of one GroupReport. If the end cut off a fan-out, its time until then counts if it exceeds
+    the median of the others: a stall must show even if it lasts."""
     whole = [record for record in report["fan_outs"] if record["outcome"] == "OK"]
     times_ms = sorted(1e3 * (record["ended_s"] - record["due_s"]) for record in whole)
     cut_ms = [1e3 * (seconds - record["due_s"]) for record in report["fan_outs"] if record["outcome"] == "CUT"]
@@ -35,12 +35,12 @@ def group_figures(report, seconds):
 
 
 def percentile(values, share):
-    """The least value that is not below a share of all values."""
+    """Returns the smallest value that is not below a share of all values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else 0
 
 
 def budget_figures(samples):
-    """Samples are triples: seconds, bytes of the budget, bytes that are charged to it. Without a budget the figures are
+    """Samples are triples: seconds, bytes of the budget, and bytes charged to it. Without a budget the figures are
     0."""
     samples = [sample for sample in samples if 0 < sample[1] < _NO_BUDGET]
     changes = [samples[0][:2]] if samples else []
@@ -56,7 +56,7 @@ def budget_figures(samples):
 
 
 def memory_figures(samples):
-    """Samples are pairs: seconds, resident bytes. The growth is the slope of the line through them."""
+    """Samples are pairs: seconds and resident bytes. The growth is the slope of the regression line."""
     settled = samples[int(_SETTLED * len(samples)) :]
     growth = statistics.linear_regression(*zip(*settled)).slope if len(settled) > 1 else 0
     return {
@@ -66,7 +66,8 @@ def memory_figures(samples):
 
 
 def figures_of(runs):
-    """The figures of one repetition, which has a run of each variant: the bad workers against the controls."""
+    """Returns the figures of one repetition, which has a run of each variant: the bad workers compared with the
+    controls."""
     figures = {
         f"{variant}_{name}": run["groups"][SMALL][name]
         for variant, run in runs.items()
@@ -100,8 +101,8 @@ def _over(value, control):
 
 
 def verdicts(bounds, repetitions):
-    """The median of each figure over repetitions, and whether it is within its bound. If a variant did not run, figures
-    that need it are missing in both."""
+    """Returns the median of each figure over repetitions, and whether it is within its bound. If a variant did not
+    run, its figures are missing in both."""
     medians = {name: statistics.median(figures[name] for figures in repetitions) for name in repetitions[0]}
     demands = [
         {
@@ -117,7 +118,7 @@ def verdicts(bounds, repetitions):
 
 
 def run_line(run):
-    """One line on a run, for people."""
+    """Returns a readable line about a run."""
     small = run["groups"][SMALL]
     words = [
         f"{format_mbps(small['goodput_bps'])}, p50 {small['p50_ms']:.1f} ms, p99 {small['p99_ms']:.1f} ms, "

@@ -114,9 +114,9 @@ class TreeScenario:
     aggregator (HLA) behind another port. All ports are alike."""
 
     aggregators: int
-    link: LinkScenario  # of one MLA
+    link: LinkScenario  # link of one MLA
     policy: str
-    sru_bytes: int  # of the workers
+    sru_bytes: int  # SRU of the workers
     blocks: int
     clients: int = 1
     cache_blocks: int = 4  # of each MLA: small enough that every pass over the source reads from the workers

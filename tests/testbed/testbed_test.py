@@ -430,7 +430,7 @@ def bad_workers_through_a_proxy(build):
 
 
 def infers_timeouts_of_a_collapse(build):
-    """A schedule has no timeouts, and an overflow has some; Sluice infers both."""
+    """A schedule causes no timeouts, and an overflow causes some. Sluice must infer both results."""
     arguments = "--scenario proxy-rto --policy unscheduled --seconds 2 --warm-up 0.2 --quiet".split()
     (result,) = json.loads(finish(start(*arguments, "--build", build, script=_BAD_WORKERS)))
     healthy, bad = (result["repetitions"][0][variant] for variant in ("healthy", "bad"))

@@ -16,8 +16,6 @@
 namespace sluice {
 namespace {
 
-// The proxy resends a request of up to this size if its worker did not process it. The client must resend a larger one.
-constexpr size_t kMaxReplayBytes = 64u << 10;
 // When a message arrives packet by packet, forward at least this much at a time: each write wakes the client, and it
 // cannot use a part of a message.
 constexpr int64_t kMinPartBytes = 16 << 10;
@@ -38,13 +36,6 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
-// The code that resets the worker's stream. Forward the code of a client's reset only if it is about the call: the
-// other codes are about the client's own connection, and would blame the worker.
-Http2Error ResetErrorOf(StreamEnd end) {
-  const bool of_the_call = end.error == Http2Error::kInternalError || end.error == Http2Error::kEnhanceYourCalm;
-  return end.kind == StreamEnd::Kind::kReset && of_the_call ? end.error : Http2Error::kCancel;
-}
-
 }  // namespace
 
 absl::Status StuckClients(int64_t max_held_bytes) {
@@ -55,45 +46,113 @@ absl::Status StuckClients(int64_t max_held_bytes) {
 ProxiedCall::ProxiedCall(ProxyLoop& proxy, ClientConnection& client, int32_t stream)
     : proxy_(proxy), client_(&client), stream_(stream), living_(proxy.OnCallBegan()), began_(proxy.link().now()) {}
 
+// Reports an event, and applies what the logic decides. That may end the client's stream, and with it the connection's
+// reference to the call.
+template <class Event>
+void ProxiedCall::Drive(Event&& event) {
+  const std::shared_ptr<ProxiedCall> self = shared_from_this();
+  const bool wanted = logic_.wants_response();
+  event(logic_, actions_);
+  if (wanted && !logic_.wants_response()) {
+    if (logic_.code().has_value()) link_is_late_ = time_.LinkIsLate(proxy_.link().now());
+    CountRequest();
+  }
+  ApplyAll();
+}
+
+// An action may cause an event. Its actions follow those that wait.
+void ProxiedCall::ApplyAll() {
+  if (applying_) return;
+  applying_ = true;
+  for (size_t next = 0; next < actions_.size(); ++next) Apply(ProxyCallLogic::Action(actions_[next]));
+  actions_.clear();
+  applying_ = false;
+}
+
+void ProxiedCall::Apply(const ProxyCallLogic::Action& action) {
+  using Kind = ProxyCallLogic::Action::Kind;
+  switch (action.kind) {
+    case Kind::kRoute:
+      return Route();
+    case Kind::kStart:
+      return Start();
+    case Kind::kSend:
+      return Send();
+    case Kind::kGrantRequest:
+      return GrantRequest();
+    case Kind::kForgetRequest:
+      return ForgetRequest();
+    case Kind::kCancelWorker:
+      if (ScheduledStream* const worker = LeaveWorker(); worker != nullptr && !worker->over()) {
+        worker->set_reset_error(action.error);
+        proxy_.link().CancelCall(*worker, action.status);
+      }
+      return;
+    case Kind::kRefuse:
+    case Kind::kRespond:
+    case Kind::kStopRequest:
+    case Kind::kResetClient:
+      if (client_ != nullptr) ApplyToClient(action);
+      return;
+  }
+}
+
+void ProxiedCall::ApplyToClient(const ProxyCallLogic::Action& action) {
+  using Kind = ProxyCallLogic::Action::Kind;
+  if (action.kind == Kind::kStopRequest) return client_->EndSoon(*this);
+  if (action.kind == Kind::kResetClient) {
+    client_->Reset(*this, action.error);
+  } else if (action.kind == Kind::kRefuse) {
+    client_->SendHeaders(*this, ToRefusal(action.status), /*end_stream=*/true);
+  } else {
+    const absl::Status& status = action.status;
+    client_->SendHeaders(*this, action.begun ? ToTrailers(status, "", {}) : ToTrailersOnly(status, "", {}), true);
+  }
+  if (client_ != nullptr) CountResponse();
+}
+
 // --- The request.
 
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
-  has_head_ = true;
-  if (!head_.path.empty()) return Fail(absl::InvalidArgumentError("a request of gRPC has no trailers"));
-  request_ended_ = end_stream;
-  absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_header);
-  if (!head.ok()) return Refuse(head.status());
-  head_ = *std::move(head);
-  if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
-  if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) return Fail(added);
-  CountRequest();
-  Route();
-  if (end_stream) proxy_.link().FlushEarly();
-}
-
-// Ends a request that is not a gRPC call.
-void ProxiedCall::Refuse(const absl::Status& why) {
-  client_->SendHeaders(*this, ToRefusal(why), /*end_stream=*/true);
-  CountAnswer();
-  EndAnswer(why.code());
+  absl::Status parsed;
+  if (!has_head()) {
+    absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_header);
+    parsed = head.status();
+    if (head.ok()) {
+      head_ = *std::move(head);
+      if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
+    }
+  }
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnRequestHeaders(end_stream, parsed, actions); });
+  if (end_stream && logic_.wants_response()) proxy_.link().FlushEarly();
 }
 
 void ProxiedCall::Route() {
+  if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) {
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
+  }
+  CountRequest();
   const std::string name = client_->TargetOf(head_);
   // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
   authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(client_->policy(), name);
-  if (!target.ok()) return Fail(target.status());
+  if (!target.ok()) {
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
+  }
   target_ = *std::move(target);
-  if (target_->known()) return Start();
+  if (target_->known()) return OnTargetKnown();
   target_->Wait(*this);
 }
 
+void ProxiedCall::OnTargetKnown() {
+  Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(absl::OkStatus(), actions); });
+}
+
 void ProxiedCall::Start() {
-  if (client_ == nullptr || answered_) return;
-  absl::StatusOr<Target::Choice> choice = target_->Pick();
-  if (!choice.ok()) return Fail(choice.status());
-  StartAt(*choice);
+  absl::StatusOr<Target::Choice> choice =
+      other_.has_value() ? absl::StatusOr<Target::Choice>(*std::exchange(other_, std::nullopt)) : target_->Pick();
+  if (choice.ok()) return StartAt(*choice);
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(choice.status(), actions); });
 }
 
 void ProxiedCall::StartAt(const Target::Choice& choice) {
@@ -108,20 +167,21 @@ void ProxiedCall::StartAt(const Target::Choice& choice) {
   // Submit may already call the stream's event handlers.
   const auto make = [&] {
     auto stream = std::make_unique<ScheduledStream>(proxy_.link(), options, shared_from_this());
-    if (!replayable_) stream->SetBeginsOnce();
     worker_ = stream.get();
     return stream;
   };
   const absl::Status submitted = proxy_.Submit(make, head_, deadline_);
   if (submitted.ok()) return;
   worker_ = nullptr;
-  Fail(submitted);
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(submitted, actions); });
 }
 
 std::optional<StreamUser::Opening> ProxiedCall::BeginRequest(TimePoint now, int64_t /*granted_bytes*/) {
   absl::Duration timeout = absl::InfiniteDuration();
   if (deadline_ != TimePoint::max()) timeout = absl::FromChrono(deadline_ - now);
-  return Opening{.head = ToHeaders(head_, authority_, tls_, timeout), .data = request_, .end_stream = request_ended_};
+  return Opening{.head = ToHeaders(head_, authority_, tls_, timeout),
+                 .data = request_,
+                 .end_stream = logic_.request() == ProxyCallLogic::Request::kWhole};
 }
 
 void ProxiedCall::OnRequestSent() {
@@ -130,45 +190,43 @@ void ProxiedCall::OnRequestSent() {
 }
 
 void ProxiedCall::OnResponseHeld(HeldFor held_for) {
-  if (client_ == nullptr || answered_) return;
-  time_.OnHeld(proxy_.link().now(), held_for);
+  if (logic_.wants_response()) time_.OnHeld(proxy_.link().now(), held_for);
 }
 
-// Send the rest of the request when the worker's window opens.
 void ProxiedCall::OnRequestWritable() {
-  if (worker_ != nullptr && worker_->open() && !request_ended_) SendRequest("", /*end_stream=*/false);
+  Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnRequestWritable(actions); });
 }
 
 void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
   ungranted_bytes_ += window_bytes;
-  request_ended_ = request_ended_ || end_stream;
-  if (answered_) return;  // the response is over
-  if (replayable_) request_.append(bytes.data(), bytes.size());
-  // While the stream to the worker is not open, do not grant the client more bytes.
-  if (worker_ != nullptr && worker_->open()) {
-    if (request_.size() > kMaxReplayBytes) ForgetRequest();
-    SendRequest(bytes, end_stream);
-  }
+  if (logic_.may_start_again()) request_.append(bytes.data(), bytes.size());
+  const bool sendable = worker_ != nullptr && worker_->open();
+  if (sendable) sending_.assign(bytes.data(), bytes.size());
+  Drive([&](ProxyCallLogic& logic, auto& actions) {
+    logic.OnRequestData(end_stream, sendable, request_.size(), actions);
+  });
+  if (!logic_.wants_response()) return;
   CountRequest();
   if (end_stream) proxy_.link().FlushEarly();
 }
 
-// Grant the client more only after its bytes have left: this bounds the held part of a request by the client's window.
-void ProxiedCall::SendRequest(absl::string_view bytes, bool end_stream) {
-  const absl::StatusOr<size_t> kept = worker_->SendData(std::string(bytes), end_stream);
-  if (!kept.ok()) return Fail(kept.status());
-  if (*kept == 0) GrantRequest();
+void ProxiedCall::Send() {
+  const std::string bytes = std::exchange(sending_, {});
+  if (worker_ == nullptr || !worker_->open()) return;
+  const absl::StatusOr<size_t> waiting_bytes =
+      worker_->SendData(bytes, logic_.request() == ProxyCallLogic::Request::kWhole);
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnSent(waiting_bytes, actions); });
 }
 
 void ProxiedCall::GrantRequest() {
   const size_t bytes = std::exchange(ungranted_bytes_, 0);
   CountRequest();
-  if (client_ != nullptr && !request_ended_) client_->Grant(*this, static_cast<uint32_t>(bytes));
+  if (client_ != nullptr && logic_.request() != ProxyCallLogic::Request::kWhole) {
+    client_->Grant(*this, static_cast<uint32_t>(bytes));
+  }
 }
 
-// Afterwards the request cannot be sent again.
 void ProxiedCall::ForgetRequest() {
-  replayable_ = false;
   if (worker_ != nullptr) worker_->SetBeginsOnce();
   std::string().swap(request_);
   HeaderList().swap(head_.end_to_end);
@@ -178,16 +236,17 @@ void ProxiedCall::ForgetRequest() {
 // Bytes that the worker has not read count, because they are not granted to the client again. No event reports when a
 // complete request has left. It counts until its response begins, or until ReleaseRequest checks it.
 void ProxiedCall::CountRequest() {
-  const size_t bytes = answered_ ? 0 : std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end);
+  const size_t bytes =
+      logic_.wants_response() ? std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end) : 0;
   proxy_.CountHeldRequest(held_request_, static_cast<int64_t>(bytes));
 }
 
 // Drops the bytes that are kept only to send the request again. Ends the call if its worker has not read the request.
 void ProxiedCall::ReleaseRequest() {
-  const std::shared_ptr<ProxiedCall> self = shared_from_this();
   if (worker_ != nullptr && worker_->open()) {
-    if (request_ended_ && worker_->request_left()) ungranted_bytes_ = 0;
-    ForgetRequest();
+    if (logic_.request() == ProxyCallLogic::Request::kWhole && worker_->request_left()) ungranted_bytes_ = 0;
+    Drive([](ProxyCallLogic& logic, auto& actions) { logic.ForgetRequest(actions); });
+    CountRequest();
     if (held_request_.bytes() <= proxy_.held_requests().share_bytes()) return;
   }
   Fail(absl::ResourceExhaustedError(absl::StrCat("the worker has not taken its request, and the proxy holds more than ",
@@ -200,25 +259,20 @@ bool ProxiedCall::OnResponseHeaders(HeaderList headers, bool end_stream) {
   for (const HeaderField& field : headers) {
     if (end_stream && worker_ != nullptr && field.name == kTcpReportKey) worker_->worker().OnTcpReport(field.value);
   }
-  if (client_ == nullptr || answered_) return false;
-  ForgetRequest();
+  if (!logic_.wants_response()) return false;
   client_->SendHeaders(*this, headers, end_stream);
-  headers_sent_ = true;
-  CountAnswer();
-  if (!end_stream) return true;
-  const std::optional<absl::StatusCode> code = StatusIn(headers);
-  method_exists_ = code.has_value() && code != absl::StatusCode::kUnimplemented;
-  EndAnswer(code.value_or(absl::StatusCode::kUnknown));
+  CountResponse();
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnResponseHeaders(end_stream, StatusIn(headers), actions); });
   return true;
 }
 
 bool ProxiedCall::OnResponseData(absl::string_view bytes, bool end_stream) {
-  if (client_ == nullptr || answered_) return false;
+  if (!logic_.wants_response()) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
   client_->SendData(*this, std::string(bytes), end_stream, /*more=*/MayWaitForMore(bytes.size()));
-  CountAnswer();
-  if (end_stream) EndAnswer(absl::StatusCode::kUnknown);  // without trailers
+  CountResponse();
+  if (end_stream) Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnResponseEnd(actions); });
   return true;
 }
 
@@ -240,117 +294,94 @@ int64_t ProxiedCall::WantedBytes() {
 }
 
 void ProxiedCall::OnClientTook() {
-  CountAnswer();
+  CountResponse();
   if (worker_ != nullptr) worker_->AskForMore();
 }
 
-void ProxiedCall::CountAnswer() {
-  const int64_t unsent_bytes = client_->UnsentBytes(*this);
-  if (unsent_bytes < held_answer_.bytes() || held_answer_.bytes() == 0) {
-    stuck_since_ = unsent_bytes == 0 ? TimePoint::max() : proxy_.link().now();
+void ProxiedCall::CountResponse() {
+  if (client_ != nullptr) {
+    const int64_t unsent_bytes = client_->UnsentBytes(*this);
+    if (unsent_bytes < held_response_.bytes() || held_response_.bytes() == 0) {
+      stuck_since_ = unsent_bytes == 0 ? TimePoint::max() : proxy_.link().now();
+    }
+    proxy_.CountHeldAnswer(held_response_, unsent_bytes);
   }
-  proxy_.CountHeldAnswer(held_answer_, unsent_bytes);
   const int64_t asked_bytes = worker_ != nullptr ? worker_->asked_bytes() : 0;
-  proxy_.held_answers().CountAsked(asked_bytes - std::exchange(asked_bytes_, asked_bytes));
+  if (asked_bytes != asked_bytes_) {
+    proxy_.held_answers().CountAsked(asked_bytes - std::exchange(asked_bytes_, asked_bytes));
+  }
 }
 
-void ProxiedCall::ReleaseAnswer() {
+void ProxiedCall::ReleaseResponse() {
   FailStuck(StuckClients(proxy_.held_answers().max_bytes()));
 }
 
 ScheduledStream* ProxiedCall::LeaveWorker() {
   ScheduledStream* const worker = std::exchange(worker_, nullptr);
-  if (client_ != nullptr) CountAnswer();
+  CountResponse();
   return worker;
 }
 
-bool ProxiedCall::Conclude(StreamEnd end, const absl::Status& why) {
+bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   const ScheduledStream* const worker = LeaveWorker();
-  const bool ok = why.ok() && code_ == absl::StatusCode::kOk;
-  if (client_ == nullptr) return ok;
-  if (ok) proxy_.ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
-  if (answered_) return ok;
-  if (!why.ok()) {
-    Fail(why);
-  } else if (end.kind == StreamEnd::Kind::kReset || end.kind == StreamEnd::Kind::kUnhandled) {
-    // The client can act on the code: for example, it may send the call again.
-    EndAnswer(absl::StatusCode::kUnavailable);
-    client_->Reset(*this, end.error);
-  } else {
-    Fail(absl::UnavailableError("the connection to the worker was lost"));
+  if (end == nullptr && absl::IsUnavailable(why)) {
+    const bool other = logic_.may_start_again() && FindOther();
+    Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnUnreached(why, other, actions); });
+    return false;
+  }
+  const absl::Status reason = logic_.wants_response() ? LateReason(why) : why;
+  bool ok = false;
+  Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
+  if (ok && client_ != nullptr) {
+    proxy_.ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
   }
   return ok;
 }
 
-bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
-  if (end != nullptr) return Conclude(*end, why);
-  LeaveWorker();
-  if (!absl::IsUnavailable(why) || !StartElsewhere()) Fail(why);
-  return false;
-}
-
-// Starts the call again at a different worker, if its worker could not be reached. A replayable request has not been
-// processed by any worker.
-bool ProxiedCall::StartElsewhere() {
-  if (client_ == nullptr || answered_ || !replayable_ || ++unreached_ >= target_->workers()) return false;
-  const absl::StatusOr<Target::Choice> choice = target_->Pick();
+// Whether another worker of the target may be reached.
+bool ProxiedCall::FindOther() {
+  if (++unreached_ >= target_->workers()) return false;
+  absl::StatusOr<Target::Choice> choice = target_->Pick();
   if (!choice.ok() || !choice->worker->failure().ok()) return false;
   head_.block.clear();  // the block of its fan-out has counted this call already
-  StartAt(*choice);
+  other_ = *std::move(choice);
   return true;
 }
 
-void ProxiedCall::Fail(const absl::Status& reason) {
-  if (client_ == nullptr || answered_) return;
+// --- The end.
+
+// If the link is late, and not the worker, the client receives what it waited for.
+absl::Status ProxiedCall::LateReason(const absl::Status& why) const {
   const TimePoint now = proxy_.link().now();
-  const bool link_is_late = absl::IsDeadlineExceeded(reason) && now >= deadline_ && time_.LinkIsLate(now);
-  const absl::Status why = link_is_late ? time_.WhyLinkIsLate(now, "the client to read") : reason;
-  client_->SendHeaders(*this, headers_sent_ ? ToTrailers(why, "", {}) : ToTrailersOnly(why, "", {}), true);
-  EndAnswer(why.code());
-  ScheduledStream* const worker = LeaveWorker();
-  if (worker != nullptr && !worker->over()) proxy_.link().CancelCall(*worker, why);
+  const bool link_is_late = absl::IsDeadlineExceeded(why) && now >= deadline_ && time_.LinkIsLate(now);
+  return link_is_late ? time_.WhyLinkIsLate(now, "the client to read") : why;
 }
 
-// The response may be complete, and unread.
+void ProxiedCall::Fail(const absl::Status& why) {
+  if (!logic_.wants_response()) return;
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.Fail(LateReason(why), actions); });
+}
+
 void ProxiedCall::FailStuck(const absl::Status& why) {
   if (client_ == nullptr) return;
-  const std::shared_ptr<ProxiedCall> self = shared_from_this();
   proxy_.metrics().CountStuckCall();
-  Fail(why);
-  if (client_ == nullptr) return;
-  client_->Reset(*this, Http2Error::kEnhanceYourCalm);
-  CountAnswer();
-}
-
-// If the client has more of its request to send, tell it to stop (RFC 9113, section 8.1).
-void ProxiedCall::EndAnswer(absl::StatusCode code) {
-  code_ = code;
-  link_is_late_ = time_.LinkIsLate(proxy_.link().now());
-  answered_ = true;
-  ForgetRequest();
-  if (!request_ended_) client_->EndSoon(*this);
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.FailStuck(why, actions); });
 }
 
 void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
-  answered_ = true;
-  ForgetRequest();
-  ScheduledStream* const worker = LeaveWorker();
-  proxy_.CountHeldAnswer(held_answer_, 0);
+  proxy_.CountHeldAnswer(held_response_, 0);
   client_->Forget(*this);
   client_ = nullptr;
   if (target_ != nullptr) target_->Leave(*this);
-  if (worker != nullptr && !worker->over()) {
-    worker->set_reset_error(ResetErrorOf(end));
-    proxy_.link().CancelCall(*worker, absl::CancelledError("the client has given the call up"));
-  }
+  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnClosed(end, actions); });
   proxy_.OnCallEnded({.pattern = pattern_,
                       .path = head_.path,
-                      .code = code_.value_or(absl::StatusCode::kCancelled),
+                      .code = logic_.code().value_or(absl::StatusCode::kCancelled),
                       .began = began_,
                       .sent = time_.sent(),
                       .link_is_late = link_is_late_,
-                      .method_exists = method_exists_});
+                      .method_exists = logic_.method_exists()});
 }
 
 }  // namespace sluice

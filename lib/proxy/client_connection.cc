@@ -1,14 +1,21 @@
 #include "lib/proxy/client_connection.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "lib/proxy/http2_client.h"
 #include "lib/proxy/proxy_loop.h"
-#include "lib/proxy/tunnel.h"
 
 namespace sluice {
+namespace {
+
+std::string RefusalOf(const absl::Status& why) {
+  const int status = absl::IsPermissionDenied(why) ? 403 : absl::IsInvalidArgument(why) ? 400 : 502;
+  return Http1Refusal(status, why.message());
+}
+
+}  // namespace
 
 ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
@@ -35,17 +42,14 @@ void ClientConnection::OnBytes(absl::string_view bytes) {
     case Phase::kOpening:
     case Phase::kInTunnel:
       return Open(bytes);
-    case Phase::kHttp2:
-      return Receive(bytes);
-    case Phase::kTunnel:
-      return tunnel_->Write(std::string(bytes));
+    case Phase::kOpen:
+      return protocol_->OnBytes(bytes);
     case Phase::kConnecting:
       // The client does not wait until its tunnel is open.
       if (early_.size() + bytes.size() > ClientOpening::kMaxHeadBytes) return End();
       early_.append(bytes.data(), bytes.size());
       return;
-    case Phase::kLeaving:
-    case Phase::kRefused:
+    case Phase::kDraining:
     case Phase::kOver:
       return;
   }
@@ -59,42 +63,75 @@ void ClientConnection::Open(absl::string_view bytes) {
       return StartHttp2(opening_.TakeRest());
     case ClientOpening::Kind::kConnect:
     case ClientOpening::Kind::kOther:
-      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), TunnelKind::kWorker);
+      if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::Kind::kWorker);
       if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
       return RefuseHttp1(opening_.refusal());
   }
 }
 
+// Looks up the worker before the reply: the reply reports whether the worker exists before the client sends more.
+void ClientConnection::OnConnectRequest() {
+  connect_target_ = opening_.target();
+  early_ = opening_.TakeRest();
+  phase_ = Phase::kConnecting;
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(policy(), connect_target_);
+  if (!target.ok()) return AnswerConnect(target.status());
+  target_ = *std::move(target);
+  if (target_->known()) return OnTargetKnown();
+  target_->Wait(*this);
+}
+
+void ClientConnection::OnTargetKnown() {
+  if (phase_ != Phase::kConnecting) return;  // the client has disconnected in the same turn
+  AnswerConnect(target_->Check());
+}
+
+void ClientConnection::AnswerConnect(const absl::Status& worker) {
+  if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
+    return StartTunnel(std::exchange(early_, {}), PassedTunnel::Kind::kOther);
+  }
+  if (!worker.ok()) return RefuseConnect(worker);
+  socket_->Write(kTunnelIsOpen);
+  phase_ = Phase::kInTunnel;
+  opening_ = ClientOpening();
+  const std::string early = std::exchange(early_, {});
+  if (!early.empty()) Open(early);
+}
+
 void ClientConnection::StartHttp2(const std::string& bytes) {
   proxy_.link().timers().Clear(opening_timer_);
-  auto session = Http2Session::Create(proxy_.session_options(), *this);
-  if (!session.ok()) return End();
-  session_ = *std::move(session);
-  phase_ = Phase::kHttp2;
+  protocol_ = Http2Client::Make(proxy_, *this);
+  if (protocol_ == nullptr) return End();
+  phase_ = Phase::kOpen;
   proxy_.metrics().CountConnection(connect_target_.empty() ? ProxyConnection::kHttp2 : ProxyConnection::kConnect);
-  if (going_away_) AnnounceGoAway();
-  Receive(bytes);
+  if (going_away_) protocol_->AnnounceGoAway();
+  protocol_->OnBytes(bytes);
 }
 
-// --- HTTP/2.
-
-void ClientConnection::Receive(absl::string_view bytes) {
-  const absl::Status received = session_->Receive(bytes);
-  if (phase_ == Phase::kOver) return;
-  read_is_due_ = false;
-  if (backlog_) socket_->SetReading(false);
-  FlushLater();
-  if (received.ok()) return EndIfDone();
-  Flush();  // a GOAWAY with the reason
-  End();
+void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
+  proxy_.link().timers().Clear(opening_timer_);
+  const bool to_worker = kind == PassedTunnel::Kind::kWorker;
+  if (to_worker && !proxy_.options().pass_worker_tunnels) {
+    proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+    return End();
+  }
+  proxy_.metrics().CountConnection(to_worker ? ProxyConnection::kWorkerTunnel : ProxyConnection::kOtherTunnel);
+  phase_ = Phase::kOpen;
+  SetIdle(false);
+  protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, bytes);
 }
 
-StreamEvents* ClientConnection::OnStream(int32_t stream) {
-  if (!proxy_.MayTakeCall()) return nullptr;
-  IdleHook::unlink();
-  auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream);
-  return calls_.emplace(stream, std::move(call)).first->second.get();
+void ClientConnection::RefuseConnect(const absl::Status& why) {
+  RefuseHttp1(RefusalOf(why));
 }
+
+void ClientConnection::RefuseHttp1(std::string response) {
+  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+  Write(std::move(response));
+  EndWhenDrained();
+}
+
+// --- What the protocol needs.
 
 std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   if (!origin_.route.empty()) return origin_.route;
@@ -111,80 +148,6 @@ const std::shared_ptr<const TargetPolicy>& ClientConnection::policy() {
   return policy_;
 }
 
-void ClientConnection::SendHeaders(const ProxiedCall& call, const HeaderList& headers, bool end_stream) {
-  session_->SendHeaders(call.stream(), headers, end_stream);
-  fed_.insert(call.stream());
-  FlushLater();
-}
-
-void ClientConnection::SendData(const ProxiedCall& call, std::string bytes, bool end_stream, bool more) {
-  // The call requested no more bytes than it has room for.
-  if (!session_->SendData(call.stream(), std::move(bytes), end_stream).ok()) {
-    return Reset(call, Http2Error::kInternalError);
-  }
-  fed_.insert(call.stream());
-  if (!more) FlushLater();
-}
-
-void ClientConnection::Grant(const ProxiedCall& call, uint32_t bytes) {
-  session_->Grant(call.stream(), bytes);
-  FlushLater();
-}
-
-void ClientConnection::Reset(const ProxiedCall& call, Http2Error error) {
-  session_->Reset(call.stream(), error);
-  FlushLater();
-}
-
-void ClientConnection::EndSoon(const ProxiedCall& call) {
-  ending_.push_back(call.stream());
-}
-
-int64_t ClientConnection::UnsentBytes(const ProxiedCall& call) const {
-  return UnsentBytes(call.stream());
-}
-
-int64_t ClientConnection::UnsentBytes(int32_t stream) const {
-  return static_cast<int64_t>(session_->unsent_bytes(stream) + session_->unsent_header_bytes(stream));
-}
-
-void ClientConnection::Forget(const ProxiedCall& call) {
-  calls_.erase(call.stream());
-  if (calls_.empty() && phase_ != Phase::kOver) proxy_.OnIdle(*this);
-  EndIfDone();
-}
-
-void ClientConnection::FlushLater() {
-  if (phase_ != Phase::kOver && !std::exchange(flush_queued_, true)) proxy_.link().flushes().FlushLater(*this);
-}
-
-void ClientConnection::Flush() {
-  flush_queued_ = false;
-  if (session_ == nullptr || phase_ != Phase::kHttp2) return;
-  if (backlog_) return;  // until OnDrained
-  std::string output;
-  session_->Output(output);
-  const bool may_have_more = output.size() >= proxy_.session_options().max_output_bytes;
-  if (!output.empty()) Write(std::move(output));
-  WatchSocket();
-  // Send no more, and do not read the client: a client that does not read responses must not request more of them.
-  if (socket_->congested()) {
-    backlog_ = true;
-    if (!read_is_due_) socket_->SetReading(false);
-  } else if (may_have_more) {
-    FlushLater();
-  }
-  for (const int32_t stream : std::exchange(ending_, {})) {
-    if (UnsentBytes(stream) > 0) {
-      ending_.push_back(stream);
-    } else if (calls_.contains(stream)) {
-      session_->Reset(stream, Http2Error::kNoError);
-      FlushLater();
-    }
-  }
-  TellTaken();
-}
-
 void ClientConnection::Write(std::string bytes) {
   unsent_.OnWritten(bytes.size());
   socket_->Write(std::move(bytes));
@@ -196,112 +159,59 @@ void ClientConnection::WatchSocket() {
   unsent_.Look(unsent_bytes, proxy_.link().now());
 }
 
-void ClientConnection::ReleaseSocket() {
-  EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
-}
-
-// A call may request more of its response, or end, in OnClientTook.
-void ClientConnection::TellTaken() {
-  for (const int32_t stream : std::exchange(fed_, {})) {
-    const auto found = calls_.find(stream);
-    if (found == calls_.end()) continue;
-    if (UnsentBytes(stream) > 0) fed_.insert(stream);
-    const std::shared_ptr<ProxiedCall> call = found->second;
-    call->OnClientTook();
-  }
+void ClientConnection::SetIdle(bool idle) {
+  if (idle) return proxy_.OnIdle(*this);
+  IdleHook::unlink();
 }
 
 void ClientConnection::OnDrained() {
-  if (phase_ == Phase::kRefused) return End();
-  if (phase_ == Phase::kTunnel) return tunnel_->SetReading(true);
-  if (phase_ != Phase::kHttp2) return;
-  WatchSocket();
-  if (std::exchange(backlog_, false)) {
-    // Read the client once before its responses fill the socket again, which they do at the end of this turn. Otherwise
-    // a client whose responses never run out could not send a request, or cancel one.
-    read_is_due_ = true;
-    socket_->SetReading(true);
-  }
-  FlushLater();
-  EndIfDone();
+  if (phase_ == Phase::kDraining) return End();
+  if (phase_ == Phase::kOpen) protocol_->OnDrained();
 }
 
 // --- The end.
 
 void ClientConnection::AnnounceGoAway() {
   going_away_ = true;
-  if (session_ == nullptr) return;
-  session_->AnnounceGoAway();
-  FlushLater();
+  if (phase_ == Phase::kOpen) protocol_->AnnounceGoAway();
 }
 
 void ClientConnection::GoAway() {
-  if (phase_ == Phase::kTunnel || phase_ == Phase::kLeaving) return;
-  if (phase_ != Phase::kHttp2) return End();
-  session_->GoAway(Http2Error::kNoError);
-  FlushLater();
-  EndIfDone();
+  if (phase_ != Phase::kOpen) return End();
+  protocol_->GoAway();
 }
 
 void ClientConnection::Close(const absl::Status& why) {
-  const auto calls = calls_;
-  for (const auto& [stream, call] : calls) call->Fail(why);
-  if (phase_ == Phase::kHttp2) {
-    session_->GoAway(Http2Error::kNoError);
-    Flush();
-  }
+  if (phase_ == Phase::kOpen) protocol_->Fail(why);
   End();
 }
 
 void ClientConnection::LookAround(TimePoint now) {
-  if (phase_ == Phase::kTunnel || phase_ == Phase::kLeaving) return LookAtTunnel(now);
-  if (phase_ != Phase::kHttp2 && phase_ != Phase::kRefused) return;
-  Flush();
+  if (phase_ == Phase::kOpen) return protocol_->LookAround(now);
+  if (phase_ != Phase::kDraining) return;
   WatchSocket();
-  const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
-  const absl::Status stuck = absl::ResourceExhaustedError(
-      absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout))));
-  if (unsent_.since() <= now - timeout) return EndStuck(stuck);
-  const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
-  const auto calls = calls_;
-  for (const auto& [stream, call] : calls) {
-    if (!call->has_head() && call->began() <= now - head_timeout) {
-      // End the connection: no other frame can come on it before these headers end, and it would count as busy.
-      return Close(absl::DeadlineExceededError(absl::StrCat("the headers of a call have not come within ",
-                                                            "limits.opening_timeout, ",
-                                                            absl::FormatDuration(absl::FromChrono(head_timeout)))));
-    }
-    if (call->stuck_since() <= now - timeout) {
-      call->FailStuck(stuck);
-    } else if (call->deadline() <= now) {
-      call->Fail(absl::DeadlineExceededError("the deadline passed, and the client has not ended the call"));
-    }
-  }
+  if (UnsentSince() <= now - proxy_.options().client_stall_timeout) End();
+}
+
+void ClientConnection::ReleaseSocket() {
+  EndStuck(StuckClients(proxy_.held_answers().max_bytes()));
 }
 
 // End the connection: a reset of a stream would not leave.
 void ClientConnection::EndStuck(const absl::Status& why) {
-  const auto calls = calls_;
-  for (const auto& [stream, call] : calls) call->FailStuck(why);
+  if (phase_ == Phase::kOpen) protocol_->FailStuck(why);
   End();
 }
 
-// Ends the connection after a GOAWAY, once the last call has ended and the client has received its end.
-void ClientConnection::EndIfDone() {
-  if (phase_ != Phase::kHttp2 || !session_->going_away() || !calls_.empty()) return;
-  proxy_.link().AtEndOfTurn([weak = weak_from_this()] {
-    const std::shared_ptr<ClientConnection> self = weak.lock();
-    if (self == nullptr || self->phase_ != Phase::kHttp2 || !self->calls_.empty()) return;
-    self->Flush();
-    if (self->socket_->unsent_bytes() == 0)
-      self->End();  // otherwise OnDrained ends it, when the client has read everything
-  });
+void ClientConnection::EndWhenDrained() {
+  phase_ = Phase::kDraining;
+  if (socket_->unsent_bytes() == 0) End();
 }
 
 void ClientConnection::OnDisconnected(absl::Status why) {
   if (phase_ == Phase::kOver) return;
   if (!connected_) proxy_.OnHandshakeFailed(why);
-  if (phase_ == Phase::kTunnel) return LeaveTunnel();
+  if (phase_ == Phase::kOpen) return protocol_->OnDisconnected();
   End();
 }
 
@@ -310,9 +220,8 @@ void ClientConnection::End() {
   IdleHook::unlink();
   proxy_.link().timers().Clear(opening_timer_);
   if (target_ != nullptr) target_->Leave(*this);
-  if (session_ != nullptr) session_->Lose();
+  if (protocol_ != nullptr) protocol_->OnEnd();
   proxy_.CountHeldAnswer(held_, 0);
-  proxy_.link().flushes().Forget(*this);
   proxy_.Bury(*this);
 }
 

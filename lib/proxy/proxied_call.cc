@@ -10,6 +10,7 @@
 #include "lib/net/clock.h"
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
+#include "lib/proxy/http2_client.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/tcp/tcp_report.h"
 
@@ -43,7 +44,7 @@ absl::Status StuckClients(int64_t max_held_bytes) {
       absl::StrCat("the client does not read, and more than ", max_held_bytes, " bytes are held for all clients"));
 }
 
-ProxiedCall::ProxiedCall(ProxyLoop& proxy, ClientConnection& client, int32_t stream)
+ProxiedCall::ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream)
     : proxy_(proxy), client_(&client), stream_(stream), living_(proxy.OnCallBegan()), began_(proxy.link().now()) {}
 
 // Reports an event, and applies what the logic decides. That may end the client's stream, and with it the connection's
@@ -132,10 +133,11 @@ void ProxiedCall::Route() {
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
   }
   CountRequest();
-  const std::string name = client_->TargetOf(head_);
+  ClientConnection& connection = client_->connection();
+  const std::string name = connection.TargetOf(head_);
   // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
-  authority_ = client_->keeps_authority() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(client_->policy(), name);
+  authority_ = !connection.connect_target().empty() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
+  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(connection.policy(), name);
   if (!target.ok()) {
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
   }

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-class ClientConnection;
+class Http2Client;
 class ProxyLoop;
 
 // The status of calls that end because their clients do not read, while more than `max_held_bytes` of responses are
@@ -36,7 +36,7 @@ class ProxiedCall final : public StreamEvents,
  public:
   // `client` calls OnClosed before it is destroyed. After OnClosed the call ignores everything that the worker sends,
   // and the loop may have been destroyed.
-  ProxiedCall(ProxyLoop& proxy, ClientConnection& client, int32_t stream);
+  ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream);
 
   // StreamEvents: the client's side.
   void OnHeaders(HeaderList headers, bool end_stream) override;
@@ -92,7 +92,7 @@ class ProxiedCall final : public StreamEvents,
   absl::Status LateReason(const absl::Status& why) const;
 
   ProxyLoop& proxy_;
-  ClientConnection* client_;  // null: its stream is closed
+  Http2Client* client_;  // null: its stream is closed
   const int32_t stream_;
   const std::shared_ptr<const void> living_;  // see ProxyLoop::OnCallBegan
   const TimePoint began_;

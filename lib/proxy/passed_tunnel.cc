@@ -1,0 +1,84 @@
+#include "lib/proxy/passed_tunnel.h"
+
+#include <algorithm>
+
+#include "lib/proxy/client_connection.h"
+#include "lib/proxy/proxy_loop.h"
+#include "lib/proxy/tunnel.h"
+
+namespace sluice {
+
+PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, const std::string& bytes)
+    : proxy_(proxy), connection_(connection), kind_(kind) {
+  tunnel_ = std::make_unique<Tunnel>(
+      proxy_.link().executor(), connection_.connect_target(),
+      kind_ == Kind::kWorker ? static_cast<int>(proxy_.options().worker_tunnel_receive_bytes) : 0,
+      [this](const WorkerAddress& address) {
+        const TargetPolicy& policy = *connection_.policy();
+        return kind_ == Kind::kWorker ? policy.CheckAddress(connection_.connect_target(), address.text).status()
+                                      : policy.CheckPassed(address.text);
+      },
+      Tunnel::Owner{.on_open =
+                        [this] {
+                          if (kind_ == Kind::kOther) connection_.Write(kTunnelIsOpen);
+                        },
+                    .on_bytes = [this](absl::string_view bytes) { OnTunnelBytes(bytes); },
+                    .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
+                    .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }});
+  if (!bytes.empty()) tunnel_->Write(bytes);
+}
+
+PassedTunnel::~PassedTunnel() = default;
+
+void PassedTunnel::OnBytes(absl::string_view bytes) {
+  if (phase_ == Phase::kOpen) tunnel_->Write(std::string(bytes));
+}
+
+void PassedTunnel::OnDrained() {
+  if (phase_ == Phase::kOpen) tunnel_->SetReading(true);
+}
+
+void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
+  if (phase_ != Phase::kOpen) return;  // the client has disconnected
+  connection_.Write(std::string(bytes));
+  if (connection_.socket().congested()) tunnel_->SetReading(false);
+}
+
+void PassedTunnel::OnTunnelBacklog(bool backlog) {
+  if (phase_ == Phase::kLeaving) return EndIfLeft();
+  connection_.socket().SetReading(!backlog);
+}
+
+void PassedTunnel::OnTunnelOver(const absl::Status& why, bool opened) {
+  if (phase_ == Phase::kOver) return;  // in the turn that ended the connection; the proxy may have been destroyed
+  if (phase_ == Phase::kLeaving) return connection_.End();
+  phase_ = Phase::kOver;
+  if (!opened && kind_ == Kind::kOther) return connection_.RefuseConnect(why);
+  connection_.EndWhenDrained();  // first send the bytes that the other side has sent
+}
+
+// Keep reading the far side: if unread bytes remain when a socket closes, the kernel resets the connection and drops
+// the bytes that it has not sent.
+void PassedTunnel::OnDisconnected() {
+  phase_ = Phase::kLeaving;
+  EndIfLeft();
+}
+
+void PassedTunnel::EndIfLeft() {
+  tunnel_->SetReading(true);
+  if (tunnel_->unsent_bytes() == 0) connection_.End();
+}
+
+// Either end may hold the tunnel forever.
+void PassedTunnel::LookAround(TimePoint now) {
+  TimePoint unsent_since = tunnel_->UnsentSince(now);
+  if (phase_ == Phase::kOpen) {
+    connection_.WatchSocket();
+    unsent_since = std::min(unsent_since, connection_.UnsentSince());
+  }
+  if (unsent_since > now - proxy_.options().client_stall_timeout) return;
+  proxy_.metrics().CountStuckCall();
+  connection_.End();
+}
+
+}  // namespace sluice

@@ -19,8 +19,9 @@
 
 namespace sluice::testing {
 
-// The lower half of a world, drawn by the dice: a link, its workers, and the port between them, in virtual time. It
-// checks the invariants of the link, and collects breaches as text. There is one for each simulated world.
+// The part of a simulated world below the fan-outs: a link, its workers, and the port between them, in virtual time.
+// Its random choices follow from the seed. It checks the invariants of the link, and collects breaches as text. There
+// is one for each world.
 struct SimulatedNetwork {
   using Shape = WorldShape;
 

@@ -170,7 +170,7 @@ TEST_F(CallbackMemoryTest, AccountsTakeTurnsWithLargeMessages) {
   EXPECT_THAT(had_room_, ElementsAre(1, 2, 3, 4, 5));
 }
 
-// The other accounts leave half of the bound for a message that is larger.
+// With 500 of 1000 bytes free, an account may hold at most 250 bytes. A larger message therefore goes alone.
 TEST_F(CallbackMemoryTest, AMessageThatOthersLeaveNoRoomForGoesAlone) {
   const auto slow = NewAccount();
   slow->Hold(500);

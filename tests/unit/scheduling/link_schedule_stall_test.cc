@@ -171,7 +171,7 @@ TEST(StallTest, ACallLargerThanTheBudgetHasTheTimeThatItNeedsAlone) {
 TEST(StragglerTest, LeavesTheWindow) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), std::vector<int64_t>(10, 1000));
-  link.Ready(At(20ms), 0, 4000);  // a window of 5 + 4; calls straggle after 40 ms
+  link.Ready(At(20ms), 0, 4000);  // the window is 5 + 4 calls; a call is a straggler after 40 ms
   ASSERT_EQ(link.state().grant_window, 9);
   EXPECT_THAT(link.Submit(At(20ms), {1000}), IsEmpty());
   EXPECT_EQ(link.state().straggling_calls, 0);

@@ -31,33 +31,39 @@ struct Block {
 // set of workers; any number may share a link. Thread-safe. The destructor cancels the reads that are under way and
 // waits for them; do not call it from a callback.
 //
-// Errors of every read: NotFound (no such file), OutOfRange (no such block), InvalidArgument (a bad name, or more calls
-// than the queue can ever hold), ResourceExhausted (the queue is full; if the read has begun, the rest was not sent),
-// FailedPrecondition (the file is striped over more workers than the reader has), DeadlineExceeded, Cancelled,
-// Unavailable (a worker failed and no replica is left), DataLoss (a checksum does not match and no replica is left).
+// Errors of every read:
+//   NotFound            no such file
+//   OutOfRange          no such block
+//   InvalidArgument     a bad name, or more calls than the queue can ever hold
+//   ResourceExhausted   the queue is full; if the read has begun, its other requests were not sent
+//   FailedPrecondition  the file is striped over more workers than the reader has
+//   Unavailable         a worker failed and no replica is left
+//   DataLoss            a checksum does not match and no replica is left
+//   DeadlineExceeded, Cancelled
 //
-// The reader remembers how files are striped. If a file was striped anew, a read notices and begins again by itself,
-// unless it has already handed out a part.
+// The reader keeps the manifests of files. If a file was striped again, a read detects it and begins again by itself,
+// unless it has already delivered a part.
 class BlockReader {
  public:
   struct Options {
-    // Addresses, or ranges such as "worker-{0..31}.workers:7000", in the order of the stripe. Entries that have to be
-    // looked up are refused, since files are striped over places in the list.
+    // Addresses, or ranges such as "worker-{0..31}.workers:7000", in the order of the stripe. Entries that need a
+    // look-up are refused, because files are striped over places in the list.
     std::vector<std::string> workers;
-    // For one response of one worker, from when its request is sent, without the time in which it is ready and waits
-    // for the link.
+    // For one response of one worker, from when its request is sent. The time in which the response is ready and waits
+    // for the link does not count.
     absl::Duration sru_timeout = absl::Seconds(10);
     absl::Duration block_timeout = absl::Seconds(60);  // for one block, with waiting and retries
-    int attempts = 2;  // maximum number of requests for one SRU: to its replicas in turn, then to the first one again
+    int attempts =
+        2;  // maximum number of requests for one SRU: to its replicas in turn, then to the first worker again
     // A stream reads a data block in segments of about this size, and holds at most two of them in memory.
     int64_t segment_bytes = 16 << 20;
     absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect waits
     std::optional<TlsOptions> tls;                      // default: plaintext
 
-    // When an SRU is not ready this long after its request was sent, the next replica is asked as well. The first
-    // answer counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and 1
-    // (both excluded) of the times that SRUs took before; a quantile hedges nothing until it has seen a few. Giving
-    // both is an error. Default: no hedges.
+    // If an SRU is not ready after this time from its request, the next replica receives the request, too. The first
+    // response counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and 1
+    // (both excluded) of the times of earlier SRUs. A quantile needs a few SRUs before it hedges. Giving both is an
+    // error. Default: no hedges.
     std::optional<absl::Duration> hedge_after;
     std::optional<double> hedge_after_quantile;
     // Maximum share of this reader's requests that are hedges, 0 to 1. A few are allowed at the start.
@@ -66,11 +72,11 @@ class BlockReader {
   // The largest block that Read takes.
   static constexpr uint64_t kMaxReadBytes = uint64_t{1} << 30;
 
-  // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
+  // Returns InvalidArgument that names the option, the value and the bound, and the errors of ValidateTls for `tls`.
   static absl::Status Validate(const Options& options);
   static absl::StatusOr<std::unique_ptr<BlockReader>> Create(std::shared_ptr<Link> link, Options options);
-  // Creates another reader with other options. Workers that both readers have, with the same TLS options, keep their
-  // connections. Reads that are under way end on this reader.
+  // Creates a reader with different options. Workers that both readers have, with the same TLS options, keep their
+  // connections. Reads in progress end on this reader.
   absl::StatusOr<std::unique_ptr<BlockReader>> Successor(Options options) const;
   ~BlockReader();
 
@@ -78,9 +84,9 @@ class BlockReader {
     std::string address;
     absl::Status why;  // Unavailable
   };
-  // Connects to all workers, and waits for at most connect_timeout. Returns those that it could not reach; the link
-  // goes on trying them, and reconnects to those that it loses later. Optional: otherwise the first read connects. Do
-  // not call it from a callback.
+  // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach. The
+  // link continues to try them, and reconnects after every loss. Optional: otherwise the first read connects. Do not
+  // call it from a callback.
   std::vector<UnconnectedWorker> Connect();
   // As Connect, but does not wait.
   void ConnectInBackground();
@@ -96,8 +102,8 @@ class BlockReader {
   // taken its header. OutOfRange if the file ends before `offset`.
   std::shared_ptr<ReadStream> OpenBlockAt(const std::string& file, uint64_t offset, const ReadOptions& options = {});
 
-  // Forgets how a file is striped, so that its next read asks the workers. A read that fails does this by itself; call
-  // it if you know earlier that the file was striped anew.
+  // Drops the manifest of a file, so that its next read asks the workers. A failed read does this by itself. Call it
+  // after the file was striped again, so that no read fails.
   void ForgetLayout(const std::string& file);
 
  private:

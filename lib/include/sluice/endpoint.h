@@ -13,14 +13,14 @@ namespace sluice {
 
 class ProxyServer;
 
-// Request metadata of a call through an Endpoint or sluice-proxy that says, in decimal, how many bytes the response
-// will have, or all messages of a stream: 0 to kMaxResponseBytes (of sluice/plan.h). Without it the size is learnt from
-// earlier responses of the method. It does not reach the worker.
+// Request metadata of a call through an Endpoint or sluice-proxy: the number of bytes, in decimal, of the response, or
+// of all messages of a stream; 0 to kMaxResponseBytes (of sluice/plan.h). Without it, the size follows from earlier
+// responses of the method. It does not reach the worker.
 inline constexpr char kResponseBytesField[] = "sluice-response-bytes";
 
-// A socket in this process that generated stubs of gRPC connect to in place of the workers, for client code that stays
-// as it is. Their calls go to the workers by the schedule of the link, as those of a FanOut do. Calls of every kind and
-// with any metadata pass; their responses come message by message as they fit the link.
+// A socket in this process to which generated gRPC stubs connect instead of to the workers, for unchanged client code.
+// The schedule of the link applies to their calls as to the calls of a FanOut. Calls of every kind and with any
+// metadata pass. Their responses come message by message as they fit the link.
 //
 // The channel to a worker has the endpoint's target(), and the worker's address as its authority:
 //
@@ -33,18 +33,18 @@ inline constexpr char kResponseBytesField[] = "sluice-response-bytes";
 class Endpoint {
  public:
   struct Options {
-    // "unix:PATH" or "unix-abstract:NAME" to listen on. Default: an abstract name that nobody else has. Only processes
-    // of the same user may connect.
+    // "unix:PATH" or "unix-abstract:NAME" to listen on. Default: a unique abstract name. Only processes of the same
+    // user may connect.
     std::string listen;
-    // TLS to the workers, under which the stubs speak plaintext to the endpoint. Absent: plaintext to them as well.
+    // TLS to the workers; absent means plaintext. The stubs always use plaintext to the endpoint.
     std::optional<TlsOptions> tls;
   };
 
-  // Returns InvalidArgument if there is no link, its policy is `batches`, or `listen` is no Unix socket;
-  // Unavailable if the socket is in use; for `tls`, what ValidateTls returns.
+  // Returns InvalidArgument if there is no link, its policy is `batches`, or `listen` is not a Unix
+  // socket; Unavailable if the socket is in use; and the errors of ValidateTls for `tls`.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Create(std::shared_ptr<Link> link, Options options);
   static absl::StatusOr<std::unique_ptr<Endpoint>> Create(std::shared_ptr<Link> link);
-  ~Endpoint();  // calls under way end with Unavailable; not in a callback of the link
+  ~Endpoint();  // ends calls in progress with Unavailable; do not call it in a callback of the link
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 

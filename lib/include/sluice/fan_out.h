@@ -43,12 +43,12 @@ struct Ask {
       : request(std::move(message)), response_bytes(bytes), replicas(std::move(others)), metadata(std::move(sent)) {}
 
   Request request;
-  // Size of the response's message in bytes, or of all messages of a stream, where the caller knows it; 0 to
-  // kMaxResponseBytes of sluice/plan.h. A wrong size costs time and nothing else: a worker tells the true one when its
-  // response is ready. Default: an upper quantile of what the method answered before.
+  // Size of the response's message in bytes, or of all messages of a stream, if the caller can predict it; 0 to
+  // kMaxResponseBytes of sluice/plan.h. A wrong size only costs time, because a ready response states its true size.
+  // Default: an upper quantile of the earlier responses of the method.
   std::optional<int64_t> response_bytes;
-  // Other workers that can answer the same request, as indices. One of them is tried when a worker fails or is late,
-  // the one that was quickest lately first.
+  // Other workers that can answer the same request, as indices. When a worker fails or is late, the replica that was
+  // recently the fastest is tried first.
   std::vector<size_t> replicas;
   // Sent with this request, after FanOutOptions::metadata.
   Metadata metadata;
@@ -62,24 +62,24 @@ struct FanOutOptions {
   // deadline has failed. At least 0.
   int fail_limit = 0;
   // Finish successfully after this many responses, and cancel the rest. The fan-out fails as soon as it cannot reach
-  // this number any more. At least 1. Default: wait for every worker to answer or fail.
+  // this number. At least 1. Default: wait until every worker has responded or failed.
   std::optional<int> success_quorum;
 
   // Time that a worker has for one attempt, from when its request is sent. The time in which its response is ready and
   // waits for the link does not count. An attempt that takes longer has failed, and a replica is tried. Above 0.
-  // Default: no limit but the fan-out's.
+  // Default: only the limit of the fan-out.
   absl::Duration attempt_timeout = absl::InfiniteDuration();
   // Statuses after which a replica is tried. A connection that fails counts as kUnavailable. A replica is also tried
   // when an attempt takes longer than attempt_timeout, and when `merge` refuses a response or it does not decompress.
-  // gRPC's servers in C++ answer kCancelled to calls that come in while they shut down.
+  // gRPC's servers in C++ return kCancelled for calls that arrive while they shut down.
   std::vector<absl::StatusCode> retry_on = {absl::StatusCode::kUnavailable, absl::StatusCode::kCancelled};
   // Maximum share of this FanOut's requests that are retries, 0 to 1. A few are allowed at the start.
   double retry_ratio = 0.2;
 
-  // When a worker's response is not ready this long after its request was sent, a replica is asked as well. The first
-  // answer counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and 1 (both
-  // excluded) of the times that the method took before; a quantile hedges nothing until it has seen a few calls. Giving
-  // both is an error. Default: no hedges.
+  // If a worker's response is not ready after this time from its request, a replica receives the request, too. The
+  // first response counts, and the other call is cancelled. Give either a duration above 0, or a quantile between 0 and
+  // 1 (both excluded) of the earlier times of the method. A quantile needs a few calls before it hedges. Giving both is
+  // an error. Default: no hedges.
   std::optional<absl::Duration> hedge_after;
   std::optional<double> hedge_after_quantile;
   // Maximum share of this FanOut's requests that are hedges, 0 to 1. A few are allowed at the start.
@@ -87,7 +87,7 @@ struct FanOutOptions {
 
   // Sent to every worker.
   Metadata metadata;
-  // If true, the caller's thread compresses requests with gzip where that makes them smaller. A worker that cannot
+  // If true, the caller's thread compresses a request with gzip if that makes it smaller. A worker that cannot
   // decompress them fails with kUnimplemented. Workers may compress their responses with gzip in any case.
   bool compress_requests = false;
   // Whether FanOutResult::responses is filled.
@@ -112,13 +112,13 @@ struct ResponseMetadata {
 // How a fan-out ended. A request counts once, however many replicas were tried:
 // asked = answered + failures.size() + cancelled.
 struct FanOutResult {
-  // OK, or: InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
-  // DeadlineExceeded, Cancelled, Unavailable (no worker is known yet), or the status of the worker whose failure was
-  // one too many, with its address.
+  // OK, InvalidArgument (an option or an ask is wrong), ResourceExhausted (the queue of the link is full),
+  // DeadlineExceeded, Cancelled, or Unavailable (no worker is known yet). If too many workers failed, the status of the
+  // last failed worker, with its address.
   absl::Status status;
   size_t asked = 0;      // workers that `map` did not skip
   size_t answered = 0;   // responses that were merged
-  size_t cancelled = 0;  // requests that were not needed any more, or ended with the fan-out
+  size_t cancelled = 0;  // requests that were no longer needed, or ended with the fan-out
   std::vector<WorkerFailure> failures;
   std::vector<ResponseMetadata> responses;  // of the responses, if keep_response_metadata
   size_t retries = 0;                       // requests to replicas after a failure
@@ -126,8 +126,8 @@ struct FanOutResult {
   size_t hedges_won = 0;                    // hedges whose response counted
   int64_t response_bytes = 0;               // bytes of the messages that were merged
 
-  // The addresses of the workers that the numbers above count, which may differ from those that the FanOut has now.
-  // Null if nobody was asked.
+  // The addresses of the workers that the numbers above count. The current addresses of the FanOut may differ. Null if
+  // no worker was asked.
   std::shared_ptr<const std::vector<std::string>> workers = nullptr;
 
   // The share of the requests that were answered, 0 to 1.
@@ -137,8 +137,8 @@ struct FanOutResult {
 template <class Response>
 struct Collected {
   FanOutResult result;
-  // By worker: one message for a unary method, none where the worker did not answer. A stream that failed leaves the
-  // messages that came before.
+  // By worker: one message for a unary method, or no message if the worker did not respond. A failed stream leaves the
+  // messages that arrived before its failure.
   std::vector<std::vector<Response>> answers;
 };
 
@@ -177,37 +177,37 @@ class FanOut {
     absl::Duration connect_timeout = absl::Seconds(5);  // how long Connect and the look-ups of Create wait; above 0
   };
 
-  // Returns InvalidArgument that names the option, the value and the bound; for `tls`, what ValidateTls returns.
+  // Returns InvalidArgument that names the option, the value and the bound, and the errors of ValidateTls for `tls`.
   static absl::Status Validate(const Options& options);
-  // If there are names to look up, Create waits for the responses, for at most connect_timeout; do not call it from a
-  // callback then. Until the first answer there are no workers, and fan-outs end with Unavailable.
+  // If there are names to look up, Create waits for the name servers, for at most connect_timeout; do not call it from
+  // a callback then. Until the first look-up succeeds there are no workers, and fan-outs end with Unavailable.
   static absl::StatusOr<std::unique_ptr<FanOut>> Create(std::shared_ptr<Link> link, Options options);
   ~FanOut();
 
   size_t workers() const;
-  std::string address(size_t worker) const;  // empty if there is no such worker any more
+  std::string address(size_t worker) const;  // empty if the worker does not exist
 
   // Replaces the workers, at once or when they are looked up. Workers that stay keep their connections and their
   // history. Fan-outs that have begun end with the workers that they began with. Returns InvalidArgument as Create
   // does.
   absl::Status UpdateWorkers(const std::vector<std::string>& workers);
 
-  // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach; the
-  // link goes on trying them, reconnects to those that it loses later, and connects to those that come later. Optional:
+  // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach. The
+  // link continues to try them, reconnects after every loss, and connects to workers that are added later. Optional:
   // otherwise the first fan-out connects. Do not call it from a callback.
   std::vector<size_t> Connect();
 
   // Returns the request for a worker: a Request or an Ask<Request>. std::nullopt skips the worker.
   template <class Request>
   using Map = std::function<std::optional<Ask<Request>>(size_t worker)>;
-  // Takes a response, or one message of a stream. `worker` is the one that `map` was called for, even if a replica has
-  // answered. A status other than OK refuses the response, and the worker that sent it has failed.
+  // Takes a response, or one message of a stream. `worker` is the argument of `map`, even if a replica has responded. A
+  // status other than OK refuses the response, and the worker that sent it has failed.
   template <class Response>
   using Merge = std::function<absl::Status(size_t worker, Response response)>;
   using Done = std::function<void(FanOutResult)>;
 
   // Starts a fan-out. Calls `done` once: before it returns when the options or asks are invalid, otherwise where
-  // callbacks run. Once a message of a stream is merged, no replica takes the place of the worker that sent it.
+  // callbacks run. Once a message of a stream is merged, no replica replaces the worker that sent it.
   template <class Request, class Response>
   std::shared_ptr<FanOutCall> CallAsync(const Method<Request, Response>& method,
                                         const std::type_identity_t<Map<Request>>& map,
@@ -229,7 +229,7 @@ class FanOut {
     Addresses workers;                                  // the addresses when the fan-out began
     std::vector<std::optional<Ask<std::string>>> asks;  // by worker
   };
-  // Leaves the bytes where they are unless the application takes them; their memory is used again.
+  // Does not move the bytes unless the application takes them. Their memory is used again.
   using MergeBytes = std::function<absl::Status(size_t worker, std::string& response)>;
 
   FanOut(std::shared_ptr<Link> link, Options options);
@@ -253,10 +253,10 @@ class FanOut {
   std::unique_ptr<WorkerList> list_;  // the entries that the workers come from
   uint64_t updates_ = 0;              // number of updates of the list
   Addresses addresses_;
-  absl::Status look_ups_;  // why look-ups fail; OK if they do not
+  absl::Status look_ups_;  // the error of the look-ups, or OK
   // Used on the link's thread only.
   std::unique_ptr<FanOutState> state_;
-  std::unique_ptr<WorkerDiscovery> discovery_;  // null if nothing is looked up
+  std::unique_ptr<WorkerDiscovery> discovery_;  // null if there are no names to look up
 };
 
 namespace internal {

@@ -30,18 +30,18 @@ struct BudgetBounds;
 struct WorkerSummary;
 
 // One bottleneck link as this process uses it: the schedule, the connections to the workers, the thread that both run
-// on, and the metrics. Create one for each link, and share it among everything that reads over that link; two of them
-// would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
+// on, and the metrics. Create one for each link, and share it among everything that reads over that link: two of
+// them would each fill the buffer. Thread-safe. Destroy it last, and not from a callback.
 class Link {
  public:
-  // The budget adapts to what the network can take, as the connections to the workers show it. It is fixed when
-  // schedule.budget_bytes is set and neither bound is, and when the policy is unscheduled.
+  // The budget adapts to the losses on the connections to the workers. It is fixed if schedule.budget_bytes is set and
+  // neither bound is, or if the policy is unscheduled.
   struct BudgetOptions {
-    // False means that the buffer in the profile is only a default and not that of the port. The budget then starts at
-    // 16 KiB, which the shallowest ports hold, and grows for as long as that makes the link busier.
+    // False means that the buffer in the profile is a default, and the port's buffer is unknown. The budget then starts
+    // at 16 KiB, which the shallowest ports hold, and grows while that makes the link busier.
     bool buffer_known = true;
-    // Bounds of the budget, at least 1. Defaults: for the lower one 8 full frames, or the budget at the start where
-    // that is less; for the upper one the buffer of the profile, or 4 MiB where it is not known.
+    // Bounds of the budget, at least 1. Default of the lower bound: 8 full frames, or the initial budget if that is
+    // smaller. Default of the upper bound: the buffer of the profile, or 4 MiB if the buffer is unknown.
     std::optional<int64_t> floor_bytes;
     std::optional<int64_t> limit_bytes;
     // Called after each change, on the link's thread; for logs. May be null.
@@ -60,20 +60,23 @@ class Link {
     int callback_threads = 1;
     // Number of threads that carry the link, 1 to 64. Above 1 the workers' sockets and TLS are spread over all but the
     // first; the schedule, HTTP/2 and gRPC stay on the first. Bytes then change threads twice in a call, so more
-    // threads pay only if TLS or system calls fill a processor.
+    // threads pay only if TLS or system calls saturate a CPU.
     int threads = 1;
-    // Maximum number of bytes of responses, over all FanOuts of the link, that wait for `merge` or are on their way to
-    // it; 1 to 2^40. Further responses wait at their workers. One fan-out uses at most as many bytes as it leaves free,
-    // so a slow `merge` does not stop other fan-outs. A message counts from its first grant on, and for at least 128
-    // bytes; a response of at most a third of the budget counts from its request on. Beyond the bound come at most one
-    // message that is larger than its room, one message for each callback thread that was decompressed for its `merge`,
-    // and one message for each call whose worker is more than eight times slower than the link, or hangs: such workers
-    // must not stop the others. See docs/internals/fan-out.md. Ignored if the policy is unscheduled. Default: 8 times
-    // the largest budget, and at least 64 MiB.
+    // Maximum number of bytes of responses that wait for `merge` or are on their way to it, over all FanOuts of the
+    // link; 1 to 2^40. Further responses wait at their workers. The bytes of one fan-out are at most the free bytes, so
+    // a slow `merge` does not stop other fan-outs. A message counts from its first grant on, and for at least 128
+    // bytes. A response of at most a third of the budget counts from its request on. These messages may exceed the
+    // bound:
+    //  - one message of the link that is larger than its room;
+    //  - one decompressed message for each callback thread;
+    //  - one message for each call whose worker hangs or is more than eight times slower than the link, because such
+    //    workers must not stop the others.
+    // See docs/internals/fan-out.md. Ignored if the policy is unscheduled. Default: 8 times the largest budget, and at
+    // least 64 MiB.
     std::optional<int64_t> callback_memory_bytes;
     BudgetOptions budget;
-    // If set, this process leases parts of the budget from sluice-link: ShareLink of sluice/shared_link.h makes it. The
-    // budget of the schedule (default: the buffer of the profile) is then that of the whole link, and does not adapt.
+    // If set, this process leases parts of the budget from sluice-link. ShareLink of sluice/shared_link.h makes it. The
+    // budget of the schedule (default: the buffer of the profile) then belongs to the whole link, and does not adapt.
     // An error with the policy unscheduled.
     std::shared_ptr<const BudgetLessor> share;
     // Whether the link looks at its TCP connections while calls are out, to infer losses, and at its workers, for
@@ -85,7 +88,7 @@ class Link {
     std::shared_ptr<prometheus::Registry> registry;
   };
 
-  // Returns what Create would return, and creates nothing.
+  // Returns the errors of Create, and creates nothing.
   static absl::Status Validate(const Options& options);
 
   // Return InvalidArgument that names the field, the value and the bound.
@@ -97,11 +100,11 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   // Sets the bytes that may be in flight, at least 1. The budget is fixed from then on. A smaller budget takes nothing
-  // back; what is in flight drains. Returns FailedPrecondition if the budget is leased.
+  // back: the bytes in flight drain. Returns FailedPrecondition if the budget is leased.
   absl::Status SetBudget(int64_t budget_bytes);
 
-  // Changes the link while calls go on: its profile, the queue limit, the budget and its bounds, and
-  // callback_memory_bytes. A smaller budget takes nothing back; what is in flight drains. Returns InvalidArgument as
+  // Changes the link during calls: its profile, the queue limit, the budget and its bounds, and
+  // callback_memory_bytes. A smaller budget takes nothing back: the bytes in flight drain. Returns InvalidArgument as
   // Create does, and if any other option differs (policy, inline_callbacks, callback_threads, threads,
   // watch_connections, registry, stall_timeout, share); then nothing changes. The functions on_change, on_state
   // and on_worker_faults stay as they are. Calls of Reconfigure must not overlap.

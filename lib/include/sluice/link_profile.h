@@ -42,7 +42,7 @@ struct LinkProfile {
   Connections connections = Connections::kPersistent;
 
   // Sets the payload, frame and ACK sizes for IPv4, TCP with timestamps (RFC 7323), and Ethernet without its checksum.
-  // An MTU below 53 bytes leaves no room for payload, and Validate says so.
+  // An MTU below 53 bytes leaves no room for payload, and Validate refuses it.
   void SetMtu(int64_t mtu_bytes);
 
   // Returns InvalidArgument that names the field, its value and its bound. If it returns OK, every function of the

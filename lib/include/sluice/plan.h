@@ -37,7 +37,7 @@ int64_t LargestPayloadWithin(const LinkProfile& profile, int64_t cost_bytes);
 struct SlotPlan {
   int64_t sru_packets = 0;      // S_SRU (5)
   int64_t wnd_max_packets = 0;  // (11)
-  int64_t batch_workers = 0;    // n (14): workers that may answer at once
+  int64_t batch_workers = 0;    // n (14): workers that may respond at once
   int64_t batches = 0;          // k (21)
   absl::Duration sru_time;      // T (18)
   absl::Duration slot;          // T~ (19)

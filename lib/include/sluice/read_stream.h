@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct ReadOptions {
-  // If true, the read goes on without SRUs that it cannot get, and reports them as MissingBytes.
+  // If true, the read continues without SRUs that it cannot get, and reports them as MissingBytes.
   bool allow_partial = false;
   // Time for the whole read; the reader's block_timeout applies to each block as well.
   absl::Duration timeout = absl::InfiniteDuration();

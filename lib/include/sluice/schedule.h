@@ -13,11 +13,11 @@
 
 namespace sluice {
 
-// Decides who may send when. The names below are those of flags and configs.
-//   unscheduled  Everything is sent at once, whatever the budget is: the baseline, and the right choice for ample
+// Decides when each worker may send. Flags and configs use the names below.
+//   unscheduled  Everything is sent at once, regardless of the budget: the baseline, and the right choice for ample
 //                buffers.
-//   batches      The slots of the source paper: n workers are asked at T~ * i, and a block begins when the one before
-//                has ended.
+//   batches      The slots of the source paper: n workers are asked at T~ * i, and a block begins when the previous
+//                block has ended.
 //   rolling      The next request leaves as soon as its response fits the budget.
 //   grants       Requests leave early, so that workers think at the same time. A response that is ready waits at its
 //                worker until the budget has room for it; a large one is granted in parts.
@@ -32,12 +32,12 @@ struct ScheduleOptions {
   SchedulePolicy policy = SchedulePolicy::kGrants;
   std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
   int64_t queue_limit = 65536;          // maximum number of calls that wait; at least 1
-  // Granted bytes count as stalled when none of them has come for this long, plus a round trip and the time in which
-  // the budget drains. Above 0.
+  // A call stalls if none of its granted bytes has come for this time, plus a round trip and the time in which the
+  // budget drains. Above 0.
   absl::Duration stall_timeout = absl::Milliseconds(300);
   // Bytes of framing in a part of a response, so that the part fills whole packets; at least 0. An HTTP/2 frame header
-  // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31: a Link raises it to that
-  // once one of its workers speaks TLS.
+  // is 9 bytes (RFC 9113, section 4.1). TLS adds 22 bytes for each record, which makes 31: a Link raises it to 31
+  // once one of its workers uses TLS.
   int64_t record_overhead_bytes = 9;
 
   absl::Status Validate() const;  // returns InvalidArgument that names the field and the bound
@@ -45,29 +45,30 @@ struct ScheduleOptions {
 
 // The state of the schedule at one moment. submitted = waiting + ungranted + in_flight + ended.
 struct ScheduleState {
-  int64_t budget_bytes = 0;      // the largest int64_t for unscheduled
-  int64_t plan_bytes = 0;        // a grant costs at most a third of this; equal to the budget unless a lease differs
-  int64_t in_flight_bytes = 0;   // charged, in units of the budget, with aborted calls that still drain
-  int64_t slow_bytes = 0;        // of these, to workers whose share is less than a part; a third of the budget counts
+  int64_t budget_bytes = 0;     // the largest int64_t for unscheduled
+  int64_t plan_bytes = 0;       // a grant costs at most a third of this; equal to the budget unless a lease differs
+  int64_t in_flight_bytes = 0;  // charged, in units of the budget, with aborted calls that still drain
+  int64_t slow_bytes =
+      0;  // part of in_flight_bytes, of workers with a share below a part; a third of the budget counts
   int64_t in_flight_calls = 0;   // sent, and part of the response was granted, or there is nothing to grant
   int64_t ungranted_calls = 0;   // grants: sent without a grant, whether ready or not
-  int64_t straggling_calls = 0;  // grants: those of the ungranted that are too late to count in the window
+  int64_t straggling_calls = 0;  // grants: ungranted calls that are too late to count in the window
   int64_t grant_window = 0;      // grants: maximum of ungranted calls, without stragglers
-  int64_t waiting_calls = 0;     // with parked and held ones
+  int64_t waiting_calls = 0;     // including parked and held calls
   int64_t parked_calls = 0;
   int64_t held_calls = 0;  // wait until their worker has less than its share outstanding
-  int64_t blocks = 0;      // that have not ended
+  int64_t blocks = 0;      // blocks that have not ended
   int64_t submitted_calls = 0;
   int64_t ended_calls = 0;
-  // Since the start: how long a request or a response waited for the budget, and what came in this time, in units of
-  // the budget. Calls of a full worker do not wait for the budget.
+  // Since the start: the time in which a request or a response waited for the budget, and the bytes that came in this
+  // time, in units of the budget. Calls of a full worker do not wait for the budget.
   std::chrono::nanoseconds backlogged_time{0};
   int64_t backlogged_bytes = 0;
 };
 
-// What the adaptive budget does next, and why. The names are those of metrics and logs.
+// The next step of the adaptive budget, and its reason. Metrics and logs use these names.
 enum class BudgetDecision {
-  kGrow,      // nothing was ever lost: a larger budget may make the link busier
+  kGrow,      // no loss ever happened: a larger budget may make the link busier
   kProbe,     // the last loss is long enough ago to try a larger budget
   kBackOff,   // packets were lost
   kGiveBack,  // the larger budget did not make the link busier

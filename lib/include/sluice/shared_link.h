@@ -17,7 +17,7 @@ namespace sluice {
 struct SharedLinkOptions {
   std::string socket;       // path of the daemon's Unix socket
   std::string application;  // name in the daemon's metrics: 1 to 64 characters of [A-Za-z0-9._-]
-  double weight = 1;        // 0.001 to 1000; while all processes want more, shares are proportional to it
+  double weight = 1;        // 0.001 to 1000; while all processes need more, shares are proportional to it
   // Bytes that may be in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
   std::optional<int64_t> start_bytes;
   // Called after each change, on the link's thread; for logs. OK means that a lease is in force. Otherwise the status

@@ -7,7 +7,7 @@
 namespace sluice {
 
 // TLS to the workers of a FanOut or BlockReader: TLS 1.2 or newer, ALPN "h2". All files are PEM. They are read again
-// when they change; a connection that exists already keeps what it was made with.
+// when they change. Existing connections keep the files with which they were made.
 struct TlsOptions {
   // Certificates of the authorities that sign the workers' certificates. Empty: the authorities of the system.
   std::string ca_file;
@@ -15,15 +15,15 @@ struct TlsOptions {
   // neither.
   std::string certificate_file;
   std::string key_file;
-  // The name that a worker's certificate must have, and the :authority of requests to it. Empty: the host of the
-  // worker's address, and that address.
+  // The name that a worker's certificate must have, and the :authority of requests to it. Empty: the certificate must
+  // have the host of the worker's address, and the :authority is that address.
   std::string server_name;
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;
 };
 
 // Returns InvalidArgument or NotFound that names the field and the file if a file cannot be read, does not parse, or
-// does not fit another one.
+// does not match a different one.
 absl::Status ValidateTls(const TlsOptions& options);
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// What is wrong with a worker. kUnreachable: no connection can be made. kHung: its calls ended at their deadlines,
+// The fault of a worker. kUnreachable: no connection can be made. kHung: its calls ended at their deadlines,
 // without a response. kStalled: granted bytes did not come within the stall timeout. kPaused: granted bytes that were
 // ready came late. kLossy: the network lost the last packets of its responses. kSlow: its share of the budget is less
 // than a part.

@@ -74,7 +74,7 @@ void Connection::OnSlots() {
 
 void Connection::End(absl::Status why) {
   if (std::exchange(over_, true)) return;
-  if (!disconnected_) Flush();  // a GOAWAY that says why
+  if (!disconnected_) Flush();  // a GOAWAY with the reason
   if (session_ != nullptr) session_->Lose();
   events_.OnDown(*this, std::move(why));
 }
@@ -99,7 +99,7 @@ void Connection::Flush() {
   socket_->Write(std::exchange(output_, std::string()));
 }
 
-// A socket on a thread of its own may speak of bytes that were not the last.
+// A socket on a thread of its own may report an earlier write although it is congested again.
 void Connection::OnDrained() {
   if (socket_->congested()) return;
   auto drained = std::exchange(undrained_, {});

@@ -24,15 +24,15 @@ class ConnectionEvents {
 
   // TCP is connected, and TLS waits for StartTls. Only with TLS.
   virtual void OnTcpConnected(Connection& connection) = 0;
-  // The other side speaks HTTP/2, so requests may be sent.
+  // HTTP/2 has begun, so requests may be sent.
   virtual void OnUp(Connection& connection) = 0;
   // The session has more free streams than before, or it goes away.
   virtual void OnSlots(Connection& connection) = 0;
-  // The connection is over, or could not be made. Every stream has been told. No event follows.
+  // The connection is over, or could not be made. Every stream has received its end. No event follows.
   virtual void OnDown(Connection& connection, absl::Status why) = 0;
 };
 
-// Something that has bytes to write at the end of a turn.
+// An object that has bytes to write at the end of a turn.
 class Flushable {
  public:
   virtual ~Flushable() = default;
@@ -70,9 +70,9 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   // Tells the worker that no more requests come, and the open streams that the connection is over. No event follows.
   void Close();
 
-  // The worker's socket takes no more for now, though its window of HTTP/2 may be open.
+  // The worker's socket accepts no more bytes for now, though its HTTP/2 window may be open.
   bool congested() const { return socket_->congested(); }
-  // Tells a stream of this connection when all has left: OnConnectionDrained.
+  // Calls OnConnectionDrained of the stream when all bytes have left.
   void WaitUntilDrained(ScheduledStream& call) { undrained_.push_back(call); }
 
   std::optional<TcpSocket> Tcp() const;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMinWorkersToSweep = 64;
 // A frame header of HTTP/2 (9 bytes) in a record of TLS 1.3 (22 bytes: RFC 8446, section 5.2).
 constexpr int64_t kTlsOverheadBytes = 31;
-// Calls on fewer connections are made before a worker could have answered the first of them.
+// Calls on fewer connections are made faster than a worker can respond to the first one.
 constexpr size_t kMinToFlushEarly = 8;
 
 Scheduled& ScheduledOf(const Action& action) {
@@ -35,8 +35,8 @@ LinkLoop::LinkLoop(Executor& executor, const ScheduleOptions& schedule, LinkMetr
   executor_.SetEndOfTurn([this] { EndTurn(); });
 }
 
-// Calls whose owners have gone may still be out: see ScheduledStream::Abandon. They end while there is something to end
-// in.
+// Calls may be out after their owners have gone: see ScheduledStream::Abandon. They must end while the members that
+// they use still exist.
 LinkLoop::~LinkLoop() {
   executor_.SetEndOfTurn(nullptr);
   std::vector<std::shared_ptr<Worker>> workers;
@@ -45,9 +45,9 @@ LinkLoop::~LinkLoop() {
   }
   for (const auto& worker : workers) worker->Close();
   workers.clear();
-  applying_ = true;  // what the schedule still lets leave is not carried out
+  applying_ = true;  // further actions of the schedule are not carried out
   calls_.clear();
-  // Tasks that are left may be the last to hold a worker, which needs its place among the unused ones.
+  // A remaining task may hold the last reference to a worker. The worker then moves to unused_workers_.
   do {
     std::exchange(at_end_, {}).clear();
     FreeGarbage();
@@ -57,7 +57,7 @@ LinkLoop::~LinkLoop() {
 
 std::shared_ptr<Worker> LinkLoop::FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
                                              const std::string& server_name) {
-  // Now and then: a look at all of them for each of ten thousand workers takes seconds.
+  // Sweep rarely: sweeping for each of ten thousand workers takes seconds.
   if (workers_by_target_.size() >= sweep_workers_at_) {
     std::erase_if(workers_by_target_, [](const auto& entry) { return entry.second.expired(); });
     sweep_workers_at_ = std::max(kMinWorkersToSweep, 2 * workers_by_target_.size());
@@ -73,8 +73,8 @@ std::shared_ptr<Worker> LinkLoop::FindWorker(const std::string& target, std::sha
   return worker;
 }
 
-// A part of a response then has to fill its packets in records of TLS. Workers without TLS lose 22 bytes a part, of
-// thousands; to know each call's overhead in the schedule is not worth that.
+// A part of a response must then fill its packets including the TLS record. Workers without TLS lose 22 of several
+// thousand bytes per part. Rejected: an overhead for each call in the schedule, which is not worth that.
 void LinkLoop::UseTls() {
   if (!std::exchange(uses_tls_, true)) Reconfigure(schedule_.options()).IgnoreError();  // they are valid
 }
@@ -89,8 +89,8 @@ absl::StatusOr<std::shared_ptr<TlsContext>> LinkLoop::FindTls(const TlsOptions& 
   return made;
 }
 
-// Events of the schedule are quick and change nothing else; what follows from them is carried out afterwards, in their
-// order. What is carried out may bring new events: their actions come behind those that are there.
+// An event changes only the schedule, and is quick. Its actions are carried out afterwards, in order. An action may
+// cause new events, whose actions are appended to the queue.
 template <class Event>
 void LinkLoop::Drive(Event event) {
   event(schedule_, now(), actions_);
@@ -284,9 +284,9 @@ absl::Status LinkLoop::Reconfigure(ScheduleOptions options) {
   });
 }
 
-// Granted bytes that are late by more than the patience are charged no longer either. A part of a response is up to a
-// third of the budget, and comes within a drain time if its worker keeps up. So the slowest of these workers needs
-// three drain times for a budget.
+// Use the time of stalls for the patience: the schedule also stops charging granted bytes that are later than that. A
+// part of a response is up to a third of the budget, and comes within a drain time if its worker keeps up. The slowest
+// such worker therefore needs three drain times for a budget.
 void LinkLoop::SetPatience() {
   constexpr int kDrainTimes = 8;  // for each budget of a message
   const ScheduleOptions& options = schedule_.options();
@@ -323,7 +323,8 @@ void LinkLoop::EndTurn() {
   if (schedule_.NextTimer() <= time) {
     Drive([](LinkSchedule& schedule, TimePoint now, std::vector<Action>& actions) { schedule.OnTimer(now, actions); });
   }
-  // Tasks, writes and what is freed may each bring more of the others, and the next turn may be far away.
+  // Repeat until nothing is left: tasks, writes and destructors may cause more of each, and the next turn may be far
+  // away.
   do {
     for (size_t next = 0; next < at_end_.size(); ++next) std::exchange(at_end_[next], nullptr)();
     at_end_.clear();
@@ -337,7 +338,7 @@ void LinkLoop::EndTurn() {
   executor_.SetTimer(std::min(timers_.next(), schedule_.NextTimer()), [] {});
 }
 
-// What is freed may let go of more.
+// Destroyed objects may release further objects.
 void LinkLoop::FreeGarbage() {
   while (!ended_calls_.empty() || !buried_.empty() || !unused_workers_.empty()) {
     std::exchange(ended_calls_, {}).clear();
@@ -350,7 +351,7 @@ void LinkLoop::FlushEarly() {
   if (to_flush_.size() - next_to_flush_ >= kMinToFlushEarly) FlushQueued();
 }
 
-// A flush may queue more, and may lead back here.
+// A flush may queue further connections, and may call this function again.
 void LinkLoop::FlushQueued() {
   while (next_to_flush_ < to_flush_.size()) {
     Flushable* const connection = to_flush_[next_to_flush_++];

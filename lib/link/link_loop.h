@@ -29,9 +29,9 @@
 
 namespace sluice {
 
-// Everything of one link that happens on its thread: the schedule, the calls, the workers and their connections. It
-// carries out the actions of the schedule, and tells the schedule what has become of them. It uses the Executor that it
-// is given, so the same code runs in virtual time. There is one for each Link, used on the link's thread only.
+// All objects of one link that live on its thread: the schedule, the calls, the workers and their connections. It
+// carries out the actions of the schedule, and reports their results to the schedule. It runs on a given Executor, so
+// the same code runs in virtual time. There is one for each Link, used on the link's thread only.
 class LinkLoop final : private FlushQueue {
  public:
   // The executor and the metrics must outlive the loop.
@@ -40,12 +40,13 @@ class LinkLoop final : private FlushQueue {
   LinkLoop(const LinkLoop&) = delete;
   LinkLoop& operator=(const LinkLoop&) = delete;
 
-  // Returns the worker at this target. It is the same one for the same arguments, for as long as it is held. It is
-  // destroyed at the end of the turn in which its last user lets go of it, so that may be within any event.
-  // `server_name` is the name that its certificate must have; empty: that of the TLS options, or the target's.
+  // Returns the worker at this target. While a user holds the worker, the same arguments return the same worker. The
+  // loop destroys it at the end of the turn in which its last user releases it. A user may therefore release it within
+  // any event. Its certificate must have the name `server_name`, or, if that is empty, the name of the TLS options or
+  // of the target.
   std::shared_ptr<Worker> FindWorker(const std::string& target, std::shared_ptr<TlsContext> tls,
                                      const std::string& server_name = "");
-  // Returns the TLS context for these options, the same one for the same options. Errors as TlsContext::Create.
+  // Returns the TLS context for these options: the same context for the same options. Errors as TlsContext::Create.
   absl::StatusOr<std::shared_ptr<TlsContext>> FindTls(const TlsOptions& options);
 
   // Takes the stream of a call. Submit or Add must follow at once; the user gets no event before.
@@ -59,8 +60,8 @@ class LinkLoop final : private FlushQueue {
 
   // Runs `task` at the end of this turn, before the output of the turn is written and its garbage freed.
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
-  // Writes the output of this turn now if many connections have some, so that workers answer the first requests of a
-  // fan-out while the rest of it is made. Call it where none of them is within an event.
+  // Writes the output of this turn now if many connections have some. The workers then process the first requests of a
+  // fan-out while its other requests are made. Do not call it within an event of a connection.
   void FlushEarly();
 
   // For the calls, the workers and their connections.
@@ -70,23 +71,23 @@ class LinkLoop final : private FlushQueue {
   void HeadersCame(CallId id, size_t wire_bytes) { schedule_.OnHeaders(id, static_cast<int64_t>(wire_bytes)); }
   void Ready(CallId id, int64_t remaining_bytes, int64_t withheld_bytes);
   void Received(ScheduledStream& call, int64_t bytes);
-  void Unwanted(CallId id);                         // its owner has given it up, and its reset waits
+  void Unwanted(CallId id);                         // its owner has abandoned it, and its reset waits
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
-  void Forget(ScheduledStream& call);               // the same for a call that the schedule does not know any more
+  void Forget(ScheduledStream& call);               // the same for a call that the schedule has already ended
 
-  // Submits something that is no stream, as a block of its own: the handshake of a connection, ahead of all that
-  // waits, or a call that other code makes. As in LinkSchedule; `block` is set before the first event.
-  // kAheadRetry: after an attempt that has failed.
+  // Submits bytes that do not belong to a ScheduledStream, as a block of their own: the handshake of a connection,
+  // ahead of all waiting calls, or a call of other code. As in LinkSchedule; `block` is set before the first event.
+  // kAheadRetry: a handshake after a failed attempt.
   enum class Place { kQueued, kAhead, kAheadRetry };
   absl::Status SubmitOther(Scheduled& other, int64_t response_bytes, TimePoint deadline, Place place, BlockId& block);
-  void Cancel(BlockId block);  // what waits gets EndUnsent at once, what was sent gets Abort
+  void Cancel(BlockId block);  // a waiting call gets EndUnsent at once, a sent call gets Abort
   void Finish(CallId id, CallEnd end);
 
-  // The schedule drops what it learnt of this worker. A different worker may get the number.
+  // The schedule drops its state of this worker. A different worker may get the number.
   void ForgetWorker(uint32_t schedule_id) { schedule_.ForgetWorker(schedule_id); }
 
   void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
-  // Options of the connections that are made from now on.
+  // Options of future connections.
   Http2Session::Options& session_options() { return session_options_; }
 
   // The budget and the state of the schedule.
@@ -101,10 +102,10 @@ class LinkLoop final : private FlushQueue {
   int64_t last_block_calls() const { return last_block_calls_; }
   int64_t last_block_response_bytes() const { return last_block_response_bytes_; }
 
-  // The connections of the workers, one slice after the other. A worker that stays while they are taken is in one.
+  // The connections of the workers, one slice after the other. A worker that stays is in exactly one slice.
   using WorkerKey = std::tuple<std::string, std::string, TlsContext*>;  // target, server name, TLS
   struct TcpSlice {
-    std::vector<WorkerTable::Socket> sockets;  // that are open
+    std::vector<WorkerTable::Socket> sockets;  // of open connections
     std::optional<WorkerKey> last;             // empty behind the last slice
   };
   TcpSlice TcpSockets(const std::optional<WorkerKey>& after, size_t workers) const;
@@ -114,10 +115,10 @@ class LinkLoop final : private FlushQueue {
   TimerQueue& timers() { return timers_; }
   WorkerTable& workers() { return workers_; }
   LinkMetrics& metrics() { return metrics_; }
-  // Whoever needs a message of a call no longer may give its memory back here.
+  // Users return the memory of messages here.
   MessageBuffers& message_buffers() { return message_buffers_; }
   CallbackMemory& callback_memory() { return callback_memory_; }
-  // Bounds it. Default: see CallbackMemory::DefaultBytes.
+  // Sets the bound of callback_memory(). Default: see CallbackMemory::DefaultBytes.
   void SetCallbackMemory(int64_t bytes) { callback_memory_.SetBound(bytes); }
 
  private:
@@ -145,20 +146,20 @@ class LinkLoop final : private FlushQueue {
   std::vector<Action> actions_;  // not carried out yet
   bool applying_ = false;
   bool schedule_changed_ = false;
-  bool uses_tls_ = false;  // a worker was made that speaks it
+  bool uses_tls_ = false;  // the link has had a worker with TLS
 
   std::vector<std::unique_ptr<ScheduledStream>> calls_;
   std::vector<Flushable*> to_flush_;
-  size_t next_to_flush_ = 0;  // those before it have been flushed
+  size_t next_to_flush_ = 0;  // entries before it have been flushed
   std::vector<std::function<void()>> at_end_;
-  // Destroyed at the end of the turn, since their functions may still be on the stack. An action may also be pending
-  // for the handshake of a worker when its last user lets go of it.
+  // Destroyed at the end of the turn, because their functions may still be on the stack. An action for the handshake of
+  // a worker may also be pending when its last user releases the worker.
   std::vector<std::unique_ptr<ScheduledStream>> ended_calls_;
   std::vector<std::unique_ptr<Connection>> buried_;
   std::vector<std::unique_ptr<Worker>> unused_workers_;
 
   std::map<WorkerKey, std::weak_ptr<Worker>> workers_by_target_;
-  size_t sweep_workers_at_ = 0;  // entries of it, which may be of workers that are gone
+  size_t sweep_workers_at_ = 0;  // number of entries, some for destroyed workers, at which to remove those
   std::vector<std::weak_ptr<TlsContext>> tls_contexts_;
 
   std::function<void(const LinkDemand&)> demand_watcher_;

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// How often a call is sent again that its worker never processed. A server that refuses each time has failed.
+// How often a call is sent again if its worker never processed it. A server that always refuses has failed.
 constexpr int kMaxUnhandled = 3;
 
 }  // namespace
@@ -94,8 +94,8 @@ bool ScheduledStream::request_left() const {
 void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
   window_.Grant(bytes);
-  // It only pays for bytes that came in the room for a prefix. Do not open that room again before more of the message
-  // is asked for: it would come through it, a few bytes in each round trip.
+  // This grant only covers bytes that arrived in the room for a prefix. Do not open that room again before more of the
+  // message is requested. Otherwise the message would arrive through it, a few bytes in each round trip.
   if (window_.granted_bytes() == 0) return;
   if (granted_ == TimePoint()) granted_ = loop_.now();
   SetHeld(HeldFor::kNothing);
@@ -189,7 +189,7 @@ void ScheduledStream::ResetStream() {
   connection->FlushLater();
 }
 
-// The call may have been given up within the user's OnResponseHeaders or OnResponseData. Its reset is then under way.
+// The user may have abandoned the call within OnResponseHeaders or OnResponseData. Its reset is then under way.
 void ScheduledStream::RefuseResponse() {
   if (!wanted() || !end_status_.ok()) return;
   if (MayReset()) return ResetStream();

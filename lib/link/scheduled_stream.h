@@ -45,12 +45,12 @@ class WaitHook : public WaitLink {
  private:
   size_t* counter_ = nullptr;
 };
-// Linked while its request waits until the socket of its connection takes more.
+// Linked while its request waits until the socket of its connection accepts more bytes.
 struct DrainTag;
 using DrainHook = boost::intrusive::list_base_hook<boost::intrusive::tag<DrainTag>,
                                                    boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-// What a stream carries: it makes the request and takes the response. There is one for each stream, which holds it.
+// The user of a stream: makes the request and receives the response. There is one for each stream, which holds it.
 // Called on the link's thread. It may call any function of the LinkLoop.
 class StreamUser {
  public:
@@ -113,12 +113,12 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   size_t position() const { return position_; }
   void set_position(size_t position) { position_ = position; }
   Worker& worker() { return *options_.worker; }
-  // Returns true if the call needs no end by the schedule: it is over, or the server would take its reset for an
-  // attack, so the reset must wait. OnStreamOver was then called, and the stream drops what arrives until the reset.
+  // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
+  // so the reset must wait. OnStreamOver was then called, and the stream drops what arrives until the reset.
   // Otherwise `why` is the status of the call if it has none when the schedule ends it.
   bool Abandon(const absl::Status& why);
   void ResetNow();  // the stream may be reset
-  // The socket of its connection has taken all that was written.
+  // The socket of its connection has accepted all written bytes.
   void OnConnectionDrained() { OnWritable(); }
   void Send(CallId id, int64_t granted_bytes) override;
   void Grant(int64_t bytes) override;
@@ -131,8 +131,8 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   bool open() const { return connection_ != nullptr && wanted(); }
   // The worker can take calls again, or the user's request can begin.
   void Resume();
-  // Sends DATA of the request, as Http2Session::SendData does. If the worker's socket takes no more, all of it counts
-  // as kept. Returns FailedPrecondition if the stream is not open.
+  // Sends DATA of the request, as Http2Session::SendData does. If the worker's socket accepts no more bytes, all of
+  // them count as kept. Returns FailedPrecondition if the stream is not open.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
   // Whether no byte of SendData waits for the worker's window or at its socket.
   bool request_left() const;
@@ -149,7 +149,7 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   int64_t messages() const { return prefixes_.messages(); }  // that have begun
 
  private:
-  // From its submission on.
+  // The phases from its submission on.
   enum class Phase {
     kWaiting,  // for the schedule or for its worker
     kOpen,     // on a connection
@@ -201,8 +201,8 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   bool told_ = false;  // OnStreamOver was called; an open stream then waits for its reset
   StreamWindow window_;
   MessagePrefixes prefixes_;
-  int64_t asked_bytes_ = 0;  // of the current message: the schedule knows that they come, and they have not arrived
-  HeldFor held_for_ = HeldFor::kNothing;  // as the user was told
+  int64_t asked_bytes_ = 0;               // of the current message: requested from the schedule, and not yet arrived
+  HeldFor held_for_ = HeldFor::kNothing;  // the last value that the user received
   bool unanswered_ = false;  // the deadline passed before the response was ready, and the worker table counted that
   bool may_begin_again_ = true;
   int unhandled_ = 0;  // how often the worker reported that it never processed the request

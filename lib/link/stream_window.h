@@ -19,8 +19,8 @@ class StreamWindow {
 
   explicit StreamWindow(bool server_streaming) : server_streaming_(server_streaming) {}
 
-  // The schedule lets `bytes` more of messages come. Bytes that came in the room beside its grants are among them a
-  // second time; TakeWidening has made their room good already.
+  // The schedule grants `bytes` more of messages. They include bytes that have already come without a grant, in the
+  // room for a prefix. TakeWidening has already restored that room.
   void Grant(int64_t bytes) {
     const int64_t repaid_bytes = std::min(bytes, ungranted_bytes_);
     ungranted_bytes_ -= repaid_bytes;
@@ -36,8 +36,8 @@ class StreamWindow {
   }
 
   // Returns the bytes by which the window must be widened now. It then has room for all granted bytes, for the next
-  // length prefix if one may follow, and for the spare byte. It is at most what HTTP/2 allows; the rest follows as the
-  // window is used.
+  // length prefix if one may follow, and for the spare byte. It is at most the largest window of HTTP/2;
+  // the rest follows as the window is used.
   int64_t TakeWidening() {
     const int64_t room = prefix_bytes_ >= kFirstBytes - 1 && !server_streaming_ ? 1 : kFirstBytes;
     const int64_t wanted = std::min(granted_bytes_ + room, kLargestBytes);

@@ -26,12 +26,12 @@ struct CallSpec {
   std::shared_ptr<const std::string> request;     // framed: see FrameMessage
   bool gzip_request = false;                      // it was framed by FrameCompressed
   int64_t response_bytes = 0;                     // expected bytes of its messages
-  int64_t max_message_bytes = 64 << 20;           // as it comes
+  int64_t max_message_bytes = 64 << 20;           // before decompression
   std::shared_ptr<const Metadata> metadata;       // may be null
   std::shared_ptr<const Metadata> more_metadata;  // may be null
-  TimePoint deadline = TimePoint::max();          // the worker is told of it
-  size_t tag = 0;                                 // comes back with every event
-  // Holds its messages once they are handed out. Null: their bytes are not bounded.
+  TimePoint deadline = TimePoint::max();          // the worker receives it
+  size_t tag = 0;                                 // argument of every event
+  // Holds the bytes of delivered messages. Null: these bytes are not bounded.
   std::shared_ptr<CallbackMemory::Account> memory;
 };
 
@@ -40,8 +40,8 @@ class CallOwner {
  public:
   virtual ~CallOwner() = default;
 
-  virtual void OnSent(size_t tag) = 0;  // again if the worker never looked at the request the first time
-  // The length prefix of the first message is here, `ready_after` the request was sent.
+  virtual void OnSent(size_t tag) = 0;  // again if the worker never processed the first request
+  // The length prefix of the first message has arrived, `ready_after` the request was sent.
   virtual void OnReady(size_t tag, std::chrono::nanoseconds ready_after) = 0;
   // Begins as kNothing, and has changed. kRoom: the room of CallSpec::memory.
   virtual void OnHeld(size_t /*tag*/, HeldFor /*held_for*/) {}

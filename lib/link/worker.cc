@@ -23,18 +23,20 @@ constexpr nanoseconds kFirstBackOff = milliseconds(200);
 constexpr nanoseconds kMaxBackOff = seconds(5);
 constexpr double kBackOffFactor = 1.6;
 constexpr double kBackOffJitter = 0.2;
-// One address; a SYN that was lost is sent again after 1 s and 3 s.
+// For one address. A lost SYN is sent again after 1 s and 3 s.
 constexpr nanoseconds kAttemptTimeout = seconds(5);
-// A connection that stood for less is no reason to try again at once.
+// After a connection that lasted for less, the worker backs off instead of reconnecting at once.
 constexpr nanoseconds kStable = seconds(1);
 
-// What a handshake brings through the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates. That
-// is asked for once TCP is connected: a host that is away would hold it for a stall timeout, at each attempt.
+// The bytes of a handshake that cross the port: a SYN-ACK and the server's SETTINGS; with TLS a chain of certificates.
+// Room for TLS is requested once TCP is connected, because each attempt at a dead host would hold it for a stall
+// timeout.
 constexpr int64_t kTcpHandshakeBytes = 192;
 constexpr int64_t kTlsHandshakeBytes = 6 << 10;
-// One that finds no room for so long has failed; the link is stuck behind other processes of its host.
+// A handshake without room for this time has failed: other processes of the host block the link.
 constexpr nanoseconds kMaxHandshakeWait = seconds(60);
-// Calls that may wait for a worker however full the queue is. All workers of a link may connect at the same time.
+// Number of calls that may wait for a worker even if the queue is full, because all workers of a link may connect at
+// the same time.
 constexpr int64_t kMinWaiting = 64;
 
 }  // namespace
@@ -73,7 +75,7 @@ void Worker::Close() {
   trying_ = true;
   failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
   if (connected()) loop_.workers().OnForgotten(row_);
-  // What the calls hear may look at this worker, so it has none of these any more.
+  // Remove the connections before their calls receive events, because the calls may use this worker.
   leaving_.push_back(std::move(connection_));
   for (auto& connection : std::exchange(leaving_, {})) {
     if (connection == nullptr) continue;
@@ -99,9 +101,9 @@ void Worker::OnStreamUnused() {
   if (Sendable() != nullptr) ResumeWaiting();
 }
 
-// A worker that hangs must not fill the queue of the link, so no more calls may wait for it than the queue has free
-// places: one such worker leaves half of the queue, n of them leave one part in n + 1. A fixed share was rejected. It
-// lets a rack that hangs fill the queue, and it refuses calls of a link with one worker while the queue is empty.
+// A hung worker must not fill the queue of the link. The number of calls that wait for it is therefore at most the
+// number of free places: one such worker leaves half of the queue, and n of them leave 1/(n + 1). Rejected: a fixed
+// share. A hung rack could fill the queue, and a link with one worker would refuse calls while the queue is empty.
 absl::Status Worker::CheckRoom() const {
   const auto waiting = static_cast<int64_t>(waiting_calls_);
   if (waiting < kMinWaiting) return absl::OkStatus();
@@ -113,7 +115,7 @@ absl::Status Worker::CheckRoom() const {
                                                    queue_limit));
 }
 
-// --- What leads to a connection: look-up, room for the handshake, the handshake, back-off.
+// --- The steps to a connection: look-up, room for the handshake, the handshake, back-off.
 
 void Worker::LookUp() {
   trying_ = true;
@@ -129,7 +131,7 @@ void Worker::LookUp() {
 
 void Worker::AskForRoom(int64_t bytes) {
   waits_for_room_ = true;
-  // Once TCP is connected, this attempt is as good as any.
+  // After TCP has connected, the attempt is no longer a retry: the host is alive.
   const bool retry = connection_ == nullptr && (!failure_.ok() || next_address_ > 0);
   const absl::Status asked = loop_.SubmitOther(*this, bytes, loop_.now() + kMaxHandshakeWait,
                                                retry ? LinkLoop::Place::kAheadRetry : LinkLoop::Place::kAhead, room_);
@@ -140,7 +142,7 @@ void Worker::LeaveRoom() {
   if (std::exchange(waits_for_room_, false)) loop_.Cancel(room_);
 }
 
-// Back off only if the schedule has ended the wait, and not this worker.
+// Back off only if the schedule has ended the wait. If this worker has ended it, do nothing.
 void Worker::EndUnsent(absl::Status why) {
   if (!std::exchange(waits_for_room_, false)) return;
   loop_.Bury(std::move(connection_));
@@ -194,7 +196,7 @@ void Worker::OnAttemptFailed(const absl::Status& why) {
 
 void Worker::BackOff(const absl::Status& why) {
   std::string text(why.message());
-  // What failed at an address that is the target has named it.
+  // The error already names the target if the address is the target.
   if (!absl::StrContains(text, target_)) text = absl::StrCat(target_, ": ", text);
   if (tls_ != nullptr && !tls_->reload_status().ok()) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
@@ -212,7 +214,7 @@ void Worker::LookUpLater() {
   timer_ = loop_.timers().Set(loop_.now() + pause, [this] { LookUp(); });
 }
 
-// --- What becomes of it.
+// --- The events of a connection.
 
 void Worker::OnUp(Connection&) {
   trying_ = false;
@@ -238,14 +240,14 @@ void Worker::OnSlots(Connection& connection) {
   }
   if (!connection.session()->going_away()) return ResumeWaiting();
   if (connection.session()->goaway_error() == Http2Error::kEnhanceYourCalm) resets_.Lower();
-  // Its streams end on it, and the next calls get a new one.
+  // Its streams end on this connection, and the next calls use a new one.
   OnLost();
   if (connection.session()->streams() == 0) {
     loop_.Bury(std::move(connection_));
   } else {
     leaving_.push_back(std::move(connection_));
   }
-  // A busy connection may use its stream numbers up within a second, which is no failure.
+  // A busy connection may use up its stream numbers within a second, which is not a failure.
   if (connection.session()->out_of_streams() || loop_.now() - up_since_ >= kStable) return LookUp();
   trying_ = true;
   LookUpLater();
@@ -302,7 +304,7 @@ void Worker::WaitForReset(ScheduledStream& call) {
   resetting_.push_back(call);
 }
 
-// Those that have ended meanwhile have left the list.
+// The list contains only open streams, because a stream leaves it when it ends.
 void Worker::ResetWaiting() {
   reset_timer_ = TimerQueue::Id();
   while (!resetting_.empty() && resets_.Take(loop_.now())) {
@@ -327,13 +329,13 @@ void Worker::AppendTcp(std::vector<WorkerTable::Socket>& sockets) const {
     sockets.push_back({row_, *std::move(socket), loop_.schedule().Load(schedule_id())});
 }
 
-// The host that the certificate has to name.
+// Returns the name that the certificate must contain.
 std::string Worker::ServerName() const {
   if (tls_ == nullptr) return "";
   if (!tls_->options().server_name.empty()) return tls_->options().server_name;
   if (!server_name_.empty()) return server_name_;
   const absl::StatusOr<WorkerTarget> target = ParseWorkerTarget(target_);
-  return target.ok() ? target->host : "";  // one without a name is refused by the look-up
+  return target.ok() ? target->host : "";  // the look-up refuses a target without a name
 }
 
 }  // namespace sluice

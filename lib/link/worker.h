@@ -35,7 +35,7 @@ class ConnectedWaiter
 // One worker of the link: its addresses, its connection, and the calls that wait for the connection. From its first use
 // on the worker stays connected. It reconnects at once after a loss, and after a failure with a back-off that grows
 // from 0.2 s to 5 s. It tries all addresses of its name in turn, and looks the name up again after each failure. There
-// is one for each target and TLS options of a link, shared by all that call the worker. Used on the link's thread only.
+// is one for each target and TLS options of a link, shared by all its callers. Used on the link's thread only.
 //
 // Calls wait while a connection is made for the first time, or again after a loss. After a failed attempt, until one
 // succeeds, calls end at once with Unavailable and the reason, instead of late.
@@ -54,9 +54,9 @@ class Worker final : public ConnectionEvents, private Scheduled {
   uint32_t schedule_id() const { return WorkerTable::ScheduleId(row_); }  // in the link's LinkSchedule
 
   void Connect();  // does nothing if the worker is connected or tries to be
-  void Close();    // for good: all calls that wait or are out end
+  void Close();    // permanently: all waiting and sent calls end
   bool connected() const { return connection_ != nullptr && connection_->up(); }
-  // Tells the waiter once, when the worker is connected, which it must not be yet.
+  // Calls the waiter once, when the worker is connected. The worker must not be connected yet.
   void AwaitConnected(ConnectedWaiter& waiter) { awaiting_.push_back(waiter); }
   // Why the last attempt to connect failed; OK if it did not.
   const absl::Status& failure() const { return failure_; }
@@ -138,9 +138,9 @@ class Worker final : public ConnectionEvents, private Scheduled {
   boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
   WaitingCalls waiting_;  // to be sent
   size_t waiting_calls_ = 0;
-  WaitingCalls resetting_;  // on the wire, and nobody needs them
+  WaitingCalls resetting_;  // abandoned calls that are still on the wire
   ResetAllowance resets_;
-  TimerQueue::Id reset_timer_;  // of the first of those
+  TimerQueue::Id reset_timer_;  // for the first of resetting_
 };
 
 }  // namespace sluice

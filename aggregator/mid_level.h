@@ -26,7 +26,7 @@ class MidLevel {
   MidLevel(const Options& options, const ReaderSource& reader, prometheus::Registry& registry, IoThread& io_thread);
 
   grpc::Service& service() { return server_; }
-  // The metrics in addition to those in the registry.
+  // Further metrics, which are not in the registry.
   const prometheus::Collectable& tcp_metrics() const { return answer_watch_.metrics(); }
 
  private:

@@ -8,7 +8,7 @@
 namespace sluice {
 
 // One Connect. It checks all workers when it begins and when it ends. It also checks them after each worker has been
-// connected once, because connections may be lost again by then. Rejected: to check every millisecond; with 65,536
+// connected once, because connections may be lost in between. Rejected: to check every millisecond; with 65,536
 // workers that takes the whole thread.
 struct FanOutState::Connecting {
   struct Waiter final : ConnectedWaiter {

@@ -86,7 +86,7 @@ absl::StatusOr<std::string> Gunzip(absl::string_view compressed, int64_t max_byt
   constexpr size_t kFirstBytes = 4096;
   constexpr size_t kMostBytes = size_t{1} << 30;  // zlib has 32-bit counters
   if (compressed.size() > std::numeric_limits<uInt>::max()) return NotGzip("has 4 GiB or more");
-  // Allow one byte more than `max_bytes`, to distinguish the largest message from one that is too large.
+  // Allow one byte more than `max_bytes`, to distinguish the largest message from a message that is too large.
   const size_t limit = static_cast<size_t>(max_bytes) + 1;
   Inflater inflater(compressed);
   if (!inflater.ok()) return absl::ResourceExhaustedError("zlib has no memory to decompress a message");

@@ -97,7 +97,7 @@ RpcEnd ResponseReader::End(StreamEnd end) {
     result.status = ResponseStatus(result.status_details);
   } else {
     result.status = CutStatus(end);
-    // A worker that has begun to respond has processed the request, whatever it reports.
+    // A worker that has begun to respond has processed the request, regardless of its status.
     result.unhandled = end.kind == StreamEnd::Kind::kUnhandled && !headers_came_;
   }
   result.initial_metadata = std::move(initial_metadata_);

@@ -55,7 +55,7 @@ int Http2Session::Callbacks::OnBeginHeaders(nghttp2_session*, const nghttp2_fram
   if (session.lost_) return NGHTTP2_ERR_CALLBACK_FAILURE;
   if (events == nullptr) {
     nghttp2_submit_rst_stream(session.nghttp2_, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
-    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // nghttp2 decodes the rest of the block, and reports none of it
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // nghttp2 decodes the rest of the block without reporting it
   }
   // Incremental: streams of one urgency take turns. By default nghttp2 sends all of one stream before the next
   // (RFC 9218, section 4.2), so an endless stream starves the others of a client that reads slowly.
@@ -117,7 +117,7 @@ int Http2Session::Callbacks::OnFrame(nghttp2_session*, const nghttp2_frame* fram
       Http2Stream* stream = StreamOf(session, frame->hd.stream_id);
       if (stream == nullptr || stream->was_reset) return 0;
       // OnDataChunk has passed on the bytes. Report END_STREAM only here, after nghttp2 has checked the body against
-      // content-length. Report padding here too: its last byte is that of the frame.
+      // content-length. Report padding here too: its last byte is the last byte of the frame.
       stream->received_end = EndsStream(*frame);
       if (frame->data.padlen > 0 || EndsStream(*frame)) {
         stream->events.OnData(absl::string_view(), frame->data.padlen, EndsStream(*frame));

@@ -246,8 +246,8 @@ void ScheduledStream::LetNextCome() {
   WidenWindow();
 }
 
-// Half of the wanted bytes stay on their way, so that the worker need not wait for the next grant. A call that was
-// given up has no user to ask, and takes everything. A response that was refused has no messages. The schedule receives
+// Half of the wanted bytes stay on their way, so that the worker need not wait for the next grant. An
+// abandoned call has no user, and takes everything. A refused response has no messages. The schedule receives
 // a prefix at once, even if the user has no room: the worker is not slow because the application is.
 void ScheduledStream::TellReady(bool prefix_came) {
   if (connection_ == nullptr || phase_ == Phase::kReset || response_ == Response::kRefused) return;

@@ -37,7 +37,7 @@ class WorkerFaults {
 
     bool any() const { return unreachable || stalled || slow || hung || paused || lossy; }
   };
-  // `workers` may omit workers without evidence. A fault ends at once if its worker is no longer wanted. Returns the
+  // `workers` may omit workers without evidence. A fault ends at once if its worker leaves the list. Returns the
   // changes.
   std::vector<WorkerFaultChange> Look(TimePoint now, absl::Span<const Sight> workers,
                                       absl::FunctionRef<bool(const std::string& address)> is_wanted);

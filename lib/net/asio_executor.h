@@ -36,7 +36,7 @@ class AsioExecutor final : public Executor {
     std::function<void(std::chrono::nanoseconds)> on_timer_lateness;
     // Number of threads that carry the streams. 0: the link's thread carries them.
     size_t stream_threads = 0;
-    // Looks up the addresses of a host, on another thread, where it may block. Null: getaddrinfo does. For tests.
+    // Looks up the addresses of a host, on a different thread, where it may block. Null: getaddrinfo does. For tests.
     std::function<absl::StatusOr<std::vector<WorkerAddress>>(const std::string& host, int port)> look_up = nullptr;
   };
 

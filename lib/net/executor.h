@@ -79,7 +79,7 @@ class Executor {
   // Sets a task that runs once per turn of the loop, when everything that was ready in it has been handled. Writes
   // belong there, so that one turn costs a connection one write. Set once.
   virtual void SetEndOfTurn(std::function<void()> task) = 0;
-  // Runs `task` at or after `time`, in place of the task that was set before. TimePoint::max() means never.
+  // Runs `task` at or after `time`, instead of the previous task. TimePoint::max() means never.
   virtual void SetTimer(TimePoint time, std::function<void()> task) = 0;
   // A uniform number from 0 to 1, for the jitter of back-off.
   virtual double Random() = 0;

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// The timers of one link, other than those of its schedule: back-off, hedges, deadlines, looks at connections. There is
-// one for each link, used on the link's thread only. It reads no clock.
+// The timers of one link, except the timers of its schedule: back-off, hedges, deadlines, looks at connections. There
+// is one for each link, used on the link's thread only. It reads no clock.
 class TimerQueue {
  public:
   // Names a timer that is set. The default names none.

@@ -19,7 +19,7 @@ class HeldBytes {
   // The bytes that one call or connection holds. It may be destroyed at any time, after its bytes are counted as 0.
   class Holder : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
    public:
-    // `release` drops as many of its bytes as possible.
+    // `release` drops all of its bytes that it can drop.
     explicit Holder(std::function<void()> release) : release_(std::move(release)) {}
     int64_t bytes() const { return bytes_; }
 

@@ -35,7 +35,7 @@ struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
   CallList held;
   CallList waiting;         // in the order in which they leave
   CallList sent;            // grants: not ready yet
-  CallList ready;           // grants: ready, and nothing is granted yet
+  CallList ready;           // grants: ready, without a grant
   CallList in_flight;       // in the order in which they left, or were granted
   uint64_t last_place = 0;  // the last place that a waiting call got
 

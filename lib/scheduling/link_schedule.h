@@ -47,7 +47,7 @@ namespace sluice {
 // requested responses fit a third of the budget. In the first case, calls that are out are granted early, too. All
 // early bytes together take at most a third of the budget, since only DATA or the end of the call frees them.
 //
-// In rolling and batches the same rules grant the bytes of a response beyond those that came with its request. See
+// In rolling and batches the same rules grant the bytes of a response that did not come with its request. See
 // docs/internals/scheduling.md.
 class LinkSchedule {
  public:

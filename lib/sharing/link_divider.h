@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// How the budget of a link is divided. The names are those of flags and configs.
+// The rule that divides the budget of a link. Flags and configs use these names.
 //   weighted  Clients with demand get shares in proportion to their weights.
 //   fifo      One block of one client at a time, in the order of their requests, as the source paper proposes.
 enum class SharingMode { kWeighted, kFifo };

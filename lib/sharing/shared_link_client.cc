@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// While nobody divides the link, so many processes may share it without harm.
+// While no daemon divides the link, this number of processes can share it without losses.
 constexpr int64_t kStartShare = 8;
 
 int64_t StartBytes(const SharedLinkOptions& options, int64_t link_bytes) {

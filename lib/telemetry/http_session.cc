@@ -71,8 +71,8 @@ void HttpSession::OnHeader(boost::beast::error_code error) {
   if (IsParseError(error)) return Write(ErrorReply(StatusOfBadRequest(error)), {http::verb::get, "/", 11}, false);
   if (error) return End();
   const Request& request = parser_->get();
-  // A request with a body is the last of its connection: the body would have to be read before the next request, and no
-  // legitimate client sends one.
+  // A request with a body is the last of its connection: the session would need to read the body before the next
+  // request, and no legitimate client sends one.
   Write(Answer(request), request, request.keep_alive() && parser_->is_done());
 }
 

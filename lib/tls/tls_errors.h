@@ -13,7 +13,7 @@ namespace sluice {
 // must name `server_name`.
 std::string CertificateError(X509_STORE_CTX* check, absl::string_view peer, absl::string_view server_name);
 
-// Returns the error for a client, `peer`, whose certificate has none of the listener's accepted names.
+// Returns the error for a client, `peer`, whose certificate does not contain an accepted name of the listener.
 std::string ClientNameError(const X509* certificate, absl::string_view peer);
 
 // Describes the certificate that this side presents to a server that requests one: none, or its owner, the authority

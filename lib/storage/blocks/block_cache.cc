@@ -258,7 +258,7 @@ class BlockCache::State : public std::enable_shared_from_this<State> {
     return more;
   }
 
-  // Serve all waiters before a block that one of them goes on to takes the room of this block.
+  // Serve all waiters first. One of them may continue with the next block, which may take the room of this block.
   void ServeWaiters(CachedBlock& block, Outbox& outbox) {  // with mutex_ held
     const std::vector<TicketPtr> waiters = block.TakeWaiters();
     block.held += waiters.size();

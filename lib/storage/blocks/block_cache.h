@@ -20,21 +20,21 @@ namespace sluice {
 // A file that is read in order is read one block ahead. There is one for each process. Thread-safe; no thread waits in
 // it.
 //
-// The cache is bounded by bytes. The least recently used blocks make room, except those that a range waits for. A block
-// is read with partial results allowed, by the deadline of the range that came first, or that it was read ahead for,
-// and for as long as any range waits for it. Ranges that touch none of its gaps are sound. A block with gaps is kept
-// for a second, so that the ranges of one block do not each ask again for bytes that cannot be read.
+// The cache is bounded by bytes. To make room, it drops the least recently used block that no range waits for. A block
+// is read with partial results allowed. Its deadline is the deadline of its first range, or of the range that caused it
+// to be read ahead. The read continues while any range waits for it. A range that touches no gap of its block is
+// complete. A block with gaps is kept for a second, so that its ranges do not all request bytes that cannot be read.
 //
-// The first read of a file, or of a version of it, asks again how it is striped. If the file says that it belongs to
-// another version than the wanted one, that is an error, and nothing of it is kept. If it does not say so and was
-// striped anew, only another shape tells, and the cache then asks again.
+// The first read of a file, or of a version of it, fetches the manifest again. If the file states that it belongs to a
+// different version than the requested one, that is an error, and the cache keeps nothing of it. If it states no
+// version and was striped again, only a different shape shows this; the cache then fetches the manifest again.
 class BlockCache {
  public:
   struct Request {
     std::string file;
     uint64_t offset = 0;
     uint32_t length = 0;
-    uint32_t more = 0;           // bytes after the range that will be wanted later; the file must have them, too
+    uint32_t more = 0;           // bytes after the range that will be requested later; the file must have them, too
     uint32_t version = 0;        // checksum of the manifest of the level above; 0: any
     bool up_to_end = false;      // return fewer bytes if the file ends before the range does
     bool allow_partial = false;  // gaps are not an error
@@ -45,9 +45,9 @@ class BlockCache {
     std::vector<MissingBytes> missing;  // in order, in offsets of the file
     uint64_t file_bytes = 0;
   };
-  // Called once, on any thread, also on the caller's. Errors are those of a read (see BlockReader), and OutOfRange if
-  // the file ends before the range, Unavailable or DataLoss for a gap, Unavailable if there is no reader yet,
-  // ResourceExhausted if waiting ranges hold all of the cache.
+  // Called once, on any thread, possibly the caller's. Besides the errors of a read (see BlockReader), it receives
+  // OutOfRange if the file ends before the range, Unavailable or DataLoss for a gap, Unavailable if there is no reader
+  // yet, and ResourceExhausted if waiting ranges hold the whole cache.
   using Callback = std::function<void(absl::StatusOr<Range>)>;
   class Ticket;  // a requested range
   using TicketPtr = std::shared_ptr<Ticket>;
@@ -58,19 +58,19 @@ class BlockCache {
   ~BlockCache();
 
   TicketPtr Read(Request request, Callback callback);
-  // The same in two steps, for a caller that needs the ticket before it is called back.
+  // Read in two steps, for a caller that needs the ticket before the callback.
   static TicketPtr Prepare(Request request, Callback callback);
   void Read(const TicketPtr& ticket);  // call it once
   // Calls back with Cancelled, unless the ticket was called back before. A later Read of the ticket does nothing.
   void Cancel(const TicketPtr& ticket);
 
-  // Forgets the blocks of all versions of a file. Ranges that wait still get their bytes.
+  // Drops the blocks of all versions of a file. Waiting ranges still get their bytes.
   void Forget(const std::string& file);
 
  private:
   class State;
 
-  const std::shared_ptr<State> state_;  // reads under way hold it, too
+  const std::shared_ptr<State> state_;  // reads in progress hold it, too
 };
 
 }  // namespace sluice

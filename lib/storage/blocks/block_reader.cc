@@ -27,8 +27,8 @@ absl::Status CheckRange(const char* name, int64_t value, int64_t most) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be between 1 and ", most));
 }
 
-// Collects the parts of a read on the link's thread; gaps are zeros. It uses memory only as bytes arrive, whatever
-// length the manifest claims. There is one for each Read. It lives until it has called back.
+// Collects the parts of a read on the link's thread; gaps are zeros. It uses memory only as bytes arrive, regardless of
+// the length in the manifest. There is one for each Read. It lives until it has called back.
 class BlockCollector : public std::enable_shared_from_this<BlockCollector> {
  public:
   explicit BlockCollector(std::shared_ptr<FileRead> read) : read_(std::move(read)) {}

@@ -26,43 +26,43 @@ using FileVersion = std::pair<std::string, uint32_t>;
 struct CachedBlock {
   FileVersion file;
   uint64_t offset = 0;  // in the file
-  uint64_t length = 0;  // 0: it is not known yet, and neither is how the file is striped
+  uint64_t length = 0;  // 0: unknown, like the stripe layout of the file
   std::unique_ptr<char[]> data;
   uint64_t settled = 0;            // bytes from the beginning that have arrived, or never will
   std::vector<MissingBytes> gaps;  // in order
   bool late = false;               // a gap came after the deadline
-  bool read_ahead = false;         // read ahead, and not wanted yet
+  bool read_ahead = false;         // read ahead, and not requested yet
 
   std::shared_ptr<ReadStream> stream;  // null after its end
   TimePoint deadline;                  // of the stream
   TimePoint ended;
   std::vector<BlockCache::TicketPtr> waiters;
   size_t held = 0;  // number of callers that are about to wait for the block, or to read it
-  std::list<std::shared_ptr<CachedBlock>>::iterator position;  // among those by use; where the length is known
+  std::list<std::shared_ptr<CachedBlock>>::iterator position;  // in BlockStore::by_use_, if the length is known
 
   uint64_t end() const { return offset + length; }
   // The first gap with bytes of [begin, end); null if there is none.
   const MissingBytes* GapIn(uint64_t begin, uint64_t end) const;
   // True if the block has kept its gaps for long enough.
   bool IsStale() const;
-  // Takes the waiters. Those that have no more time than the read of the block come first, and then the one with the
-  // most time, so that the others join what is read for it.
+  // Removes and returns the waiters. Waiters whose deadline is at most the deadline of this read come first. Then comes
+  // the waiter with the latest deadline, so that the others join the read that it begins.
   std::vector<BlockCache::TicketPtr> TakeWaiters();
 };
 
-// How a file is striped, while the cache holds blocks of it.
+// The stripe layout of a file. Exists while the cache holds blocks of the file.
 struct CachedFile {
   FileVersion name;
   uint64_t bytes = 0;
   uint64_t block_bytes = 0;                                 // 0 if not known
-  std::shared_ptr<CachedBlock> opening;                     // the read that finds it out
+  std::shared_ptr<CachedBlock> opening;                     // the read that fetches the layout
   std::map<uint64_t, std::shared_ptr<CachedBlock>> blocks;  // by offset
 
   uint64_t BlockLength(uint64_t offset) const { return std::min(block_bytes, bytes - offset); }
 };
 
-// The blocks of a BlockCache and their memory. The least recently used ones go when there is no room. There is one for
-// each cache, guarded by its lock.
+// The blocks of a BlockCache and their memory. The least recently used blocks are dropped when there is no room. There
+// is one for each cache, guarded by its lock.
 class BlockStore {
  public:
   // Streams of dropped blocks, which the caller cancels without the lock.
@@ -74,12 +74,12 @@ class BlockStore {
   std::shared_ptr<CachedFile> File(const FileVersion& name);
   std::vector<std::shared_ptr<CachedBlock>> All() const;
 
-  // Returns false if the blocks that are waited for or held leave no room. A block that is larger than the cache has
-  // room alone.
+  // Returns false if the blocks with waiters and the held blocks leave no room. A block that is larger than the cache
+  // fits alone.
   bool MakeRoom(uint64_t bytes, Streams& dropped);
   void Enter(const std::shared_ptr<CachedFile>& file, const std::shared_ptr<CachedBlock>& block, uint64_t length);
   void Use(CachedBlock& block);
-  // Drops a block and its stream. Takes the pointer by value, since the caller's may be the one that is kept here.
+  // Drops a block and its stream. Takes the pointer by value, because the caller's reference may be to a member.
   void Drop(std::shared_ptr<CachedBlock> block, Streams& dropped);
 
  private:

@@ -116,7 +116,7 @@ FileRead::MaybePart FileRead::Produce() {
     if (!found_.has_value()) return std::nullopt;
     if (absl::Status begun = suspect_.has_value() ? BeginAgainIfStale() : Begin(); !begun.ok()) return begun;
   }
-  // The consumer learns from the header which block this is, and may have no room for it.
+  // The header names the block, and the consumer may have no room for it.
   if (header_.has_value() && target_.block_at.has_value()) return *std::exchange(header_, std::nullopt);
   // Fetch before the header is handed out: the link can work while the consumer gets to its next call.
   if (absl::Status started = StartFetches(); !started.ok()) return started;

@@ -19,12 +19,12 @@
 namespace sluice {
 
 // A read of a data block or of a whole file. It fetches the manifest, and then segment after segment. While one segment
-// is handed out it fetches the next, so the link never waits for the consumer, and memory is bounded by two segments.
-// There is one for each read. It is made on any thread, and then used on the link's thread only. Once the reader is
-// gone it holds nothing of the link.
+// is delivered it fetches the next, so the link never waits for the consumer, and memory is bounded by two segments.
+// There is one for each read. It is made on any thread, and then used on the link's thread only. After the end of the
+// reader it holds no reference to the link.
 //
-// If the read uses a manifest from memory, it hands nothing out before the first bytes are here: the file may have been
-// striped anew, and then the read begins again with the new manifest.
+// If the read uses a manifest from memory, it delivers nothing before the first bytes have arrived. If the file was
+// striped again, the read begins again with the new manifest.
 class FileRead final : public std::enable_shared_from_this<FileRead>, private ManifestFetch::Waiter {
  public:
   // The part of the file to read: a data block by its number, or the block that holds a byte. If neither is set, all of
@@ -41,13 +41,13 @@ class FileRead final : public std::enable_shared_from_this<FileRead>, private Ma
   // The state must outlive its use.
   FileRead(ReaderState& state, std::string file, const Target& target, const ReadOptions& options);
 
-  // Returns what the consumer gets in place of a part once the reader is gone. Called on any thread.
+  // Returns the error that the consumer receives instead of a part after the end of the reader. Called on any thread.
   absl::Status TellGone();
 
   void Next(ReadStream::Callback callback, CallOn call_on);
   void Cancel(const absl::Status& why);
   void Drop();  // the consumer is gone
-  void Pump();  // hands out what is here, and fetches as much as there is room for
+  void Pump();  // delivers the bytes that have arrived, and fetches until there is no room
 
  private:
   using Part = absl::StatusOr<ReadPart>;
@@ -76,7 +76,7 @@ class FileRead final : public std::enable_shared_from_this<FileRead>, private Ma
   const Target target_;
   const ReadOptions options_;
   const TimePoint deadline_;
-  std::atomic<bool> ended_ = false;  // the read has ended, and the consumer knows
+  std::atomic<bool> ended_ = false;  // the read has ended, and the consumer has received its end
 
   bool entered_ = false;
   ReadStream::Callback waiter_;
@@ -85,7 +85,7 @@ class FileRead final : public std::enable_shared_from_this<FileRead>, private Ma
   bool pumping_ = false;
   bool again_ = false;
 
-  std::shared_ptr<ManifestFetch> manifest_;  // the one that the read waits for
+  std::shared_ptr<ManifestFetch> manifest_;  // the fetch that the read waits for
   TimerQueue::Id timer_;                     // of the wait
   std::optional<ManifestFetch::Found> found_;
   bool from_memory_ = false;  // layout_ comes from memory

@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// Remembers how the files that were read lately are striped, bounded by bytes. The least recently used ones go first;
-// the last one stays however large it is. There is one for each BlockReader. Not thread-safe.
+// The stripe layouts of recently read files, bounded by bytes. The least recently used layouts are dropped first. The
+// last layout stays, regardless of its size. There is one for each BlockReader. Not thread-safe.
 class LayoutCache {
  public:
   explicit LayoutCache(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Returns null if the file is not here. Counts as a use.
+  // Returns null if the cache does not have the file. Counts as a use.
   std::shared_ptr<const StripeLayout> Find(const std::string& file);
   void Keep(const std::string& file, std::shared_ptr<const StripeLayout> layout);
   void Forget(const std::string& file);

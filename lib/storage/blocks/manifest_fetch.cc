@@ -17,9 +17,9 @@ namespace sluice {
 namespace {
 
 constexpr char kManifestPath[] = "/sluice.v1.SruService/ReadManifest";
-// Far above the size of most manifests, and at most what a worker reads at once.
+// Far above the size of most manifests, and at most the largest read of a worker.
 constexpr uint64_t kRangeBytes = 1 << 20;
-constexpr int64_t kManifestFieldBytes = 32;  // of a response, beside the bytes of the manifest
+constexpr int64_t kManifestFieldBytes = 32;  // of a response, in addition to the bytes of the manifest
 constexpr int64_t kMaxManifestBytes = kRangeBytes + kManifestFieldBytes;
 // Number of workers that one run asks, one after the other. With more, the search could not use the responses of the
 // first workers; with fewer, the fetch loses its block's place in the link's queue more often.

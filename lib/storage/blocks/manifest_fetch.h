@@ -17,10 +17,10 @@ namespace sluice {
 
 class ReaderState;
 
-// Fetches the manifest of a file from the first worker that has a good one, for all reads that want it at the same
+// Fetches the manifest of a file from the first worker with a valid one, once for all reads that need it at the same
 // time. It asks one worker after the other (ManifestSearch) while there are workers and time. The first response has
-// the first MiB and the size, which is all of most manifests; the rest of a larger one is asked for after that. It
-// lives until it has ended. Used on the link's thread only.
+// the size and the first MiB, which is the whole of most manifests. A larger manifest needs a second request. It lives
+// until it has ended. Used on the link's thread only.
 class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_from_this<ManifestFetch> {
  public:
   using Found = absl::StatusOr<std::shared_ptr<const StripeLayout>>;
@@ -76,7 +76,7 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   std::weak_ptr<FanOutRun> run_;             // the run under way
   std::vector<Range> ranges_;                // of the run's asks
   std::map<size_t, absl::Status> verdicts_;  // of the run's attempts that were refused
-  bool begun_ = false;                       // the beginning and the size are here, from `source_`
+  bool begun_ = false;                       // the beginning and the size have arrived, from `source_`
   size_t source_ = 0;
   std::string stored_;
   std::shared_ptr<const StripeLayout> layout_;

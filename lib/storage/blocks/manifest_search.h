@@ -17,12 +17,13 @@ namespace sluice {
 // is one for each fetch. Not thread-safe.
 class ManifestSearch {
  public:
-  // The file lies before this many workers that do not have it. One would do if no worker ever lost its disk.
+  // If this number of workers does not have the file, it lies before the last of them. One such worker would prove it
+  // if no worker ever lost its disk.
   static constexpr size_t kWithoutFile = 3;
 
   ManifestSearch(std::string_view file, size_t workers);
 
-  // Returns the worker to ask next, each one once. Workers for which `bad` is true come last. Empty: no other worker
+  // Returns the next worker to ask, each worker once. Workers for which `bad` is true come last. Empty: no other worker
   // can have the file.
   std::optional<size_t> Next(const std::function<bool(size_t worker)>& bad);
   // The worker does not have the file.
@@ -34,7 +35,7 @@ class ManifestSearch {
 
   const size_t workers_;
   const uint32_t hash_;
-  size_t range_;            // the next worker is one of this many first workers; 0: the halves are done
+  size_t range_;            // the next worker is among the first range_ workers; 0: the halves are done
   size_t next_worker_ = 0;  // after that
   std::set<size_t> chosen_;
   std::deque<size_t> bad_;  // chosen, and not returned yet

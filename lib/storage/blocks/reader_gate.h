@@ -9,8 +9,8 @@ namespace sluice {
 // Posts to the link's thread for objects that may outlive their reader: consumers may hold a stream for longer than the
 // reader, and for longer than the link. There is one for each BlockReader. Thread-safe.
 //
-// A weak reference to the link would not do: the thread that locks it may be left with the last reference, and a link
-// must not be destroyed on a thread of its own.
+// Rejected: a weak reference to the link. The thread that locks it may end up with the last reference, and a link must
+// not be destroyed on one of its own threads.
 class ReaderGate {
  public:
   explicit ReaderGate(Link& link) : link_(&link) {}
@@ -25,7 +25,7 @@ class ReaderGate {
     return true;
   }
 
-  // Closes the gate for good. Tasks that were posted before still run.
+  // Closes the gate permanently. Tasks that were posted before still run.
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     link_ = nullptr;

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Returns the current reader, which is another one after a change of the workers or of the reader's options. It is null
-// until there is a first one, and never again after that. Thread-safe.
+// Returns the current reader. A change of the workers or of the reader's options replaces it. It is null until the
+// first reader exists, and never again after that. Thread-safe.
 using ReaderSource = std::function<std::shared_ptr<BlockReader>()>;
 
 // A source that always returns the same reader, which must outlive its users.

@@ -47,7 +47,7 @@ void ReaderState::ConnectAll() {
   for (const std::shared_ptr<Worker>& worker : workers_->workers) worker->Connect();
 }
 
-// The layout under way may be stale when it arrives, so no later read may join its fetch.
+// A layout in transit may be stale when it arrives, so no later read may join its fetch.
 void ReaderState::ForgetLayout(const std::string& file) {
   layouts_.Forget(file);
   fetches_.erase(file);

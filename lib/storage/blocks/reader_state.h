@@ -20,11 +20,11 @@ namespace sluice {
 
 class FileRead;
 
-// Returns what a worker's error means to the reader of a file: a worker's NOT_FOUND is about its part of the file, and
-// its RESOURCE_EXHAUSTED is not that of the link's queue.
+// Converts a worker's error to an error for the reader of a file. A worker's NOT_FOUND concerns its part of the file,
+// and its RESOURCE_EXHAUSTED does not come from the link's queue.
 absl::StatusCode ReaderCode(absl::StatusCode worker_code);
 
-// What all reads of one BlockReader share: its workers, the options, how files are striped, and the reads themselves.
+// The shared state of all reads of one BlockReader: its workers, the options, the stripe layouts, and the reads.
 // There is one for each BlockReader, used on the link's thread only.
 class ReaderState {
  public:
@@ -49,11 +49,11 @@ class ReaderState {
   void ConnectAll();
   bool connects_all() const { return connects_all_; }
 
-  // How a file is striped; null if that is not known. It is remembered until a read of the file fails, since the file
-  // may have been striped anew.
+  // The stripe layout of a file; null if it is unknown. It is kept until a read of the file fails, because the file may
+  // have been striped again.
   std::shared_ptr<const StripeLayout> FindLayout(const std::string& file) { return layouts_.Find(file); }
   void ForgetLayout(const std::string& file);
-  // Asks the workers, once for all that want to know at the same time. `waiter` may be called within this call.
+  // Fetches the layout from the workers, once for all concurrent waiters. `waiter` may be called within this call.
   std::shared_ptr<ManifestFetch> FetchLayout(const std::string& file, ManifestFetch::Waiter& waiter);
   // Called by the fetch when it has ended; no other waiter joins it then. `layout` is null if it has found nothing.
   void OnFetched(const ManifestFetch& fetch, std::shared_ptr<const StripeLayout> layout);
@@ -74,7 +74,7 @@ class ReaderState {
   const std::shared_ptr<const WorkerSet> workers_;
   bool connects_all_ = false;
   LayoutCache layouts_;
-  std::map<std::string, std::shared_ptr<ManifestFetch>> fetches_;  // those that can be joined
+  std::map<std::string, std::shared_ptr<ManifestFetch>> fetches_;  // fetches that can be joined
   std::map<FileRead*, std::shared_ptr<FileRead>> reads_;
   std::vector<std::shared_ptr<FileRead>> to_pump_;
 };

@@ -16,8 +16,9 @@
 
 namespace sluice {
 
-// The bytes of consecutive SRUs of one file. They are written as they come, and handed out in order once their SRU is
-// settled. SRUs are counted from the first one here, offsets from its first byte. There is one for each SegmentRead.
+// The bytes of consecutive SRUs of one file. They are written as they come, and delivered in order once their SRU is
+// settled. SRUs are counted from the first SRU of the buffer, offsets from its first byte. There is one for each
+// SegmentRead.
 // Not thread-safe.
 class SegmentBuffer {
  public:
@@ -30,13 +31,13 @@ class SegmentBuffer {
 
   // Writes bytes of an SRU that is not settled.
   void Write(uint64_t offset, absl::string_view data);
-  // Returns DataLoss if the bytes of the SRU are not those that were striped.
+  // Returns DataLoss if the checksum of the SRU differs from the manifest.
   absl::Status Check(uint64_t sru) const;
 
   bool settled(uint64_t sru) const { return srus_[sru].settled; }
-  // The whole SRU is here, and was checked.
+  // The whole SRU has arrived, and was checked.
   void Settle(uint64_t sru, WorkerKind from);
-  // The bytes of `gaps` will not come, and `why`; the rest of the SRU is here.
+  // The bytes of `gaps` will not come, for the reason `why`. The rest of the SRU has arrived.
   void SettleWithGaps(uint64_t sru, WorkerKind from, const ByteRanges& gaps, const absl::Status& why);
 
   // Takes the next bytes or gap. Returns nothing while they are still on their way.
@@ -65,7 +66,7 @@ class SegmentBuffer {
   const std::unique_ptr<char[]> data_;
   std::vector<Sru> srus_;
   std::map<uint64_t, Gap> gaps_;  // by their beginning
-  uint64_t ready_srus_ = 0;       // SRUs from the first one that are settled without a break
+  uint64_t ready_srus_ = 0;       // the first SRUs that are settled without a break
   uint64_t taken_srus_ = 0;       // SRUs that were taken whole
   uint64_t taken_bytes_ = 0;
 };

@@ -233,7 +233,7 @@ absl::Status SegmentRead::Complete(size_t attempt) {
 }
 
 // If a different replica may have more bytes, do not count the response, so that the replica is asked. A worker that
-// responds in part has read what it could, so it is not asked again.
+// responds in part has read all that it can, so it is not asked again.
 absl::Status SegmentRead::CompletePartial(const FanOutLogic::Attempt& made, Partial& partial) {
   const bool is_first = !partial.gaps.has_value();
   const ByteRanges gaps = is_first ? partial.missing : Intersect(*partial.gaps, partial.missing);

@@ -25,13 +25,13 @@ namespace sluice {
 
 struct SruMessage;
 
-// Fetches consecutive SRUs of one file as one block of the schedule: a data block, or a part of one that is too large
-// to be held at once. Each SRU is an ask of a fan-out, which its replicas can answer. The bytes are checked against the
-// manifest, and handed out in order while later SRUs still arrive. There is one for each segment. It lives until its
+// Fetches consecutive SRUs of one file as one block of the schedule: a data block, or a part of a block that is too
+// large to hold at once. Each SRU is an ask of a fan-out, which its replicas can answer. The bytes are checked against
+// the manifest, and delivered in order while later SRUs still arrive. There is one for each segment. It lives until its
 // last call has ended. Used on the link's thread only.
 //
 // If partial results are allowed, a worker that is an aggregator itself may respond in part. The other replicas are
-// then asked for the missing bytes, and bytes that they do not have either are a gap. Such an SRU cannot be checked as
+// then asked for the missing bytes. Bytes that no replica has are a gap. Such an SRU cannot be checked as
 // a whole; the worker has checked the bytes that it sent.
 class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from_this<SegmentRead> {
  public:
@@ -58,11 +58,11 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
  private:
   struct Sru {
     uint32_t attempts = 1;
-    uint32_t last_attempt = 0;       // the last one that was made
+    uint32_t last_attempt = 0;       // the last attempt that was made
     std::optional<uint32_t> writer;  // the attempt whose bytes come, or came last
     uint32_t received_bytes = 0;     // of the writer
   };
-  // The state of an SRU that some worker has answered in part.
+  // The state of an SRU with a partial response.
   struct Partial {
     ByteRanges missing;              // in the response that is coming
     absl::Status why;                // why the first of them is missing

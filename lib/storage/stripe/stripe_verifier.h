@@ -9,7 +9,7 @@
 namespace sluice {
 
 struct VerifyOptions {
-  bool partial = false;  // only some workers' folders are here, as on the machine of one worker
+  bool partial = false;  // only some workers' folders exist, as on the machine of one worker
   std::function<void(const std::string& problem)> on_problem;
 };
 

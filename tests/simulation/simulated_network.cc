@@ -11,7 +11,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Bytes that cross the port besides responses: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in its own packet.
+// Bytes that cross the port in addition to responses: SETTINGS, WINDOW_UPDATEs and PINGs of servers, each in its own
+// packet.
 constexpr int64_t kControlBytes = 8192;
 
 // A lap of a worker is long after this time if other calls wait for room. See Outstanding.

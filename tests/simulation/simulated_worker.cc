@@ -248,7 +248,7 @@ void SimulatedWorker::MayPause() {
   if (!dice_.OneIn(options_.pause_one_in)) return;
   faults_.Count(Fault::kPaused);
   liveness_.HangBegins();
-  // Draw the logarithm, so that short pauses are as frequent as long ones.
+  // Draw the logarithm, so that short and long pauses are equally frequent.
   const auto pause = std::chrono::milliseconds(5) * std::pow(400, dice_.Fraction());
   process_.Stop(std::chrono::duration_cast<TimePoint::duration>(pause), [this] { liveness_.HangEnds(); });
 }

@@ -98,7 +98,7 @@ TEST_P(FanOutCancelTest, WhatWasSentEndsAtOnceAndAtItsServer) {
 
 class FanOutCancelGrantsTest : public FanOutCancelTest {
  protected:
-  // Starts a call to server 0 whose large response is ready, while none of it is granted.
+  // Starts a call to server 0. Its large response is ready, but not granted.
   std::unique_ptr<Pending> StartAndHoldBack(absl::Duration timeout, const Method<Text, Text>& method) {
     LetGo();
     server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));

@@ -133,7 +133,7 @@ TEST_P(FanOutHedgeTest, ARatioOfZeroHedgesNothing) {
   server(0).SetPlay(Holds("late"));
   const auto none = CallAsync(Ask(1, {2}), {.hedge_after = absl::Milliseconds(1), .hedge_ratio = 0});
   ASSERT_TRUE(server(0).AwaitHolding(1));
-  // Sent later, and hedged: by then the hedge time of the first call is over.
+  // Sent later, and hedged: the hedge time of the first call is then over.
   server(1).SetPlay(Holds("late"));
   const auto some = CallAsync(
       [](size_t worker) -> std::optional<sluice::Ask<Text>> {

@@ -44,7 +44,7 @@ class FanOutLogicOracle {
     }
     bool expired = false;  // cancelled at the deadline, and the link is to blame
     bool Whole() const { return Live() && ended.has_value(); }
-    // An attempt without messages answers when the logic accepts it, and only the logic can report that.
+    // An attempt without messages has responded when the logic accepts it, and only the logic can report that.
     bool Answered() const {
       return Whole() && accepted == brought && (brought > 0 || outcome == FanOutLogic::AttemptOutcome::kAnswered);
     }

@@ -64,7 +64,7 @@ TEST(LinkProfileTest, FrameHoldsItsPayload) {
   EXPECT_TRUE(profile.Validate().ok());
 }
 
-// One value outside of its bound, and the field and value that the error must name.
+// A value outside its bound, with the field and the value that the error must name.
 struct OutOfBounds {
   std::string wanted;
   std::function<void(LinkProfile&)> spoil;

@@ -149,7 +149,7 @@ TEST_F(AsioListenerTlsTest, IsNotConnectedToAClientInTheClear) {
 
 // TLS itself responds to each KeyUpdate.
 TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver) {
-  ListenOnUnixSocket();  // its buffer does not grow, unlike that of TCP
+  ListenOnUnixSocket();  // unlike TCP, its buffer does not grow
   const int fd = ConnectToUnixSocket();
   TlsClientEnd client = NewClient();
   std::string output;

@@ -24,7 +24,7 @@ ScheduleOptions Batches() {
   options.profile.timer_granularity = absl::Milliseconds(1);
   options.profile.timer_jitter = absl::Microseconds(200);
   options.policy = SchedulePolicy::kBatches;
-  options.stall_timeout = absl::InfiniteDuration();  // the only timer is that of the slots
+  options.stall_timeout = absl::InfiniteDuration();  // the only timer is the timer of the slots
   return options;
 }
 

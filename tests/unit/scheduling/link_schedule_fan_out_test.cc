@@ -45,7 +45,7 @@ struct Work {
   nanoseconds think{0};
   int straggler_percent = 0;
   nanoseconds tail_time{0};
-  // True: responses have 200 B to 200 KB, which only the workers know. False: each is an SRU.
+  // True: responses have 200 B to 200 KB, and the schedule does not receive their sizes. False: each is an SRU.
   bool mixed_sizes = false;
 };
 

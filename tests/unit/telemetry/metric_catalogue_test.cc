@@ -69,7 +69,7 @@ TEST_F(MetricCatalogueTest, TheWorkerShowsWhatIsDocumented) {
   EXPECT_EQ(CatalogueOf(scraped, FreeLabels()), Documented("Worker"));
 }
 
-// The mid-level aggregator exports these metrics in addition to those of an aggregator and of a worker.
+// A mid-level aggregator exports these metrics in addition to the metrics of an aggregator and of a worker.
 TEST_F(MetricCatalogueTest, TheMidLevelAggregatorShowsWhatIsDocumented) {
   EXPECT_EQ(CatalogueOf(Scrape({&mid_level_registry_}), FreeLabels()), Documented("Mid-level aggregator"));
 }

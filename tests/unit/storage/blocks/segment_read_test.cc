@@ -103,7 +103,7 @@ TEST(SegmentReadTest, AReplicaTakesTheFaultyWorkersPlace) {
   TestCluster cluster(EightWorkers(2));
   for (const FaultCase& fault : EveryFault()) {
     SCOPED_TRACE(fault.name);
-    cluster.MakeReader();  // a new reader, which does not know the bad worker yet
+    cluster.MakeReader();  // a new reader, which has no record of the bad worker yet
     cluster.worker(5).SpoilSrus([&](const auto&) { return fault.fault; });
     const auto result = ReadBlock(cluster, 1);
     EXPECT_TRUE(result.status.ok()) << result.status;

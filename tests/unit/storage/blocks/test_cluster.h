@@ -23,7 +23,7 @@ class TestCluster {
  public:
   struct Options {
     int workers = 4;
-    int listed_workers = 0;  // workers that the reader knows; 0: all of them
+    int listed_workers = 0;  // number of workers in the reader's list; 0: all of them
     size_t file_bytes = 100000;
     uint32_t sru_bytes = 4096;
     uint32_t replicas = 1;

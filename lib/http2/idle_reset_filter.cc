@@ -27,7 +27,7 @@ absl::string_view IdleResetFilter::Pass(absl::string_view bytes) {
     bytes = joined;
   }
   passed_.clear();
-  size_t begin = 0;  // of the bytes that were not passed on yet
+  size_t begin = 0;  // the first byte that was not passed on yet
   size_t at = 0;
   while (at < bytes.size()) {
     const size_t rest = bytes.size() - at;

@@ -19,7 +19,7 @@ class UnsentData {
 
  private:
   std::string bytes_;
-  size_t sent_bytes_ = 0;  // of bytes_, from its beginning
+  size_t sent_bytes_ = 0;  // number of sent bytes at the beginning of bytes_
 };
 
 }  // namespace sluice

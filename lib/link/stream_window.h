@@ -46,17 +46,17 @@ class StreamWindow {
     return widening;
   }
 
-  int64_t granted_bytes() const { return granted_bytes_; }  // that have not come
+  int64_t granted_bytes() const { return granted_bytes_; }  // granted bytes that have not arrived
 
   // True if more is granted than HTTP/2 could open at once, and half of the largest window is used.
   bool low() const { return granted_bytes_ > open_bytes_ && open_bytes_ < kLargestBytes / 2; }
 
  private:
   bool server_streaming_;
-  int64_t prefix_bytes_ = 0;  // of all messages, that have come
+  int64_t prefix_bytes_ = 0;  // received prefix bytes of all messages
   int64_t open_bytes_ = kFirstBytes;
-  int64_t granted_bytes_ = 0;    // that have not come
-  int64_t ungranted_bytes_ = 0;  // of messages, that came in the room for a prefix and the spare byte
+  int64_t granted_bytes_ = 0;    // granted bytes that have not arrived
+  int64_t ungranted_bytes_ = 0;  // message bytes that arrived in the room for a prefix and the spare byte
 };
 
 }  // namespace sluice

@@ -70,7 +70,7 @@ class WireCall final : public StreamUser {
   int64_t WantedBytes() override;
   bool WantsNextMessage() override;
 
-  int64_t EarlyBytes();  // that may come before the response is ready
+  int64_t EarlyBytes();  // bytes that may come before the response is ready
   void OnRoom();
   void Conclude(StreamEnd end, const absl::Status& why);
 

@@ -126,7 +126,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   BlockId room_ = 0;
   CallId handshake_;
   bool handshake_out_ = false;
-  TimerQueue::Id timer_;  // of the back-off, or of the attempt
+  TimerQueue::Id timer_;  // for the back-off, or for the attempt
   std::chrono::nanoseconds back_off_;
   TimePoint up_since_;
   absl::Status failure_;
@@ -136,7 +136,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   using WaitingCalls = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitLink>,
                                               boost::intrusive::constant_time_size<false>>;
   boost::intrusive::list<ConnectedWaiter, boost::intrusive::constant_time_size<false>> awaiting_;
-  WaitingCalls waiting_;  // to be sent
+  WaitingCalls waiting_;  // calls to be sent
   size_t waiting_calls_ = 0;
   WaitingCalls resetting_;  // abandoned calls that are still on the wire
   ResetAllowance resets_;

@@ -17,9 +17,9 @@ inline constexpr size_t kMaxListedWorkers = 65536;
 struct OpenRange {
   std::string before;
   uint32_t first = 0;
-  std::string after;  // with the port
+  std::string after;  // includes the port
 
-  std::string Address(uint32_t offset) const;  // of the worker with the number first + offset
+  std::string Address(uint32_t offset) const;  // the address of the worker with the number first + offset
 
   friend bool operator==(const OpenRange&, const OpenRange&) = default;
 };

@@ -36,19 +36,19 @@ struct ProxyOptions {
   // Name of a request header that names the worker instead of :authority; empty: none. The proxy forwards the header to
   // the worker.
   std::string worker_header;
-  bool pass_tunnels = true;         // of local clients, to targets that are not workers
-  bool pass_worker_tunnels = true;  // that carry something other than plaintext HTTP/2 to a worker
+  bool pass_tunnels = true;         // forwards tunnels of local clients to targets that are not workers
+  bool pass_worker_tunnels = true;  // forwards tunnels to workers without plaintext HTTP/2
   // Approximate TCP receive window of each such tunnel; 0: the kernel's choice. No schedule bounds the bytes that a
   // worker sends through it. The default is Linux's initial window, before Linux grows it to megabytes. It fills 1
   // Gbit/s up to a round trip of half a millisecond.
   int64_t worker_tunnel_receive_bytes = 64 << 10;
-  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // until a connection starts HTTP/2
+  std::chrono::nanoseconds opening_timeout = std::chrono::seconds(10);  // maximum time until a connection starts HTTP/2
   // The proxy ends a call whose client reads nothing of the response for this long.
   std::chrono::nanoseconds client_stall_timeout = std::chrono::seconds(60);
   size_t max_connections = 16384;
-  size_t max_calls = 65536;               // of all clients; above it the proxy refuses calls
-  uint32_t max_streams = 4096;            // of one connection
-  uint32_t max_header_bytes = 64u << 10;  // of one call, counted as in HTTP/2
+  size_t max_calls = 65536;               // calls of all clients; above it the proxy refuses calls
+  uint32_t max_streams = 4096;            // calls of one connection
+  uint32_t max_header_bytes = 64u << 10;  // headers of one call, counted as in HTTP/2
   // Bound of the response bytes that clients have not read. The same bound applies to the request bytes, with headers,
   // that workers have not read. Above it, the proxy ends calls, starting with the call whose client or worker has read
   // nothing for the longest time. A response must have waited for two seconds, unless the total exceeds twice the
@@ -116,7 +116,7 @@ class ProxyLoop {
     const std::string& path;
     absl::StatusCode code;
     TimePoint began;
-    bool sent;           // to its worker
+    bool sent;           // the request was sent to its worker
     bool link_is_late;   // if the code is DEADLINE_EXCEEDED: the link is to blame, not the worker; see AttemptTime
     bool method_exists;  // its worker has sent a status other than UNIMPLEMENTED
   };

@@ -37,13 +37,13 @@ struct CallProgress {
   bool aborted = false;           // kAbort was sent to the caller; only OnFinished is missing
   bool was_ready = false;         // the prefix of its first message has arrived
   bool silent = false;            // in flight, and no bytes are expected; counted by SentCalls
-  bool unwanted = false;          // the caller has given it up, and its stream is still open
+  bool unwanted = false;          // the caller has abandoned it, and its stream is still open
   bool stalled = false;           // outstanding bytes, except early ones, are no longer charged
-  int64_t header_wire_bytes = 0;  // of headers that came before it was ready; 0 once observed
-  int64_t received_bytes = 0;     // of DATA
+  int64_t header_wire_bytes = 0;  // bytes of headers before the response was ready; 0 once observed
+  int64_t received_bytes = 0;     // bytes of DATA
   int64_t outstanding_bytes = 0;  // granted minus received; below 0 after bytes that came without a grant
   int64_t early_bytes = 0;        // part of the outstanding bytes: granted before the response was ready
-  int64_t remaining_bytes = 0;    // of messages whose prefix has arrived: still to come, granted or not
+  int64_t remaining_bytes = 0;    // missing bytes of messages whose prefix has arrived, granted or not
   TimePoint sent_at;
 };
 

@@ -58,7 +58,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   TimePoint owed_since;       // when calls began to owe, or when the worker last sent something
   int64_t pauses = 0;         // how often owed bytes came late
   int64_t stalled_calls = 0;
-  int64_t ended_calls = 0;  // of the calls that were sent
+  int64_t ended_calls = 0;  // sent calls that have ended
 
   // Kept by GrantQueue.
   CallSet<TurnHook, NewTurnKey> new_turns;
@@ -66,7 +66,7 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   CallSet<TurnHook, TurnKey> unwanted;
   CallSet<HeldHook, TurnKey> turns;  // all turns, by age
   int64_t rest_calls = 0;
-  int64_t ready_calls = 0;  // in the phase kReady
+  int64_t ready_calls = 0;  // calls in the phase kReady
 
   // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
   // not be held again.

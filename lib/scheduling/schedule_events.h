@@ -63,7 +63,7 @@ enum class CallEnd { kArrived, kAborted };
 // A part of the link's budget that this process may use for some time, if several processes share the link. See
 // docs/internals/sharing.md.
 struct BudgetLease {
-  int64_t bytes = 0;                   // may be in flight; 0 or more. With 0 no call leaves
+  int64_t bytes = 0;                   // bytes that may be in flight; 0 or more. With 0 no call leaves
   TimePoint until = TimePoint::max();  // end of the lease; `bytes` is 0 from then on
   int64_t link_bytes = 0;              // the whole budget of the link; at least 1, and at least `bytes`
   int64_t plan_bytes = 0;              // the budget that parts of responses are sized for; 0 to link_bytes
@@ -74,12 +74,12 @@ struct BudgetLease {
 
 // How much of the link the schedule demands and uses at one moment.
 struct LinkDemand {
-  int64_t limit_bytes = 0;   // may be in flight now
-  int64_t demand_bytes = 0;  // cost of the bytes still to come, of all calls that have not ended, without parked ones
-  int64_t in_flight_bytes = 0;  // may be in the network now, with the headers that may come at any moment
+  int64_t limit_bytes = 0;      // bytes that may be in flight now
+  int64_t demand_bytes = 0;     // cost of the missing bytes of all live calls, except parked calls
+  int64_t in_flight_bytes = 0;  // bytes that may be in the network now, including expected headers
   // A lease that is enough for the next call and the headers of stragglers; 0 if no call waits.
   int64_t need_bytes = 0;
-  int64_t received_bytes = 0;  // of responses, since the start, in units of the budget
+  int64_t received_bytes = 0;  // response bytes since the start, in units of the budget
   BlockId oldest_block = 0;    // the oldest block that has not ended; 0 if there is none
   TimePoint oldest_since;      // when that block was submitted
 };
@@ -88,12 +88,12 @@ struct LinkDemand {
 struct WorkerLoad {
   int64_t share_bytes = 0;    // bytes that may be outstanding
   bool slow = false;          // the share is less than one part
-  int64_t charged_bytes = 0;  // outstanding, except early and stalled bytes
-  int64_t owed_bytes = 0;     // outstanding, ready at the worker and not stalled
-  int64_t calls = 0;          // that have not ended
-  int64_t out_calls = 0;      // of these, sent
-  int64_t owing_calls = 0;    // of these, with granted bytes ready at the worker, stalled or not
-  int64_t stalled_calls = 0;  // of these, granted bytes did not come in time
+  int64_t charged_bytes = 0;  // outstanding bytes, except early and stalled bytes
+  int64_t owed_bytes = 0;     // outstanding bytes that are ready at the worker and not stalled
+  int64_t calls = 0;          // live calls
+  int64_t out_calls = 0;      // live calls that were sent
+  int64_t owing_calls = 0;    // live calls with granted bytes ready at the worker, stalled or not
+  int64_t stalled_calls = 0;  // live calls whose granted bytes did not come in time
   int64_t ended_calls = 0;    // sent calls that have ended, since the start
   TimePoint owed_since;       // if calls owe: since when, or when the worker last sent something
   // How often, since the start, calls owed for kPause and a round trip before the worker sent something.

@@ -67,12 +67,12 @@ class WorkerShare {
   static double PacketOf(const Link& link);
 
   double part_of_budget_ = kFirst;
-  std::chrono::nanoseconds least_ready_after_{0};  // 0: not known
+  std::chrono::nanoseconds least_ready_after_{0};  // 0: unknown
 
   // The current lap.
-  int64_t lap_bytes_ = 0;     // bytes owed when it began
-  int64_t to_deliver_ = 0;    // of these, not yet delivered; 0: no lap is under way
-  int64_t lap_received_ = 0;  // bytes that the link had received when it began
+  int64_t lap_bytes_ = 0;     // owed bytes at its beginning
+  int64_t to_deliver_ = 0;    // part of lap_bytes_ that was not delivered yet; 0: no lap
+  int64_t lap_received_ = 0;  // bytes that the link had received at its beginning
   TimePoint lap_since_;
 };
 

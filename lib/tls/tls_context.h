@@ -90,7 +90,7 @@ class TlsContext {
   std::vector<std::string> client_names_;
   mutable std::mutex mutex_;  // guards the members below
   mutable std::shared_ptr<SSL_CTX> current_;
-  mutable FileVersions versions_;  // of the files that current_ was made of
+  mutable FileVersions versions_;  // versions of the files of current_
   mutable TimePoint looked_;
   mutable absl::Status reload_status_;
 };

@@ -68,8 +68,8 @@ class TlsFilter {
 
   const SslPtr ssl_;
   const std::string peer_;
-  std::string server_name_;                // of a client
-  std::vector<std::string> client_names_;  // of a server
+  std::string server_name_;                // client only
+  std::vector<std::string> client_names_;  // server only
   bool heard_ = false;                     // a byte of the peer has arrived
   bool asked_ = false;                     // the peer has requested a certificate
   bool heard_plaintext_ = false;           // plaintext has arrived, so the peer has accepted this side's certificate

@@ -71,11 +71,11 @@ class ManifestFetch final : public FanOutRun::Sink, public std::enable_shared_fr
   std::vector<Waiter*> waiters_;
 
   ManifestSearch search_;
-  std::vector<size_t> candidates_;           // that the search has returned
-  size_t next_candidate_ = 0;                // the first that was not asked for the beginning
-  std::weak_ptr<FanOutRun> run_;             // the run under way
-  std::vector<Range> ranges_;                // of the run's asks
-  std::map<size_t, absl::Status> verdicts_;  // of the run's attempts that were refused
+  std::vector<size_t> candidates_;           // workers that the search has returned
+  size_t next_candidate_ = 0;                // the first candidate that was not asked for the beginning
+  std::weak_ptr<FanOutRun> run_;             // the current run
+  std::vector<Range> ranges_;                // the ranges of the run's asks
+  std::map<size_t, absl::Status> verdicts_;  // the reasons of refused attempts of the run
   bool begun_ = false;                       // the beginning and the size have arrived, from `source_`
   size_t source_ = 0;
   std::string stored_;

@@ -60,13 +60,13 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
     uint32_t attempts = 1;
     uint32_t last_attempt = 0;       // the last attempt that was made
     std::optional<uint32_t> writer;  // the attempt whose bytes come, or came last
-    uint32_t received_bytes = 0;     // of the writer
+    uint32_t received_bytes = 0;     // bytes of the writer
   };
   // The state of an SRU with a partial response.
   struct Partial {
-    ByteRanges missing;              // in the response that is coming
-    absl::Status why;                // why the first of them is missing
-    std::optional<ByteRanges> gaps;  // missing in all responses that have ended; empty if none has
+    ByteRanges missing;              // missing in the current response
+    absl::Status why;                // the reason of the first missing range
+    std::optional<ByteRanges> gaps;  // missing in all complete responses; nullopt if there is none
     WorkerKind from = WorkerKind::kPrimary;
   };
 

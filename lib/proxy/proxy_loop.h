@@ -37,7 +37,7 @@ struct ProxyOptions {
   // the worker.
   std::string worker_header;
   bool pass_tunnels = true;         // forwards tunnels of local clients to targets that are not workers
-  bool pass_worker_tunnels = true;  // forwards tunnels to workers without plaintext HTTP/2
+  bool pass_worker_tunnels = true;  // forwards tunnels to workers that carry no plaintext HTTP/2
   // Approximate TCP receive window of each such tunnel; 0: the kernel's choice. No schedule bounds the bytes that a
   // worker sends through it. The default is Linux's initial window, before Linux grows it to megabytes. It fills 1
   // Gbit/s up to a round trip of half a millisecond.

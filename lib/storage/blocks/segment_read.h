@@ -66,7 +66,7 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
   struct Partial {
     ByteRanges missing;              // missing in the current response
     absl::Status why;                // the reason of the first missing range
-    std::optional<ByteRanges> gaps;  // missing in all complete responses; nullopt if there is none
+    std::optional<ByteRanges> gaps;  // missing in all ended responses; nullopt before the first end
     WorkerKind from = WorkerKind::kPrimary;
   };
 

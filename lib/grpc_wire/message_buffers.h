@@ -17,8 +17,8 @@ class MessageBuffers {
   // Upper bound of the memory that is kept. A message that would exceed it replaces all kept memory.
   static constexpr size_t kMostBytes = size_t{32} << 20;
 
-  // Returns an empty string with room for at least `bytes`, and for less than four times as many, if such memory is
-  // kept. Otherwise returns a string without memory.
+  // Returns an empty string with room for at least `bytes`, and less than four times `bytes`, if such memory is kept.
+  // Otherwise returns a string without memory.
   std::string Take(size_t bytes);
   // Keeps the memory of `message`. Short messages are not kept, since the heap handles them well.
   void Give(std::string message);

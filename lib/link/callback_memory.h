@@ -59,7 +59,7 @@ class CallbackMemory {
   // The minimum size that a message counts for, which covers its bookkeeping.
   static constexpr int64_t kMinMessageBytes = 128;
   // Eight budgets keep the link busy while messages wait. The minimum is also the default limit of a FanOut for one
-  // message: half of it holds dozens of messages of 1 MB, or the bytes that arrive in 0.25 s at 1 Gbit/s.
+  // message. Half of it holds dozens of messages of 1 MB, or the bytes that arrive in 0.25 s at 1 Gbit/s.
   static constexpr int64_t DefaultBytes(int64_t budget_bytes) {
     constexpr int64_t kBudgets = 8;
     constexpr int64_t kMinBytes = 64 << 20;

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kPeriod(100);
 // during that time.
 constexpr size_t kSlice = 100;
 // The minimum time from one slice to the next. A slower slice is followed by a longer pause, so looking takes at most a
-// thirtieth of the thread's time, whatever the number of connections.
+// thirtieth of the thread's time, regardless of the number of connections.
 constexpr std::chrono::milliseconds kSlicePause(1);
 constexpr int kPauseFactor = 30;
 constexpr std::chrono::seconds kFaultsPeriod(1);

@@ -150,9 +150,9 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
   if (!std::exchange(unanswered_, true)) loop_.workers().OnUnanswered(options_.worker->row());
 }
 
-// The user need not wait for the reset. Most servers end the stream before, since they know the deadline. The response
-// comes after all others. Rejected: to grant nothing more to it. Fan-outs that give up more calls than may be reset
-// then fill MAX_CONCURRENT_STREAMS of each worker.
+// The user need not wait for the reset. Most servers end the stream before, because they have the deadline. The
+// response comes after all others. Rejected: to grant nothing more to it. Fan-outs that give up more calls than may be
+// reset then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& why) {
   options_.worker->WaitForReset(*this);
   loop_.Unwanted(id_);

@@ -114,7 +114,7 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   void set_position(size_t position) { position_ = position; }
   Worker& worker() { return *options_.worker; }
   // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
-  // so the reset must wait. OnStreamOver was then called, and the stream drops what arrives until the reset.
+  // so the reset must wait. OnStreamOver was then called, and the stream drops all bytes until the reset.
   // Otherwise `why` is the status of the call if it has none when the schedule ends it.
   bool Abandon(const absl::Status& why);
   void ResetNow();  // the stream may be reset

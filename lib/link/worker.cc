@@ -102,7 +102,7 @@ void Worker::OnStreamUnused() {
 }
 
 // A hung worker must not fill the queue of the link. The number of calls that wait for it is therefore at most the
-// number of free places: one such worker leaves half of the queue, and n of them leave 1/(n + 1). Rejected: a fixed
+// number of free places. One such worker leaves half of the queue, and n of them leave 1/(n + 1). Rejected: a fixed
 // share. A hung rack could fill the queue, and a link with one worker would refuse calls while the queue is empty.
 absl::Status Worker::CheckRoom() const {
   const auto waiting = static_cast<int64_t>(waiting_calls_);

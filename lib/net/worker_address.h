@@ -33,9 +33,9 @@ bool IsUnixAddress(absl::string_view address);
 // cannot contain a path (RFC 3986, section 3.2) and servers reset such streams, so gRPC also sends "localhost".
 std::string AuthorityOf(const std::string& target);
 
-// Moves the addresses of the first address's family, the most reachable (RFC 6724), to the front and returns their
-// number: a worker with an IPv4 and an IPv6 address is one worker. Sorts each family, because name servers rotate
-// addresses, so that all processes with the same addresses number them alike.
+// Moves the addresses of the first address's family, the most reachable (RFC 6724), to the front, and returns their
+// number. A worker with an IPv4 and an IPv6 address is therefore one worker. Sorts each family, because name servers
+// rotate addresses, so that all processes with the same addresses number them alike.
 size_t SortByFamily(std::vector<WorkerAddress>& addresses);
 
 }  // namespace sluice

@@ -19,8 +19,8 @@ constexpr seconds kUnreachedIdleTime{10};
 constexpr seconds kSweepTargetsEvery{5};
 constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
-// A client that reads has read something within this time. LookAround has also flushed bytes that wait for the rest of
-// their message by then.
+// A client that reads has read something within this time. Within this time, LookAround has also flushed bytes that
+// wait for the rest of their message.
 constexpr seconds kStuckAfter{2};
 static_assert(kStuckAfter > kLookEvery);
 constexpr size_t kMaxMethods = 1024;

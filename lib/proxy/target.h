@@ -25,7 +25,7 @@ class TargetWaiter
 };
 
 // One name or address that clients call, and its workers: one for each address of the name. Calls take the workers of
-// one address family in turn. If none of these can be reached, calls take the workers of the other family. The name is
+// one address family in turn. If no such worker can be reached, calls take the workers of the other family. The name is
 // looked up again every 5 s while clients call it. There is one for each target of a proxy. Used on the link's thread
 // only.
 class Target {

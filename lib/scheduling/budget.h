@@ -12,7 +12,7 @@
 namespace sluice {
 
 // Returns the time after which all bytes of an aborted call have arrived: a round trip and the drain time. The drain
-// time is that of a full buffer, or of the budget if that is larger.
+// time is the drain time of a full buffer, or of the budget if that is larger.
 std::chrono::nanoseconds DrainTime(const LinkProfile& profile, int64_t budget_bytes = 0);
 
 // How many bytes of the port buffer the responses in flight may take, and how many they take now. There is one for each

@@ -21,8 +21,8 @@ constexpr nanoseconds kProbeTrial = seconds(2);
 // A loss may remain undetected for this long: a retransmission timeout and one sample.
 constexpr nanoseconds kSettle = milliseconds(500);
 
-// Time between trials. It grows with each trial that loses or does not help. It shrinks with each success, since the
-// network may have given back what it lost once.
+// Time between trials. It grows with each trial that loses or does not help. It shrinks with each success, because an
+// earlier loss may have had a temporary cause.
 constexpr nanoseconds kMinInterval = seconds(2);
 constexpr nanoseconds kFirstInterval = seconds(10);
 constexpr nanoseconds kMaxInterval = std::chrono::minutes(10);

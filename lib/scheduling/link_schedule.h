@@ -145,7 +145,7 @@ class LinkSchedule {
   ScheduleState State() const;
   LinkDemand Demand(TimePoint now) const;
   // Returns whether a response of this size is granted in one part: it costs at most a third of plan_bytes. With
-  // grants, such a response may come whole before it is ready. Of a larger response only one part may.
+  // grants, such a response may come whole before it is ready. A larger response may send only one part.
   bool FitsOnePart(int64_t response_bytes) const { return admission_.PartOf(response_bytes) == response_bytes; }
   const ScheduleOptions& options() const { return options_; }
 

@@ -22,7 +22,7 @@ bool IsUrgent(const LinkDemand& reported, const LinkDemand& now, bool by_block);
 // process. There is one for each link. It reconnects whenever it loses the daemon; without a daemon the process uses
 // its safe share.
 //
-// No call waits for it: OnDemand compares a few numbers, and everything else happens on the thread of the context, the
+// No call waits for it: OnDemand compares a few numbers, and all other work happens on the thread of the context, the
 // IO thread.
 class LeaseClient {
  public:

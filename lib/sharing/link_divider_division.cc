@@ -67,8 +67,8 @@ bool LinkDivider::MayStall(const Client& client) const {
   return client.in_turn && client.needy() && options_.mode != SharingMode::kFifo;
 }
 
-// The link was idle for the waiting clients, so their earlier debts are cancelled: they are next. The turn costs as
-// many bytes as it could have brought; otherwise its owner would be first again.
+// The link was idle for the waiting clients, so their earlier debts are cancelled: they are next. The turn costs the
+// bytes that it could have brought; otherwise its owner would be first again.
 void LinkDivider::EndStalledTurns() {
   if (!SomebodyWaits()) return;
   for (auto& [id, stalled] : clients_) {

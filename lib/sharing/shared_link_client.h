@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Connects the schedule of a link that several processes share with the daemon that divides the link: it reports what
-// the schedule needs to the daemon, and the schedule follows the leases. At most one for each Link.
+// Connects the schedule of a link that several processes share with the daemon that divides the link: it reports the
+// demand of the schedule to the daemon, and applies the leases to the schedule. At most one for each Link.
 class SharedLinkClient final : public LeasedBudget {
  public:
   // As BudgetLessor::Attach.

@@ -36,7 +36,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
               std::function<void()> on_end);
 
   void Start() { ReadHeader(timeout_); }
-  // Closes at once. Neither the handler nor on_end is called after this.
+  // Closes at once. Afterwards, no call of the handler or of on_end follows.
   void Close();
 
  private:

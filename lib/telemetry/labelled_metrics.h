@@ -10,8 +10,8 @@
 namespace sluice {
 
 // Adds one label to all metrics: the level of the process in an aggregation tree. Thread-safe if the metrics are.
-// Rejected: constant labels at the registration of each family, which would have to reach every class that registers
-// one, and would omit metrics that are not in a registry.
+// Rejected: constant labels at the registration of each family, which every class that registers one would need, and
+// would omit metrics that are not in a registry.
 class LabelledMetrics : public prometheus::Collectable {
  public:
   // The metrics must outlive it.

@@ -74,8 +74,8 @@ struct FaultCounts {
   }
 };
 
-// The only source of randomness in a world. It computes its own distributions, since those of standard libraries
-// differ.
+// The only source of randomness in a world. It computes its own distributions, because the distributions of standard
+// libraries differ.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : engine_(seed) {}

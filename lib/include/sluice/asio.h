@@ -27,7 +27,7 @@ class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>
     result_ = std::move(result);
     Advance();
   }
-  // The handler of a coroutine destroys what started it, so it must not run before the start has returned.
+  // The handler of a coroutine destroys the objects that started it, so it must not run before the start has returned.
   void OnStarted() { Advance(); }
 
  private:
@@ -50,9 +50,9 @@ class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>
 
 // FanOut::CallAsync with a completion token of Boost.Asio: a handler, boost::asio::use_future, or
 // boost::asio::use_awaitable in a C++20 coroutine. The token's handler takes a FanOutResult. It runs on its own
-// executor (that of the coroutine), which has work until then, and never inside this call. `merge` still runs where the
-// link's callbacks run. The FanOut must outlive the call. `call`, if given, receives the handle to cancel with when the
-// call starts: at once, or for a lazy token such as use_awaitable when it is awaited.
+// executor, or on the executor of the coroutine, and never inside this call. The executor has work until then. `merge`
+// still runs where the link's callbacks run. The FanOut must outlive the call. `call`, if given, receives the handle to
+// cancel with when the call starts: at once, or for a lazy token such as use_awaitable when it is awaited.
 //
 // In a coroutine, give `options` a name first: GCC 12 destroys a braced temporary in a co_await expression twice.
 template <class Request, class Response, class CompletionToken>

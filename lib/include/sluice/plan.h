@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 
 // The lossless-scheduling model: pure functions of a LinkProfile that has passed Validate(). Symbols and equation
-// numbers are those of Podlesny and Williamson's application-level scheduling paper; docs/internals/model.md derives
+// numbers refer to Podlesny and Williamson's application-level scheduling paper; docs/internals/model.md derives
 // the rest. Nothing overflows: PlanSlots refuses sizes beyond the two bounds below, and the other functions replace
 // such a size by the nearest bound.
 namespace sluice {

@@ -22,7 +22,7 @@ struct ReadOptions {
 // from the header's offset without a hole; then one ReadSummary. The header may come as late as the first bytes.
 struct ReadHeader {
   uint64_t file_bytes = 0;
-  uint64_t offset = 0;       // where this read begins in the file
+  uint64_t offset = 0;       // the beginning of this read in the file
   uint64_t length = 0;       // bytes of this read
   uint64_t block_bytes = 0;  // bytes of a full data block
   uint32_t sru_bytes = 0;

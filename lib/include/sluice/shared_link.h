@@ -21,7 +21,7 @@ struct SharedLinkOptions {
   // Bytes that may be in flight before the first daemon appears; at least 1. Default: an eighth of the budget.
   std::optional<int64_t> start_bytes;
   // Called after each change, on the link's thread; for logs. OK means that a lease is in force. Otherwise the status
-  // says why there is none, and the link uses its safe share. May be null.
+  // has the reason, and the link uses its safe share. May be null.
   std::function<void(const absl::Status&)> on_state;
 };
 

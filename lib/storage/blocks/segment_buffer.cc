@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// The size of the chunks that the consumer passes on: large enough that the cost of a message does not matter, and
-// small enough that the first bytes of a block leave while its last bytes still arrive.
+// The size of the chunks that the consumer forwards. They are large, so that the cost of a message does not matter.
+// They are small enough for the first bytes of a block to leave while its last bytes still arrive.
 constexpr uint64_t kMinChunkBytes = 64 << 10;
 constexpr uint64_t kMaxChunkBytes = 1 << 20;
 

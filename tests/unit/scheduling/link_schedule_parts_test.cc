@@ -12,7 +12,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A third of the budget of 10,000 bytes is three packets, of which a frame header takes nine bytes.
+// A third of the budget of 10,000 bytes is three packets. A frame header takes nine of their bytes.
 constexpr int64_t kPart = 2991;
 
 TEST(PartsTest, AnswerThatCostsMoreThanAThirdOfTheBudgetComesInFullPackets) {

@@ -107,7 +107,7 @@ TEST(SubmitTest, NextBlockStartsWhenTheFirstHasNothingLeftToSend) {
   EXPECT_THAT(link.Finish(At(7ms), 0), ElementsAre("send 3"));
 }
 
-// A third of the budget is three packets, of which a frame header takes nine bytes.
+// A third of the budget is three packets. A frame header takes nine of their bytes.
 TEST(SubmitTest, ResponseLargerThanTheBudgetLeavesWithAPartWhenTheLinkIsIdle) {
   ScheduleDriver link(Rolling());
   EXPECT_THAT(link.Submit(At(0ms), {1000, 20'000, 1000}), ElementsAre("send 0"));

@@ -3,8 +3,8 @@
 
 #include "tests/unit/sharing/share_clients.h"
 
-// Turns, when the next calls of all clients do not fit the budget together: no client waits permanently, whatever the
-// others do.
+// Turns, when the next calls of all clients do not fit the budget together: no client waits permanently, regardless of
+// the others.
 namespace sluice {
 namespace {
 

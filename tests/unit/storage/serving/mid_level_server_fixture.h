@@ -23,8 +23,8 @@
 
 namespace sluice::testing {
 
-// Two aggregators with four workers each. "data" has 50000 bytes in SRUs of 4000, each of which is four SRUs of 1000 at
-// the level below.
+// Two aggregators with four workers each. "data" has 50000 bytes in SRUs of 4000. Each SRU is four SRUs of 1000 at the
+// level below.
 class MidLevelServerTest : public ::testing::Test {
  protected:
   void Start(TestTree::Options options = {}) {

@@ -108,7 +108,7 @@ void WireOracle::OnData(Stream& stream, absl::string_view data, TimePoint now) {
   if (Outstanding(stream) <= 0) stream.stalled = false;
 }
 
-// Returns the number of bytes without length prefixes, which are no progress.
+// Returns the number of bytes without length prefixes, which do not count as progress.
 int64_t WireOracle::TakeMessageBytes(Stream& stream, absl::string_view data) {
   int64_t message_bytes = 0;
   for (const char byte : data) {

@@ -26,7 +26,7 @@ std::string FolderName(absl::string_view prefix, uint32_t number) {
   return absl::StrFormat("%s%04u", prefix, number);
 }
 
-// "worker-3" and "worker-+003" are no such names.
+// "worker-3" and "worker-+003" are not such names.
 std::optional<uint32_t> ParseFolderName(absl::string_view prefix, std::string_view name) {
   uint32_t number = 0;
   const absl::string_view text(name.data(), name.size());

@@ -173,7 +173,7 @@ TEST(ProbabilityOfAnyTest, IsTheProductOfEquation17) {
 }
 
 // Plays the setting of (18) and (17) packet by packet: N flows of w packets, of which the port accepts B + C·D and
-// drops the rest evenly. Such drops are not independent, so slightly fewer windows than p^w of them are lost.
+// drops the rest at random. Such drops are not independent, so slightly fewer windows than p^w of them are lost.
 TEST(FullLossTest, IsNearAPortThatDropsAtRandom) {
   const uint64_t seed = TakeRandomSeed().value;
   std::mt19937_64 random(seed);

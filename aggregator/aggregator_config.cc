@@ -10,6 +10,8 @@
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {
@@ -45,10 +47,12 @@ absl::Status ParseTls(const v1::AggregatorConfig& config, AggregatorOptions& opt
   return absl::OkStatus();
 }
 
+absl::Status NamesField(absl::string_view field, const absl::Status& status) {
+  return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));
+}
+
 absl::Status CheckAddress(absl::string_view field, const std::string& address) {
-  const absl::Status parsed = ParseHostPort(address).status();
-  if (parsed.ok()) return parsed;
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", parsed.message()));
+  return NamesField(field, ParseHostPort(address).status());
 }
 
 // Validates only the first worker of an open range; the others differ only in their number.
@@ -61,8 +65,9 @@ absl::Status CheckReader(const AggregatorOptions& options) {
 
 absl::Status CheckAddresses(const v1::AggregatorConfig& config) {
   if (config.listen().empty()) return absl::InvalidArgumentError("listen is empty; give host:port or unix:PATH");
-  absl::Status status;
-  if (config.listen().rfind("unix:", 0) != 0) status.Update(CheckAddress("listen", config.listen()));
+  const bool is_unix = IsUnixAddress(config.listen());
+  absl::Status status = is_unix ? NamesField("listen", ParseSocketAddress(config.listen(), SocketUse::kListen).status())
+                                : CheckAddress("listen", config.listen());
   if (!config.admin().empty()) status.Update(CheckAddress("admin", config.admin()));
   return status;
 }

@@ -141,9 +141,12 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "sluice-aggregator",
        .description = "Reads files striped over many workers without TCP incast, and serves them to clients.",
+       .example = "--listen 0.0.0.0:7500 --workers 10.0.0.1:7000,10.0.0.2:7000 --capacity 10gbit --buffer 512kb",
+       .main_flags = {"--listen", "--workers", "--capacity", "--buffer"},
        .add_flags = [&](CLI::App& app) { aggregator.flags().AddTo(app); },
        .config = &aggregator.flags().config,
        .config_file = &aggregator.config_file(),
        .configure = [&] { return aggregator.Configure(); },
+       .check = [&] { return sluice::CheckReadyFile(aggregator.flags().ready_file); },
        .run = [&] { return aggregator.Run(); }});
 }

@@ -75,6 +75,8 @@ class LinkDaemon {
     return absl::OkStatus();
   }
 
+  absl::Status Check() const { return CheckReadyFile(ready_file_); }
+
   absl::Status Run() {
     IoThread io_thread;
     TerminationSignal termination(io_thread.context());
@@ -123,11 +125,15 @@ class LinkDaemon {
 
 int main(int argc, char** argv) {
   sluice::LinkDaemon daemon;
-  return sluice::RunProgram(argc, argv,
-                            {.name = "sluice-link",
-                             .description = "Divides the link of a host among the processes that read over it.",
-                             .add_flags = [&](CLI::App& app) { daemon.AddFlags(app); },
-                             .config = &daemon.config(),
-                             .configure = [&] { return daemon.Configure(); },
-                             .run = [&] { return daemon.Run(); }});
+  return sluice::RunProgram(
+      argc, argv,
+      {.name = "sluice-link",
+       .description = "Divides the link of a host among the processes that read over it.",
+       .example = "--socket /run/sluice/link.sock --capacity 10gbit --buffer 512kb --allowed-uids 1000,1001",
+       .main_flags = {"--socket", "--capacity", "--buffer", "--allowed_uids"},
+       .add_flags = [&](CLI::App& app) { daemon.AddFlags(app); },
+       .config = &daemon.config(),
+       .configure = [&] { return daemon.Configure(); },
+       .check = [&] { return daemon.Check(); },
+       .run = [&] { return daemon.Run(); }});
 }

@@ -85,6 +85,7 @@ struct ProxyFlags {
         app, [this] { return config.mutable_tls(); }, TlsRole::kClient);
     AddListenerTlsFlags(app);
     AddLinkFlags(app, config, "sluice-proxy");
+    app.get_option("--policy")->description("Policy of the schedule: unscheduled, rolling or grants. Default grants");
   }
 
   v1::ProxyConfig config;
@@ -261,9 +262,12 @@ int main(int argc, char** argv) {
                             {.name = "sluice-proxy",
                              .description = "Carries the gRPC calls of programs in any language to many workers, and "
                                             "lets their answers come without TCP incast.",
+                             .example = "--listen 127.0.0.1:7400 --workers 10.0.0.0/8 --capacity 10gbit --buffer 512kb",
+                             .main_flags = {"--listen", "--workers", "--capacity", "--buffer"},
                              .add_flags = [&](CLI::App& app) { proxy.flags().AddTo(app); },
                              .config = &proxy.flags().config,
                              .config_file = &proxy.config_file(),
                              .configure = [&] { return proxy.Configure(); },
+                             .check = [&] { return sluice::CheckReadyFile(proxy.flags().ready_file); },
                              .run = [&] { return proxy.Run(); }});
 }

@@ -9,6 +9,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
+#include "lib/net/worker_address.h"
 #include "lib/storage/stripe/crc32c.h"
 #include "tools/unreachable.h"
 
@@ -118,6 +119,11 @@ std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address, const Chann
 }
 
 }  // namespace
+
+absl::Status ValidateAggregator(const std::string& address) {
+  if (ValidateWorkerAddress(address).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("aggregator: \"", address, "\" is not host:port or unix:PATH"));
+}
 
 BlockClient::BlockClient(const std::string& address, const ChannelSecurity& security)
     : address_(address), security_(security), stub_(v1::BlockService::NewStub(ConnectTo(address, security))) {}

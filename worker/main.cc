@@ -16,6 +16,7 @@
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/net/io_thread.h"
+#include "lib/storage/stripe/stripe_store.h"
 #include "worker/worker_config.h"
 #include "worker/worker_server.h"
 
@@ -55,6 +56,11 @@ class Worker {
     if (!options.ok()) return options.status();
     options_ = *std::move(options);
     return CheckTlsFiles({.server = options_.rpc_server.tls});
+  }
+
+  absl::Status Check() const {
+    absl::Status data = StripeStore::Open(options_.data).status();
+    return data.ok() ? CheckReadyFile(ready_file_) : data;
   }
 
   absl::Status Run() {
@@ -102,8 +108,11 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(argc, argv,
                             {.name = "sluice-worker",
                              .description = "Serves the SRUs of striped files, from a folder that sluice-stripe made.",
+                             .example = "--listen 0.0.0.0:7000 --data /var/lib/sluice --admin 127.0.0.1:9100",
+                             .main_flags = {"--listen", "--data", "--admin", "--tls_certificate"},
                              .add_flags = [&](CLI::App& app) { worker.AddFlags(app); },
                              .config = &worker.config(),
                              .configure = [&] { return worker.Configure(); },
+                             .check = [&] { return worker.Check(); },
                              .run = [&] { return worker.Run(); }});
 }

@@ -6,6 +6,8 @@
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
 #include "lib/net/host_port.h"
+#include "lib/net/socket_address.h"
+#include "lib/net/worker_address.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +16,11 @@ constexpr absl::Duration kMaxTime = absl::Hours(1);  // a larger value is probab
 
 // Returns an address that gRPC accepts: it does not accept "*:9100".
 absl::StatusOr<std::string> ListenAddress(const std::string& text) {
-  if (text.starts_with("unix:")) return text;
+  if (IsUnixAddress(text)) {
+    const absl::Status valid = ParseSocketAddress(text, SocketUse::kListen).status();
+    if (valid.ok()) return text;
+    return absl::InvalidArgumentError(absl::StrCat("listen: ", valid.message()));
+  }
   const absl::StatusOr<HostPort> address = ParseHostPort(text);
   if (!address.ok()) return absl::InvalidArgumentError(absl::StrCat("listen: ", address.status().message()));
   if (address->host.empty()) return absl::StrCat("[::]:", address->port);

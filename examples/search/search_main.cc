@@ -49,7 +49,7 @@ class Search {
         ->allow_extra_args(false);
     app.add_option("--top_k", options_.top_k, "Number of hits to print, 1 to 1000. Default 10");
     app.add_option("--snippet", snippet_text_, "Bytes of text to print with each hit, 0 to 4096. Default 200");
-    app.add_option("--fail_limit", options_.fan_out.fail_limit,
+    app.add_option("--fail_limit", options_.fan_out.fail_limit.emplace(0),
                    "Maximum number of workers that may fail; if some do, the exit code is 3. Default 0")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--timeout", timeout_text_, "Time for each query. Default 10s");

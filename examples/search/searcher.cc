@@ -1,5 +1,6 @@
 #include "examples/search/searcher.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -41,10 +42,10 @@ absl::StatusOr<std::unique_ptr<Searcher>> Searcher::Create(std::shared_ptr<Link>
   absl::StatusOr<ShardMap> map = FindShards(link, options);
   if (!map.ok()) return map.status();
   const auto missing = static_cast<int>(map->missing.size());
-  if (missing > options.fan_out.fail_limit) {
+  if (const int fail_limit = options.fan_out.fail_limit.value_or(0); missing > fail_limit) {
     return absl::UnavailableError(absl::StrCat("no worker serves shard ", absl::StrJoin(map->missing, ", "), "; ",
                                                missing, " missing of ", map->shard_count,
-                                               " shards are more than --fail_limit ", options.fan_out.fail_limit));
+                                               " shards are more than --fail_limit ", fail_limit));
   }
   const std::optional<TlsOptions> tls = options.tls;
   std::unique_ptr<Searcher> searcher(new Searcher(std::move(options), *std::move(map)));
@@ -66,7 +67,10 @@ absl::StatusOr<v1::SearchResult> Searcher::Search(const std::string& query) cons
 absl::StatusOr<v1::SearchResult> Searcher::Search(const v1::QueryRequest& query, absl::Duration timeout) const {
   FanOutOptions options = options_.fan_out;
   options.timeout = timeout;
-  options.fail_limit -= static_cast<int>(map_.missing.size());
+  options.fail_limit = fail_limit() - static_cast<int>(map_.missing.size());
+  // An index may have lost its second copies; queries go on without hedges.
+  const auto has_none = [](const auto& replicas) { return replicas.empty(); };
+  if (std::all_of(map_.replicas.begin(), map_.replicas.end(), has_none)) options.hedge_ratio = 0;
   TopHits top(query.top_k());
   uint32_t answered = 0;
   v1::SearchResult result;
@@ -110,9 +114,9 @@ absl::StatusOr<v1::SearchResult> Searcher::Search(const v1::QueryRequest& query,
 // Aggregators return the available hits, and this function decides whether they are sufficient.
 absl::Status Searcher::CheckCoverage(const v1::SearchResult& result) const {
   const auto missing = static_cast<int>(result.shard_count()) - static_cast<int>(result.shards_answered());
-  if (missing <= options_.fan_out.fail_limit) return absl::OkStatus();
+  if (missing <= fail_limit()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(missing, " missing of ", result.shard_count(),
-                                             " shards are more than --fail_limit ", options_.fan_out.fail_limit, "; ",
+                                             " shards are more than --fail_limit ", fail_limit(), "; ",
                                              absl::StrJoin(result.missing(), "; ")));
 }
 

@@ -47,6 +47,7 @@ class Searcher {
  private:
   Searcher(Options options, ShardMap map) : options_(std::move(options)), map_(std::move(map)) {}
 
+  int fail_limit() const { return options_.fan_out.fail_limit.value_or(0); }
   absl::Status CheckCoverage(const v1::SearchResult& result) const;
   void AddMissing(const FanOutResult& ended, v1::SearchResult& result) const;
 

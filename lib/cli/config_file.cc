@@ -7,16 +7,30 @@
 #include <iterator>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::streamsize kMaxConfigBytes = 1 << 20;
+
+// Protobuf's "(link.buffer): invalid value 32000 for type TYPE_STRING", in words that name the remedy.
+std::string Explain(std::string message) {
+  absl::string_view rest = message;
+  if (!absl::ConsumeSuffix(&rest, " for type TYPE_STRING")) return message;
+  const std::vector<absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits(": invalid value ", 1));
+  if (parts.size() != 2) return message;
+  const absl::string_view field = absl::StripPrefix(absl::StripSuffix(parts[0], ")"), "(");
+  return absl::StrCat(field, ": ", parts[1], " is not a string; write \"", parts[1], "\"");
+}
 
 }  // namespace
 
@@ -46,7 +60,7 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
 absl::Status ParseConfig(const std::string& text, google::protobuf::Message& config) {
   const std::unique_ptr<google::protobuf::Message> parsed(config.New());
   const auto status = google::protobuf::util::JsonStringToMessage(text, parsed.get());
-  if (!status.ok()) return absl::InvalidArgumentError(std::string(status.message()));
+  if (!status.ok()) return absl::InvalidArgumentError(Explain(std::string(status.message())));
   config.MergeFrom(*parsed);
   return absl::OkStatus();
 }

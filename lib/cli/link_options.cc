@@ -78,8 +78,7 @@ absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
 }
 
 void AddScheduleFlags(CLI::App& app, const std::function<v1::ScheduleConfig*()>& config) {
-  AddTextFlag(app, "--policy",
-              "SchedulePolicy of the schedule: unscheduled, batches, rolling or grants. Default grants",
+  AddTextFlag(app, "--policy", "Policy of the schedule: unscheduled, batches, rolling or grants. Default grants",
               [config](const auto& value) { config()->set_policy(value); });
   AddTextFlag(app, "--budget",
               "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",

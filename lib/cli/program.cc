@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "lib/cli/config_file.h"
 #include "lib/cli/logging.h"
@@ -48,6 +52,34 @@ void AddConfigFlags(CLI::App& app, google::protobuf::Message& config, std::strin
                "Check the flags and the config, print \"config ok\" and exit; start nothing");
 }
 
+constexpr char kStartWith[] = "Start with";  // the group of the main flags
+
+// Prints the example and the main flags before everything else.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  explicit HelpFormatter(const Program& program) : example_(program.example), main_flags_(program.main_flags) {}
+
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    if (mode == CLI::AppFormatMode::Sub) return Formatter::make_help(app, name, mode);
+    std::vector<const CLI::Option*> flags;
+    for (const std::string& flag : main_flags_) flags.push_back(app->get_option(flag));
+    std::string groups = make_groups(app, mode);
+    while (absl::StrReplaceAll({{"\n\n\n", "\n\n"}}, &groups) > 0) continue;  // what listed groups leave
+    return absl::StrCat(make_description(app), "\nExample:\n  ", app->get_name(), " ", example_, "\n",
+                        Formatter::make_group(kStartWith, false, flags), "\n", make_usage(app, name),
+                        make_positionals(app), groups, make_subcommands(app, mode));
+  }
+
+  // make_help has listed the main flags already.
+  std::string make_group(std::string group, bool is_positional, std::vector<const CLI::Option*> flags) const override {
+    return group == kStartWith ? "" : Formatter::make_group(std::move(group), is_positional, std::move(flags));
+  }
+
+ private:
+  const std::string example_;
+  const std::vector<std::string> main_flags_;
+};
+
 int Fail(const Program& program, absl::string_view message, int code) {
   std::cerr << program.name << ": " << message << std::endl;
   return code;
@@ -59,6 +91,9 @@ int Run(const Program& program, bool check_only) {
     if (!status.ok()) return Fail(program, status.message(), kExitUsage);
   }
   if (check_only) {
+    if (const absl::Status status = program.check ? program.check() : absl::OkStatus(); !status.ok()) {
+      return Fail(program, status.message(), kExitUsage);
+    }
     std::cout << "config ok" << std::endl;
     return 0;
   }
@@ -71,7 +106,10 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
   app.set_version_flag("--version", program.name + " " + std::string(BuildVersion()));
   bool check_only = false;
   if (program.config != nullptr) AddConfigFlags(app, *program.config, program.config_file, check_only);
+  // Groups of flags inherit the formatter when they are added.
+  if (!program.example.empty()) app.formatter(std::make_shared<HelpFormatter>(program));
   if (program.add_flags) program.add_flags(app);
+  for (const std::string& flag : program.main_flags) app.get_option(flag)->group(kStartWith);
   try {
     app.parse(ReversedArguments(argc, argv));
   } catch (const CLI::Success& success) {
@@ -114,7 +152,19 @@ void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help
 
 void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
                  const std::function<void(const std::vector<std::string>&)>& set) {
-  app.add_option_function<std::vector<std::string>>(name, set, help)->delimiter(',')->allow_extra_args(false);
+  // CLI11's delimiter would drop empty entries, and the order of workers is that of the stripe.
+  const auto split_and_set = [name, set](const std::vector<std::string>& texts) {
+    std::vector<std::string> list;
+    for (const std::string& text : texts) {
+      const std::vector<std::string> entries = absl::StrSplit(text, ',');
+      if (entries.size() > 1 && std::count(entries.begin(), entries.end(), "") > 0) {
+        throw CLI::ValidationError(name, "\"" + text + "\" has an empty entry");
+      }
+      list.insert(list.end(), entries.begin(), entries.end());
+    }
+    set(list);
+  };
+  app.add_option_function<std::vector<std::string>>(name, split_and_set, help)->allow_extra_args(false);
 }
 
 }  // namespace sluice

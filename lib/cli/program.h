@@ -24,15 +24,23 @@ namespace sluice {
 struct Program {
   std::string name;         // "sluice-worker"
   std::string description;  // of --help, one sentence
+  // The beginning of --help: the arguments of a useful command line, and the flags that a new user needs, which --help
+  // lists before all others. Both may be empty.
+  std::string example;
+  std::vector<std::string> main_flags;
   std::function<void(CLI::App&)> add_flags;
   google::protobuf::Message* config = nullptr;  // adds --config and --check_config
   std::string* config_file = nullptr;           // receives the path of --config; may be null
   // Checks the complete user input and starts nothing. After it --check_config prints "config ok".
   std::function<absl::Status()> configure;
+  // Looks for the files and folders that `run` would open; only --check_config calls it, after `configure`. May be
+  // empty.
+  std::function<absl::Status()> check;
   std::function<absl::Status()> run;
 };
 
-// Returns the exit code of main: 0, 1 if `run` failed, 2 if the command line, the config file or `configure` failed.
+// Returns the exit code of main: 0, 1 if `run` failed, 2 if the command line, the config file, `configure` or `check`
+// failed.
 // Errors go to stderr as "sluice-worker: <message>". --help and --version print to stdout and exit with 0. Nothing is
 // thrown.
 int RunProgram(int argc, const char* const* argv, const Program& program);

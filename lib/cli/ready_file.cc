@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +23,15 @@ absl::Status WriteReadyFile(const std::string& path, const std::vector<std::stri
         absl::StrCat("cannot write the ready file ", path, ": ", std::strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckReadyFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("ready_file: the folder of \"", path, "\" does not exist; create ", folder.string()));
 }
 
 }  // namespace sluice

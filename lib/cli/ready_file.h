@@ -11,4 +11,7 @@ namespace sluice {
 // whole. Does nothing for an empty path. Returns FailedPrecondition if the file cannot be written.
 absl::Status WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses);
 
+// Returns FailedPrecondition if the folder of the file does not exist. Writes nothing.
+absl::Status CheckReadyFile(const std::string& path);
+
 }  // namespace sluice

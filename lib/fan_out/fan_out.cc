@@ -48,12 +48,17 @@ std::vector<FanOutRun::Ask> AsksFor(FanOutState& state, const WorkerSet& workers
   return made;
 }
 
+size_t FailLimit(const FanOutOptions& options, size_t asks) {
+  if (options.fail_limit.has_value()) return static_cast<size_t>(*options.fail_limit);
+  return options.success_quorum.has_value() ? asks - static_cast<size_t>(*options.success_quorum) : 0;
+}
+
 FanOutLogic::Options LimitsOf(FanOutState& state, const FanOutOptions& options, bool server_streaming, size_t asks) {
   const auto count = static_cast<double>(asks);
   state.retries().Earn(count * options.retry_ratio);
   state.hedges().Earn(count * options.hedge_ratio);
   FanOutLogic::Options limits{.deadline = DeadlineAfter(state.link().now(), options.timeout),
-                              .fail_limit = static_cast<size_t>(options.fail_limit),
+                              .fail_limit = FailLimit(options, asks),
                               .server_streaming = server_streaming,
                               .attempt_timeout = options.attempt_timeout,
                               .hedge_after = options.hedge_ratio > 0 ? options.hedge_after : std::nullopt,

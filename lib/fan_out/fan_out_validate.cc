@@ -23,8 +23,8 @@ absl::Status CheckLimits(const FanOutOptions& options, size_t asked) {
     return absl::InvalidArgumentError(
         absl::StrCat("timeout: ", absl::FormatDuration(options.timeout), " is not above 0"));
   }
-  if (options.fail_limit < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("fail_limit: ", options.fail_limit, " is below 0"));
+  if (options.fail_limit.value_or(0) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("fail_limit: ", *options.fail_limit, " is below 0"));
   }
   if (options.success_quorum.has_value() &&
       (*options.success_quorum < 1 || static_cast<size_t>(*options.success_quorum) > asked)) {
@@ -43,6 +43,21 @@ absl::Status CheckRetries(const FanOutOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("retry_ratio: ", options.retry_ratio, " is outside of 0 to 1"));
   }
   return absl::OkStatus();
+}
+
+// Hedges go to replicas: without one they would do nothing, silently.
+absl::Status CheckReplicasOfHedges(const std::vector<std::optional<Ask<std::string>>>& asks, size_t asked,
+                                   const FanOutOptions& options) {
+  const bool hedges = options.hedge_after.has_value() || options.hedge_after_quantile.has_value();
+  if (!hedges || options.hedge_ratio == 0 || asked == 0) return absl::OkStatus();
+  const auto has_replica = [](const auto& ask) { return ask.has_value() && !ask->replicas.empty(); };
+  if (std::any_of(asks.begin(), asks.end(), has_replica)) return absl::OkStatus();
+  const std::string option = options.hedge_after.has_value()
+                                 ? absl::StrCat("hedge_after is ", absl::FormatDuration(*options.hedge_after))
+                                 : absl::StrCat("hedge_after_quantile is ", *options.hedge_after_quantile);
+  return absl::InvalidArgumentError(absl::StrCat(option, ", but none of the ", asked,
+                                                 " asks names a replica; set Ask::replicas in at least 1, or leave it "
+                                                 "unset"));
 }
 
 absl::Status CheckAsk(size_t primary, const Ask<std::string>& ask, size_t workers) {
@@ -95,6 +110,7 @@ absl::Status ValidateFanOut(const std::string& method, const std::vector<std::op
   status.Update(CheckLimits(options, asked));
   status.Update(CheckRetries(options));
   status.Update(ValidateHedging(options.hedge_after, options.hedge_after_quantile, options.hedge_ratio));
+  status.Update(CheckReplicasOfHedges(asks, asked, options));
   status.Update(ValidateMetadata(options.metadata));
   for (size_t worker = 0; worker < asks.size(); ++worker) {
     if (asks[worker].has_value()) status.Update(CheckAsk(worker, *asks[worker], asks.size()));

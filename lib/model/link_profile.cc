@@ -11,6 +11,8 @@ namespace {
 constexpr double kMinCapacity = 1e3;
 constexpr double kMaxCapacity = 1e12;
 constexpr int64_t kMaxBufferBytes = int64_t{1} << 40;
+constexpr int64_t kKibi = 1024;
+constexpr int64_t kMaxBufferKib = 16 * kKibi;  // suggest no larger buffer; few ports have one
 constexpr int64_t kMaxBufferPackets = int64_t{1} << 24;
 constexpr int64_t kMaxFrameBytes = int64_t{1} << 17;
 constexpr int64_t kMaxInitialWindow = int64_t{1} << 16;
@@ -39,6 +41,7 @@ absl::Status CheckCapacity(double value) {
   return OutOfBounds("capacity_bytes_per_second", value, kMinCapacity, kMaxCapacity);
 }
 
+// Needs a valid frame: a port that holds less than one packet passes none, so such a buffer lacks its unit.
 absl::Status CheckBuffer(const LinkProfile& profile) {
   if (profile.buffer_bytes != 0 && profile.buffer_packets != 0) {
     return absl::InvalidArgumentError(absl::StrCat("buffer_bytes is ", profile.buffer_bytes, " and buffer_packets is ",
@@ -46,7 +49,13 @@ absl::Status CheckBuffer(const LinkProfile& profile) {
                                                    ", exactly one of the two must be above 0 and the other 0"));
   }
   if (profile.buffer_packets != 0) return CheckCount("buffer_packets", profile.buffer_packets, 1, kMaxBufferPackets);
-  return CheckCount("buffer_bytes", profile.buffer_bytes, 1, kMaxBufferBytes);
+  const int64_t bytes = profile.buffer_bytes;
+  const absl::Status status = CheckCount("buffer_bytes", bytes, profile.frame_bytes, kMaxBufferBytes);
+  const bool lacks_unit =
+      bytes > 0 && bytes < profile.frame_bytes && bytes * kKibi >= profile.frame_bytes && bytes <= kMaxBufferKib;
+  if (!lacks_unit) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(), "; did you mean ", bytes, "kb (", bytes * kKibi, " bytes)?"));
 }
 
 absl::Status CheckPacket(const LinkProfile& profile) {
@@ -74,9 +83,9 @@ void LinkProfile::SetMtu(int64_t mtu_bytes) {
 
 absl::Status LinkProfile::Validate() const {
   absl::Status status = CheckCapacity(capacity_bytes_per_second);
-  status.Update(CheckBuffer(*this));
   status.Update(CheckTime("propagation_rtt", propagation_rtt, absl::Nanoseconds(1)));
   status.Update(CheckPacket(*this));
+  if (status.ok()) status.Update(CheckBuffer(*this));
   status.Update(CheckTime("timer_granularity", timer_granularity, absl::Nanoseconds(1)));
   status.Update(CheckTime("timer_jitter", timer_jitter, absl::ZeroDuration()));
   status.Update(CheckCount("initial_window_packets", initial_window_packets, 1, kMaxInitialWindow));

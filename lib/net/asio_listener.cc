@@ -174,6 +174,10 @@ absl::StatusOr<std::unique_ptr<AsioListener>> AsioListener::Listen(AsioExecutor&
   return std::unique_ptr<AsioListener>(new AsioListener(std::move(acceptor), *std::move(bound)));
 }
 
+absl::Status AsioListener::Validate(const std::string& address) {
+  return PlaceOf(address).status();
+}
+
 AsioListener::AsioListener(std::shared_ptr<Acceptor> acceptor, std::string address)
     : acceptor_(std::move(acceptor)), address_(std::move(address)) {}
 

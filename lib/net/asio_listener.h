@@ -37,6 +37,8 @@ class AsioListener {
   // address, Unavailable if the address is in use or does not belong to this host.
   static absl::StatusOr<std::unique_ptr<AsioListener>> Listen(AsioExecutor& executor, const std::string& address,
                                                               Options options, OnAccept on_accept);
+  // The InvalidArgument of Listen. Opens nothing.
+  static absl::Status Validate(const std::string& address);
   ~AsioListener();  // removes the socket of a path
   AsioListener(const AsioListener&) = delete;
   AsioListener& operator=(const AsioListener&) = delete;

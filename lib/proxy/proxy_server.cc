@@ -66,6 +66,9 @@ absl::Status CheckListener(const ProxyServer::Listener& listener, bool lends_cer
                      "(tls.certificate); with that it must be unix:PATH, where the kernel says who connects, or "
                      "tls:host:port, where clients show a certificate"));
   }
+  if (absl::Status valid = AsioListener::Validate(listener.address); !valid.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("listen: ", valid.message()));
+  }
   if (listener.route.empty()) return absl::OkStatus();
   const absl::Status valid = ValidateWorkerAddress(listener.route);
   return valid.ok() ? valid : absl::InvalidArgumentError(absl::StrCat("routes: ", valid.message()));

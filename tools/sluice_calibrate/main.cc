@@ -144,6 +144,8 @@ int main(int argc, char** argv) {
        .description =
            "Measures the link to workers, its rate, round trip and the buffer of its port, and the timers of "
            "this host.",
+       .example = "--workers 10.0.0.1:7000,10.0.0.2:7000 --max-in-flight 4mb --profile link.json --plot losses.svg",
+       .main_flags = {"--workers", "--max_in_flight", "--profile", "--plot"},
        .add_flags = [&](CLI::App& app) { calibrate.AddFlags(app); },
        .configure = [&] { return calibrate.Configure(); },
        .run = [&] { return calibrate.Run(); }});

@@ -82,7 +82,8 @@ class Cat {
   }
 
   absl::Status Configure() {
-    absl::Status status = ParseField("timeout", timeout_text_, ParseDuration, timeout_);
+    absl::Status status = ValidateAggregator(aggregator_);
+    status.Update(ParseField("timeout", timeout_text_, ParseDuration, timeout_));
     status.Update(ParseField("progress", progress_text_, ParseShowProgress, progress_));
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();
     status.Update(security.status());
@@ -188,6 +189,8 @@ int main(int argc, char** argv) {
   const int code = sluice::RunProgram(argc, argv,
                                       {.name = "sluice-cat",
                                        .description = "Reads a striped file through an aggregator.",
+                                       .example = "--aggregator 127.0.0.1:7500 --output copy.bin FILE",
+                                       .main_flags = {"--aggregator", "--output", "--block", "--partial"},
                                        .add_flags = [&](CLI::App& app) { cat.AddFlags(app); },
                                        .configure = [&] { return cat.Configure(); },
                                        .run = [&] { return cat.Run(); }});

@@ -6,6 +6,7 @@
 
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
+#include "tools/block_client.h"
 #include "tools/client_tls.h"
 #include "tools/json_report.h"
 #include "tools/percentile.h"
@@ -40,7 +41,8 @@ class LoadProgram {
   }
 
   absl::Status Configure() {
-    absl::Status status = ParseField("timeout", timeout_text_, ParseDuration, options_.timeout);
+    absl::Status status = ValidateAggregator(options_.aggregator);
+    status.Update(ParseField("timeout", timeout_text_, ParseDuration, options_.timeout));
     status.Update(ParseField("duration", duration_text_, ParseDuration, options_.duration));
     absl::StatusOr<ChannelSecurity> security = tls_.Configure();
     status.Update(security.status());
@@ -83,6 +85,8 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "sluice-load",
        .description = "Reads data blocks through an aggregator, one after the other, and reports how long each took.",
+       .example = "--aggregator 127.0.0.1:7500 --file FILE --clients 4 --duration 30s",
+       .main_flags = {"--aggregator", "--file", "--clients", "--duration"},
        .add_flags = [&](CLI::App& app) { load.AddFlags(app); },
        .configure = [&] { return load.Configure(); },
        .run = [&] { return load.Run(); }});

@@ -11,11 +11,13 @@
 #include "lib/cli/link_profile_flags.h"
 #include "lib/cli/program.h"
 #include "lib/cli/units.h"
-#include "tools/sluice_plan/advice.h"
+#include "tools/sluice_plan/batch_advice.h"
+#include "tools/sluice_plan/link_echo.h"
 #include "tools/sluice_plan/plan_fields.h"
 #include "tools/sluice_plan/sizing.h"
 #include "tools/sluice_plan/sweep.h"
 #include "tools/sluice_plan/table.h"
+#include "tools/sluice_plan/verdict.h"
 
 namespace sluice {
 namespace {
@@ -33,6 +35,7 @@ struct Flags {
   bool json = false;
   bool csv = false;
   bool all = false;
+  bool batches = false;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -55,7 +58,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       "and x2 for the rest. Takes the place of the flag of that name");
   auto* json = app.add_flag("--json", flags.json, "Print one JSON object for N instead of the table");
   app.add_flag("--csv", flags.csv, "Print every row as CSV; sluice-plan-plot draws it")->excludes(json);
-  app.add_flag("--all", flags.all, "Print every row of the table, not only peaks and troughs");
+  app.add_flag("--all", flags.all, "Print every row of the table, not only powers of two and changes of the verdict");
+  app.add_flag("--batches", flags.batches, "Print the slots of the policy batches, and what suits them better");
 }
 
 // Checks what CLI11 cannot: "--workers is required, unless it is swept".
@@ -110,18 +114,24 @@ absl::Status Configure(const Flags& flags, std::vector<SweepRow>& rows) {
   return absl::OkStatus();
 }
 
+void PrintForPeople(const Flags& flags, const std::vector<SweepRow>& rows) {
+  const bool sweeps = !flags.sweep.empty();
+  const std::string swept = sweeps ? std::string(SweptName(flags.sweep)) : "workers";
+  const GivenFlags given = {.link = flags.link, .rto_min = !flags.rto_min.empty(), .swept = swept};
+  std::cout << (sweeps ? SweepVerdict(swept, rows) : Verdict(rows.back().sizing))
+            << EchoLink(rows.back().sizing.read, given, flags.batches) << "\n";
+  if (!flags.batches) return PrintTable(swept, rows, flags.all || sweeps, std::cout);
+  PrintBatchTable(swept, rows, flags.all || sweeps, std::cout);
+  std::cout << "\n" << (sweeps ? SweepBatchAdvice(rows) : BatchAdvice(rows.back().sizing)) << "\n";
+}
+
 absl::Status Print(const Flags& flags, const std::vector<SweepRow>& rows) {
   if (flags.json) {
     std::cout << PlanJson(rows.back().sizing);
   } else if (flags.csv) {
     std::cout << PlanCsv(rows);
-  } else if (flags.sweep.empty()) {
-    PrintTable("workers", rows, flags.all, std::cout);
-    std::cout << "\n" << Advice(rows.back().sizing) << "\n";
   } else {
-    const std::string swept(SweptName(flags.sweep));
-    PrintTable(swept, rows, true, std::cout);
-    std::cout << "\n" << SweepAdvice(swept, rows) << "\n";
+    PrintForPeople(flags, rows);
   }
   return absl::OkStatus();
 }
@@ -135,8 +145,9 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(
       argc, argv,
       {.name = "sluice-plan",
-       .description = "Sizes a service: how many workers may answer at once over a link without loss, how long a read "
-                      "takes, and what happens without a schedule.",
+       .description = "Reports whether a read of many workers needs Sluice: its goodput today and with Sluice.",
+       .example = "--capacity 100mbit --buffer 32kb --workers 64 --sru 10kb",
+       .main_flags = {"--capacity", "--buffer", "--workers", "--sru"},
        .add_flags = [&](CLI::App& app) { sluice::AddFlags(app, flags); },
        .configure = [&] { return sluice::Configure(flags, rows); },
        .run = [&] { return sluice::Print(flags, rows); }});

@@ -1,11 +1,13 @@
 #include "tools/sluice_plan/table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <ostream>
 
 #include "absl/strings/str_format.h"
 #include "lib/cli/units.h"
+#include "tools/sluice_plan/verdict.h"
 
 namespace sluice {
 namespace {
@@ -44,16 +46,52 @@ std::string Bar(double goodput_bps, double full_bps) {
   return std::string(static_cast<size_t>(columns), '#');
 }
 
-void PrintRow(const SweepRow& row, Tooth tooth, double full_bps, std::ostream& out) {
+double Grants(const Sizing& sizing) {
+  return sizing.rolling_goodput_bps;
+}
+double Unscheduled(const Sizing& sizing) {
+  return sizing.unscheduled.goodput_bps;
+}
+double Batches(const Sizing& sizing) {
+  return sizing.slots.goodput_bps;
+}
+
+double Largest(const std::vector<SweepRow>& rows, double (*goodput)(const Sizing&)) {
+  double largest = 0;
+  for (const SweepRow& row : rows) largest = std::max(largest, goodput(row.sizing));
+  return largest;
+}
+
+// The column of what is swept; workers have a column in every table.
+class SweptColumn {
+ public:
+  explicit SweptColumn(const std::string& swept)
+      : shown_(swept != "workers"), width_(static_cast<int>(std::max<size_t>(13, swept.size() + 1))) {}
+
+  std::string Cell(const std::string& text) const { return shown_ ? absl::StrFormat("%*s", width_, text) : ""; }
+
+ private:
+  const bool shown_;
+  const int width_;
+};
+
+bool IsLandmark(const std::vector<SweepRow>& rows, size_t i) {
+  if (i == 0 || i + 1 == rows.size()) return true;
+  const Sizing& sizing = rows[i].sizing;
+  return std::has_single_bit(static_cast<uint64_t>(sizing.read.workers)) ||
+         JudgeNeed(sizing) != JudgeNeed(rows[i - 1].sizing);
+}
+
+std::string BatchRow(const SweepRow& row, Tooth tooth, double full_bps) {
   const Sizing& sizing = row.sizing;
   const SlotPlan& slots = sizing.slots;
-  out << absl::StrFormat("%8d %8d %8d %6d %7d %10s %10s %13s  %-*s %-7s %13s %13s %8.2g\n", sizing.read.workers,
+  return absl::StrFormat("%8d %8d %8d %6d %7d %10s %10s %13s  %-*s %-7s %13s %13s %8.2g\n", sizing.read.workers,
                          slots.sru_packets, slots.wnd_max_packets, slots.batch_workers, slots.batches,
                          sluice::FormatDuration(slots.slot),
                          sizing.applicable ? sluice::FormatDuration(slots.block_time) : "-",
                          sizing.applicable ? FormatBitRate(slots.goodput_bps) : "-", kBarColumns,
-                         Bar(slots.goodput_bps, full_bps), Mark(tooth), FormatBitRate(sizing.rolling_goodput_bps),
-                         FormatBitRate(sizing.unscheduled.goodput_bps), sizing.unscheduled.block_timeout_probability);
+                         Bar(slots.goodput_bps, full_bps), Mark(tooth), FormatBitRate(Grants(sizing)),
+                         FormatBitRate(Unscheduled(sizing)), sizing.unscheduled.block_timeout_probability);
 }
 
 }  // namespace
@@ -72,19 +110,33 @@ std::vector<Tooth> FindTeeth(const std::vector<SweepRow>& rows) {
 }
 
 void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out) {
-  const auto goodput = [](const SweepRow& row) { return row.sizing.slots.goodput_bps; };
-  const double full_bps = rows.empty() ? 0 : goodput(*std::ranges::max_element(rows, {}, goodput));
+  const double full_bps = std::max(Largest(rows, Grants), Largest(rows, Unscheduled));
+  const SweptColumn column(swept);
+  out << column.Cell(swept)
+      << absl::StrFormat("%8s %13s  %-*s %13s  %-*s %8s  %s\n", "N", "grants", kBarColumns, "", "unscheduled",
+                         kBarColumns, "", "timeout", "Sluice");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!all && !IsLandmark(rows, i)) continue;
+    const Sizing& sizing = rows[i].sizing;
+    out << column.Cell(rows[i].value)
+        << absl::StrFormat("%8d %13s  %-*s %13s  %-*s %8.2g  %s\n", sizing.read.workers, FormatBitRate(Grants(sizing)),
+                           kBarColumns, Bar(Grants(sizing), full_bps), FormatBitRate(Unscheduled(sizing)), kBarColumns,
+                           Bar(Unscheduled(sizing), full_bps), sizing.unscheduled.block_timeout_probability,
+                           NeedName(JudgeNeed(sizing)));
+  }
+}
+
+void PrintBatchTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out) {
+  const double full_bps = Largest(rows, Batches);
   const std::vector<Tooth> teeth = FindTeeth(rows);
-  const bool has_column = swept != "workers";
-  const int width = static_cast<int>(std::max<size_t>(13, swept.size() + 1));
-  if (has_column) out << absl::StrFormat("%*s", width, swept);
-  out << absl::StrFormat("%8s %8s %8s %6s %7s %10s %10s %13s  %-*s %-7s %13s %13s %8s\n", "N", "SRU pkts", "wnd_max",
-                         "n", "batches", "slot", "block time", "goodput", kBarColumns, "", "", "grants", "unscheduled",
-                         "timeout");
+  const SweptColumn column(swept);
+  out << column.Cell(swept)
+      << absl::StrFormat("%8s %8s %8s %6s %7s %10s %10s %13s  %-*s %-7s %13s %13s %8s\n", "N", "SRU pkts", "wnd_max",
+                         "n", "batches", "slot", "block time", "by batches", kBarColumns, "", "", "grants",
+                         "unscheduled", "timeout");
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!all && i != 0 && i + 1 != rows.size() && teeth[i] == Tooth::kNone) continue;
-    if (has_column) out << absl::StrFormat("%*s", width, rows[i].value);
-    PrintRow(rows[i], teeth[i], full_bps, out);
+    out << column.Cell(rows[i].value) << BatchRow(rows[i], teeth[i], full_bps);
   }
 }
 

@@ -8,14 +8,18 @@
 
 namespace sluice {
 
-// The place of a row in the teeth of the goodput of batches. Only steps of at least 5 % count.
+// Where a row stands in the teeth of the goodput of batches. Only steps of 5 % or more count.
 enum class Tooth { kNone, kPeak, kTrough, kRise };
 
-// Returns a Tooth for each of `rows`. The swept value must increase from row to row.
+// Returns a Tooth for each of `rows`, each of which has a little more of what is swept than the one before.
 std::vector<Tooth> FindTeeth(const std::vector<SweepRow>& rows);
 
-// Prints a readable table: the first row, the last row and the teeth, or every row. The swept value is the first
-// column, except for workers, which always have a column.
+// Prints a table for people to read: goodput with grants and without a schedule. Without `all` it has the first row,
+// the last, powers of two of the workers, and rows where the need for Sluice changes. What is swept is the first
+// column; of workers there is one anyway.
 void PrintTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out);
+
+// The same with the slots of `batches`; without `all` it has the first row, the last and the teeth.
+void PrintBatchTable(const std::string& swept, const std::vector<SweepRow>& rows, bool all, std::ostream& out);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -172,6 +173,11 @@ absl::Status Stripe(StripeSpec spec, const std::string& path) {
 }
 
 absl::Status Show(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is a folder; give a manifest, or the folder to --verify"));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string stored(kMaxStoredManifestBytes + 1, '\0');
   file.read(stored.data(), static_cast<std::streamsize>(stored.size()));
@@ -209,6 +215,8 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(argc, argv,
                             {.name = "sluice-stripe",
                              .description = "Stripes a file over the folders of workers; shows and verifies stripes.",
+                             .example = "data.bin --out stripes --workers 32 --sru 10kb",
+                             .main_flags = {"--out", "--workers", "--sru", "--replicas"},
                              .add_flags = [&](CLI::App& app) { sluice::AddFlags(app, flags); },
                              .config = nullptr,
                              .configure = [&] { return sluice::Configure(flags); },

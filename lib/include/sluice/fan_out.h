@@ -59,8 +59,8 @@ struct FanOutOptions {
   absl::Duration timeout = absl::Seconds(10);
 
   // Maximum number of worker failures tolerated; one more fails the fan-out. A worker that has not answered at the
-  // deadline has failed. At least 0.
-  int fail_limit = 0;
+  // deadline has failed. At least 0. Default: 0, or with a quorum the number of workers asked minus the quorum.
+  std::optional<int> fail_limit;
   // Finish successfully after this many responses, and cancel the rest. The fan-out fails as soon as it cannot reach
   // this number. At least 1. Default: wait until every worker has responded or failed.
   std::optional<int> success_quorum;

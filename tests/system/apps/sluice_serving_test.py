@@ -111,6 +111,8 @@ class AggregatorCommandLineTest(unittest.TestCase):
     def test_an_address_that_cannot_be_is_refused_before_anything_starts(self):
         self.refused(["listen", "nowhere"], "--listen", "nowhere", "--workers", "a:1", "--check-config")
         self.refused(["admin", "nowhere"], *self.GOOD, "--admin", "nowhere", "--check-config")
+        self.refused(["listen", "unix:"], "--listen", "unix:", "--workers", "a:1", "--check-config")
+        self.refused(["ready_file", "/nowhere/ready"], *self.GOOD, "--ready-file", "/nowhere/ready", "--check-config")
 
     def test_a_busy_port_is_named_and_ends_the_program(self):
         with socket.socket() as taken:
@@ -128,6 +130,8 @@ class CatCommandLineTest(unittest.TestCase):
         for words, flags in ((["--aggregator"], ("data",)), (["FILE"], ("--aggregator", "a:1")),
                              (["--blok"], ("--aggregator", "a:1", "--blok", "1", "data")),
                              (["block"], ("--aggregator", "a:1", "--block", "-1", "data")),
+                             (['aggregator: "127.0.0.1" is not host:port or unix:PATH'], ("--aggregator", "127.0.0.1", "data")),
+                             (['aggregator: "unix:"'], ("--aggregator", "unix:", "data")),
                              (["timeout", "soon"], ("--aggregator", "a:1", "--timeout", "soon", "data")),
                              (["progress", "maybe"], ("--aggregator", "a:1", "--progress", "maybe", "data"))):
             result = run("sluice-cat", *flags)

@@ -88,6 +88,10 @@ TEST_F(SluiceStripeTest, SaysWhyAManifestCannotBeShown) {
   const ProgramResult truncated = Run({"--show", Path("manifest")});
   EXPECT_EQ(truncated.exit_code, 1);
   EXPECT_THAT(truncated.err, HasSubstr("manifest is truncated: 8 bytes of 24"));
+  std::filesystem::create_directory(Path("out"));
+  const ProgramResult folder = Run({"--show", Path("out")});
+  EXPECT_EQ(folder.exit_code, 1);
+  EXPECT_THAT(folder.err, HasSubstr("out is a folder; give a manifest, or the folder to --verify"));
   const ProgramResult missing = Run({"--show", Path("nowhere")});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.err, HasSubstr("nowhere: cannot be read"));

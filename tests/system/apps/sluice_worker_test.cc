@@ -152,9 +152,29 @@ TEST_F(SluiceWorkerTest, NamesATypoInItsConfig) {
 
 TEST_F(SluiceWorkerTest, ChecksAConfigAndStartsNothing) {
   testing::WriteFile(Path("config"), R"({"listen": ["127.0.0.1:0"], "data": "/nowhere", "think_time": "1ms"})");
-  const ProgramResult result = Run({"--config", Path("config"), "--check-config"});
+  const ProgramResult result = Run({"--config", Path("config"), "--check-config", "--data", Path("data")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "config ok\n");
+}
+
+TEST_F(SluiceWorkerTest, ChecksThatFoldersExistAndAddressesAreValid) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--data", "/nowhere"}, "data folder"},
+      {{"--data", Path("config")}, "data folder"},
+      {{"--ready-file", "/nowhere/ready"}, "ready_file: the folder of \"/nowhere/ready\" does not exist"},
+      {{"--listen", "unix:"}, "listen: \"unix:\" is neither"},
+      {{"--listen", "unix:/" + std::string(107, 'x')}, "1 to 107 bytes"},
+  };
+  testing::WriteFile(Path("config"), "{}");
+  for (const auto& [wrong, message] : cases) {
+    std::vector<std::string> arguments = {"--check-config"};
+    if (wrong[0] != "--data") arguments.insert(arguments.end(), {"--data", Path("data")});
+    if (wrong[0] != "--listen") arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    const ProgramResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
 }
 
 TEST_F(SluiceWorkerTest, AFlagWinsOverTheConfig) {

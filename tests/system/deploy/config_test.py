@@ -38,6 +38,8 @@ def check(container, folder, data):
         program, *arguments = container["command"] + container.get("args", [])
         arguments = [argument.replace(folder, own) for argument in arguments]
         command = [_PROGRAMS / pathlib.Path(program).name, *arguments, "--check-config"]
+        if pathlib.Path(program).name == "sluice-worker":
+            command += ["--data", own]  # the folder of the container is not on this machine
         return subprocess.run(command, capture_output=True, check=False, text=True)
 
 

@@ -60,8 +60,10 @@ class ReadmeTest(unittest.TestCase):
                 self.assertTrue(target.exists(), f"{document.name} links {target}")
 
     def test_the_configs_in_deploy_are_good(self):
+        here = {"worker": ["--data", _REPOSITORY]}  # a folder that exists on this machine
         for program in ("aggregator", "worker", "link", "proxy"):
             argv = [_PROGRAMS / f"sluice-{program}", "--config", _REPOSITORY / f"deploy/{program}.json", "--check-config"]
+            argv += here.get(program, [])
             self.assertEqual(subprocess.run(argv, capture_output=True, check=True).stdout, b"config ok\n")
 
     def test_its_programs_and_the_example_of_a_reader_read_a_file_back(self):

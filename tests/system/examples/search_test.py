@@ -250,6 +250,12 @@ class LostWorkersTest(SearchTest):
             self.assertEqual((int(result["matches"]), result["shards_answered"]), (matches, SHARDS))
             self.assert_same_hits(result["hits"], expected)
 
+    def test_an_index_that_has_lost_its_replicas_is_searched_without_hedges(self):
+        copies = [self.worker("many"), self.worker("many")]
+        copies[1].stop()
+        result, = self.found(copies, "--hedge-after", "1s", "w3x")
+        self.assertEqual(result["shards_answered"], SHARDS)
+
     def test_nobody_answers(self):
         worker = self.worker("many")
         worker.stop()

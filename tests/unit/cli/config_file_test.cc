@@ -67,6 +67,12 @@ TEST(LoadConfigFileTest, RefusesWhatIsNotSuchAConfig) {
   }
 }
 
+TEST(LoadConfigFileTest, ANumberInPlaceOfATextIsShownAsAText) {
+  v1::AggregatorConfig config;
+  const absl::Status status = LoadConfigFile(WriteTempFile(R"({"link": {"buffer": 32000}})"), config);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("link.buffer: 32000 is not a string; write \"32000\""));
+}
+
 TEST(LoadConfigFileTest, SaysThatAFileIsMissingOrAFolder) {
   v1::AggregatorConfig config;
   const absl::Status missing = LoadConfigFile("/nonexistent/aggregator.json", config);

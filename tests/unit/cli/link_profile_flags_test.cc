@@ -82,6 +82,7 @@ TEST(ParseLinkProfileTest, NamesTheFieldThatIsWrong) {
   const std::vector<Case> table = {
       {[](auto& config) { config.set_capacity("abc"); }, "link.capacity: ", "\"abc\" is not a rate"},
       {[](auto& config) { config.set_buffer("big"); }, "link.buffer: ", "\"big\""},
+      {[](auto& config) { config.set_buffer("32"); }, "link: buffer_bytes is 32", "did you mean 32kb"},
       {[](auto& config) { config.set_rtt("10"); }, "link.rtt: ", "\"10\""},
       {[](auto& config) { config.set_mtu(67); }, "link.mtu: ", "67"},
       {[](auto& config) { config.set_mtu(65536); }, "link.mtu: ", "65536"},

@@ -10,6 +10,7 @@
 
 #include "sluice/v1/config.pb.h"
 
+#include "lib/cli/ready_file.h"
 #include "lib/telemetry/build_info.h"
 #include "tests/unit/cli/temp_file.h"
 
@@ -79,6 +80,24 @@ TEST_F(ProgramTest, HelpAndVersionExitWithZeroAndRunNothing) {
   EXPECT_EQ(runs_, 0);
 }
 
+TEST_F(ProgramTest, HelpBeginsWithAnExampleAndTheMainFlags) {
+  program_.example = "--workers a:1,b:1 --drain-timeout 5s";
+  program_.main_flags = {"--workers", "--drain_timeout"};
+  const std::string help = Run({"--help"}).out;
+  EXPECT_THAT(help, ::testing::StartsWith("Tests.\n"
+                                          "\n"
+                                          "Example:\n"
+                                          "  sluice-test --workers a:1,b:1 --drain-timeout 5s\n"
+                                          "\n"
+                                          "Start with:\n"
+                                          "  --workers TEXT ...          Workers\n"
+                                          "  --drain_timeout TEXT"));
+  const size_t rest = help.find("Usage: sluice-test [OPTIONS] [file]");
+  ASSERT_NE(rest, std::string::npos) << help;
+  EXPECT_EQ(help.find("--workers TEXT", rest), std::string::npos) << "is listed once";
+  EXPECT_NE(help.find("--check_config", rest), std::string::npos);
+}
+
 TEST_F(ProgramTest, RunsOnceAndExitsWithZero) {
   const Result result = Run({});
   EXPECT_EQ(result.exit_code, 0);
@@ -99,12 +118,42 @@ TEST_F(ProgramTest, UsageErrorsExitWithTwoAndNameTheArgument) {
   EXPECT_EQ(runs_, 0);
 }
 
+TEST_F(ProgramTest, AnEmptyEntryOfAListIsRefused) {
+  for (const char* list : {"a,,b", "a,", ",a", ","}) {
+    const Result result = Run({"--workers", list});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("--workers: \"" + std::string(list) + "\" has an empty entry"));
+  }
+  EXPECT_EQ(Run({"--workers", "a,b", "--workers", "c"}).exit_code, 0);
+  EXPECT_THAT(config_.workers(), ElementsAre("a", "b", "c"));
+}
+
 TEST_F(ProgramTest, AConfigurationErrorExitsWithTwo) {
   configured_ = absl::NotFoundError("link.capacity: \"abc\" is not a rate");
   const Result result = Run({});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err, "sluice-test: link.capacity: \"abc\" is not a rate\n");
   EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ProgramTest, CheckConfigAloneLooksForWhatTheRunWouldOpen) {
+  program_.check = [] { return absl::NotFoundError("data: /nowhere does not exist"); };
+  const Result checked = Run({"--check-config"});
+  EXPECT_EQ(checked.exit_code, 2);
+  EXPECT_EQ(checked.err, "sluice-test: data: /nowhere does not exist\n");
+  EXPECT_THAT(checked.out, IsEmpty());
+  EXPECT_EQ(Run({}).exit_code, 0);
+  configured_ = absl::InvalidArgumentError("first");
+  EXPECT_EQ(Run({"--check-config"}).err, "sluice-test: first\n");
+}
+
+TEST(CheckReadyFileTest, NeedsItsFolder) {
+  const std::string folder = ::testing::TempDir();
+  EXPECT_EQ(CheckReadyFile(""), absl::OkStatus());
+  EXPECT_EQ(CheckReadyFile("ready"), absl::OkStatus()) << "in the current folder";
+  EXPECT_EQ(CheckReadyFile(folder + "/ready"), absl::OkStatus());
+  EXPECT_EQ(CheckReadyFile(folder + "/nowhere/ready").message(),
+            "ready_file: the folder of \"" + folder + "/nowhere/ready\" does not exist; create " + folder + "/nowhere");
 }
 
 TEST_F(ProgramTest, AFailureOfTheRunExitsWithOne) {

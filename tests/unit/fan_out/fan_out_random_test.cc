@@ -69,7 +69,7 @@ class FanOutRandomTest : public testing::FanOutTest {
   static FanOutOptions DrawOptions(Random& random) {
     FanOutOptions options;
     options.timeout = absl::Milliseconds(1 + random.Below(300));
-    options.fail_limit = static_cast<int>(random.Below(3));
+    if (!random.OneIn(4)) options.fail_limit = static_cast<int>(random.Below(3));
     if (random.OneIn(3)) options.success_quorum = 1 + static_cast<int>(random.Below(3));
     if (random.OneIn(3)) {
       options.hedge_after = absl::Microseconds(1 + random.Below(20'000));
@@ -86,7 +86,8 @@ class FanOutRandomTest : public testing::FanOutTest {
       if (i > 2 && random.OneIn(3)) continue;  // the first three are always asked, for the quorum
       std::vector<size_t> replicas;
       for (size_t other = 0; other < kServers; ++other) {
-        if (other != i && random.OneIn(4)) replicas.push_back(other);
+        const bool first = i == 0 && other == 1;  // hedges need a replica
+        if (other != i && (first || random.OneIn(4))) replicas.push_back(other);
       }
       std::optional<int64_t> bytes;
       if (random.OneIn(2)) bytes = static_cast<int64_t>(random.Below(5000));

@@ -189,6 +189,26 @@ TEST_P(FanOutTest, AQuorumOutOfReachFailsAtOnce) {
   EXPECT_THAT(pending->result().status, HasCode(absl::StatusCode::kAborted));
 }
 
+TEST_P(FanOutTest, AQuorumLetsTheRestFail) {
+  Start(4);
+  for (size_t i : {0, 1}) server(i).SetPlay(Fails(absl::StatusCode::kInternal));
+  const FanOutOptions options = {.success_quorum = 2};
+  const auto result = fan_out_->Call(kUnary, Ask(4), Ignore(), options);
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.answered, 2u);
+  server(2).SetPlay(Fails(absl::StatusCode::kInternal));
+  server(3).SetPlay(Holds("late"));
+  EXPECT_THAT(fan_out_->Call(kUnary, Ask(4), Ignore(), options).status, HasCode(absl::StatusCode::kInternal));
+}
+
+TEST_P(FanOutTest, AFailLimitOf0FailsBeforeAQuorum) {
+  Start(2);
+  server(0).SetPlay(Fails(absl::StatusCode::kInternal));
+  server(1).SetPlay(Holds("late"));
+  const auto result = fan_out_->Call(kUnary, Ask(2), Ignore(), {.fail_limit = 0, .success_quorum = 1});
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kInternal));
+}
+
 TEST_P(FanOutTest, FailLimitAndQuorumTogether) {
   Start(4);
   server(0).SetPlay(Fails(absl::StatusCode::kInternal));

@@ -1,6 +1,9 @@
+#include "lib/fan_out/fan_out_validate.h"
+
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/fan_out.h"
@@ -68,8 +71,28 @@ TEST_F(FanOutRefusalTest, NamesTheOptionTheValueAndTheBound) {
   EXPECT_EQ(Refusal({.hedge_after_quantile = 1}), "hedge_after_quantile: 1 is not between 0 and 1");
   EXPECT_EQ(Refusal({.hedge_after_quantile = std::numeric_limits<double>::quiet_NaN()}),
             "hedge_after_quantile: nan is not between 0 and 1");
-  EXPECT_EQ(Refusal({.hedge_ratio = -0.5}), "hedge_ratio: -0.5 is outside of 0 to 1");
+  EXPECT_EQ(Refusal({.hedge_after_quantile = 0.9, .hedge_ratio = -0.5}), "hedge_ratio: -0.5 is outside of 0 to 1");
   EXPECT_EQ(Refusal({.hedge_ratio = 1.5}), "hedge_ratio: 1.5 is outside of 0 to 1");
+}
+
+TEST_F(FanOutRefusalTest, HedgesNeedAReplica) {
+  EXPECT_EQ(Refusal({.hedge_after = absl::Milliseconds(20)}),
+            "hedge_after is 20ms, but none of the 3 asks names a replica; set Ask::replicas in at least 1, or leave it "
+            "unset");
+  EXPECT_EQ(Refusal({.hedge_after_quantile = 0.95}),
+            "hedge_after_quantile is 0.95, but none of the 3 asks names a replica; set Ask::replicas in at least 1, or "
+            "leave it unset");
+}
+
+TEST(FanOutHedgeOptionsTest, AreValidWithoutAReplicaIfNothingIsHedged) {
+  const FanOutOptions hedges = {.hedge_after = absl::Milliseconds(20)};
+  const FanOutOptions off = {.hedge_after = absl::Milliseconds(20), .hedge_ratio = 0};
+  const auto ask = [](std::vector<size_t> replicas) {
+    return std::optional<Ask<std::string>>(std::in_place, "", std::nullopt, std::move(replicas));
+  };
+  EXPECT_EQ(ValidateFanOut("/a.B/C", {ask({}), ask({0})}, hedges), absl::OkStatus()) << "one ask has a replica";
+  EXPECT_EQ(ValidateFanOut("/a.B/C", {ask({}), ask({})}, off), absl::OkStatus());
+  EXPECT_EQ(ValidateFanOut("/a.B/C", {std::nullopt}, hedges), absl::OkStatus()) << "no worker is asked";
 }
 
 TEST_F(FanOutRefusalTest, NamesTheMetadataThatHttp2CannotCarry) {

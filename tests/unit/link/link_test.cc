@@ -1,5 +1,6 @@
 #include "sluice/link.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -231,7 +232,7 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
   const auto link = Link::Create(LinkProfile{});
   ASSERT_TRUE(link.ok());
   const auto expect_refused = [&](Link::Options options, const std::string& field) {
-    options.schedule.profile.buffer_bytes = 1000;
+    options.schedule.profile.buffer_bytes = 2000;
     const absl::Status status = (*link)->Reconfigure(std::move(options));
     EXPECT_THAT(status, HasCode(absl::StatusCode::kInvalidArgument));
     EXPECT_THAT(std::string(status.message()), HasSubstr(field));
@@ -249,7 +250,8 @@ TEST(LinkReconfigureTest, RefusesWhatCannotChangeAndChangesNothing) {
 TEST(LinkReconfigureTest, ALinkThatChangesAllTheTimeLosesNothing) {
   for (const SchedulePolicy policy : {SchedulePolicy::kGrants, SchedulePolicy::kRolling, SchedulePolicy::kBatches}) {
     TestCluster cluster({.workers = 4, .file_bytes = 400000, .schedule = {.policy = policy}});
-    const auto reconfigure = [&](int64_t buffer) {
+    const auto reconfigure = [&](int64_t bytes) {
+      const int64_t buffer = std::max(bytes, LinkProfile{}.frame_bytes);
       const LinkProfile profile{.capacity_bytes_per_second = 1e6 + 1e4 * static_cast<double>(buffer),
                                 .buffer_bytes = buffer};
       EXPECT_TRUE(cluster.link().Reconfigure({.schedule = {.profile = profile, .policy = policy}}).ok());

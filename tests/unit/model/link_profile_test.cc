@@ -52,7 +52,23 @@ TEST(LinkProfileTest, BufferIsEitherBytesOrPackets) {
   profile.buffer_bytes = 0;
   EXPECT_TRUE(profile.Validate().ok());
   profile.buffer_packets = 0;
-  EXPECT_THAT(std::string(profile.Validate().message()), HasSubstr("buffer_bytes is 0, it must be from 1 to"));
+  EXPECT_THAT(std::string(profile.Validate().message()), HasSubstr("buffer_bytes is 0, it must be from 1514 to"));
+}
+
+TEST(LinkProfileTest, ABufferOfBytesHoldsAFrameAndTheErrorSuggestsTheUnitThatIsMissing) {
+  const auto error = [](int64_t buffer_bytes) {
+    const LinkProfile profile{.buffer_bytes = buffer_bytes};
+    return std::string(profile.Validate().message());
+  };
+  EXPECT_EQ(error(32), "buffer_bytes is 32, it must be from 1514 to 1099511627776; did you mean 32kb (32768 bytes)?");
+  EXPECT_THAT(error(1513), HasSubstr("did you mean 1513kb (1549312 bytes)?"));
+  EXPECT_EQ(error(1514), "");
+  // 1 KiB and less hold no frame, either.
+  EXPECT_EQ(error(1), "buffer_bytes is 1, it must be from 1514 to 1099511627776");
+  EXPECT_EQ(error(-1), "buffer_bytes is -1, it must be from 1514 to 1099511627776");
+  LinkProfile jumbo{.buffer_bytes = 9000};
+  jumbo.SetMtu(9000);
+  EXPECT_THAT(std::string(jumbo.Validate().message()), HasSubstr("buffer_bytes is 9000, it must be from 9014 to"));
 }
 
 TEST(LinkProfileTest, FrameHoldsItsPayload) {

@@ -102,6 +102,11 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
 
 TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
   const std::pair<const char*, const char*> cases[] = {
+      {R"({"listen": ["foo"]})", "listen: \"foo\" is neither an IP address with a port nor a Unix socket"},
+      {R"({"listen": ["127.0.0.1"]})", "listen: \"127.0.0.1\" is neither"},
+      {R"({"listen": ["127.0.0.1:99999"]})", "listen: \"127.0.0.1:99999\" is neither"},
+      {R"({"listen": ["unix:"]})", "listen: \"unix:\" is neither"},
+      {R"({"routes": [{"listen": "a:1", "workers": "w:1"}]})", "listen: \"a:1\" is neither"},
       {R"({"routes": [{"listen": "127.0.0.1:1"}]})", "routes[0] needs both listen and workers"},
       {R"({"routes": [{"listen": "a:1", "workers": "w:1"}, {"workers": "w:1"}]})", "routes[1]"},
       {R"({"routes": [{"listen": "127.0.0.1:1", "workers": "no-port"}]})", "routes: worker address \"no-port\""},

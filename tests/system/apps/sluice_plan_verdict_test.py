@@ -1,0 +1,89 @@
+"""What sluice-plan tells people: its verdict and its table. Run as: sluice_plan_verdict_test.py PATH_OF_SLUICE_PLAN."""
+
+import sys
+import unittest
+
+import plan_program
+from plan_program import FRESH, plan, sections, table_rows
+
+
+class VerdictTest(unittest.TestCase):
+    SHALLOW = ["--capacity", "100mbit", "--buffer", "32kb", "--sru", "10kb"]
+
+    def first_line(self, *flags):
+        return sections(*flags)[0].splitlines()[0]
+
+    def test_needed_with_both_goodputs(self):
+        self.assertEqual(self.first_line(*self.SHALLOW, "--workers", "64"),
+                         "Sluice is needed: today about 20.5 Mbit/s, with Sluice 94.9 Mbit/s.")
+
+    def test_not_needed_where_everything_fits(self):
+        verdict, _, _ = sections("--capacity", "10gbit", "--buffer", "512kb", "--sru", "10kb", "--workers", "32")
+        self.assertTrue(verdict.startswith("Sluice is not needed: today about 9.51 Gbit/s, with Sluice 6.98 Gbit/s.\n"))
+        self.assertIn("All 32 responses of 10 KiB fit the port buffer together: 336 KiB of 512 KiB.", verdict)
+
+    def test_borderline_where_the_buffer_overflows_and_the_model_gains_less_than_5_percent(self):
+        verdict, _, _ = sections("--capacity", "1gbit", "--buffer", "64kb", "--sru", "20kb", "--workers", "8")
+        self.assertTrue(verdict.startswith("Sluice may be needed: today about 887 Mbit/s, with Sluice 889 Mbit/s.\n"))
+        self.assertIn("probability 0.12", verdict)  # of the timeouts that the goodput does not count
+
+    def test_reason_names_bytes_and_the_timeout(self):
+        verdict, _, _ = sections(*FRESH, "--workers", "16", "--sru", "10000", "--rto_min", "50ms")
+        self.assertIn("a buffer of 31.2 KiB", verdict)
+        self.assertIn("a block waits for a TCP timeout of 50 ms with probability 0.44", verdict)
+
+    def test_link_and_its_defaults_are_echoed(self):
+        verdict, _, _ = sections(*self.SHALLOW, "--workers", "64")
+        self.assertIn("\nLink: capacity 100 Mbit/s, buffer 32 KiB. Defaults: rtt 100 us, mtu 1500, connections persistent, "
+                      "initial_window 10, rto_min 200 ms.", verdict)
+        verdict, _, _ = sections("--sru", "10kb", "--workers", "64", "--rto_min", "10ms")
+        self.assertIn("\nLink: rto_min 10 ms. Defaults: capacity 1 Gbit/s, buffer 32 KiB, rtt 100 us, mtu 1500,", verdict)
+        verdict, _, _ = sections(*FRESH, "--workers", "16", "--sru", "10000")
+        self.assertIn("packet_payload 1000, frame 1040", verdict)
+        self.assertIn("connections fresh, initial_window 1", verdict)
+        self.assertNotIn("mtu", verdict)
+        self.assertNotIn("timer_granularity", verdict)
+        verdict, _, _ = sections("--sru", "10kb", "--workers", "4", "--buffer", "100p", "--mtu", "9000", "--batches")
+        self.assertIn("\nLink: buffer 100 packets, mtu 9000. Defaults:", verdict)
+        self.assertIn("timer_granularity 50 us, jitter 200 us", verdict)
+
+    def test_value_that_is_swept_is_not_echoed(self):
+        verdict, _, _ = sections("--sru", "10kb", "--workers", "4", "--sweep", "buffer=32kb:64kb")
+        self.assertIn("\nLink, defaults: capacity 1 Gbit/s, rtt 100 us,", verdict)
+
+    def test_sweep_names_the_values_of_each_verdict(self):
+        verdict, _, _ = sections("--capacity", "1gbit", "--sru", "32kb", "--workers", "64", "--sweep", "buffer=32kb:4mb:x2")
+        self.assertTrue(verdict.startswith(
+            "Sluice is needed at buffer = 32 KiB to 512 KiB; may be needed at 1 MiB to 2 MiB; is not needed at 4 MiB.\n"), verdict)
+        self.assertIn("with Sluice 700 Mbit/s to", verdict)
+
+
+class TableTest(unittest.TestCase):
+    def test_default_columns_are_grants_and_unscheduled(self):
+        _, table, rest = sections(*FRESH, "--workers", "17", "--sru", "10000")
+        self.assertEqual(table.splitlines()[0].split(), ["N", "grants", "unscheduled", "timeout", "Sluice"])
+        self.assertEqual(rest, "")
+        last = table.splitlines()[-1]
+        json_of_last = plan(*FRESH, "--workers", "17", "--sru", "10000")
+        self.assertIn(f"{json_of_last['rolling_goodput_bps'] / 1e6:.0f} Mbit/s", last)
+        self.assertTrue(last.endswith("  needed"), last)
+
+    def test_rows_are_powers_of_two_the_last_and_changes_of_the_verdict(self):
+        rows = table_rows(*FRESH, "--workers", "17", "--sru", "10000")
+        numbers = [row[0] for row in rows]
+        every = table_rows(*FRESH, "--workers", "17", "--sru", "10000", "--all")
+        self.assertTrue(self.changes(every))
+        self.assertEqual(set(numbers), {"1", "2", "4", "8", "16", "17"} | self.changes(every))
+
+    def changes(self, rows):
+        verdicts = [" ".join(word for word in row if word in ("not", "may", "be", "needed")) for row in rows]
+        return {row[0] for i, row in enumerate(rows) if i > 0 and verdicts[i] != verdicts[i - 1]}
+
+    def test_all_prints_every_row(self):
+        rows = table_rows(*FRESH, "--workers", "17", "--sru", "10000", "--all")
+        self.assertEqual([row[0] for row in rows], [str(n) for n in range(1, 18)])
+
+
+if __name__ == "__main__":
+    plan_program.PROGRAM = sys.argv.pop(1)
+    unittest.main()

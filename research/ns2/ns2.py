@@ -34,7 +34,7 @@ class Run:
 
     @property
     def full_losses(self):
-        """Timeouts without feedback: FLT of Chen et al., full window losses of Phanishayee et al."""
+        """Timeouts without a duplicate ACK: full window losses, and lost ends of a response. FLT of Chen et al. are among these."""
         return sum(1 for count in self.duplicate_acks if count == 0)
 
     @property

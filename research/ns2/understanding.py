@@ -77,15 +77,15 @@ def figure3(plan):
         row = model(plan, run, count)
         full, lack = row["collapse_full_loss_probability"], row["collapse_lack_of_acks_probability"]
         rows.append({"workers": count, "blocks": run.blocks, "full_loss": run.full_losses, "lack_of_acks": run.lacks_of_acks,
-                     "lost_again": run.timeouts - run.full_losses - run.lacks_of_acks,
+                     "three_or_more": run.timeouts - run.full_losses - run.lacks_of_acks,
                      "window": row["collapse_window"], "model_full_loss_share": full / (full + lack) if full else 0.0})
     return rows
 
 
 def draw_figure3(_, rows):
     figure, axes = pyplot().subplots(figsize=(7.5, 4.2))
-    names = {"full_loss": ("no ACK: full window (FLT)", VERMILION), "lack_of_acks": ("1 or 2 duplicate ACKs (LAT)", BLUE),
-             "lost_again": ("3 or more: lost again", ORANGE)}
+    names = {"full_loss": ("no duplicate ACK (FLT)", VERMILION), "lack_of_acks": ("1 or 2 duplicate ACKs (LAT)", BLUE),
+             "three_or_more": ("3 or more duplicate ACKs", ORANGE)}
     bottom = [0] * len(rows)
     for key, (label, colour) in names.items():
         axes.bar([f"{row['workers']:g}" for row in rows], [row[key] for row in rows], bottom=bottom, color=colour, label=label)

@@ -5,10 +5,11 @@
 # The defaults below are those of Podlesny and Williamson: fresh connections, an initial window of 1. Prints one line of
 # NAME=VALUE for each block, and then one for the whole run. Times are in ms, and goodput in Mbit/s of payload.
 array set o {
-  workers 5          sru 10000           payload 1000      header 40
+  workers 5          sru 10000           payload 1000      header 40           hosts 0
   buffer 32000       buffer_packets 0    rate 1000Mb       delay 0.025ms
   tcp Newreno        initial_window 1    max_window 10000  rto_min 0.2    tick 0.01   duplicate_acks 3
   limited_transmit 1 overhead 0          delayed_ack 0       random_rto 0
+  slow_start 1
   initial_rto 3.0
   start all          slot 0              batches 1         at_once 1      jitter 20e-6
   blocks 1           seconds 1e5         seed 1
@@ -37,6 +38,9 @@ Agent/TCP set tcpip_base_hdr_size_ $o(header)
 Agent/TCP set windowInit_ $o(initial_window)
 Agent/TCP set window_ $o(max_window)
 Agent/TCP set maxcwnd_ 0
+# The window from which slow start is limited (RFC 3742). At 1 it never doubles: one packet a round trip at the start, and half of one
+# after a timeout.
+Agent/TCP set max_ssthresh_ [expr {$o(slow_start) ? 0 : 1}]
 Agent/TCP set minrto_ $o(rto_min)
 Agent/TCP set rtxcur_init_ $o(initial_rto)
 Agent/TCP set tcpTick_ $o(tick)
@@ -189,13 +193,20 @@ proc start_block {} {
   }
 }
 
+# Workers have a host and a link each, or share these.
+set hosts [expr {$o(hosts) > 0 ? min($o(hosts), $o(workers)) : $o(workers)}]
+set nodes {}
 set tcps {}
 for {set i 0} {$i < $o(workers)} {incr i} {
-  set worker [$ns node]
-  $ns duplex-link $worker $switch $o(rate) $o(delay) DropTail
-  $worker add-route [$aggregator id] [[$ns link $worker $switch] head]
-  $aggregator add-route [$worker id] [[$ns link $aggregator $switch] head]
-  $switch add-route [$worker id] [[$ns link $switch $worker] head]
+  if {$i < $hosts} {
+    set worker [$ns node]
+    lappend nodes $worker
+    $ns duplex-link $worker $switch $o(rate) $o(delay) DropTail
+    $worker add-route [$aggregator id] [[$ns link $worker $switch] head]
+    $aggregator add-route [$worker id] [[$ns link $aggregator $switch] head]
+    $switch add-route [$worker id] [[$ns link $switch $worker] head]
+  }
+  set worker [lindex $nodes [expr {$i % $hosts}]]
   set tcp [new Agent/TCP/$o(tcp)]
   set sink [new Agent/TCPSink[expr {$o(tcp) eq "Sack1" ? "/Sack1" : ""}][expr {$o(delayed_ack) > 0 ? "/DelAck" : ""}]]
   $ns attach-agent $worker $tcp

@@ -52,14 +52,15 @@ def _duplicate_acks(path):
     before."""
     latest, before, counts = {}, {}, []
     for line in path.read_text().splitlines():
-        time, node, _, _, _, name, value = line.split()
+        time, node, port, _, _, name, value = line.split()
+        flow = node, port
         if name == "dupacks_":
             if value == "0":
-                before[node] = (time, latest.get(node, 0))
-            latest[node] = int(value)
+                before[flow] = (time, latest.get(flow, 0))
+            latest[flow] = int(value)
         elif value != "0":
-            reset_time, count = before.get(node, (None, 0))
-            counts.append(count if reset_time == time else latest.get(node, 0))
+            reset_time, count = before.get(flow, (None, 0))
+            counts.append(count if reset_time == time else latest.get(flow, 0))
     return counts
 
 

@@ -7,14 +7,17 @@ them in a table.
 All runs are seeded, so each repeats exactly. Without ns-2 only the model is checked.
 """
 
+import pathlib
 import statistics
 import sys
+import tempfile
 import unittest
 
 import fine_grained
 import lossless
 import ns2
 import papers
+import storage
 import understanding
 
 _SKIP = 77
@@ -207,6 +210,21 @@ class UnderstandingTest(unittest.TestCase):
         network = papers.UNDERSTANDING | {"payload": 1000, "buffer": 65_536, "sru": 102_400, "seconds": 3, "workers": 15}
         newreno, vegas = ns2.run_all([network | {"tcp": tcp} for tcp in ("Newreno", "Vegas")])
         self.assertGreater(vegas.goodput, 2 * newreno.goodput)
+
+
+class CsvTest(unittest.TestCase):
+    """The CSVs of the page come out again to the digit; of each paper those that take little time."""
+
+    def test_again(self):
+        figures = lossless.FIGURES | storage.FIGURES | fine_grained.FIGURES | understanding.FIGURES
+        committed = pathlib.Path(__file__).resolve().parents[1] / "papers"
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("lossless_table2", "lossless_fig2", "lossless_fig6", "storage_fig5", "storage_table3", "fine_grained_fig14",
+                         "understanding_fig9"):
+                with self.subTest(name):
+                    path = pathlib.Path(folder, f"{name}.csv")
+                    papers.write_csv(path, figures[name].simulate(_PLAN))
+                    self.assertEqual(path.read_text(), (committed / f"{name}.csv").read_text())
 
 
 if __name__ == "__main__":

@@ -481,7 +481,7 @@ def settings():
     return [f"256 KB ({papers.STORAGE['sru']} bytes) over a persistent connection.",
             f"We take the {papers.STORAGE['buffer_packets']} packets of Fig 11 and Table 3, and ns-2's default packets (1000 bytes) and "
             f"windows ({papers.STORAGE['max_window']} packets).",
-            f"our windows have no limit ({unlimited} packets),"]
+            f"Our windows have no limit ({unlimited} packets),"]
 
 
 def not_reproduced():
@@ -495,6 +495,16 @@ def not_reproduced():
     table3 = {row["tcp"]: row for row in rows("storage_table3")}
     nothing = listed(float(table3[tcp]["no_duplicate_ack"]) for tcp in ("Reno", "NewReno", "NewReno, 1 duplicate ACK"))
     newreno, dup1 = table3["NewReno"], table3["NewReno, 1 duplicate ACK"]
+    ten = {row["tcp"]: row for row in rows("storage_table3_seeds")}
+    inside = [(tcp, name) for tcp, printed in (("NewReno", (84, 442)), ("Reno", (49, 589)), ("NewReno, 1 duplicate ACK", (89, 349)))
+              for name, number in zip(("blocks", "timeouts"), printed)
+              if abs(number - float(ten[tcp][f"{name}_mean"])) <= float(ten[tcp][f"{name}_half_width"])]
+    assert inside == [("NewReno", "blocks")], inside
+    assert float(newreno["timeouts"]) == float(ten["NewReno"]["timeouts_max"])
+    assert float(dup1["timeouts"]) == float(ten["NewReno, 1 duplicate ACK"]["timeouts_min"])
+    fast, slow = ({int(row["workers"]): float(row["goodput_mbps"]) for row in rows("storage_fig12", curve=f"NewReno, {rto}")}
+                  for rto in ("200 µs", "200 ms"))
+    faster = [fast[n] / slow[n] for n in (8, 12, 16, 24, 32)]
     fig9 = {curve: {int(row["workers"]): float(row["goodput_mbps"]) for row in rows("storage_fig9", curve=curve)}
             for curve in ("NewReno", "SACK", "NewReno, limited transmit", "NewReno, 1 duplicate ACK")}
     best = lambda curve: max(fig9[curve][n] / fig9["NewReno"][n] for n in fig9[curve])  # noqa: E731
@@ -520,7 +530,15 @@ def not_reproduced():
         f"| Storage, Table 3, full window losses | 464, 362, 313 | at most {nothing} |",
         "| Storage, Table 3, timeouts of NewReno of no such kind | 78 | "
         f"{int(newreno['timeouts']) - int(newreno['no_duplicate_ack'])} had feedback |",
-        f"| Storage, Table 3, 1 duplicate ACK | 89 blocks, 349 timeouts | {dup1['blocks']}, {dup1['timeouts']} | not known |",
+        f"| Storage, Table 3, NewReno | 442 timeouts | {interval(ten['NewReno'], 'timeouts')} (ten seeds) | not known |",
+        "| Storage, Table 3, Reno | 49 blocks, 589 timeouts | "
+        f"{interval(ten['Reno'], 'blocks')}, {interval(ten['Reno'], 'timeouts')} (ten seeds) | not known |",
+        "| Storage, Table 3, 1 duplicate ACK | 89 blocks, 349 timeouts | "
+        f"{interval(ten['NewReno, 1 duplicate ACK'], 'blocks')}, {interval(ten['NewReno, 1 duplicate ACK'], 'timeouts')} (ten seeds) | not "
+        "known |",
+        "| Storage, Fig 12, NewReno, 8 to 32 servers | an order of magnitude | "
+        f"{min(faster):.1f} to {max(faster):.1f} times | not known |",
+        f"| Storage, Fig 12, NewReno, 64 servers | −30 % | {percent(fast[64] / max(fast.values()) - 1)} | not known |",
         "| Storage, Fig 10 | limited transmit and 1 duplicate ACK do not help | up to "
         f"{best('NewReno, limited transmit'):.1f} and {best('NewReno, 1 duplicate ACK'):.1f} times | not known |",
         "| Storage, Fig 9 | SACK is worse than NewReno | "
@@ -558,7 +576,7 @@ _OTHERS = {
         1 1 0.1 32 32000 1000 5 20 1 1 2 4 5 5 4 10 1000 300 20 41 1
         """,
     "storage": """
-        200 5 16 200 1 20 100 16 20 1 2 3 16 20 1
+        200 5 16 200 1 20 100 16 20 1 2 3 16 20 84 1 1
         """,
     "fine-grained timeouts": """
         1 32 1 0.1 20 10 47 200 0.2 1 5 10 50 200 10 20 200 10 64 128 256 4 10 20 100 200 10 1 200

@@ -115,7 +115,8 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
     return End();
   }
-  proxy_.metrics().CountConnection(to_worker ? ProxyConnection::kWorkerTunnel : ProxyConnection::kOtherTunnel);
+  // A tunnel to another host is counted when it is open. Otherwise it is refused.
+  if (to_worker) proxy_.metrics().CountConnection(ProxyConnection::kWorkerTunnel);
   phase_ = Phase::kOpen;
   SetIdle(false);
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, bytes);

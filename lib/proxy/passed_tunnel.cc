@@ -20,7 +20,9 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
       },
       Tunnel::Owner{.on_open =
                         [this] {
-                          if (kind_ == Kind::kOther) connection_.Write(kTunnelIsOpen);
+                          if (kind_ != Kind::kOther) return;
+                          proxy_.metrics().CountConnection(ProxyConnection::kOtherTunnel);
+                          connection_.Write(kTunnelIsOpen);
                         },
                     .on_bytes = [this](absl::string_view bytes) { OnTunnelBytes(bytes); },
                     .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },

@@ -83,6 +83,7 @@ TEST_F(TunnelTest, ATargetThatMayNotBeReachedIsForbidden) {
   EXPECT_THAT(Answer(Connect("no-port")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(Answer(Connect("no.such.name.invalid:80")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 10);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "other_tunnel"), 0);
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
 }
 

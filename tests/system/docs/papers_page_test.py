@@ -570,7 +570,7 @@ _NAMES = (r"(?m)^    .*$", r"`[^`]*`", r"\]\([^)]*\)", r"Figs? \d+( \([a-z]\))?(
 # The other numbers of each section, in their order: settings of the runs, printed numbers, heads of tables.
 _OTHERS = {
     "the head": """
-        1 95 5 20 2 20 20 4 5 20 100 100 1 1
+        20 45 1 95 5 20 2 20 20 4 5 20 100 100 1 1
         """,
     "lossless scheduling": """
         1 1 0.1 32 32000 1000 5 20 1 1 2 4 5 5 4 10 1000 300 20 41 1

@@ -50,7 +50,7 @@ absl::Status CheckBuffer(const LinkProfile& profile) {
   }
   if (profile.buffer_packets != 0) return CheckCount("buffer_packets", profile.buffer_packets, 1, kMaxBufferPackets);
   const int64_t bytes = profile.buffer_bytes;
-  const absl::Status status = CheckCount("buffer_bytes", bytes, profile.frame_bytes, kMaxBufferBytes);
+  absl::Status status = CheckCount("buffer_bytes", bytes, profile.frame_bytes, kMaxBufferBytes);
   const bool lacks_unit =
       bytes > 0 && bytes < profile.frame_bytes && bytes * kKibi >= profile.frame_bytes && bytes <= kMaxBufferKib;
   if (!lacks_unit) return status;

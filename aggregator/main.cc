@@ -8,13 +8,12 @@
 
 #include "aggregator/aggregator_server.h"
 #include "aggregator/reloadable_config.h"
+#include "lib/cli/config_flags.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
-#include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
-#include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/cli/units.h"
@@ -25,46 +24,10 @@ namespace {
 // The settings from the command line and the config file.
 struct AggregatorFlags {
   void AddTo(CLI::App& app) {
-    AddTextFlag(app, "--listen", "Address to serve on, host:port or unix:PATH",
-                [this](const auto& value) { config.set_listen(value); });
-    AddListFlag(
-        app, "--workers", "Address of every worker, in the order of the stripe; worker-{0..31}:7000 stands for 32",
-        [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--sru_timeout", "Time for one answer of one worker. Default 10s",
-                [this](const auto& value) { config.set_sru_timeout(value); });
-    AddTextFlag(app, "--block_timeout", "Time for one block, with waiting and retries. Default 60s",
-                [this](const auto& value) { config.set_block_timeout(value); });
-    AddTextFlag(app, "--connect_timeout", "How long the start waits for workers that do not answer. Default 5s",
-                [this](const auto& value) { config.set_connect_timeout(value); });
-    app.add_option_function<int64_t>(
-        "--attempts", [this](int64_t value) { config.set_attempts(value); },
-        "Maximum number of requests for one SRU; each asks the next replica. Default 2");
-    AddTextFlag(app, "--segment_bytes", "Size of a segment; a read holds at most two in memory. Default 16mb",
-                [this](const auto& value) { config.set_segment_bytes(value); });
-    AddTextFlag(app, "--read_memory",
-                "Bytes that all reads together may hold for clients; further reads are refused. Default 1gb",
-                [this](const auto& value) { config.set_read_memory(value); });
-    AddTreeFlags(app);
-    AddTextFlag(app, "--reload_interval", "How often to look for changes of the config file; 0 means never. Default 2s",
-                [this](const auto& value) { config.set_reload_interval(value); });
-    AddServerFlags(app, config, ready_file);
-    AddTlsFlags(
-        app, [this] { return config.mutable_tls(); }, TlsRole::kServerAndClient);
-    AddLinkFlags(app, config, "sluice-aggregator");
-  }
-
-  void AddTreeFlags(CLI::App& app) {
-    AddTextFlag(app, "--level",
-                "Name of this level of an aggregation tree, such as hla; shown in all metrics and in the log",
-                [this](const auto& value) { config.set_level(value); });
-    app.add_flag_callback(
-        "--mid_level", [this] { config.mutable_mid_level(); },
-        "Also serve the aggregator of the level above, as one of its workers");
-    AddTextFlag(app, "--mid_level_cache", "Bytes of data blocks to keep for the level above. Default 64mb",
-                [this](const auto& value) { config.mutable_mid_level()->set_cache(value); });
-    AddTextFlag(app, "--mid_level_deadline_reserve",
-                "Part of the caller's deadline that is kept for the way of the answer to the caller. Default 5ms",
-                [this](const auto& value) { config.mutable_mid_level()->set_deadline_reserve(value); });
+    ConfigFlags(config).AddTo(app);
+    app.add_option("--ready_file", ready_file,
+                   "File to write the bound addresses to when the server serves, one per line")
+        ->type_name("FILE");
   }
 
   v1::AggregatorConfig config;

@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,7 +7,7 @@
 
 #include "sluice/v1/config.pb.h"
 
-#include "lib/cli/link_profile_flags.h"
+#include "lib/cli/config_flags.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -40,30 +39,10 @@ class LinkDaemon {
   google::protobuf::Message& config() { return config_; }
 
   void AddFlags(CLI::App& app) {
-    AddTextFlag(app, "--socket", "Path of the Unix socket to serve on",
-                [this](const auto& value) { config_.set_socket(value); });
-    AddTextFlag(app, "--socket_mode", "Mode of the socket's file, octal. Default 0600",
-                [this](const auto& value) { config_.set_socket_mode(value); });
-    AddTextFlag(app, "--socket_group", "Group of the socket's file, a name or a number. Default: that of this process",
-                [this](const auto& value) { config_.set_socket_group(value); });
-    app.add_option_function<std::vector<uint32_t>>(
-           "--allowed_uids",
-           [this](const auto& uids) { config_.mutable_allowed_uids()->Assign(uids.begin(), uids.end()); },
-           "Users whose processes may join. Default: the user of this process")
-        ->delimiter(',');
-    AddTextFlag(app, "--budget", "Bytes that may be in flight. Default: the buffer of the link",
-                [this](const auto& value) { config_.set_budget(value); });
-    AddTextFlag(app, "--mode", "weighted, or fifo: serve one block of one process at a time. Default weighted",
-                [this](const auto& value) { config_.set_mode(value); });
-    AddTextFlag(app, "--lease_time", "A process that is silent for this long loses its lease. Default 250ms",
-                [this](const auto& value) { config_.set_lease_time(value); });
-    AddTextFlag(app, "--admin", "Address of /metrics, host:port. Default: none",
-                [this](const auto& value) { config_.set_admin(value); });
-    AddTextFlag(app, "--log_level", "Lowest level to log: debug, info, warning or error. Default info",
-                [this](const auto& value) { config_.set_log_level(value); });
+    ConfigFlags(config_).AddTo(app);
     app.add_option("--ready_file", ready_file_,
-                   "File to write the socket and the admin address to when the daemon serves, one per line");
-    AddLinkProfileFlags(app, *config_.mutable_link());
+                   "File to write the socket and the admin address to when the daemon serves, one per line")
+        ->type_name("FILE");
   }
 
   absl::Status Configure() {

@@ -10,12 +10,14 @@
 
 #include "sluice/plan.h"
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "lib/cli/config_flags.h"
 #include "lib/cli/config_reload.h"
 #include "lib/cli/file_watch.h"
-#include "lib/cli/link_options.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
@@ -32,140 +34,46 @@ namespace {
 // The settings from the command line and the config file.
 struct ProxyFlags {
   void AddTo(CLI::App& app) {
-    AddListFlag(
-        app, "--listen",
-        "Addresses for clients, host:port, tls:host:port or unix:PATH; calls name their workers by :authority, or "
-        "tunnels by CONNECT",
-        [this](const std::vector<std::string>& list) { config.mutable_listen()->Assign(list.begin(), list.end()); });
-    AddListFlag(app, "--route",
-                "LISTEN=WORKERS: an address for clients that stands for one worker, or for one name "
-                "whose addresses are called in turn",
-                [this](const std::vector<std::string>& list) { SetRoutes(list); });
-    AddListFlag(
-        app, "--workers",
-        "Patterns of the workers that may be called: 10.0.0.0/8, *.workers.svc:7000, unix:PATH. "
-        "Default private, which is all private networks",
-        [this](const std::vector<std::string>& list) { config.mutable_workers()->Assign(list.begin(), list.end()); });
-    AddListFlag(
-        app, "--client",
-        "WHO=PATTERN: a worker that this client may call, and none of --workers: a user of Unix sockets, by number, or "
-        "a DNS name or URI of certificates. Give it several times for several patterns",
-        [this](const std::vector<std::string>& list) { SetClients(list); });
-    AddTextFlag(app, "--worker_header", "Request header that names the worker in place of :authority. Default: none",
-                [this](const auto& value) { config.set_worker_header(value); });
-    app.add_option_function<bool>(
-        "--tunnels_to_workers", [this](bool value) { config.mutable_tunnels()->set_to_workers(value); },
-        "Pass tunnels to workers that carry something else than HTTP/2 in the clear, such as TLS. Default true");
-    app.add_option_function<bool>(
-        "--tunnels_to_others", [this](bool value) { config.mutable_tunnels()->set_to_others(value); },
-        "Pass tunnels of clients on this host to hosts that are no workers. Default true");
-    AddTextFlag(
-        app, "--tunnels_receive_window",
-        "Bytes that a worker may send ahead through such a tunnel; 0: as many as the kernel lets it. Default 64kb",
-        [this](const auto& value) { config.mutable_tunnels()->set_receive_window(value); });
-    AddLimitFlags(app);
-    AddListFlag(app, "--client_uids",
-                "Users who may connect to Unix sockets, by number. Default: whom the mode of the socket lets in",
-                [this](const std::vector<std::string>& list) { SetClientUids(list); });
-    AddTextFlag(app, "--socket_mode", "Mode of Unix sockets, octal. Default 0660",
-                [this](const auto& value) { config.set_socket_mode(value); });
-    AddTextFlag(app, "--admin", "Address of /metrics and /healthz, host:port. Default: none",
-                [this](const auto& value) { config.set_admin(value); });
-    AddTextFlag(app, "--drain_delay", "How long to go on serving after SIGTERM while /healthz says draining. Default 0",
-                [this](const auto& value) { config.set_drain_delay(value); });
-    AddTextFlag(app, "--drain_timeout", "How long to wait after SIGTERM for calls under way. Default 10s",
-                [this](const auto& value) { config.set_drain_timeout(value); });
-    AddTextFlag(app, "--log_level", "Lowest level to log: debug, info, warning or error. Default info",
-                [this](const auto& value) { config.set_log_level(value); });
-    AddTextFlag(app, "--reload_interval", "How often to look for changes of the config file; 0 means never. Default 2s",
-                [this](const auto& value) { config.set_reload_interval(value); });
+    ConfigFlags flags(config);
+    flags.SetParser("route", [this](const std::vector<std::string>& list) { return SetRoutes(list); });
+    flags.SetParser("client", [this](const std::vector<std::string>& list) { return SetClients(list); });
+    flags.AddTo(app);
     app.add_option("--ready_file", ready_file,
-                   "File to write the bound addresses to when the proxy serves, one per line");
-    AddTlsFlags(
-        app, [this] { return config.mutable_tls(); }, TlsRole::kClient);
-    AddListenerTlsFlags(app);
-    AddLinkFlags(app, config, "sluice-proxy");
-    app.get_option("--policy")->description("Policy of the schedule: unscheduled, rolling or grants. Default grants");
+                   "File to write the bound addresses to when the proxy serves, one per line")
+        ->type_name("FILE");
   }
 
   v1::ProxyConfig config;
   std::string ready_file;
 
  private:
-  void AddListenerTlsFlags(CLI::App& app) {
-    AddTextFlag(app, "--listener_tls_certificate",
-                "Certificate chain of this proxy for its clients at tls:host:port. PEM",
-                [this](const auto& value) { config.mutable_listener_tls()->set_certificate(value); });
-    AddTextFlag(app, "--listener_tls_key", "Private key of that certificate. PEM",
-                [this](const auto& value) { config.mutable_listener_tls()->set_key(value); });
-    AddTextFlag(app, "--listener_tls_client_ca", "Authorities of the clients' certificates, which these must show. PEM",
-                [this](const auto& value) { config.mutable_listener_tls()->set_client_ca(value); });
-    AddListFlag(app, "--listener_tls_client_names",
-                "DNS names and URIs, of which the certificate of a client must have one. Default: any will do",
-                [this](const std::vector<std::string>& list) {
-                  config.mutable_listener_tls()->mutable_client_names()->Assign(list.begin(), list.end());
-                });
-  }
-
-  void AddLimitFlags(CLI::App& app) {
-    const auto number = [&](const char* name, void (v1::ProxyLimits::*set)(uint32_t), const char* help) {
-      app.add_option_function<uint32_t>(
-          name, [this, set](uint32_t value) { (config.mutable_limits()->*set)(value); }, help);
-    };
-    const auto text = [&](const char* name, void (v1::ProxyLimits::*set)(const std::string&), const char* help) {
-      AddTextFlag(app, name, help, [this, set](const auto& value) { (config.mutable_limits()->*set)(value); });
-    };
-    number("--limits_connections", &v1::ProxyLimits::set_connections, "Connections of clients. Default 16384");
-    number("--limits_calls", &v1::ProxyLimits::set_calls, "Calls that have not ended. Default 65536");
-    number("--limits_streams", &v1::ProxyLimits::set_streams, "Calls at a time on one connection. Default 4096");
-    text("--limits_headers", &v1::ProxyLimits::set_headers<const std::string&>, "Headers of one call. Default 64kb");
-    text("--limits_held", &v1::ProxyLimits::set_held<const std::string&>,
-         "Bytes that are kept for clients that do not read, and for workers that do not. Default 256mb");
-    text("--limits_held_per_call", &v1::ProxyLimits::set_held_per_call<const std::string&>,
-         "Bytes that are kept of one answer. Default 1mb");
-    text("--limits_opening_timeout", &v1::ProxyLimits::set_opening_timeout<const std::string&>,
-         "Time for a new connection to begin HTTP/2, or CONNECT. Default 10s");
-    text("--limits_client_stall_timeout", &v1::ProxyLimits::set_client_stall_timeout<const std::string&>,
-         "A call whose client takes nothing of its answer for so long ends. Default 60s");
-  }
-
-  void SetClientUids(const std::vector<std::string>& list) {
-    config.clear_client_uids();
-    for (const std::string& text : list) {
-      uint32_t user = 0;
-      if (!absl::SimpleAtoi(text, &user)) {
-        throw CLI::ValidationError("--client_uids", "\"" + text + "\" is not the number of a user");
-      }
-      config.add_client_uids(user);
-    }
-  }
-
-  // Creates one group for each client. A URI may contain "=".
-  void SetClients(const std::vector<std::string>& list) {
+  // One group for each client. A URI may have "=" in it.
+  absl::Status SetClients(const std::vector<std::string>& list) {
     config.clear_clients();
     std::map<std::string, v1::ProxyClients*> groups;
     for (const std::string& text : list) {
       const size_t end = text.rfind('=');
       if (end == std::string::npos || end == 0 || end + 1 == text.size()) {
-        throw CLI::ValidationError("--client", "\"" + text + "\" is not WHO=PATTERN");
+        return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not CLIENT=PATTERN"));
       }
-      const std::string who = text.substr(0, end);
-      v1::ProxyClients*& group = groups[who];
+      const std::string client = text.substr(0, end);
+      v1::ProxyClients*& group = groups[client];
       if (group == nullptr) {
         group = config.add_clients();
         uint32_t user = 0;
-        if (absl::SimpleAtoi(who, &user)) {
+        if (absl::SimpleAtoi(client, &user)) {
           group->add_uids(user);
         } else {
-          group->add_names(who);
+          group->add_names(client);
         }
       }
       group->add_workers(text.substr(end + 1));
     }
+    return absl::OkStatus();
   }
 
-  // A route without "=" is rejected later, with the routes that lack a part.
-  void SetRoutes(const std::vector<std::string>& list) {
+  // A text without "=" is refused with the routes that lack a part.
+  absl::Status SetRoutes(const std::vector<std::string>& list) {
     config.clear_routes();
     for (const std::string& text : list) {
       const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -173,6 +81,7 @@ struct ProxyFlags {
       route.set_listen(parts.first);
       route.set_workers(parts.second);
     }
+    return absl::OkStatus();
   }
 };
 

@@ -1,6 +1,5 @@
 #include "proxy/proxy_config.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -49,18 +48,11 @@ ListenerTls ParseListenerTls(const v1::ProxyListenerTls& config) {
 absl::Status ParseLimits(const v1::ProxyLimits& config, ProxyOptions& options) {
   if (config.has_connections()) options.max_connections = config.connections();
   if (config.has_calls()) options.max_calls = config.calls();
-  if (config.has_streams()) options.max_streams = config.streams();
-  int64_t header_bytes = options.max_header_bytes;
   absl::Duration opening = absl::FromChrono(options.opening_timeout);
   absl::Duration stall = absl::FromChrono(options.client_stall_timeout);
-  absl::Status status = ParseField("limits.headers", config.headers(), ParseByteSize, header_bytes);
-  status.Update(ParseField("limits.held", config.held(), ParseByteSize, options.max_held_bytes));
-  status.Update(
-      ParseField("limits.held_per_call", config.held_per_call(), ParseByteSize, options.max_held_bytes_per_call));
+  absl::Status status = ParseField("limits.held", config.held(), ParseByteSize, options.max_held_bytes);
   status.Update(ParseField("limits.opening_timeout", config.opening_timeout(), ParseDuration, opening));
   status.Update(ParseField("limits.client_stall_timeout", config.client_stall_timeout(), ParseDuration, stall));
-  // A value too large for the type is also too large for ProxyServer::Validate.
-  options.max_header_bytes = static_cast<uint32_t>(std::min<int64_t>(header_bytes, UINT32_MAX));
   options.opening_timeout = absl::ToChronoNanoseconds(opening);
   options.client_stall_timeout = absl::ToChronoNanoseconds(stall);
   return status;

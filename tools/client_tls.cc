@@ -5,8 +5,7 @@
 namespace sluice {
 
 void ClientTls::AddFlags(CLI::App& app) {
-  AddTlsFlags(
-      app, [this] { return &config_; }, TlsRole::kClient);
+  AddTlsFlags(app, config_, TlsRole::kClient);
 }
 
 absl::StatusOr<ChannelSecurity> ClientTls::Configure() const {

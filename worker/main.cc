@@ -1,4 +1,3 @@
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,10 +8,10 @@
 #include "sluice/v1/config.pb.h"
 
 #include "absl/strings/str_join.h"
+#include "lib/cli/config_flags.h"
 #include "lib/cli/logging.h"
 #include "lib/cli/program.h"
 #include "lib/cli/ready_file.h"
-#include "lib/cli/server_flags.h"
 #include "lib/cli/termination_signal.h"
 #include "lib/cli/tls_flags.h"
 #include "lib/net/io_thread.h"
@@ -28,25 +27,10 @@ class Worker {
   google::protobuf::Message& config() { return config_; }
 
   void AddFlags(CLI::App& app) {
-    AddListFlag(
-        app, "--listen", "Addresses to serve on, host:port; port 0 takes a free one",
-        [this](const std::vector<std::string>& list) { config_.mutable_listen()->Assign(list.begin(), list.end()); });
-    AddTextFlag(app, "--data", "Folder that contains the worker-NNNN folders",
-                [this](const auto& value) { config_.set_data(value); });
-    AddTextFlag(app, "--think_time", "Delay of every answer, to test slow workers. Default 0",
-                [this](const auto& value) { config_.set_think_time(value); });
-    AddTextFlag(app, "--think_tail_time",
-                "Delay of a share of the answers in place of --think_time, to test stragglers",
-                [this](const auto& value) { config_.mutable_think_tail()->set_time(value); });
-    app.add_option_function<double>(
-        "--think_tail_share", [this](double share) { config_.mutable_think_tail()->set_share(share); },
-        "Share of the answers that --think_tail_time delays, above 0 and at most 1");
-    app.add_flag_function(
-        "--probe,!--no_probe", [this](int64_t count) { config_.set_probe(count > 0); },
-        "Answer sluice-calibrate, which measures the link. Default: answer");
-    AddServerFlags(app, config_, ready_file_);
-    AddTlsFlags(
-        app, [this] { return config_.mutable_tls(); }, TlsRole::kServer);
+    ConfigFlags(config_).AddTo(app);
+    app.add_option("--ready_file", ready_file_,
+                   "File to write the bound addresses to when the server serves, one per line")
+        ->type_name("FILE");
   }
 
   absl::Status Configure() {

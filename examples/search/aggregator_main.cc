@@ -59,8 +59,7 @@ class Aggregator {
                    "Part of the caller's deadline that is kept for the way of the answer to the caller. Default 5ms");
     app.add_option("--ready_file", ready_file_, "File to write the bound address to when the server serves");
     schedule_flags_.Add(app, options_.fan_out);
-    AddTlsFlags(
-        app, [this] { return &tls_config_; }, TlsRole::kServerAndClient);
+    AddTlsFlags(app, tls_config_, TlsRole::kServerAndClient);
   }
 
   absl::Status Configure() {

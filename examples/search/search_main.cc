@@ -57,8 +57,7 @@ class Search {
         ->check(CLI::PositiveNumber);
     app.add_flag("--json", json_, "Print an object for each query instead of text");
     schedule_flags_.Add(app, options_.fan_out);
-    AddTlsFlags(
-        app, [this] { return &tls_config_; }, TlsRole::kClient);
+    AddTlsFlags(app, tls_config_, TlsRole::kClient);
     app.add_option("QUERY", words_, "Query of words, \"phrases\", AND, OR, NOT. Default: each line of stdin");
   }
 

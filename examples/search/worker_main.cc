@@ -27,8 +27,7 @@ class Worker {
     app.add_option("--index", index_, "Folder of an index that search-index made")->required();
     app.add_option("--shards", shards_, "Serve these shards only: 0,4,8. Default: all")->delimiter(',');
     app.add_option("--ready_file", ready_file_, "File to write the bound address to when the server serves");
-    AddTlsFlags(
-        app, [this] { return &tls_config_; }, TlsRole::kServer);
+    AddTlsFlags(app, tls_config_, TlsRole::kServer);
   }
 
   absl::Status Configure() {

@@ -73,36 +73,7 @@ absl::StatusOr<Link::Options> ParseLinkOptions(const LinkConfig& config) {
   status.Update(ParseSharedLink(config, options));
   if (status.ok()) status.Update(Link::Validate(options));
   if (!status.ok()) return status;
-  if (config.watch_connections.has_value()) options.watch_connections = *config.watch_connections;
   return options;
-}
-
-void AddScheduleFlags(CLI::App& app, const std::function<v1::ScheduleConfig*()>& config) {
-  AddTextFlag(app, "--policy", "Policy of the schedule: unscheduled, batches, rolling or grants. Default grants",
-              [config](const auto& value) { config()->set_policy(value); });
-  AddTextFlag(app, "--budget",
-              "Fixed number of bytes that may be in flight. Default: it adapts, from the buffer of the link",
-              [config](const auto& value) { config()->set_budget(value); });
-  AddTextFlag(app, "--budget_floor", "Lower bound of the adaptive budget. Default: 8 full frames",
-              [config](const auto& value) { config()->set_budget_floor(value); });
-  AddTextFlag(app, "--budget_limit",
-              "Upper bound of the adaptive budget. Default: --buffer, or 4mb if that is not given",
-              [config](const auto& value) { config()->set_budget_limit(value); });
-  app.add_option_function<int64_t>(
-      "--queue_limit", [config](int64_t value) { config()->set_queue_limit(value); },
-      "Maximum number of calls that wait; a fan-out that finds no room is refused. Default 65536");
-}
-
-void AddSharedLinkFlags(CLI::App& app, const std::function<v1::SharedLinkConfig*()>& config,
-                        const std::string& application) {
-  AddTextFlag(app, "--shared_link_socket", "Socket of sluice-link, if other processes of this host share the link",
-              [config](const auto& value) { config()->set_socket(value); });
-  AddTextFlag(app, "--shared_link_application",
-              "Name of this process in the metrics of sluice-link. Default " + application,
-              [config](const auto& value) { config()->set_application(value); });
-  app.add_option_function<double>(
-      "--shared_link_weight", [config](double value) { config()->set_weight(value); },
-      "While all processes want more, their shares are proportional to this. Default 1");
 }
 
 }  // namespace sluice

@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
-
+#include "lib/cli/config_flags.h"
 #include "lib/cli/units.h"
 
 namespace sluice {
@@ -83,37 +82,9 @@ absl::StatusOr<LinkProfile> ParseLinkProfile(const v1::LinkProfile& config) {
 }
 
 void AddLinkProfileFlags(CLI::App& app, v1::LinkProfile& config) {
-  // Bind setters instead of references to the fields: loading a config file may replace the strings behind them.
-  const auto add_text = [&app, &config](const char* name, void (v1::LinkProfile::*set)(const std::string&),
-                                        const char* help) {
-    app.add_option_function<std::string>(
-           name, [&config, set](const std::string& text) { (config.*set)(text); }, help)
-        ->group("Bottleneck link");
-  };
-  const auto add_number = [&app, &config](const char* name, void (v1::LinkProfile::*set)(int64_t), const char* help) {
-    app.add_option_function<int64_t>(
-           name, [&config, set](int64_t number) { (config.*set)(number); }, help)
-        ->check(CLI::PositiveNumber)  // because 0 means "not given" in the config
-        ->group("Bottleneck link");
-  };
-  const auto set = &v1::LinkProfile::set_mtu;
-  add_text("--capacity", &v1::LinkProfile::set_capacity<const std::string&>,
-           "Rate of the last hop into the aggregator: 100mbit, 1gbit, or bits/s. Default 1gbit");
-  add_text("--buffer", &v1::LinkProfile::set_buffer<const std::string&>,
-           "Buffer of the switch port that feeds it: 32kb, or packets as in 100p. Default 32kb");
-  add_text("--rtt", &v1::LinkProfile::set_rtt<const std::string&>, "Round trip without queueing. Default 100us");
-  add_number("--mtu", set, "Sets --packet_payload, --frame and --ack if they are not given. Default 1500");
-  add_number("--packet_payload", &v1::LinkProfile::set_packet_payload, "Application bytes in a full packet");
-  add_number("--frame", &v1::LinkProfile::set_frame, "Bytes that a full packet takes in the buffer");
-  add_number("--ack", &v1::LinkProfile::set_ack, "Bytes that an acknowledgement takes in the buffer");
-  add_text("--timer_granularity", &v1::LinkProfile::set_timer_granularity<const std::string&>,
-           "Step of the aggregator's timers. Default 50us");
-  add_text("--jitter", &v1::LinkProfile::set_jitter<const std::string&>,
-           "How late a timer fires at most. Default 200us");
-  add_number("--initial_window", &v1::LinkProfile::set_initial_window,
-             "Initial congestion window of fresh connections, in packets. Default 10");
-  add_text("--connections", &v1::LinkProfile::set_connections<const std::string&>,
-           "State of the connections to workers when a request arrives: persistent or fresh. Default persistent");
+  v1::FieldHelp shown_as;
+  shown_as.set_group("Bottleneck link");
+  ConfigFlags(config, shown_as).AddTo(app);
 }
 
 }  // namespace sluice

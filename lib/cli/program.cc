@@ -9,12 +9,14 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <google/protobuf/message.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "lib/cli/config_file.h"
+#include "lib/cli/config_reference.h"
 #include "lib/cli/logging.h"
 #include "lib/telemetry/build_info.h"
 
@@ -105,7 +107,12 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
   CLI::App app(program.description, program.name);
   app.set_version_flag("--version", program.name + " " + std::string(BuildVersion()));
   bool check_only = false;
-  if (program.config != nullptr) AddConfigFlags(app, *program.config, program.config_file, check_only);
+  bool reference_only = false;
+  if (program.config != nullptr) {
+    AddConfigFlags(app, *program.config, program.config_file, check_only);
+    app.add_flag("--config_reference", reference_only, "Print docs/reference/config.md's part of this program")
+        ->group("");  // not in --help
+  }
   // Groups of flags inherit the formatter when they are added.
   if (!program.example.empty()) app.formatter(std::make_shared<HelpFormatter>(program));
   if (program.add_flags) program.add_flags(app);
@@ -116,6 +123,10 @@ int ParseAndRun(int argc, const char* const* argv, const Program& program) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::Error& error) {
     return Fail(program, absl::StrCat(error.what(), "\nTry ", program.name, " --help"), kExitUsage);
+  }
+  if (reference_only) {
+    std::cout << ConfigReference(program.name, program.description, *program.config->GetDescriptor());
+    return 0;
   }
   return Run(program, check_only);
 }
@@ -145,13 +156,8 @@ absl::Status ReadConfigAgain(int argc, const char* const* argv, const std::funct
   return absl::OkStatus();
 }
 
-void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 const std::function<void(const std::string&)>& set) {
-  app.add_option_function<std::string>(name, set, help);
-}
-
-void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 const std::function<void(const std::vector<std::string>&)>& set) {
+CLI::Option* AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
+                         const std::function<void(const std::vector<std::string>&)>& set) {
   // CLI11's delimiter would drop empty entries, and the order of workers is that of the stripe.
   const auto split_and_set = [name, set](const std::vector<std::string>& texts) {
     std::vector<std::string> list;
@@ -164,7 +170,7 @@ void AddListFlag(CLI::App& app, const std::string& name, const std::string& help
     }
     set(list);
   };
-  app.add_option_function<std::vector<std::string>>(name, split_and_set, help)->allow_extra_args(false);
+  return app.add_option_function<std::vector<std::string>>(name, split_and_set, help)->allow_extra_args(false);
 }
 
 }  // namespace sluice

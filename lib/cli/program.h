@@ -8,7 +8,8 @@
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 named it
 class App;
-}
+class Option;
+}  // namespace CLI
 namespace google::protobuf {
 class Message;
 }
@@ -19,8 +20,8 @@ namespace sluice {
 //
 // If `config` is set, the program has a config file: --config FILE is loaded into it during the parse of the command
 // line. Every flag is written afterwards. A flag therefore overrides the file at any position, even if its value is the
-// default. Bind flags to `config` by setters instead of references to strings; list flags clear the list first (see
-// AddListFlag). Rejected: a second message for flags and MergeFrom, which cannot override the file with "false" or "".
+// default. ConfigFlags makes the flags of `config`. Rejected: a second message for flags and MergeFrom, which cannot
+// override the file with "false" or "".
 struct Program {
   std::string name;         // "sluice-worker"
   std::string description;  // of --help, one sentence
@@ -29,7 +30,7 @@ struct Program {
   std::string example;
   std::vector<std::string> main_flags;
   std::function<void(CLI::App&)> add_flags;
-  google::protobuf::Message* config = nullptr;  // adds --config and --check_config
+  google::protobuf::Message* config = nullptr;  // adds --config, --check_config and the hidden --config_reference
   std::string* config_file = nullptr;           // receives the path of --config; may be null
   // Checks the complete user input and starts nothing. After it --check_config prints "config ok".
   std::function<absl::Status()> configure;
@@ -50,13 +51,10 @@ int RunProgram(int argc, const char* const* argv, const Program& program);
 absl::Status ReadConfigAgain(int argc, const char* const* argv, const std::function<void(CLI::App&)>& add_flags,
                              google::protobuf::Message& config);
 
-// Adds a flag with one value, written by a setter (see Program).
-void AddTextFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 const std::function<void(const std::string&)>& set);
-
-// Adds a flag that may be given several times, or once with commas, and that replaces the list in the config file:
+// Adds a flag that may be given several times, or once with commas, and that replaces the list in the config file. An
+// empty entry between commas is refused:
 // AddListFlag(app, "--workers", "...", [&](const std::vector<std::string>& list) {...clear, add...}).
-void AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
-                 const std::function<void(const std::vector<std::string>&)>& set);
+CLI::Option* AddListFlag(CLI::App& app, const std::string& name, const std::string& help,
+                         const std::function<void(const std::vector<std::string>&)>& set);
 
 }  // namespace sluice

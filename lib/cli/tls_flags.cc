@@ -2,11 +2,11 @@
 
 #include <utility>  // Boost 1.74 misses it in C++20
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/ip/address.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/cli/config_flags.h"
 #include "lib/cli/logging.h"
 #include "lib/net/host_port.h"
 #include "lib/net/worker_address.h"
@@ -87,26 +87,15 @@ absl::Status CheckTlsFiles(const TlsSettings& settings) {
   return status;
 }
 
-void AddTlsFlags(CLI::App& app, const std::function<v1::TlsConfig*()>& config, TlsRole role) {
-  const auto add = [&](const char* name, void (v1::TlsConfig::*set)(const std::string&), const char* help) {
-    app.add_option_function<std::string>(
-           name, [config, set](const std::string& text) { (config()->*set)(text); }, help)
-        ->group("TLS");
-  };
-  add("--tls_certificate", &v1::TlsConfig::set_certificate<const std::string&>,
-      role == TlsRole::kClient ? "Certificate chain of this program, for servers that ask for one (mTLS). PEM"
-                               : "Certificate chain of this program; if given, the server speaks TLS. PEM");
-  add("--tls_key", &v1::TlsConfig::set_key<const std::string&>, "Private key of the certificate. PEM");
-  if (role != TlsRole::kClient) {
-    add("--tls_client_ca", &v1::TlsConfig::set_client_ca<const std::string&>,
-        "Authorities of the clients' certificates; if given, every client must show a certificate (mTLS). PEM");
+void AddTlsFlags(CLI::App& app, v1::TlsConfig& config, TlsRole role) {
+  v1::FieldHelp shown_as;
+  shown_as.set_group("TLS");
+  if (role == TlsRole::kClient) shown_as.add_without("client_ca");
+  if (role == TlsRole::kServer) {
+    shown_as.add_without("ca");
+    shown_as.add_without("server_name");
   }
-  if (role != TlsRole::kServer) {
-    add("--tls_ca", &v1::TlsConfig::set_ca<const std::string&>,
-        "Authorities of the called servers' certificates, or \"system\"; if given, calls use TLS. PEM");
-    add("--tls_server_name", &v1::TlsConfig::set_server_name<const std::string&>,
-        "Name that the called server's certificate must have. Default: the host that is called");
-  }
+  ConfigFlags(config, shown_as).AddTo(app);
 }
 
 std::vector<std::string> BeyondThisHost(const std::vector<std::string>& addresses) {

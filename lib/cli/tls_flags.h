@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,9 +37,9 @@ absl::StatusOr<TlsSettings> ParseTlsConfig(const v1::TlsConfig& config, TlsRole 
 // Reads all files that the settings name. Returns the errors of ValidateServerTls, ReadCertificates and ReadIdentity.
 absl::Status CheckTlsFiles(const TlsSettings& settings);
 
-// Adds the flags for the fields that apply in this role, in a group of --help. Parsing writes only flags that are
-// given; it calls `config` for their destination then.
-void AddTlsFlags(CLI::App& app, const std::function<v1::TlsConfig*()>& config, TlsRole role);
+// Adds the flags for the fields that apply in this role, in a group of --help, to a program whose config has no field
+// for them. Parsing writes only flags that are given; `config` must outlive parsing.
+void AddTlsFlags(CLI::App& app, v1::TlsConfig& config, TlsRole role);
 
 // Returns the addresses that other hosts may reach: neither Unix sockets nor on loopback. Host names other than
 // "localhost" count as reachable.

@@ -106,7 +106,6 @@ class Servers:
 def link_flags(link):
     """Returns the command line flags that describe the link to the programs of Sluice."""
     argv = ["--capacity", f"{link.rate_bps}bit", "--rtt", f"{link.rtt_us}us", "--mtu", MTU_BYTES]
-    argv += ["--connections", "persistent"]
     return [*argv, "--buffer", link.told_buffer()] if link.told_buffer() else argv
 
 

@@ -24,7 +24,7 @@ _HELP = ""
 
 def fields(message):
     body = re.search(rf"^message {message} {{\n(.*?)^}}", _PROTO, re.M | re.S)[1]
-    found = re.findall(r"^  (?:repeated |optional )?(\w+) (\w+) = \d+;", body, re.M)
+    found = re.findall(r"^  (?:repeated |optional )?(\w+) (\w+) = \d+\b", body, re.M)
     for kind, name in found:
         if kind.startswith("Proxy") and name not in _OPAQUE:
             yield from (f"{name}.{inner}" for inner in fields(kind))

@@ -54,7 +54,6 @@ TEST(CheckReloadableTest, AllElseIsNamedWithWhatItWasAndIs) {
       {R"({"reload_interval": "1s"})", "reload_interval: \"1s\""},
       {R"({"read_memory": "1mb"})", "read_memory: \"1mb\""},
       {R"({"tls": {"certificate": "c", "key": "k"}})", "tls: { certificate: \"c\" key: \"k\" }"},
-      {R"({"watch_connections": false})", "watch_connections: false"},
   };
   for (const auto& [json, named] : cases) {
     const absl::Status status = CheckReloadable(Config(), Config(json));

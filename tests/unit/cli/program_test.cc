@@ -255,6 +255,15 @@ TEST_F(ProgramTest, CheckConfigChecksAndStartsNothing) {
   EXPECT_EQ(runs_, 0);
 }
 
+TEST_F(ProgramTest, PrintsItsPartOfTheConfigReferenceAndStartsNothing) {
+  configured_ = absl::InvalidArgumentError("listen is empty");
+  const Result result = Run({"--config-reference"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, ::testing::StartsWith("## sluice-test\n\nTests.\n\n| field |"));
+  EXPECT_EQ(runs_, 0);
+  EXPECT_THAT(Run({"--help"}).out, ::testing::Not(HasSubstr("config_reference"))) << "it is for the build";
+}
+
 TEST_F(ProgramTest, AProgramWithoutAConfigHasNoConfigFlags) {
   program_.config = nullptr;
   EXPECT_EQ(Run({"--check-config"}).exit_code, 2);

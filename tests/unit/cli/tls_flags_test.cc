@@ -119,8 +119,7 @@ TEST(CheckTlsFilesTest, LooksAtTheFilesOfBothDirections) {
 // Returns the config of a program with these flags.
 v1::TlsConfig ParseFlags(TlsRole role, std::vector<std::string> arguments, v1::TlsConfig config = {}) {
   CLI::App app;
-  AddTlsFlags(
-      app, [&config] { return &config; }, role);
+  AddTlsFlags(app, config, role);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(std::move(arguments));
   return config;

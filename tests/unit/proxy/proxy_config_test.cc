@@ -57,8 +57,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
     "listener_tls": {"certificate": "c.pem", "key": "k.pem", "client_ca": "a.pem", "client_names": ["n", "spiffe://n"]},
     "admin": "127.0.0.1:3", "workers": ["10.0.0.0/8", "*.svc:7000"], "worker_header": "x-worker",
     "tunnels": {"to_workers": false, "to_others": false, "receive_window": "5kb"},
-    "limits": {"connections": 1, "calls": 2, "streams": 3, "headers": "4kb", "held": "5mb", "held_per_call": "6mb",
-               "opening_timeout": "7s", "client_stall_timeout": "8s"},
+    "limits": {"connections": 1, "calls": 2, "held": "5mb", "opening_timeout": "7s", "client_stall_timeout": "8s"},
     "clients": [{"uids": [9], "names": ["n"], "workers": ["a:1"]}, {"uids": [10], "workers": ["b:1"]}],
     "socket_mode": "0600", "client_uids": [9, 10], "drain_timeout": "11s", "drain_delay": "12s",
     "reload_interval": "0", "schedule": {"policy": "rolling"}})");
@@ -84,10 +83,7 @@ TEST(ProxyConfigTest, EveryFieldIsTaken) {
   EXPECT_EQ(server.proxy.worker_tunnel_receive_bytes, 5 << 10);
   EXPECT_EQ(server.proxy.max_connections, 1U);
   EXPECT_EQ(server.proxy.max_calls, 2U);
-  EXPECT_EQ(server.proxy.max_streams, 3U);
-  EXPECT_EQ(server.proxy.max_header_bytes, 4096U);
   EXPECT_EQ(server.proxy.max_held_bytes, 5 << 20);
-  EXPECT_EQ(server.proxy.max_held_bytes_per_call, 6 << 20);
   EXPECT_EQ(server.proxy.opening_timeout, std::chrono::seconds(7));
   EXPECT_EQ(server.proxy.client_stall_timeout, std::chrono::seconds(8));
   EXPECT_EQ(server.socket_mode, 0600U);
@@ -122,13 +118,7 @@ TEST(ProxyConfigTest, WhatIsWrongIsNamedWithItsValueAndItsBound) {
       {R"({"worker_header": ":path"})", "worker_header is \":path\""},
       {R"({"limits": {"connections": 0}})", "limits.connections is 0; it must be 1 to 1048576"},
       {R"({"limits": {"calls": 0}})", "limits.calls is 0; it must be 1 to 16777216"},
-      {R"({"limits": {"streams": 2000000}})", "limits.streams is 2000000; it must be 1 to 1048576"},
-      {R"({"limits": {"headers": "much"}})", "limits.headers"},
-      {R"({"limits": {"headers": "1023b"}})", "limits.headers is 1023; it must be 1024 to 65536"},
-      {R"({"limits": {"headers": "65kb"}})", "limits.headers is 66560; it must be 1024 to 65536"},
-      {R"({"limits": {"headers": "8gb"}})", "limits.headers is 4294967295"},
       {R"({"limits": {"held": "1kb"}})", "limits.held is 1024; it must be 65536"},
-      {R"({"limits": {"held_per_call": "1kb"}})", "limits.held_per_call is 1024; it must be 16384"},
       {R"({"limits": {"held": "-1"}})", "limits.held"},
       {R"({"limits": {"opening_timeout": "0"}})", "limits.opening_timeout must be above 0"},
       {R"({"limits": {"opening_timeout": "soon"}})", "limits.opening_timeout"},

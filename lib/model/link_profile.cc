@@ -11,6 +11,7 @@ namespace {
 constexpr double kMinCapacity = 1e3;
 constexpr double kMaxCapacity = 1e12;
 constexpr int64_t kMaxBufferBytes = int64_t{1} << 40;
+constexpr int64_t kEthernetFrameBytes = 1514;
 constexpr int64_t kKibi = 1024;
 constexpr int64_t kMaxBufferKib = 16 * kKibi;  // suggest no larger buffer; few ports have one
 constexpr int64_t kMaxBufferPackets = int64_t{1} << 24;
@@ -41,7 +42,8 @@ absl::Status CheckCapacity(double value) {
   return OutOfBounds("capacity_bytes_per_second", value, kMinCapacity, kMaxCapacity);
 }
 
-// Needs a valid frame: a port that holds less than one packet passes none, so such a buffer lacks its unit.
+// Needs a valid frame: a port that holds less than one packet passes none, so such a buffer lacks its unit. Loopback
+// has frames of 64 KB, and its default buffer is smaller.
 absl::Status CheckBuffer(const LinkProfile& profile) {
   if (profile.buffer_bytes != 0 && profile.buffer_packets != 0) {
     return absl::InvalidArgumentError(absl::StrCat("buffer_bytes is ", profile.buffer_bytes, " and buffer_packets is ",
@@ -50,9 +52,9 @@ absl::Status CheckBuffer(const LinkProfile& profile) {
   }
   if (profile.buffer_packets != 0) return CheckCount("buffer_packets", profile.buffer_packets, 1, kMaxBufferPackets);
   const int64_t bytes = profile.buffer_bytes;
-  absl::Status status = CheckCount("buffer_bytes", bytes, profile.frame_bytes, kMaxBufferBytes);
-  const bool lacks_unit =
-      bytes > 0 && bytes < profile.frame_bytes && bytes * kKibi >= profile.frame_bytes && bytes <= kMaxBufferKib;
+  const int64_t least = std::min(profile.frame_bytes, kEthernetFrameBytes);
+  absl::Status status = CheckCount("buffer_bytes", bytes, least, kMaxBufferBytes);
+  const bool lacks_unit = bytes > 0 && bytes < least && bytes * kKibi >= least && bytes <= kMaxBufferKib;
   if (!lacks_unit) return status;
   return absl::InvalidArgumentError(
       absl::StrCat(status.message(), "; did you mean ", bytes, "kb (", bytes * kKibi, " bytes)?"));

@@ -19,7 +19,7 @@ struct LinkProfile {
   double capacity_bytes_per_second = 125e6;
 
   // B: the buffer of the port. Most switches count bytes, some count packets: set one of the two and leave the other 0.
-  // One frame to 2^40 bytes, or 1 to 2^24 packets.
+  // One frame (at most 1514 bytes of it) to 2^40 bytes, or 1 to 2^24 packets.
   int64_t buffer_bytes = int64_t{32} * 1024;
   int64_t buffer_packets = 0;
 

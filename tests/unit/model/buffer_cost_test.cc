@@ -37,7 +37,7 @@ TEST(WireBytesTest, EveryPacketCarriesItsHeaders) {
 TEST(WireBytesTest, SizesBeyondTheBoundCountAsTheBound) {
   LinkProfile worst = PaperProfile();
   worst.packet_payload_bytes = 1;
-  worst.frame_bytes = worst.buffer_bytes = int64_t{1} << 17;
+  worst.frame_bytes = int64_t{1} << 17;
   ASSERT_TRUE(worst.Validate().ok());
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Packets(worst, kMax), kMaxResponseBytes);

@@ -66,9 +66,9 @@ TEST(LinkProfileTest, ABufferOfBytesHoldsAFrameAndTheErrorSuggestsTheUnitThatIsM
   // 1 KiB and less hold no frame, either.
   EXPECT_EQ(error(1), "buffer_bytes is 1, it must be from 1514 to 1099511627776");
   EXPECT_EQ(error(-1), "buffer_bytes is -1, it must be from 1514 to 1099511627776");
-  LinkProfile jumbo{.buffer_bytes = 9000};
-  jumbo.SetMtu(9000);
-  EXPECT_THAT(std::string(jumbo.Validate().message()), HasSubstr("buffer_bytes is 9000, it must be from 9014 to"));
+  LinkProfile loopback;
+  loopback.SetMtu(65535);
+  EXPECT_TRUE(loopback.Validate().ok()) << "its frames are larger than the default buffer";
 }
 
 TEST(LinkProfileTest, FrameHoldsItsPayload) {

@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(argc, argv,
                             {.name = "sluice-proxy",
                              .description = "Carries the gRPC calls of programs in any language to many workers, and "
-                                            "lets their answers come without TCP incast.",
+                                            "lets their responses come without TCP incast.",
                              .example = "--listen 127.0.0.1:7400 --workers 10.0.0.0/8 --capacity 10gbit --buffer 512kb",
                              .main_flags = {"--listen", "--workers", "--capacity", "--buffer"},
                              .add_flags = [&](CLI::App& app) { proxy.flags().AddTo(app); },

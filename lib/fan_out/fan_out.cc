@@ -301,7 +301,7 @@ std::string ToBytes(const google::protobuf::MessageLite& message) {
 
 absl::Status FromBytes(std::string& bytes, google::protobuf::MessageLite& message) {
   if (message.ParseFromString(bytes)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("the answer is not a ", message.GetTypeName()));
+  return absl::DataLossError(absl::StrCat("the response is not a ", message.GetTypeName()));
 }
 
 }  // namespace internal

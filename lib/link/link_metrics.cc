@@ -39,26 +39,27 @@ prometheus::MetricFamily NamedFaults(const LinkGauges& now) {
 
 LinkMetrics::LinkMetrics(prometheus::Registry& registry)
     : goodput_bytes_(MakeCounters<2>(registry, "sluice_goodput_bytes_total",
-                                     "Payload bytes handed to the application, by the worker they came from.",
+                                     "Payload bytes handed to the application, by the kind of worker that sent them.",
                                      "worker_kind", {"primary", "replica"})),
-      sru_requests_(MakeCounters<6>(registry, "sluice_calls_total", "SRU requests that have ended.", "outcome",
-                                    {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
+      calls_(MakeCounters<6>(registry, "sluice_calls_total", "Calls that have ended.", "outcome",
+                             {"ok", "rpc_error", "rpc_deadline", "cancelled", "corrupt", "expired"})),
       timeouts_(
           MakeCounters<4>(registry, "sluice_timeouts_total",
-                          "SRU requests that ran into a deadline of the RPC or of the queue, whose granted answer "
-                          "stalled, or whose answer was lost and waited for a TCP retransmission timeout.",
+                          "Calls that missed a deadline of the RPC or of the queue, whose granted response stalled, or "
+                          "whose response waited for a TCP retransmission timeout.",
                           "kind", {"rpc_deadline", "queue_deadline", "stall", "tcp_rto"})),
       inferred_losses_(MakeCounters<3>(registry, "sluice_inferred_losses_total",
-                                       "Answers of which something was lost on the way, as inferred from our side.",
-                                       "evidence", {"out_of_order", "silence", "pause"})),
+                                       "Responses with a loss on the way, as inferred from this side.", "evidence",
+                                       {"out_of_order", "silence", "pause"})),
       out_of_order_packets_(MakeCounter(registry, "sluice_link_out_of_order_packets_total",
                                         "Packets from workers that arrived out of order.")),
-      worker_reports_(MakeCounters<2>(registry, "sluice_worker_reported_tcp_total",
-                                      "What workers of Sluice reported of their connections to this aggregator.",
-                                      "event", {"retransmit", "rto"})),
+      worker_reports_(
+          MakeCounters<2>(registry, "sluice_worker_reported_tcp_total",
+                          "TCP events that workers of Sluice reported about their connections to this aggregator.",
+                          "event", {"retransmit", "rto"})),
       budget_changes_(MakeCounters<4>(registry, "sluice_budget_decisions_total", "Changes of the adaptive budget.",
                                       "decision", {"grow", "probe", "back_off", "give_back"})),
-      sru_retries_(MakeCounter(registry, "sluice_call_retries_total", "SRU requests that were made again.")),
+      call_retries_(MakeCounter(registry, "sluice_call_retries_total", "Calls that were made again.")),
       callback_holds_(MakeCounter(registry, "sluice_callback_holds_total",
                                   "Responses that waited at their workers because callback_memory_bytes was used up.")),
       hedges_(MakeCounters<3>(registry, "sluice_hedges_total", "Rival requests to replicas of slow workers.", "outcome",
@@ -70,22 +71,23 @@ LinkMetrics::LinkMetrics(prometheus::Registry& registry)
       block_seconds_(MakeHistogram(registry, "sluice_block_seconds", "Time of a block from submission to end.",
                                    TransferTimeBuckets())),
       queue_wait_seconds_(MakeHistogram(registry, "sluice_queue_wait_seconds",
-                                        "Time an SRU request waited for the schedule before it was sent.",
+                                        "Time that a call waited for the schedule before its request was sent.",
                                         TransferTimeBuckets())),
       ready_seconds_(MakeHistogram(registry, "sluice_ready_seconds",
-                                   "Time from sending an SRU request until its answer was ready at the worker.",
+                                   "Time from sending a request until its response was ready at the worker.",
                                    TransferTimeBuckets())),
-      sru_transfer_seconds_(MakeHistogram(
+      transfer_seconds_(MakeHistogram(
           registry, "sluice_call_transfer_seconds",
-          "Time of an SRU from its grant, or its request where none is needed, to its end.", TransferTimeBuckets())),
+          "Time of a call from its first grant to its end. If the grant left with the request, from the request.",
+          TransferTimeBuckets())),
       timer_lateness_(MakeHistogram(registry, "sluice_timer_lateness_seconds",
                                     "How late timers of the schedule fired: measured jitter.",
                                     {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.1})),
       reconnect_seconds_(MakeHistogram(registry, "sluice_worker_reconnect_seconds",
-                                       "Time from the loss of the connection to a worker until there was one again.",
+                                       "Time from the loss of the connection to a worker until the next connection.",
                                        {0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600})),
       worker_lookup_failures_(MakeCounter(registry, "sluice_worker_lookup_failures_total",
-                                          "Look-ups of names that stand for workers that failed.")) {
+                                          "Failed look-ups of names that stand for workers.")) {
   MakeBuildInfo(registry);
 }
 
@@ -100,14 +102,14 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
   if (!gauge_source_) return {};
   const LinkGauges now = gauge_source_();
   std::vector<prometheus::MetricFamily> families{
-      Gauge("sluice_queued_calls", "SRU requests that wait to be sent.", now.queued_calls),
+      Gauge("sluice_queued_calls", "Calls that wait to be sent.", now.queued_calls),
       Gauge("sluice_queued_blocks", "Data blocks that have not ended.", now.queued_blocks),
-      Gauge("sluice_in_flight_bytes", "Share of the budget that requests in flight take.", now.in_flight_bytes),
-      Gauge("sluice_in_flight_calls", "SRU requests whose answers may come and have not ended.", now.in_flight_calls),
-      Gauge("sluice_ungranted_calls", "SRU requests that were sent and have no grant.", now.ungranted_calls),
-      Gauge("sluice_grant_window", "SRU requests that may be out without a grant.", now.grant_window),
+      Gauge("sluice_in_flight_bytes", "Bytes of the budget that calls in flight use.", now.in_flight_bytes),
+      Gauge("sluice_in_flight_calls", "Calls whose response may come and has not ended.", now.in_flight_calls),
+      Gauge("sluice_ungranted_calls", "Calls whose request was sent and that have no grant.", now.ungranted_calls),
+      Gauge("sluice_grant_window", "Number of calls that may be out without a grant.", now.grant_window),
       Gauge("sluice_budget_bytes", "Bytes that may be in flight towards this aggregator.", now.budget_bytes),
-      Gauge("sluice_plan_batch_workers", "n: workers that may answer at once.", now.plan_batch_workers),
+      Gauge("sluice_plan_batch_workers", "n: workers that may respond at once.", now.plan_batch_workers),
       Gauge("sluice_plan_wnd_max_packets", "wnd_max: packets that one worker can have in the buffer.",
             now.plan_wnd_max_packets),
       Gauge("sluice_plan_slot_seconds", "T~: length of the slot of one batch.", absl::ToDoubleSeconds(now.plan_slot)),
@@ -118,11 +120,11 @@ std::vector<prometheus::MetricFamily> LinkMetrics::Collect() const {
       Gauge("sluice_budget_floor_bytes", "The adaptive budget is never smaller.", now.budget_floor_bytes),
       Gauge("sluice_budget_limit_bytes", "The adaptive budget is never larger. Equal to the floor: it is fixed.",
             now.budget_limit_bytes),
-      Gauge("sluice_budget_ceiling_bytes", "The budget at which answers were lost last; 0: none is remembered.",
+      Gauge("sluice_budget_ceiling_bytes", "The budget at which responses were last lost; 0: no loss is remembered.",
             now.budget_ceiling_bytes),
       Gauge("sluice_callback_bytes", "Bytes of responses that wait for the application's merge.", now.callback_bytes),
-      Gauge("sluice_workers_wanted", "Workers that are to be read from.", now.workers_wanted),
-      Gauge("sluice_workers_connected", "Of those, the ones that there is a connection to.", now.workers_connected),
+      Gauge("sluice_workers_wanted", "Workers in the list.", now.workers_wanted),
+      Gauge("sluice_workers_connected", "Workers in the list that have a connection.", now.workers_connected),
       Gauge("sluice_link_connections", "TCP connections to workers.", now.connections),
   };
   if (now.leased.has_value()) {

@@ -80,7 +80,7 @@ class LinkMetrics : public prometheus::Collectable {
 
   // Counts payload bytes handed to the application, by the kind of the worker that sent them.
   void AddGoodput(uint64_t bytes, WorkerKind kind) { Get(goodput_bytes_, kind).Increment(static_cast<double>(bytes)); }
-  void CountCall(CallOutcome outcome) { Get(sru_requests_, outcome).Increment(); }
+  void CountCall(CallOutcome outcome) { Get(calls_, outcome).Increment(); }
   void CountTimeout(TimeoutKind kind) { Get(timeouts_, kind).Increment(); }
   void CountTimeouts(TimeoutKind kind, int64_t timeouts) {
     Get(timeouts_, kind).Increment(static_cast<double>(timeouts));
@@ -95,7 +95,7 @@ class LinkMetrics : public prometheus::Collectable {
   }
   // `decision` is not kHold.
   void CountBudgetChange(BudgetDecision decision) { Get(budget_changes_, decision).Increment(); }
-  void CountCallRetry() { sru_retries_.Increment(); }
+  void CountCallRetry() { call_retries_.Increment(); }
   // Counts a response that waits at its worker for room in the callback memory.
   void CountCallbackHold() { callback_holds_.Increment(); }
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
@@ -109,7 +109,7 @@ class LinkMetrics : public prometheus::Collectable {
     block_coverage_.Observe(coverage);
   }
   void ObserveQueueWait(absl::Duration wait) { queue_wait_seconds_.Observe(absl::ToDoubleSeconds(wait)); }
-  void ObserveSruTransfer(absl::Duration elapsed) { sru_transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
+  void ObserveTransfer(absl::Duration elapsed) { transfer_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   void ObserveReady(absl::Duration elapsed) { ready_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
   // Takes the time from the loss of the connection to a worker until the next connection.
   void ObserveReconnect(absl::Duration elapsed) { reconnect_seconds_.Observe(absl::ToDoubleSeconds(elapsed)); }
@@ -131,13 +131,13 @@ class LinkMetrics : public prometheus::Collectable {
   }
 
   const std::array<prometheus::Counter*, 2> goodput_bytes_;
-  const std::array<prometheus::Counter*, 6> sru_requests_;
+  const std::array<prometheus::Counter*, 6> calls_;
   const std::array<prometheus::Counter*, 4> timeouts_;
   const std::array<prometheus::Counter*, 3> inferred_losses_;
   prometheus::Counter& out_of_order_packets_;
   const std::array<prometheus::Counter*, 2> worker_reports_;
   const std::array<prometheus::Counter*, 4> budget_changes_;
-  prometheus::Counter& sru_retries_;
+  prometheus::Counter& call_retries_;
   prometheus::Counter& callback_holds_;
   const std::array<prometheus::Counter*, 3> hedges_;
   const std::array<prometheus::Counter*, 6> blocks_;
@@ -145,7 +145,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Histogram& block_seconds_;
   prometheus::Histogram& queue_wait_seconds_;
   prometheus::Histogram& ready_seconds_;
-  prometheus::Histogram& sru_transfer_seconds_;
+  prometheus::Histogram& transfer_seconds_;
   prometheus::Histogram& timer_lateness_;
   prometheus::Histogram& reconnect_seconds_;
   prometheus::Counter& worker_lookup_failures_;

@@ -283,7 +283,7 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   const TimePoint now = loop_.now();
   if (end.reset_here && phase_ != Phase::kReset) options_.worker->CountReset(now);
   const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_));
-  loop_.metrics().ObserveSruTransfer(transfer);
+  loop_.metrics().ObserveTransfer(transfer);
   phase_ = Phase::kEnded;
   if (Tell(&end, end_status_)) {
     loop_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);

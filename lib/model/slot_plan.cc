@@ -35,7 +35,7 @@ int64_t BatchWorkers(const LinkProfile& profile, int64_t wnd_max_packets) {
 absl::Status NotApplicable(const LinkProfile& profile, int64_t wnd_max_packets) {
   const int64_t wanted = wnd_max_packets * profile.frame_bytes;
   const int64_t there = BufferBudgetBytes(profile);
-  return absl::FailedPreconditionError(absl::StrCat("no worker may answer (n = 0): one puts up to ", wnd_max_packets,
+  return absl::FailedPreconditionError(absl::StrCat("no worker may respond (n = 0): one puts up to ", wnd_max_packets,
                                                     " packets or ", wanted, " bytes into a buffer of ", there,
                                                     " bytes, ", wanted - there, " too many; take a smaller SRU"));
 }

@@ -172,8 +172,8 @@ void Http2Client::LookAround(TimePoint now) {
   Flush();
   connection_.WatchSocket();
   const std::chrono::nanoseconds timeout = proxy_.options().client_stall_timeout;
-  const absl::Status stuck = absl::ResourceExhaustedError(
-      absl::StrCat("the client took nothing of the answer for ", absl::FormatDuration(absl::FromChrono(timeout))));
+  const absl::Status stuck = absl::ResourceExhaustedError(absl::StrCat(
+      "the client has read nothing of the response for ", absl::FormatDuration(absl::FromChrono(timeout))));
   if (connection_.UnsentSince() <= now - timeout) return connection_.EndStuck(stuck);
   const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;

@@ -40,13 +40,14 @@ ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
                         .Help("Time from the first header of a call until it has ended.")
                         .Register(registry)),
       stuck_calls_(&MakeCounter(registry, "sluice_proxy_stuck_calls_total",
-                                "Calls that were ended because their client read nothing of the answer, and passed "
+                                "Calls that were ended because their client read nothing of the response, and passed "
                                 "tunnels of which one end read nothing.")),
       idle_ends_(&MakeCounter(registry, "sluice_proxy_idle_ends_total",
                               "Connections without calls that were ended so that new ones have room.")),
       connections_(&MakeGauge(registry, "sluice_proxy_connections", "Open connections of clients.")),
       calls_(&MakeGauge(registry, "sluice_proxy_calls", "Calls that have not ended.")),
-      held_bytes_(&MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of answers that clients have not taken yet.")),
+      held_bytes_(
+          &MakeGauge(registry, "sluice_proxy_held_bytes", "Bytes of responses that clients have not read yet.")),
       held_request_bytes_(&MakeGauge(registry, "sluice_proxy_held_request_bytes",
                                      "Bytes of requests that workers have not taken, or may need again.")) {}
 

@@ -11,7 +11,7 @@ absl::Status AnswerMemory::Share::Take(uint64_t bytes) {
     bytes_ = bytes;
     return absl::OkStatus();
   }
-  return absl::ResourceExhaustedError(absl::StrCat("answers of ", before, " bytes wait to be sent; at most ",
+  return absl::ResourceExhaustedError(absl::StrCat("responses of ", before, " bytes wait to be sent; at most ",
                                                    memory_.max_bytes_, " may; try again later"));
 }
 

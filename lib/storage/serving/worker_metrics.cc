@@ -27,7 +27,7 @@ WorkerOutcome OutcomeOf(const absl::Status& status) {
 }
 
 WorkerMetrics::WorkerMetrics(prometheus::Registry& registry)
-    : sru_requests_(MakeCounters(registry, "sluice_worker_sru_requests_total", "SRU requests that were answered.",
+    : sru_requests_(MakeCounters(registry, "sluice_worker_sru_requests_total", "SRU requests that have ended.",
                                  "outcome", kOutcomes)),
       manifest_requests_(MakeCounters(registry, "sluice_worker_manifest_requests_total",
                                       "Manifest requests that were answered.", "outcome", kOutcomes)),

@@ -104,8 +104,8 @@ TEST_F(LinkMetricsTest, CountsWhatBecomesOfPacketsAndOfTheBudget) {
 }
 
 TEST_F(LinkMetricsTest, ObservesSecondsAndSetsARetransmissionTimeoutApart) {
-  metrics_.ObserveSruTransfer(absl::Milliseconds(199));
-  metrics_.ObserveSruTransfer(absl::Milliseconds(210));
+  metrics_.ObserveTransfer(absl::Milliseconds(199));
+  metrics_.ObserveTransfer(absl::Milliseconds(210));
   metrics_.ObserveBlock(absl::Milliseconds(1500), 0.5);
   metrics_.ObserveQueueWait(absl::Microseconds(50));
   metrics_.ObserveTimerLateness(absl::Microseconds(70));

@@ -95,9 +95,12 @@ void LoadGroup::Read(BlockCaller& caller, const Window& window, uint32_t seed, v
     std::this_thread::sleep_until(due);
     // The time of a fan-out starts when it is due: if one is late, the next ones are late, too.
     BlockRecord record{.started = due};
-    const absl::Status status = caller.Call(workload.NextBlock(config_.workers_size()), TimeFor(window), record);
+    const absl::Duration time = TimeFor(window);
+    const absl::Status status = caller.Call(workload.NextBlock(config_.workers_size()), time, record);
     v1::FanOutRecord& added = AddRecord(window, record, report);
-    if (window.cut && Clock::now() >= window.end) {
+    // gRPC rounds deadlines to milliseconds, so a fan-out that the window cuts off may end just before it.
+    const bool at_end = time < absl::Seconds(config_.timeout_s()) && absl::IsDeadlineExceeded(status);
+    if (window.cut && (at_end || Clock::now() >= window.end)) {
       added.set_outcome(v1::CUT);
     } else if (!status.ok()) {
       added.set_outcome(v1::FAILED);

@@ -27,7 +27,7 @@ int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
 
 int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
   if (!worker.bounded) return PartOf(bytes);
-  return PartWithin(bytes, std::min(part_cost_, calls_.outstanding().ShareBytes(worker)));
+  return PartWithin(bytes, std::min(part_cost_, calls_.laps().ShareBytes(worker)));
 }
 
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
@@ -55,7 +55,7 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
   if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
   const Outstanding& outstanding = calls_.outstanding();
   const int64_t most_bytes = call.worker->bounded
-                                 ? PartWithin(call.expected_bytes, outstanding.ShareBytes(*call.worker))
+                                 ? PartWithin(call.expected_bytes, calls_.laps().ShareBytes(*call.worker))
                                  : call.expected_bytes;
   if (budget_.HasRoom(outstanding.Cost(most_bytes))) return most_bytes;
   const bool batched = options_.policy == SchedulePolicy::kBatches;

@@ -38,7 +38,7 @@ Budget::Budget(const ScheduleOptions& options)
 void Budget::DrainAborted(TimePoint now, int64_t cost_bytes) {
   if (!limited_) return;
   Charge(cost_bytes, 0);
-  draining_.push_back({SaturatingAdd(now, DrainTime(profile_, link_bytes_)), cost_bytes});
+  draining_.push_back({SaturatingAdd(now, drain_time()), cost_bytes});
 }
 
 void Budget::Drain(TimePoint now) {

@@ -45,7 +45,7 @@ class Budget {
   void ChargeSlow(int64_t slow_bytes) { slow_bytes_ += slow_bytes; }
   void ChargeHandshake(int64_t handshake_bytes) { handshake_bytes_ += handshake_bytes; }
 
-  // Charges the bytes of an aborted call for DrainTime, since they may still arrive.
+  // Charges the bytes of an aborted call for drain_time(), since they may still arrive.
   void DrainAborted(TimePoint now, int64_t cost_bytes);
   void Drain(TimePoint now);
   TimePoint next_drain() const { return draining_.empty() ? TimePoint::max() : draining_.front().until; }
@@ -62,6 +62,8 @@ class Budget {
   int64_t early_bytes() const { return early_bytes_; }
   int64_t slow_bytes() const { return slow_bytes_; }
   int64_t handshake_bytes() const { return handshake_bytes_; }
+  int64_t packet_bytes() const { return packet_bytes_; }
+  std::chrono::nanoseconds drain_time() const { return DrainTime(profile_, link_bytes_); }  // of an aborted call
   int64_t UncountedBytes() const { return std::max<int64_t>(slow_bytes_ - std::max(bytes_ / 3, packet_bytes_), 0); }
   bool limited() const { return limited_; }
 

@@ -207,7 +207,7 @@ void LinkSchedule::OnTimer(TimePoint now, std::vector<Action>& actions) {
 TimePoint LinkSchedule::NextTimer() const {
   const Budget& budget = calls_.budget();
   TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
-  if (WaitsForRoom()) next = std::min(next, calls_.outstanding().next_late());
+  if (WaitsForRoom()) next = std::min(next, calls_.laps().next_late());
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
   // While a response is in flight the link has work, and the event that ends the response checks the stragglers, too.
   if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
@@ -349,7 +349,7 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
       .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
       .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
                                          first(calls_.blocks().first_ahead()), first(calls_.blocks().first_waiting())),
-      .received_bytes = calls_.outstanding().received_bytes(),
+      .received_bytes = calls_.laps().received_bytes(),
       .oldest_block = 0,
       .oldest_since = {}};
   if (const QueuedBlock* block = calls_.blocks().oldest()) {
@@ -362,7 +362,7 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
 WorkerLoad LinkSchedule::Load(uint32_t id) const {
   const QueuedWorker* const worker = calls_.workers().Find(id);
   if (worker == nullptr) return {};
-  return {.share_bytes = calls_.outstanding().ShareBytes(*worker),
+  return {.share_bytes = calls_.laps().ShareBytes(*worker),
           .slow = worker->share.slow(),
           .charged_bytes = worker->charged_bytes,
           .owed_bytes = worker->owed_bytes,

@@ -15,19 +15,19 @@ void LinkSchedule::Admit(std::vector<Action>& actions) {
   // Repeat after a worker was found late. That makes room: its next part is smaller, and not all of its bytes count.
   int64_t late_laps = 0;
   do {
-    late_laps = calls_.outstanding().late_laps();
+    late_laps = calls_.laps().late_laps();
     if (!SendAhead(actions)) continue;
     // Try the responses again after each request. Early bytes move the headers of their call into the shared third,
     // which may make room, and a request may fill the worker whose response was next.
     while (GrantNext(actions) || GrantEarly(actions) || SendNext(actions)) continue;
-  } while (WaitsForRoom() && (late_laps != calls_.outstanding().late_laps() || calls_.ShrinkLate(now_)));
+  } while (WaitsForRoom() && (late_laps != calls_.laps().late_laps() || calls_.ShrinkLate(now_)));
   CountBacklog();
   calls_.Check();
 }
 
 // Counts the bytes of this event in the state before it: they were on the link then.
 void LinkSchedule::CountBacklog() {
-  const int64_t received_bytes = calls_.outstanding().received_bytes();
+  const int64_t received_bytes = calls_.laps().received_bytes();
   if (backlogged_) {
     backlogged_time_ += now_ - counted_until_;
     backlogged_bytes_ += received_bytes - counted_bytes_;

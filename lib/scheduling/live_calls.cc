@@ -9,19 +9,22 @@ namespace sluice {
 LiveCalls::LiveCalls(const ScheduleOptions& options)
     : granting_(options.policy == SchedulePolicy::kGrants),
       workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling),
-      outstanding_(options),
-      plan_bytes_(budget().plan_bytes()),
+      budget_(options),
+      laps_(budget_),
+      outstanding_(options, budget_, laps_),
+      plan_bytes_(budget_.plan_bytes()),
       window_(options) {}
 
 void LiveCalls::SetProfile(const LinkProfile& profile) {
+  budget_.SetProfile(profile);
   outstanding_.SetProfile(profile);
   window_.SetProfile(profile);
 }
 
 void LiveCalls::OnBudgetChanged(TimePoint now) {
-  outstanding_.OnBudgetChanged();
-  window_.SetBudget(budget().link_bytes());
-  if (std::exchange(plan_bytes_, budget().plan_bytes()) == budget().plan_bytes()) return;
+  laps_.OnBudgetChanged();
+  window_.SetBudget(budget_.link_bytes());
+  if (std::exchange(plan_bytes_, budget_.plan_bytes()) == budget_.plan_bytes()) return;
   workers_.ForEach([&](QueuedWorker& worker) { LookAt(worker, now); });
 }
 
@@ -58,13 +61,13 @@ void LiveCalls::LeaveWaiting(Call& call) {
 }
 
 bool LiveCalls::ShrinkLate(TimePoint now) {
-  QueuedWorker* const worker = outstanding_.TakeLate(now);
+  QueuedWorker* const worker = laps_.TakeLate(now);
   if (worker != nullptr) LookAt(*worker, now);
   return worker != nullptr;
 }
 
 bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
-  const bool open = !outstanding_.IsFull(worker, now);
+  const bool open = !laps_.IsFull(worker, now);
   if (open != worker.open) passed_over_ += open ? -worker.ready_calls : worker.ready_calls;
   queue_.SetOpen(worker, open);
   if (open && !worker.held.empty()) LetGo(worker, now);
@@ -144,7 +147,7 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_
     window_.Observe(now - progress.sent_at, outstanding_.Cost(answer_bytes));
   }
   progress.remaining_bytes = remaining_bytes;
-  if (!budget().limited()) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
+  if (!budget_.limited()) progress.outstanding_bytes = remaining_bytes + withheld_bytes;
   if (call.phase == Phase::kSent) {
     sent_.Remove(call);
     SetPhase(call, Phase::kReady);
@@ -181,7 +184,7 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   outstanding_.Update(call, now);
   if (call.rest() == 0 || progress.aborted) {
     queue_.Remove(call);
-  } else if (call.turn == Call::Turn::kNone && !progress.stalled && budget().limited()) {
+  } else if (call.turn == Call::Turn::kNone && !progress.stalled && budget_.limited()) {
     queue_.AddRest(call, now);
   }
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
@@ -242,7 +245,7 @@ void LiveCalls::LeaveCounts(Call& call, CallEnd end, TimePoint now) {
   queue_.Remove(call);
   sent_.SetSilent(call, false);
   if (call.phase != Phase::kSent) return;
-  if (end == CallEnd::kAborted && !call.progress.straggles) budget().DrainAborted(now, window_.HeaderBytes(1));
+  if (end == CallEnd::kAborted && !call.progress.straggles) budget_.DrainAborted(now, window_.HeaderBytes(1));
   sent_.Remove(call);
 }
 
@@ -262,9 +265,9 @@ void LiveCalls::Check() const {
   assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
   assert(passed_over_ >= 0 && passed_over_ <= blocks_.calls(Phase::kReady));
   assert(sent_.silent() >= 0 && sent_.silent() <= blocks_.calls(Phase::kInFlight));
-  assert(budget().early_bytes() >= 0 && budget().early_bytes() <= budget().in_flight_bytes());
-  assert(out > 0 || budget().next_drain() < TimePoint::max() || budget().in_flight_bytes() == 0);
-  assert(out > 0 || (queue_.empty() && budget().early_bytes() == 0));
+  assert(budget_.early_bytes() >= 0 && budget_.early_bytes() <= budget_.in_flight_bytes());
+  assert(out > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
+  assert(out > 0 || (queue_.empty() && budget_.early_bytes() == 0));
   assert((blocks_.size() == 0) == (waiting() + out == 0));
   assert(outstanding_.asked_bytes() >= 0 && (blocks_.size() > 0 || outstanding_.asked_bytes() == 0));
 }

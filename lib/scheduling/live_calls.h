@@ -6,6 +6,7 @@
 #include "sluice/schedule.h"
 
 #include "lib/scheduling/block_queue.h"
+#include "lib/scheduling/budget.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/grant_window.h"
@@ -13,6 +14,7 @@
 #include "lib/scheduling/queued_worker.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/sent_calls.h"
+#include "lib/scheduling/worker_laps.h"
 
 namespace sluice {
 
@@ -22,6 +24,7 @@ namespace sluice {
 class LiveCalls {
  public:
   explicit LiveCalls(const ScheduleOptions& options);
+  LiveCalls(const LiveCalls&) = delete;  // its parts refer to each other
 
   void SetProfile(const LinkProfile& profile);
   void OnBudgetChanged(TimePoint now);
@@ -59,11 +62,12 @@ class LiveCalls {
 
   BlockQueue& blocks() { return blocks_; }
   Call* Find(CallId id) { return calls_.Find(id); }
-  Budget& budget() { return outstanding_.budget(); }
+  Budget& budget() { return budget_; }
   GrantQueue& queue() { return queue_; }
   SentCalls& sent() { return sent_; }
   const BlockQueue& blocks() const { return blocks_; }
-  const Budget& budget() const { return outstanding_.budget(); }
+  const Budget& budget() const { return budget_; }
+  const WorkerLaps& laps() const { return laps_; }
   const Outstanding& outstanding() const { return outstanding_; }
   const GrantQueue& queue() const { return queue_; }
   const GrantWindow& window() const { return window_; }
@@ -97,6 +101,8 @@ class LiveCalls {
   CallTable calls_;
   BlockQueue blocks_;
   QueuedWorkers workers_;
+  Budget budget_;
+  WorkerLaps laps_;
   Outstanding outstanding_;
   int64_t plan_bytes_;  // plan_bytes at the last LookAt of all workers
   GrantQueue queue_;

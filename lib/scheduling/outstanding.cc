@@ -7,34 +7,18 @@
 
 #include "absl/time/time.h"
 #include "lib/scheduling/block_queue.h"
-#include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
-namespace {
 
-// Hosts pause for some milliseconds, and this host does, too. So a lap of less than 10 ms is never long.
-constexpr int kLongLapDrains = 10;
-constexpr std::chrono::nanoseconds kMinLongLap = std::chrono::milliseconds(10);
-
-}  // namespace
-
-Outstanding::Outstanding(const ScheduleOptions& options)
-    : profile_(options.profile), budget_(options), stall_timers_(options) {
-  OnBudgetChanged();
+Outstanding::Outstanding(const ScheduleOptions& options, Budget& budget, WorkerLaps& laps)
+    : budget_(budget), laps_(laps), stall_timers_(options) {
+  SetProfile(options.profile);
 }
 
 void Outstanding::SetProfile(const LinkProfile& profile) {
   profile_ = profile;
-  budget_.SetProfile(profile);
   stall_timers_.SetProfile(profile);
-  OnBudgetChanged();
-}
-
-void Outstanding::OnBudgetChanged() {
   pause_ = absl::ToChronoNanoseconds(absl::FromChrono(WorkerLoad::kPause) + profile_.propagation_rtt);
-  // Use absl::Duration, which saturates: the drain time of an unscheduled link is near the maximum.
-  const absl::Duration drains = kLongLapDrains * absl::FromChrono(DrainTime(profile_, budget_.link_bytes()));
-  long_lap_ = std::max(absl::ToChronoNanoseconds(drains), kMinLongLap);
 }
 
 int64_t Outstanding::Cost(int64_t bytes) const {
@@ -80,7 +64,7 @@ void Outstanding::Update(Call& call, TimePoint now) {
 void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   const int64_t early_cost = Cost(std::min(call.progress.early_bytes, call.progress.outstanding_bytes));
   const int64_t cost_before = std::exchange(call.outstanding_cost, Cost(call.progress.outstanding_bytes));
-  if (progress) received_bytes_ += cost_before - call.outstanding_cost;
+  if (progress) laps_.OnReceived(cost_before - call.outstanding_cost);
   const int64_t charge = call.progress.stalled ? early_cost : call.outstanding_cost;
   SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
   SetOwes(call, Owes(call), now);
@@ -102,48 +86,11 @@ void Outstanding::SetCharge(Call& call, int64_t charge, int64_t early, int64_t o
   worker.charged_bytes += more - more_early;
   if (call.block->ahead) budget_.ChargeHandshake(more);
   worker.owed_bytes += more_owed;
-  if (!worker.bounded) return;
-  if (more_owed == 0) return CountSlow(worker);
-  const int64_t delivered = progress ? std::max<int64_t>(-more_owed, 0) : 0;
-  const bool begins = worker.share.OnOwed(LinkAt(now), worker.owed_bytes, delivered);
-  if (begins || !worker.share.owes()) QueueLap(worker);
-  CountSlow(worker);
-}
-
-// The list is in the order in which laps began, so a lap that begins goes to the end.
-void Outstanding::QueueLap(QueuedWorker& worker) {
-  if (worker.LapHook::is_linked()) laps_.erase(laps_.iterator_to(worker));
-  if (worker.share.owes()) laps_.push_back(worker);
-}
-
-bool Outstanding::Look(QueuedWorker& worker, const WorkerShare::Link& link, bool wanted) {
-  if (!worker.share.Look(link, wanted)) return false;
-  ++late_laps_;
-  QueueLap(worker);
-  CountSlow(worker);
-  return true;
-}
-
-QueuedWorker* Outstanding::TakeLate(TimePoint now) {
-  const WorkerShare::Link link = LinkAt(now);
-  for (QueuedWorker& worker : laps_) {
-    if (!worker.share.IsLong(link)) break;
-    if (Look(worker, link, true)) return &worker;
-  }
-  return nullptr;
-}
-
-TimePoint Outstanding::next_late() const {
-  return laps_.empty() ? TimePoint::max() : SaturatingAdd(laps_.front().share.lap_since(), long_lap_);
+  laps_.Update(worker, more_owed, progress, now);
 }
 
 void Outstanding::EndStall(Call& call) {
   if (std::exchange(call.progress.stalled, false)) --call.worker->stalled_calls;
-}
-
-void Outstanding::CountSlow(QueuedWorker& worker) {
-  const int64_t slow = worker.share.slow() ? worker.charged_bytes : 0;
-  budget_.ChargeSlow(slow - std::exchange(worker.slow_bytes, slow));
 }
 
 bool Outstanding::Owes(const Call& call) {
@@ -160,21 +107,6 @@ void Outstanding::SetOwes(Call& call, bool owes, TimePoint now) {
 int64_t Outstanding::OwedBytes(const Call& call) const {
   if (!Owes(call) || call.progress.stalled) return 0;
   return Cost(std::min(call.progress.outstanding_bytes, call.progress.remaining_bytes));
-}
-
-WorkerShare::Link Outstanding::LinkAt(TimePoint now) const {
-  return {.now = now,
-          .received_bytes = received_bytes_,
-          .plan_bytes = budget_.plan_bytes(),
-          .packet_bytes = Cost(profile_.packet_payload_bytes),
-          .long_lap = long_lap_};
-}
-
-bool Outstanding::IsFull(QueuedWorker& worker, TimePoint now) {
-  if (!worker.bounded) return false;
-  const WorkerShare::Link link = LinkAt(now);
-  Look(worker, link, false);
-  return (worker.share.slow() ? worker.charged_bytes : worker.owed_bytes) >= worker.share.Bytes(link);
 }
 
 int64_t Outstanding::StillToCome(const Call& call) const {
@@ -199,9 +131,8 @@ Call* Outstanding::TakeStalled(TimePoint now) {
   Call* const call = stall_timers_.FirstStalled(now);
   if (call == nullptr) return nullptr;
   call->progress.stalled = true;
-  QueuedWorker& worker = *call->worker;
-  ++worker.stalled_calls;
-  if (worker.bounded) worker.share.OnStall(LinkAt(now));
+  ++call->worker->stalled_calls;
+  laps_.OnStall(*call->worker, now);
   Recharge(*call, now, false);
   return call;
 }

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <cstdint>
 
-#include <boost/intrusive/list.hpp>
-
 #include "sluice/plan.h"
 #include "sluice/schedule.h"
 
@@ -13,20 +11,19 @@
 #include "lib/scheduling/queued_worker.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/stall_timers.h"
+#include "lib/scheduling/worker_laps.h"
 
 namespace sluice {
 
 // Tracks, byte by byte, how much of each call may still arrive, and charges the call and its worker for it. The charge
 // is the BufferCostBytes of the bytes that were granted and not received. Early bytes are granted before the response
-// is ready, with the request or later. They have no stall timer, since the time of their arrival is unknown. There is
-// one for each schedule. Not thread-safe.
+// is ready, with the request or later. They have no stall timer, since the time of their arrival is unknown. The budget
+// and the laps must outlive it. There is one for each schedule. Not thread-safe.
 class Outstanding {
  public:
-  explicit Outstanding(const ScheduleOptions& options);
+  Outstanding(const ScheduleOptions& options, Budget& budget, WorkerLaps& laps);
 
   void SetProfile(const LinkProfile& profile);  // a call keeps its charge until its next change
-
-  void OnBudgetChanged();
 
   // Cost returns how much of the budget `bytes` take. CostOfGrant returns by how much granting them raises the charge.
   int64_t Cost(int64_t bytes) const;
@@ -50,49 +47,23 @@ class Outstanding {
   Call* TakeStalled(TimePoint now);
   TimePoint next_stall() const { return stall_timers_.next(); }
 
-  // Returns whether the worker is full: it has its share outstanding. The share follows the bytes that the worker
-  // delivers. Bytes of a worker that is not slow count only once the worker owes them, since it may think for a long
-  // time before. All charged bytes of a slow worker count.
-  bool IsFull(QueuedWorker& worker, TimePoint now);
-  // Halves the share of a late worker, and returns the worker, or null if none is late. Call it while a call waits for
-  // room.
-  QueuedWorker* TakeLate(TimePoint now);
-  TimePoint next_late() const;
-  int64_t late_laps() const { return late_laps_; }  // since the start
-  int64_t ShareBytes(const QueuedWorker& worker) const {
-    return worker.bounded ? worker.share.Bytes(LinkAt(TimePoint())) : budget_.bytes();
-  }
-
-  Budget& budget() { return budget_; }
-  const Budget& budget() const { return budget_; }
-  int64_t asked_bytes() const { return asked_bytes_; }        // cost of the bytes still to come, without parked calls
-  int64_t received_bytes() const { return received_bytes_; }  // since the start, in units of the budget
+  int64_t asked_bytes() const { return asked_bytes_; }  // cost of the bytes still to come, without parked calls
 
  private:
   void Recharge(Call& call, TimePoint now, bool progress);
   void SetCharge(Call& call, int64_t charge, int64_t early, int64_t owed, TimePoint now, bool progress);
-  bool Look(QueuedWorker& worker, const WorkerShare::Link& link, bool wanted);
-  void QueueLap(QueuedWorker& worker);
   static void EndStall(Call& call);
-  void CountSlow(QueuedWorker& worker);
   static bool Owes(const Call& call);
   static void SetOwes(Call& call, bool owes, TimePoint now);
   int64_t OwedBytes(const Call& call) const;
   int64_t StillToCome(const Call& call) const;
-  WorkerShare::Link LinkAt(TimePoint now) const;
 
   LinkProfile profile_;
-  Budget budget_;
+  Budget& budget_;
+  WorkerLaps& laps_;
   StallTimers stall_timers_;
-  // The workers that owe bytes, in the order in which their laps began.
-  boost::intrusive::list<QueuedWorker, boost::intrusive::base_hook<LapHook>,
-                         boost::intrusive::constant_time_size<false>>
-      laps_;
-  std::chrono::nanoseconds long_lap_{0};
   std::chrono::nanoseconds pause_{0};
-  int64_t late_laps_ = 0;
   int64_t asked_bytes_ = 0;
-  int64_t received_bytes_ = 0;
 };
 
 }  // namespace sluice

@@ -97,7 +97,7 @@ bool Admission::MayAsk() const {
     return budget_.HasRoomAlone(calls_.window().HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();
   const int64_t window = budget_.idle() ? calls_.window().FirstRequests(budget) : calls_.window().Requests(budget);
-  return calls_.sent().young() + calls_.ready() < window &&
+  return calls_.sent().young() + calls_.workers().ready_calls() < window &&
          budget_.HasRoom(header_bytes + calls_.window().HeaderBytes(1));
 }
 

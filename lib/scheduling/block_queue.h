@@ -79,6 +79,9 @@ class BlockQueue {
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
+  int64_t waiting_calls() const {  // including held and parked ones
+    return calls(Call::Phase::kWaiting) + calls(Call::Phase::kHeld) + calls(Call::Phase::kParked);
+  }
 
  private:
   struct DeadlineKey {

@@ -91,8 +91,9 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
     if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
   }
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
-  if (count > options_.queue_limit - calls_.waiting()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count, " calls: ", calls_.waiting(),
+  if (count > options_.queue_limit - calls_.blocks().waiting_calls()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count,
+                                                     " calls: ", calls_.blocks().waiting_calls(),
                                                      " wait, queue_limit is ", options_.queue_limit));
   }
   return absl::OkStatus();
@@ -386,7 +387,7 @@ ScheduleState LinkSchedule::State() const {
           .ungranted_calls = blocks.calls(Phase::kSent) + blocks.calls(Phase::kReady),
           .straggling_calls = calls_.sent().stragglers(),
           .grant_window = granting_ ? calls_.window().Requests(budget.bytes()) : 0,
-          .waiting_calls = calls_.waiting(),
+          .waiting_calls = calls_.blocks().waiting_calls(),
           .parked_calls = blocks.calls(Phase::kParked),
           .held_calls = blocks.calls(Phase::kHeld),
           .blocks = blocks.size(),

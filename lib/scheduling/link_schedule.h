@@ -135,7 +135,7 @@ class LinkSchedule {
   // Load returns the outstanding bytes and calls of one worker. ForgetWorker drops the measurements of a worker; it
   // does nothing while the worker has calls that have not ended.
   WorkerLoad Load(uint32_t worker) const;
-  void ForgetWorker(uint32_t worker) { calls_.ForgetWorker(worker); }
+  void ForgetWorker(uint32_t worker) { calls_.workers().Forget(worker); }
 
   // Replaces the options, except budget_bytes (see SetBudget). Calls that are queued or out keep their charge until
   // some of their bytes are granted or received. Returns InvalidArgument like ScheduleOptions::Validate, and for a

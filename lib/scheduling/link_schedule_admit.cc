@@ -20,7 +20,7 @@ void LinkSchedule::Admit(std::vector<Action>& actions) {
     // Try the responses again after each request. Early bytes move the headers of their call into the shared third,
     // which may make room, and a request may fill the worker whose response was next.
     while (GrantNext(actions) || GrantEarly(actions) || SendNext(actions)) continue;
-  } while (WaitsForRoom() && (late_laps != calls_.laps().late_laps() || calls_.ShrinkLate(now_)));
+  } while (WaitsForRoom() && (late_laps != calls_.laps().late_laps() || calls_.workers().ShrinkLate(now_)));
   CountBacklog();
   calls_.Check();
 }
@@ -60,8 +60,8 @@ bool LinkSchedule::SendNext(std::vector<Action>& actions) {
   if (batched_) block = &slots_.NextBlock(*block);
   if (batched_ && !slots_.MayLeave(*block, now_)) return false;
   Call& call = block->waiting.front();
-  if (!calls_.LookAt(*call.worker, now_)) {
-    calls_.Hold(call, now_);
+  if (!calls_.workers().LookAt(*call.worker, now_)) {
+    calls_.workers().Hold(call, now_);
     return true;
   }
   if (&call != &block->waiting.front() || (!batched_ && block != calls_.blocks().first_waiting())) return true;
@@ -81,7 +81,7 @@ void LinkSchedule::Send(Call& call, int64_t bytes, std::vector<Action>& actions)
 bool LinkSchedule::GrantNext(std::vector<Action>& actions) {
   Call* const call = calls_.queue().Next(now_, calls_.budget().bytes());
   if (call == nullptr) return false;
-  if (!calls_.LookAt(*call->worker, now_)) return true;
+  if (!calls_.workers().LookAt(*call->worker, now_)) return true;
   const int64_t bytes = admission_.PartOf(call->rest(), *call->worker);
   if (!admission_.HasRoomForGrant(*call, bytes)) return false;
   calls_.Grant(*call, bytes, now_);
@@ -94,7 +94,7 @@ bool LinkSchedule::GrantNext(std::vector<Action>& actions) {
 bool LinkSchedule::GrantEarly(std::vector<Action>& actions) {
   Call* const call = calls_.sent().first_early();
   if (call == nullptr) return false;
-  if (!calls_.LookAt(*call->worker, now_) || call->worker->share.slow()) {
+  if (!calls_.workers().LookAt(*call->worker, now_) || call->worker->share.slow()) {
     calls_.sent().KeepFromEarly(*call);
     return true;
   }

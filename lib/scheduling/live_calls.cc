@@ -8,7 +8,8 @@ namespace sluice {
 
 LiveCalls::LiveCalls(const ScheduleOptions& options)
     : granting_(options.policy == SchedulePolicy::kGrants),
-      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling),
+      workers_(options.policy == SchedulePolicy::kGrants || options.policy == SchedulePolicy::kRolling, blocks_, laps_,
+               outstanding_, queue_),
       budget_(options),
       laps_(budget_),
       outstanding_(options, budget_, laps_),
@@ -25,7 +26,7 @@ void LiveCalls::OnBudgetChanged(TimePoint now) {
   laps_.OnBudgetChanged();
   window_.SetBudget(budget_.link_bytes());
   if (std::exchange(plan_bytes_, budget_.plan_bytes()) == budget_.plan_bytes()) return;
-  workers_.ForEach([&](QueuedWorker& worker) { LookAt(worker, now); });
+  workers_.LookAtAll(now);
 }
 
 CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now) {
@@ -47,61 +48,21 @@ void LiveCalls::Unpark(Call& call, TimePoint now) {
   outstanding_.Update(call, now);
 }
 
-void LiveCalls::Hold(Call& call, TimePoint now) {
-  LeaveWaiting(call);
-  blocks_.Move(call, Phase::kHeld);
-  call.worker->held.insert(call);
-  outstanding_.Update(call, now);
-}
-
-void LiveCalls::LeaveWaiting(Call& call) {
-  QueuedWorker& worker = *call.worker;
-  if (call.phase == Phase::kHeld) worker.held.erase(worker.held.iterator_to(call));
-  if (worker.let_go == &call) worker.let_go = nullptr;
-}
-
-bool LiveCalls::ShrinkLate(TimePoint now) {
-  QueuedWorker* const worker = laps_.TakeLate(now);
-  if (worker != nullptr) LookAt(*worker, now);
-  return worker != nullptr;
-}
-
-bool LiveCalls::LookAt(QueuedWorker& worker, TimePoint now) {
-  const bool open = !laps_.IsFull(worker, now);
-  if (open != worker.open) passed_over_ += open ? -worker.ready_calls : worker.ready_calls;
-  queue_.SetOpen(worker, open);
-  if (open && !worker.held.empty()) LetGo(worker, now);
-  return open;
-}
-
-// Lets one call go at a time. A second call goes only if it precedes the call that was let go and has not left.
-void LiveCalls::LetGo(QueuedWorker& worker, TimePoint now) {
-  Call& call = *worker.held.begin();
-  if (worker.let_go != nullptr && NewTurnKey()(*worker.let_go) < NewTurnKey()(call)) return;
-  worker.held.erase(worker.held.begin());
-  worker.let_go = &call;
-  blocks_.Move(call, Phase::kWaiting);
-  outstanding_.Update(call, now);
-}
-
 void LiveCalls::SetPhase(Call& call, Phase phase) {
-  QueuedWorker& worker = *call.worker;
-  const int64_t more_ready =
-      static_cast<int64_t>(phase == Phase::kReady) - static_cast<int64_t>(call.phase == Phase::kReady);
-  worker.ready_calls += more_ready;
-  if (!worker.open) passed_over_ += more_ready;
+  workers_.CountReady(*call.worker,
+                      static_cast<int64_t>(phase == Phase::kReady) - static_cast<int64_t>(call.phase == Phase::kReady));
   blocks_.Move(call, phase);
 }
 
 void LiveCalls::Send(Call& call, int64_t bytes, TimePoint now) {
-  LeaveWaiting(call);
+  workers_.LeaveWaiting(call);
   ++call.worker->out_calls;
   call.progress.sent_at = now;
   if (granting_ && bytes == 0) {
     blocks_.Move(call, Phase::kSent);
     sent_.Add(call, now);
     if (call.may_idle) sent_.KeepFromEarly(call);
-    LookAt(*call.worker, now);
+    workers_.LookAt(*call.worker, now);
     return;
   }
   GrantUnready(call, bytes, now);
@@ -174,7 +135,7 @@ Call* LiveCalls::TakeStalled(TimePoint now) {
   Call* const call = outstanding_.TakeStalled(now);
   if (call == nullptr) return nullptr;
   queue_.Remove(*call);
-  LookAt(*call->worker, now);
+  workers_.LookAt(*call->worker, now);
   return call;
 }
 
@@ -190,7 +151,7 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
   const bool answers = call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead;
   sent_.SetSilent(call, granting_ && answers && nothing_comes);
-  LookAt(*call.worker, now);
+  workers_.LookAt(*call.worker, now);
 }
 
 // An unwanted call counts in no window, like a call whose rest waits, so unwanted calls never stop requests.
@@ -216,11 +177,11 @@ void LiveCalls::Unsend(Call& call, TimePoint now) {
   call.place = 0;
   if (!call.progress.aborted) --call.worker->out_calls;
   SetPhase(call, call.progress.aborted ? Phase::kInFlight : Phase::kParked);
-  LookAt(*call.worker, now);
+  workers_.LookAt(*call.worker, now);
 }
 
 void LiveCalls::EndUnsent(Call& call, TimePoint now) {
-  LeaveWaiting(call);
+  workers_.LeaveWaiting(call);
   outstanding_.Release(call, CallEnd::kArrived, now);
   End(call, now);
 }
@@ -255,20 +216,20 @@ void LiveCalls::End(Call& call, TimePoint now) {
   calls_.Release(call);
   ++ended_;
   --worker.users;
-  LookAt(worker, now);
+  workers_.LookAt(worker, now);
 }
 
 void LiveCalls::Check() const {
   [[maybe_unused]] const int64_t out =
       blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady) + blocks_.calls(Phase::kInFlight);
-  assert(submitted_ == waiting() + out + ended_);
+  assert(submitted_ == blocks_.waiting_calls() + out + ended_);
   assert(sent_.size() == blocks_.calls(Phase::kSent) && sent_.stragglers() <= sent_.size());
-  assert(passed_over_ >= 0 && passed_over_ <= blocks_.calls(Phase::kReady));
+  assert(workers_.ready_calls() >= 0 && workers_.ready_calls() <= blocks_.calls(Phase::kReady));
   assert(sent_.silent() >= 0 && sent_.silent() <= blocks_.calls(Phase::kInFlight));
   assert(budget_.early_bytes() >= 0 && budget_.early_bytes() <= budget_.in_flight_bytes());
   assert(out > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
   assert(out > 0 || (queue_.empty() && budget_.early_bytes() == 0));
-  assert((blocks_.size() == 0) == (waiting() + out == 0));
+  assert((blocks_.size() == 0) == (blocks_.waiting_calls() + out == 0));
   assert(outstanding_.asked_bytes() >= 0 && (blocks_.size() > 0 || outstanding_.asked_bytes() == 0));
 }
 

@@ -11,7 +11,7 @@
 #include "lib/scheduling/grant_queue.h"
 #include "lib/scheduling/grant_window.h"
 #include "lib/scheduling/outstanding.h"
-#include "lib/scheduling/queued_worker.h"
+#include "lib/scheduling/queued_workers.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/sent_calls.h"
 #include "lib/scheduling/worker_laps.h"
@@ -32,7 +32,6 @@ class LiveCalls {
   // Adds a call, parked or after the waiting calls of its block.
   CallId Queue(QueuedBlock& block, const CallRequest& request, bool opens_slot, TimePoint now);
   void Unpark(Call& call, TimePoint now);  // the call must be parked
-  void Hold(Call& call, TimePoint now);    // the call must be waiting; it comes back when its worker is not full
 
   // Sends a waiting call, and grants `bytes` of its response with the request.
   void Send(Call& call, int64_t bytes, TimePoint now);
@@ -49,12 +48,6 @@ class LiveCalls {
   void Unsend(Call& call, TimePoint now);  // parks the call; an aborted one waits for its end
   Call* TakeStalled(TimePoint now);        // returns the first stalled call, or null
 
-  // Updates the worker's share for the time that has passed, and returns whether the worker is open.
-  bool LookAt(QueuedWorker& worker, TimePoint now);
-  // Halves the share of a late worker. Returns false if no worker is late. Call it while a call waits for room.
-  bool ShrinkLate(TimePoint now);
-  void ForgetWorker(uint32_t id) { workers_.Forget(id); }
-
   // EndUnsent ends a call that waits, is held or is parked; Finish ends a call that is out. The block remains, even
   // without calls.
   void EndUnsent(Call& call, TimePoint now);
@@ -65,6 +58,7 @@ class LiveCalls {
   Budget& budget() { return budget_; }
   GrantQueue& queue() { return queue_; }
   SentCalls& sent() { return sent_; }
+  QueuedWorkers& workers() { return workers_; }
   const BlockQueue& blocks() const { return blocks_; }
   const Budget& budget() const { return budget_; }
   const WorkerLaps& laps() const { return laps_; }
@@ -72,14 +66,8 @@ class LiveCalls {
   const GrantQueue& queue() const { return queue_; }
   const GrantWindow& window() const { return window_; }
   const SentCalls& sent() const { return sent_; }
-
   const QueuedWorkers& workers() const { return workers_; }
 
-  int64_t waiting() const {  // including held and parked ones
-    return blocks_.calls(Phase::kWaiting) + blocks_.calls(Phase::kHeld) + blocks_.calls(Phase::kParked);
-  }
-  // Returns the ready responses of open workers. Other ready responses wait for their worker, not for the link.
-  int64_t ready() const { return blocks_.calls(Phase::kReady) - passed_over_; }
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
 
@@ -92,23 +80,20 @@ class LiveCalls {
   void GrantUnready(Call& call, int64_t bytes, TimePoint now);
   void Settle(Call& call, TimePoint now);
   void LeaveCounts(Call& call, CallEnd end, TimePoint now);
-  void LetGo(QueuedWorker& worker, TimePoint now);
-  void LeaveWaiting(Call& call);
   void End(Call& call, TimePoint now);
   void SetPhase(Call& call, Phase phase);
 
   const bool granting_;
   CallTable calls_;
   BlockQueue blocks_;
-  QueuedWorkers workers_;
+  QueuedWorkers workers_;  // outlives laps_ and queue_, which link workers
   Budget budget_;
   WorkerLaps laps_;
   Outstanding outstanding_;
-  int64_t plan_bytes_;  // plan_bytes at the last LookAt of all workers
+  int64_t plan_bytes_;  // plan_bytes at the last LookAtAll
   GrantQueue queue_;
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
-  int64_t passed_over_ = 0;  // ready responses of workers that are not open
   int64_t submitted_ = 0;
   int64_t ended_ = 0;
 };

@@ -8,7 +8,6 @@
 
 #include "sluice/time_point.h"
 
-#include "absl/container/node_hash_map.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/worker_share.h"
@@ -72,30 +71,6 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   // not be held again.
   CallSet<TurnHook, NewTurnKey> held;
   const Call* let_go = nullptr;  // the call that was let go and still waits, or null
-};
-
-// The workers that have, or had, calls. There is one for each schedule. Not thread-safe. Addresses are valid until
-// Forget.
-class QueuedWorkers {
- public:
-  // `bounded`: workers have a share. Id 0, which represents all unknown workers, has none.
-  explicit QueuedWorkers(bool bounded);
-
-  QueuedWorker& Of(uint32_t id);
-  QueuedWorker& handshakes() { return handshakes_; }  // all handshakes, of any worker; without a bound
-  const QueuedWorker& handshakes() const { return handshakes_; }
-  const QueuedWorker* Find(uint32_t id) const;  // null if the worker is unknown
-  void Forget(uint32_t id);                     // does nothing while the worker has calls that have not ended
-  template <class Visit>
-  void ForEach(Visit visit) {
-    for (auto& [id, worker] : workers_) visit(worker);
-  }
-
- private:
-  const bool bounded_;
-  QueuedWorker unknown_;
-  QueuedWorker handshakes_;
-  absl::node_hash_map<uint32_t, QueuedWorker> workers_;
 };
 
 }  // namespace sluice

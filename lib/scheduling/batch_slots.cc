@@ -1,16 +1,41 @@
 #include "lib/scheduling/batch_slots.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/time/time.h"
+#include "lib/scheduling/batch_plan.h"
 #include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
 
-BatchSlots::BatchSlots(const LinkProfile& profile) : jitter_(absl::ToChronoNanoseconds(profile.timer_jitter)) {}
+BatchSlots::BatchSlots(const ScheduleOptions& options) : options_(options) {
+  OnOptionsChanged();
+}
 
-void BatchSlots::SetProfile(const LinkProfile& profile) {
-  jitter_ = absl::ToChronoNanoseconds(profile.timer_jitter);
+void BatchSlots::OnOptionsChanged() {
+  jitter_ = absl::ToChronoNanoseconds(options_.profile.timer_jitter);
+}
+
+// Sets T~ and returns k.
+size_t BatchSlots::Plan(QueuedBlock& block, absl::Span<const CallRequest> calls, int64_t plan_bytes) const {
+  const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
+  const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
+  const BatchPlan plan = PlanBatches(options_, plan_bytes, largest, static_cast<int64_t>(calls.size()));
+  block.slot = plan.slot;
+  return static_cast<size_t>(plan.batches);
+}
+
+void BatchSlots::AddSlot(QueuedBlock& block, int64_t response_bytes, int64_t plan_bytes) const {
+  block.slot = std::max(block.slot, PlanBatches(options_, plan_bytes, response_bytes, 1).slot);
+}
+
+// The next call still waits for the slot.
+void BatchSlots::PassOn(Call& call) {
+  if (call.phase != Call::Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
+  const auto next = std::next(call.block->waiting.iterator_to(call));
+  if (next != call.block->waiting.end()) next->opens_slot = true;
 }
 
 bool BatchSlots::MayLeave(QueuedBlock& block, TimePoint now) {

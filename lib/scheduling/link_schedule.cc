@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 #include <utility>
 
 #include "sluice/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "lib/scheduling/batch_plan.h"
 
 namespace sluice {
 namespace {
@@ -44,9 +42,10 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
     : options_(options),
       batched_(options.policy == SchedulePolicy::kBatches),
       granting_(options.policy == SchedulePolicy::kGrants),
-      slots_(options.profile),
+      slots_(options_),
       calls_(options),
-      admission_(options_, calls_) {
+      admission_(options_, calls_),
+      dispatcher_(options_, calls_, admission_, slots_) {
   assert(options.Validate().ok());
 }
 
@@ -57,7 +56,15 @@ absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const Cal
   QueuedBlock& block = calls_.blocks().Add(now_, deadline);
   const BlockId id = block.id;
   if (ids != nullptr) ids->assign(calls.size(), CallId());
-  QueueInBatches(block, calls, ids);
+  const auto queue = [&](size_t i, bool opens_slot) {
+    const CallId call = calls_.Queue(block, calls[i], opens_slot, now_);
+    if (ids != nullptr) (*ids)[i] = call;
+  };
+  if (batched_) {
+    slots_.Deal(block, calls, calls_.budget().plan_bytes(), queue);
+  } else {
+    for (size_t i = 0; i < calls.size(); ++i) queue(i, false);
+  }
   Admit(actions);
   return id;
 }
@@ -108,10 +115,7 @@ absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId id, CallRequest 
     return absl::DeadlineExceededError(absl::StrCat("the deadline of block ", id, " has passed"));
   }
   Enter(now, actions);
-  if (batched_) {
-    const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), request.response_bytes, 1);
-    block->slot = std::max(block->slot, plan.slot);
-  }
+  if (batched_) slots_.AddSlot(*block, request.response_bytes, calls_.budget().plan_bytes());
   const CallId call = calls_.Queue(*block, request, batched_, now_);
   Admit(actions);
   return call;
@@ -179,8 +183,7 @@ void LinkSchedule::Cancel(TimePoint now, BlockId id, std::vector<Action>& action
   Enter(now, actions);
   if (QueuedBlock* const block = calls_.blocks().Find(id); block != nullptr && !block->cancelled) {
     block->cancelled = true;
-    for (CallList* calls : {&block->in_flight, &block->sent, &block->ready}) AbortAll(*calls, actions);
-    EndUnsent(*block, Action::Kind::kDrop, actions);
+    EndBlock(*block, Action::Kind::kDrop, actions);
   }
   Admit(actions);
 }
@@ -192,7 +195,7 @@ void LinkSchedule::CancelCall(TimePoint now, CallId id, std::vector<Action>& act
       Abort(*call, actions);
     } else {
       QueuedBlock& block = *call->block;
-      PassSlotOn(*call);
+      BatchSlots::PassOn(*call);
       EndUnsent(*call, Action::Kind::kDrop, actions);
       OnCallGone(block);
     }
@@ -206,14 +209,9 @@ void LinkSchedule::OnTimer(TimePoint now, std::vector<Action>& actions) {
 }
 
 TimePoint LinkSchedule::NextTimer() const {
-  const Budget& budget = calls_.budget();
-  TimePoint next = std::min({budget.next_drain(), calls_.outstanding().next_stall(), slots_.NextSlot(now_)});
-  if (WaitsForRoom()) next = std::min(next, calls_.laps().next_late());
+  TimePoint next =
+      std::min({calls_.budget().next_drain(), calls_.outstanding().next_stall(), dispatcher_.NextTimer(now_)});
   if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
-  // While a response is in flight the link has work, and the event that ends the response checks the stragglers, too.
-  if (granting_ && (calls_.queue().empty() ? calls_.blocks().calls(Phase::kWaiting) > 0 : budget.idle())) {
-    next = std::min(next, calls_.sent().NextStraggler(calls_.window().StraggleAfter()));
-  }
   return next;
 }
 
@@ -241,7 +239,7 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& opt
   Enter(now, actions);
   options_ = options;
   calls_.SetProfile(options_.profile);
-  slots_.SetProfile(options_.profile);
+  slots_.OnOptionsChanged();
   SetPlan();
   Admit(actions);
   return absl::OkStatus();
@@ -273,46 +271,25 @@ void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
   Expire(actions);
 }
 
+void LinkSchedule::Admit(std::vector<Action>& actions) {
+  dispatcher_.Dispatch(now_, actions);
+  backlog_.Count(now_, calls_.laps().received_bytes(), dispatcher_.HasBacklog());
+  calls_.Check();
+}
+
 void LinkSchedule::Expire(std::vector<Action>& actions) {
   for (QueuedBlock* block = calls_.blocks().first_to_expire(); block != nullptr && block->deadline <= now_;
        block = calls_.blocks().first_to_expire()) {
-    for (CallList* calls : {&block->sent, &block->ready}) AbortAll(*calls, actions);
-    EndUnsent(*block, Action::Kind::kExpire, actions);
+    EndBlock(*block, Action::Kind::kExpire, actions);
   }
 }
 
-// Eq. 20: call i belongs to batch i mod k, which makes the batches as equal as possible. The other policies use one
-// batch.
-void LinkSchedule::QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids) {
-  const size_t batches = batched_ ? PlanBlock(block, calls) : 1;
-  for (size_t batch = 0; batch < batches; ++batch) {
-    bool opens_slot = batched_;
-    for (size_t i = batch; i < calls.size(); i += batches) {
-      const CallId id = calls_.Queue(block, calls[i], opens_slot && !calls[i].parked, now_);
-      if (ids != nullptr) (*ids)[i] = id;
-      opens_slot = opens_slot && calls[i].parked;
-    }
+// Ends the calls that were not sent, and aborts the others. An expired block keeps its calls in flight.
+void LinkSchedule::EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
+  for (CallList* calls : {&block.in_flight, &block.sent, &block.ready}) {
+    if (calls == &block.in_flight && kind == Action::Kind::kExpire) continue;
+    for (auto next = calls->begin(); next != calls->end();) Abort(*next++, actions);
   }
-}
-
-// Sets T~ and returns k.
-size_t LinkSchedule::PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const {
-  const auto by_size = [](const CallRequest& a, const CallRequest& b) { return a.response_bytes < b.response_bytes; };
-  const int64_t largest = std::max_element(calls.begin(), calls.end(), by_size)->response_bytes;
-  const auto count = static_cast<int64_t>(calls.size());
-  const BatchPlan plan = PlanBatches(options_, calls_.budget().plan_bytes(), largest, count);
-  block.slot = plan.slot;
-  return static_cast<size_t>(plan.batches);
-}
-
-// Gives the slot to the next call of the batch, which still waits for it.
-void LinkSchedule::PassSlotOn(Call& call) {
-  if (call.phase != Phase::kWaiting || !std::exchange(call.opens_slot, false)) return;
-  const auto next = std::next(call.block->waiting.iterator_to(call));
-  if (next != call.block->waiting.end()) next->opens_slot = true;
-}
-
-void LinkSchedule::EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions) {
   for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
     while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
   }
@@ -322,10 +299,6 @@ void LinkSchedule::EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<
 void LinkSchedule::EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions) {
   actions.push_back({kind, call.id, call.tag});
   calls_.EndUnsent(call, now_);
-}
-
-void LinkSchedule::AbortAll(CallList& calls, std::vector<Action>& actions) {
-  for (auto next = calls.begin(); next != calls.end();) Abort(*next++, actions);
 }
 
 // Reports the abort to the caller once.
@@ -343,16 +316,13 @@ void LinkSchedule::OnCallGone(QueuedBlock& block) {
 
 LinkDemand LinkSchedule::Demand(TimePoint now) const {
   const Budget& budget = calls_.budget();
-  const auto first = [](const QueuedBlock* block) { return block == nullptr ? nullptr : &block->waiting.front(); };
-  LinkDemand demand{
-      .limit_bytes = budget.bytes_at(std::max(now, now_)),
-      .demand_bytes = calls_.outstanding().asked_bytes(),
-      .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
-      .need_bytes = admission_.NeedBytes(calls_.queue().Next(now_, budget.bytes()),
-                                         first(calls_.blocks().first_ahead()), first(calls_.blocks().first_waiting())),
-      .received_bytes = calls_.laps().received_bytes(),
-      .oldest_block = 0,
-      .oldest_since = {}};
+  LinkDemand demand{.limit_bytes = budget.bytes_at(std::max(now, now_)),
+                    .demand_bytes = calls_.outstanding().asked_bytes(),
+                    .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
+                    .need_bytes = dispatcher_.NeedBytes(now_),
+                    .received_bytes = calls_.laps().received_bytes(),
+                    .oldest_block = 0,
+                    .oldest_since = {}};
   if (const QueuedBlock* block = calls_.blocks().oldest()) {
     demand.oldest_block = block->id;
     demand.oldest_since = block->since;
@@ -393,8 +363,8 @@ ScheduleState LinkSchedule::State() const {
           .blocks = blocks.size(),
           .submitted_calls = calls_.submitted(),
           .ended_calls = calls_.ended(),
-          .backlogged_time = backlogged_time_,
-          .backlogged_bytes = backlogged_bytes_};
+          .backlogged_time = backlog_.time(),
+          .backlogged_bytes = backlog_.bytes()};
 }
 
 }  // namespace sluice

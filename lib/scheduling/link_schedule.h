@@ -11,7 +11,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/scheduling/admission.h"
+#include "lib/scheduling/backlog.h"
 #include "lib/scheduling/batch_slots.h"
+#include "lib/scheduling/dispatcher.h"
 #include "lib/scheduling/live_calls.h"
 #include "lib/scheduling/schedule_events.h"
 
@@ -153,24 +155,13 @@ class LinkSchedule {
   using Phase = Call::Phase;
 
   absl::Status CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline) const;
+  void SetPlan();
   void Enter(TimePoint now, std::vector<Action>& actions);
   void Expire(std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);
-  bool WaitsForRoom() const;
-  void CountBacklog();
-  bool SendAhead(std::vector<Action>& actions);
-  bool SendNext(std::vector<Action>& actions);
-  void Send(Call& call, int64_t bytes, std::vector<Action>& actions);
-  bool GrantNext(std::vector<Action>& actions);
-  bool GrantEarly(std::vector<Action>& actions);
 
-  void SetPlan();
-  void QueueInBatches(QueuedBlock& block, absl::Span<const CallRequest> calls, std::vector<CallId>* ids);
-  size_t PlanBlock(QueuedBlock& block, absl::Span<const CallRequest> calls) const;
-  void PassSlotOn(Call& call);
-  void EndUnsent(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
+  void EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<Action>& actions);
   void EndUnsent(Call& call, Action::Kind kind, std::vector<Action>& actions);
-  void AbortAll(CallList& calls, std::vector<Action>& actions);
   void Abort(Call& call, std::vector<Action>& actions);
   void OnCallGone(QueuedBlock& block);
   Call* FindOut(CallId id);  // null if the call waits or has ended
@@ -180,15 +171,11 @@ class LinkSchedule {
   const bool granting_;
 
   TimePoint now_ = TimePoint::min();  // of the last event
-  // The backlog in ScheduleState, up to the last event.
-  TimePoint counted_until_;
-  int64_t counted_bytes_ = 0;
-  bool backlogged_ = false;
-  std::chrono::nanoseconds backlogged_time_{0};
-  int64_t backlogged_bytes_ = 0;
+  Backlog backlog_;
   BatchSlots slots_;
   LiveCalls calls_;
   Admission admission_;
+  Dispatcher dispatcher_;
 };
 
 }  // namespace sluice

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sluice/schedule.h"
+#include "sluice/time_point.h"
+
+#include "lib/scheduling/admission.h"
+#include "lib/scheduling/batch_slots.h"
+#include "lib/scheduling/live_calls.h"
+#include "lib/scheduling/schedule_events.h"
+
+namespace sluice {
+
+// The order of admission: picks the call that is next, asks Admission whether it may go now, and takes the step. The
+// order among requests is that of BlockQueue, or of BatchSlots; the order among ready responses is that of GrantQueue.
+// There is one for each schedule. Not thread-safe. The objects that it refers to must outlive it.
+//
+// Handshakes come first, then responses, because the link waits for them, then requests. Each group keeps its order: a
+// smaller call further back would fit more often, and starve the large call in front. A call whose worker is full keeps
+// its place and is passed over, because it waits for its worker and not for the link.
+class Dispatcher {
+ public:
+  Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const Admission& admission, BatchSlots& slots);
+
+  // Sends and grants all that may go now, and appends the actions. Call it at the end of each event.
+  void Dispatch(TimePoint now, std::vector<Action>& actions);
+  // When a call may go without another event: its slot begins, a worker is late, or a request becomes a straggler.
+  TimePoint NextTimer(TimePoint now) const;
+
+  bool HasBacklog() const;  // a request or a ready response waits for the budget
+  // Returns a lease that is large enough for the next response and the next request; 0 if no call waits.
+  int64_t NeedBytes(TimePoint now) const;
+
+ private:
+  bool WaitsForRoom() const;
+  bool SendAhead(TimePoint now, std::vector<Action>& actions);
+  bool GrantNext(TimePoint now, std::vector<Action>& actions);
+  bool GrantEarly(TimePoint now, std::vector<Action>& actions);
+  bool SendNext(TimePoint now, std::vector<Action>& actions);
+  void Send(Call& call, int64_t bytes, TimePoint now, std::vector<Action>& actions);
+
+  const bool batched_;
+  const bool granting_;
+  LiveCalls& calls_;
+  const Admission& admission_;
+  BatchSlots& slots_;
+};
+
+}  // namespace sluice

@@ -6,18 +6,20 @@
 
 namespace sluice {
 
-Admission::Admission(const ScheduleOptions& options, const LiveCalls& calls)
-    : options_(options), calls_(calls), budget_(calls.budget()), granting_(options.policy == SchedulePolicy::kGrants) {
-  SetPlan();
-}
-
-void Admission::SetPlan() {
-  part_cost_ = budget_.plan_bytes() / kShare;
-}
+Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
+    : options_(options),
+      granting_(options.policy == SchedulePolicy::kGrants),
+      budget_(calls.budget()),
+      outstanding_(calls.outstanding()),
+      laps_(calls.laps()),
+      workers_(calls.workers()),
+      queue_(calls.queue()),
+      window_(calls.window()),
+      sent_(calls.sent()) {}
 
 // Returns all bytes, or the payload of k full packets without their framing.
 int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
-  if (calls_.outstanding().Cost(bytes) <= cost_bytes) return bytes;
+  if (outstanding_.Cost(bytes) <= cost_bytes) return bytes;
   const int64_t packet_bytes = options_.profile.packet_payload_bytes;
   const int64_t packets = std::max<int64_t>(LargestPayloadWithin(options_.profile, cost_bytes) / packet_bytes, 1);
   const int64_t run_bytes = packets * packet_bytes;
@@ -27,7 +29,7 @@ int64_t Admission::PartWithin(int64_t bytes, int64_t cost_bytes) const {
 
 int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
   if (!worker.bounded) return PartOf(bytes);
-  return PartWithin(bytes, std::min(part_cost_, calls_.laps().ShareBytes(worker)));
+  return PartWithin(bytes, std::min(part_cost(), laps_.ShareBytes(worker)));
 }
 
 std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
@@ -40,27 +42,25 @@ std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
 bool Admission::HandshakeHasShare(const Call& call) const {
   const int64_t share_bytes = third() / (call.block->retries ? 2 : 1);
   const int64_t charged_bytes = budget_.handshake_bytes();
-  return charged_bytes == 0 || charged_bytes + calls_.outstanding().Cost(call.expected_bytes) <= share_bytes;
+  return charged_bytes == 0 || charged_bytes + outstanding_.Cost(call.expected_bytes) <= share_bytes;
 }
 
 // Keep room for the headers of calls that are out. A handshake needs no room for the headers of a full window.
 bool Admission::HandshakeFits(const Call& call) const {
-  const int64_t cost_bytes = calls_.outstanding().Cost(call.expected_bytes);
+  const int64_t cost_bytes = outstanding_.Cost(call.expected_bytes);
   return budget_.HasRoom(cost_bytes + HeaderBytes()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
 // For rolling and batches. Batches never split a response, as in the source paper. Rolling sends a part if the whole
 // response would never fit the budget, or costs more than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
-  if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
-  const Outstanding& outstanding = calls_.outstanding();
-  const int64_t most_bytes = call.worker->bounded
-                                 ? PartWithin(call.expected_bytes, calls_.laps().ShareBytes(*call.worker))
-                                 : call.expected_bytes;
-  if (budget_.HasRoom(outstanding.Cost(most_bytes))) return most_bytes;
+  if (!queue_.MayOvertake(budget_.bytes())) return std::nullopt;
+  const int64_t most_bytes =
+      call.worker->bounded ? PartWithin(call.expected_bytes, laps_.ShareBytes(*call.worker)) : call.expected_bytes;
+  if (budget_.HasRoom(outstanding_.Cost(most_bytes))) return most_bytes;
   const bool batched = options_.policy == SchedulePolicy::kBatches;
   const int64_t bytes = batched ? call.expected_bytes : PartOf(call.expected_bytes, *call.worker);
-  return budget_.HasRoomAlone(outstanding.Cost(bytes)) ? std::optional(bytes) : std::nullopt;
+  return budget_.HasRoomAlone(outstanding_.Cost(bytes)) ? std::optional(bytes) : std::nullopt;
 }
 
 // A grant costs a packet and a round trip, and serves to choose among more responses than the link can take. If workers
@@ -69,19 +69,19 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // addition to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
-  const bool all_fits = !call.out() && calls_.outstanding().asked_bytes() <= third();
+  const bool all_fits = !call.out() && outstanding_.asked_bytes() <= third();
   if (!all_fits) {
-    if (!calls_.window().ReadyAtOnce(budget_.bytes())) return std::nullopt;
-    if (!call.out() && calls_.sent().any_early()) return std::nullopt;  // calls that are out come first
+    if (!window_.ReadyAtOnce(budget_.bytes())) return std::nullopt;
+    if (!call.out() && sent_.any_early()) return std::nullopt;  // calls that are out come first
   }
-  if (!calls_.queue().MayOvertake(budget_.bytes())) return std::nullopt;
+  if (!queue_.MayOvertake(budget_.bytes())) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
-  const int64_t cost_bytes = calls_.outstanding().Cost(bytes);
+  const int64_t cost_bytes = outstanding_.Cost(bytes);
   // The headers arrive with the early bytes. Headers of the usual size are small compared with the grant, so only the
   // excess of larger headers counts.
-  const int64_t large_header_bytes = calls_.window().LargeHeaderBytes(calls_.sent().silent() + 1);
+  const int64_t large_header_bytes = window_.LargeHeaderBytes(sent_.silent() + 1);
   if (budget_.early_bytes() + cost_bytes + large_header_bytes > third()) return std::nullopt;
-  if (calls_.outstanding().Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
+  if (outstanding_.Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
   const int64_t header_bytes = YoungHeaderBytes() + SilentHeaderBytes(1, cost_bytes);
   return budget_.HasRoom(cost_bytes + header_bytes) ? std::optional(bytes) : std::nullopt;
 }
@@ -90,19 +90,17 @@ bool Admission::MayAsk() const {
   const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
   // would delay that response further.
-  if (!calls_.queue().empty() && budget_.idle()) return false;
+  if (!queue_.empty() && budget_.idle()) return false;
   // If nothing is in flight and only stragglers are out, no other event would make room later. So send one request,
   // however small the budget is.
-  if (calls_.sent().young() == 0 && budget_.idle())
-    return budget_.HasRoomAlone(calls_.window().HeaderBytes(1), header_bytes);
+  if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();
-  const int64_t window = budget_.idle() ? calls_.window().FirstRequests(budget) : calls_.window().Requests(budget);
-  return calls_.sent().young() + calls_.workers().ready_calls() < window &&
-         budget_.HasRoom(header_bytes + calls_.window().HeaderBytes(1));
+  const int64_t window = budget_.idle() ? window_.FirstRequests(budget) : window_.Requests(budget);
+  return sent_.young() + workers_.ready_calls() < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
 }
 
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
-  const int64_t cost_bytes = calls_.outstanding().CostOfGrant(call, bytes);
+  const int64_t cost_bytes = outstanding_.CostOfGrant(call, bytes);
   return budget_.HasRoom(cost_bytes + HeaderReserve()) || budget_.HasRoomAlone(cost_bytes, HeaderBytes());
 }
 
@@ -111,34 +109,33 @@ bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {
 // the window has shrunk.
 int64_t Admission::HeaderReserve() const {
   if (!granting_) return 0;
-  const int64_t window = calls_.window().Requests(budget_.bytes());
-  return calls_.window().HeaderBytes(std::max(window, calls_.sent().young())) + SilentHeaderBytes(0, 0);
+  const int64_t window = window_.Requests(budget_.bytes());
+  return window_.HeaderBytes(std::max(window, sent_.young())) + SilentHeaderBytes(0, 0);
 }
 
 int64_t Admission::SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const {
   const int64_t share_bytes = third() - budget_.early_bytes() - more_early_bytes;
-  const int64_t calls = calls_.sent().stragglers() + calls_.sent().silent() + more_calls;
-  return std::max<int64_t>(std::min(calls_.window().HeaderBytes(calls), share_bytes), 0);
+  const int64_t calls = sent_.stragglers() + sent_.silent() + more_calls;
+  return std::max<int64_t>(std::min(window_.HeaderBytes(calls), share_bytes), 0);
 }
 
 int64_t Admission::NeedBytes(const Call* ready, const Call* ahead, const Call* waiting) const {
-  const Outstanding& outstanding = calls_.outstanding();
-  int64_t need_bytes = ready == nullptr ? 0 : outstanding.CostOfGrant(*ready, PartOf(ready->rest(), *ready->worker));
-  if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding.Cost(ahead->expected_bytes));
+  int64_t need_bytes = ready == nullptr ? 0 : outstanding_.CostOfGrant(*ready, PartOf(ready->rest(), *ready->worker));
+  if (ahead != nullptr) need_bytes = std::max(need_bytes, outstanding_.Cost(ahead->expected_bytes));
   if (waiting != nullptr) {
     const bool whole = options_.policy == SchedulePolicy::kBatches ||
-                       (!granting_ && outstanding.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
+                       (!granting_ && outstanding_.Cost(waiting->expected_bytes) <= budget_.plan_bytes());
     const int64_t bytes = whole ? waiting->expected_bytes : PartOf(waiting->expected_bytes);
-    need_bytes = std::max(need_bytes, outstanding.Cost(bytes));
+    need_bytes = std::max(need_bytes, outstanding_.Cost(bytes));
   }
   if (granting_ && (ahead != nullptr || waiting != nullptr)) {
-    need_bytes = std::max(need_bytes, calls_.window().HeaderBytes(1));
+    need_bytes = std::max(need_bytes, window_.HeaderBytes(1));
   }
   if (need_bytes == 0) return 0;
   // Early bytes and handshakes keep their room until other calls need it. Early bytes and silent headers may take a
   // third of the lease, which is half of `need_bytes`.
   const int64_t early_bytes = budget_.early_bytes();
-  const int64_t header_bytes = calls_.window().HeaderBytes(calls_.sent().stragglers() + calls_.sent().silent());
+  const int64_t header_bytes = window_.HeaderBytes(sent_.stragglers() + sent_.silent());
   return need_bytes + early_bytes + budget_.handshake_bytes() +
          std::clamp<int64_t>((need_bytes + 1) / 2 - early_bytes, 0, header_bytes);
 }

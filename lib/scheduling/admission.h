@@ -13,9 +13,7 @@ namespace sluice {
 // and the objects that it refers to must outlive it. There is one for each schedule. Not thread-safe.
 class Admission {
  public:
-  Admission(const ScheduleOptions& options, const LiveCalls& calls);
-
-  void SetPlan();  // call it after each change of the profile or of plan_bytes
+  Admission(const ScheduleOptions& options, LiveCalls& calls);
 
   // Returns how many bytes of its response, 0 or more, come with the request of a waiting call whose turn it is.
   // Returns nullopt if the call must wait.
@@ -33,7 +31,7 @@ class Admission {
 
   // Returns the part of `bytes` that one grant covers: all of them if they cost at most a third of plan_bytes.
   // Otherwise it is a part in full packets.
-  int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost_); }
+  int64_t PartOf(int64_t bytes) const { return PartWithin(bytes, part_cost()); }
   // Same, and the part costs at most the share of the worker.
   int64_t PartOf(int64_t bytes, const QueuedWorker& worker) const;
   bool HasRoomForGrant(const Call& call, int64_t bytes) const;
@@ -52,17 +50,22 @@ class Admission {
   int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
   bool MayAsk() const;
   int64_t third() const { return budget_.bytes() / kShare; }
-  int64_t YoungHeaderBytes() const { return calls_.window().HeaderBytes(calls_.sent().young()); }
+  int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
+  int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
   int64_t SilentHeaderBytes(int64_t more_calls, int64_t more_early_bytes) const;
   int64_t HeaderReserve() const;
 
   static constexpr int64_t kShare = 3;
 
   const ScheduleOptions& options_;
-  const LiveCalls& calls_;
-  const Budget& budget_;
   const bool granting_;
-  int64_t part_cost_ = 0;  // maximum cost of one grant, unless a single packet costs more
+  const Budget& budget_;
+  const Outstanding& outstanding_;
+  const WorkerLaps& laps_;
+  const QueuedWorkers& workers_;
+  const GrantQueue& queue_;
+  const GrantWindow& window_;
+  const SentCalls& sent_;
 };
 
 }  // namespace sluice

@@ -71,11 +71,8 @@ class BlockQueue {
   QueuedBlock* first_waiting() { return First(waiting_); }
   QueuedBlock* first_ahead() { return First(ahead_); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
-  const QueuedBlock* first_to_expire() const { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
   const QueuedBlock* oldest() const { return by_age_.empty() ? nullptr : &by_age_.front(); }
-  const QueuedBlock* first_waiting() const { return First(waiting_); }
-  const QueuedBlock* first_ahead() const { return First(ahead_); }
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t calls(Call::Phase phase) const { return calls_[static_cast<size_t>(phase)]; }  // of all blocks
@@ -97,10 +94,7 @@ class BlockQueue {
                             boost::intrusive::key_of_value<WaitingKey>, boost::intrusive::constant_time_size<false>>;
 
   static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
-  template <class Blocks>
-  static auto First(Blocks& blocks) -> decltype(&*blocks.begin()) {
-    return blocks.empty() ? nullptr : &*blocks.begin();
-  }
+  static QueuedBlock* First(WaitingBlocks& blocks) { return blocks.empty() ? nullptr : &*blocks.begin(); }
   WaitingBlocks& WaitingOf(const QueuedBlock& block) { return block.ahead ? ahead_ : waiting_; }
   static void PushWaiting(QueuedBlock& block, Call& call);
   void Relink(QueuedBlock& block, bool was_waiting);

@@ -44,6 +44,13 @@ class Dispatcher {
   const bool batched_;
   const bool granting_;
   LiveCalls& calls_;
+  BlockQueue& blocks_;
+  QueuedWorkers& workers_;
+  const Budget& budget_;
+  const WorkerLaps& laps_;
+  GrantQueue& queue_;
+  const GrantWindow& window_;
+  SentCalls& sent_;
   const Admission& admission_;
   BatchSlots& slots_;
 };

@@ -84,9 +84,9 @@ void GrantQueue::Link(QueuedWorker& worker) {
   rest_calls_ += worker.rest_calls;
 }
 
-const Call* GrantQueue::Next(TimePoint now, int64_t budget_bytes) const {
+Call* GrantQueue::Next(TimePoint now, int64_t budget_bytes) {
   if (held_.empty()) return nullptr;
-  const Call& longest = *held_.begin()->turns.begin();
+  Call& longest = *held_.begin()->turns.begin();
   if (SaturatingAdd(longest.held_since, kHoldLimit) <= now) return &longest;
   if (!rests_.empty() && (new_.empty() || RestIsDue(budget_bytes))) return &*rests_.begin()->rests.begin();
   if (!new_.empty()) return &*new_.begin()->new_turns.begin();

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <utility>
 
 #include <boost/intrusive/set.hpp>
 
@@ -38,10 +37,7 @@ class GrantQueue {
   void SetOpen(QueuedWorker& worker, bool open);
 
   // Returns the call whose turn it is, or null.
-  const Call* Next(TimePoint now, int64_t budget_bytes) const;
-  Call* Next(TimePoint now, int64_t budget_bytes) {
-    return const_cast<Call*>(std::as_const(*this).Next(now, budget_bytes));
-  }
+  Call* Next(TimePoint now, int64_t budget_bytes);
 
   // Removes a call that had its turn and was granted bytes of this cost.
   void Take(Call& call, int64_t cost_bytes);

@@ -44,6 +44,10 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
       granting_(options.policy == SchedulePolicy::kGrants),
       slots_(options_),
       calls_(options),
+      blocks_(calls_.blocks()),
+      budget_(calls_.budget()),
+      workers_(calls_.workers()),
+      sent_(calls_.sent()),
       admission_(options_, calls_),
       dispatcher_(options_, calls_, admission_, slots_) {
   assert(options.Validate().ok());
@@ -53,7 +57,7 @@ absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const Cal
                                              std::vector<Action>& actions, std::vector<CallId>* ids) {
   if (absl::Status status = CheckSubmit(now, calls, deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = calls_.blocks().Add(now_, deadline);
+  QueuedBlock& block = blocks_.Add(now_, deadline);
   const BlockId id = block.id;
   if (ids != nullptr) ids->assign(calls.size(), CallId());
   const auto queue = [&](size_t i, bool opens_slot) {
@@ -61,7 +65,7 @@ absl::StatusOr<BlockId> LinkSchedule::Submit(TimePoint now, absl::Span<const Cal
     if (ids != nullptr) (*ids)[i] = call;
   };
   if (batched_) {
-    slots_.Deal(block, calls, calls_.budget().plan_bytes(), queue);
+    slots_.Deal(block, calls, budget_.plan_bytes(), queue);
   } else {
     for (size_t i = 0; i < calls.size(); ++i) queue(i, false);
   }
@@ -74,7 +78,7 @@ absl::StatusOr<BlockId> LinkSchedule::SubmitAhead(TimePoint now, CallRequest req
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
   Enter(now, actions);
-  QueuedBlock& block = calls_.blocks().Add(now_, deadline, true, request.retry);
+  QueuedBlock& block = blocks_.Add(now_, deadline, true, request.retry);
   const BlockId block_id = block.id;
   const CallId call_id = calls_.Queue(block, request, false, now_);
   if (id != nullptr) *id = call_id;
@@ -98,24 +102,24 @@ absl::Status LinkSchedule::CheckSubmit(TimePoint now, absl::Span<const CallReque
     if (absl::Status status = CheckSize(call.response_bytes); !status.ok()) return status;
   }
   if (absl::Status status = CheckDeadline(std::max(now, now_), deadline); !status.ok()) return status;
-  if (count > options_.queue_limit - calls_.blocks().waiting_calls()) {
+  if (count > options_.queue_limit - blocks_.waiting_calls()) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue has no room for ", count,
-                                                     " calls: ", calls_.blocks().waiting_calls(),
-                                                     " wait, queue_limit is ", options_.queue_limit));
+                                                     " calls: ", blocks_.waiting_calls(), " wait, queue_limit is ",
+                                                     options_.queue_limit));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<CallId> LinkSchedule::Add(TimePoint now, BlockId id, CallRequest request, std::vector<Action>& actions) {
   if (absl::Status status = CheckSize(request.response_bytes); !status.ok()) return status;
-  QueuedBlock* const block = calls_.blocks().Find(id);
+  QueuedBlock* const block = blocks_.Find(id);
   if (block == nullptr) return absl::NotFoundError(absl::StrCat("block ", id, " has ended"));
   if (block->cancelled) return absl::CancelledError(absl::StrCat("block ", id, " was cancelled"));
   if (block->deadline <= std::max(now, now_)) {
     return absl::DeadlineExceededError(absl::StrCat("the deadline of block ", id, " has passed"));
   }
   Enter(now, actions);
-  if (batched_) slots_.AddSlot(*block, request.response_bytes, calls_.budget().plan_bytes());
+  if (batched_) slots_.AddSlot(*block, request.response_bytes, budget_.plan_bytes());
   const CallId call = calls_.Queue(*block, request, batched_, now_);
   Admit(actions);
   return call;
@@ -140,9 +144,11 @@ void LinkSchedule::OnUnsent(TimePoint now, CallId id, std::vector<Action>& actio
   Admit(actions);
 }
 
+// Add the sizes: a response may have two blocks of headers, its head, and an error in the trailers.
 void LinkSchedule::OnHeaders(CallId id, int64_t wire_bytes) {
   Call* const call = FindOut(id);
-  if (call != nullptr && wire_bytes > 0) LiveCalls::TakeHeaders(*call, std::min(wire_bytes, kMaxResponseBytes));
+  if (call == nullptr || call->progress.was_ready || wire_bytes < 1) return;
+  call->progress.header_wire_bytes += std::min(wire_bytes, kMaxResponseBytes);
 }
 
 void LinkSchedule::OnReady(TimePoint now, CallId id, int64_t remaining_bytes, std::vector<Action>& actions,
@@ -181,7 +187,7 @@ void LinkSchedule::OnFinished(TimePoint now, CallId id, CallEnd end, std::vector
 
 void LinkSchedule::Cancel(TimePoint now, BlockId id, std::vector<Action>& actions) {
   Enter(now, actions);
-  if (QueuedBlock* const block = calls_.blocks().Find(id); block != nullptr && !block->cancelled) {
+  if (QueuedBlock* const block = blocks_.Find(id); block != nullptr && !block->cancelled) {
     block->cancelled = true;
     EndBlock(*block, Action::Kind::kDrop, actions);
   }
@@ -209,17 +215,16 @@ void LinkSchedule::OnTimer(TimePoint now, std::vector<Action>& actions) {
 }
 
 TimePoint LinkSchedule::NextTimer() const {
-  TimePoint next =
-      std::min({calls_.budget().next_drain(), calls_.outstanding().next_stall(), dispatcher_.NextTimer(now_)});
-  if (const QueuedBlock* block = calls_.blocks().first_to_expire()) next = std::min(next, block->deadline);
+  TimePoint next = std::min({budget_.next_drain(), calls_.outstanding().next_stall(), dispatcher_.NextTimer(now_)});
+  if (const QueuedBlock* block = blocks_.first_to_expire()) next = std::min(next, block->deadline);
   return next;
 }
 
 absl::Status LinkSchedule::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<Action>& actions) {
   if (absl::Status status = CheckAtLeastOne("budget_bytes", budget_bytes); !status.ok()) return status;
   Enter(now, actions);
-  calls_.budget().Set(budget_bytes);
-  SetPlan();
+  budget_.Set(budget_bytes);
+  calls_.OnBudgetChanged(now_);
   Admit(actions);
   return absl::OkStatus();
 }
@@ -240,7 +245,7 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& opt
   options_ = options;
   calls_.SetProfile(options_.profile);
   slots_.OnOptionsChanged();
-  SetPlan();
+  calls_.OnBudgetChanged(now_);
   Admit(actions);
   return absl::OkStatus();
 }
@@ -248,22 +253,17 @@ absl::Status LinkSchedule::Reconfigure(TimePoint now, const ScheduleOptions& opt
 absl::Status LinkSchedule::SetLease(TimePoint now, const BudgetLease& lease, std::vector<Action>& actions) {
   if (absl::Status status = CheckLease(lease); !status.ok()) return status;
   Enter(now, actions);
-  calls_.budget().Lend(lease);
-  calls_.budget().EndLease(now_);
-  SetPlan();
+  budget_.Lend(lease);
+  budget_.EndLease(now_);
+  calls_.OnBudgetChanged(now_);
   Admit(actions);
   return absl::OkStatus();
 }
 
-void LinkSchedule::SetPlan() {
-  calls_.OnBudgetChanged(now_);
-  admission_.SetPlan();
-}
-
 void LinkSchedule::Enter(TimePoint now, std::vector<Action>& actions) {
   now_ = std::max(now_, now);
-  calls_.budget().EndLease(now_);
-  calls_.budget().Drain(now_);
+  budget_.EndLease(now_);
+  budget_.Drain(now_);
   // Release stalled bytes: if they were lost, the link would be idle until a retransmission timeout.
   while (Call* const call = calls_.TakeStalled(now_)) {
     actions.push_back({Action::Kind::kStall, call->id, call->tag});
@@ -278,8 +278,8 @@ void LinkSchedule::Admit(std::vector<Action>& actions) {
 }
 
 void LinkSchedule::Expire(std::vector<Action>& actions) {
-  for (QueuedBlock* block = calls_.blocks().first_to_expire(); block != nullptr && block->deadline <= now_;
-       block = calls_.blocks().first_to_expire()) {
+  for (QueuedBlock* block = blocks_.first_to_expire(); block != nullptr && block->deadline <= now_;
+       block = blocks_.first_to_expire()) {
     EndBlock(*block, Action::Kind::kExpire, actions);
   }
 }
@@ -311,19 +311,18 @@ void LinkSchedule::Abort(Call& call, std::vector<Action>& actions) {
 // Ends the block's turn in batches, and the block itself, if its last call has left it.
 void LinkSchedule::OnCallGone(QueuedBlock& block) {
   if (block.idle()) slots_.Ended(block);
-  if (block.ended()) calls_.blocks().Remove(block);
+  if (block.ended()) blocks_.Remove(block);
 }
 
 LinkDemand LinkSchedule::Demand(TimePoint now) const {
-  const Budget& budget = calls_.budget();
-  LinkDemand demand{.limit_bytes = budget.bytes_at(std::max(now, now_)),
+  LinkDemand demand{.limit_bytes = budget_.bytes_at(std::max(now, now_)),
                     .demand_bytes = calls_.outstanding().asked_bytes(),
-                    .in_flight_bytes = budget.in_flight_bytes() + admission_.HeaderBytes(),
+                    .in_flight_bytes = budget_.in_flight_bytes() + admission_.HeaderBytes(),
                     .need_bytes = dispatcher_.NeedBytes(now_),
                     .received_bytes = calls_.laps().received_bytes(),
                     .oldest_block = 0,
                     .oldest_since = {}};
-  if (const QueuedBlock* block = calls_.blocks().oldest()) {
+  if (const QueuedBlock* block = blocks_.oldest()) {
     demand.oldest_block = block->id;
     demand.oldest_since = block->since;
   }
@@ -331,7 +330,7 @@ LinkDemand LinkSchedule::Demand(TimePoint now) const {
 }
 
 WorkerLoad LinkSchedule::Load(uint32_t id) const {
-  const QueuedWorker* const worker = calls_.workers().Find(id);
+  const QueuedWorker* const worker = workers_.Find(id);
   if (worker == nullptr) return {};
   return {.share_bytes = calls_.laps().ShareBytes(*worker),
           .slow = worker->share.slow(),
@@ -347,20 +346,18 @@ WorkerLoad LinkSchedule::Load(uint32_t id) const {
 }
 
 ScheduleState LinkSchedule::State() const {
-  const Budget& budget = calls_.budget();
-  const BlockQueue& blocks = calls_.blocks();
-  return {.budget_bytes = budget.bytes(),
-          .plan_bytes = budget.plan_bytes(),
-          .in_flight_bytes = budget.in_flight_bytes(),
-          .slow_bytes = budget.slow_bytes(),
-          .in_flight_calls = blocks.calls(Phase::kInFlight),
-          .ungranted_calls = blocks.calls(Phase::kSent) + blocks.calls(Phase::kReady),
-          .straggling_calls = calls_.sent().stragglers(),
-          .grant_window = granting_ ? calls_.window().Requests(budget.bytes()) : 0,
-          .waiting_calls = calls_.blocks().waiting_calls(),
-          .parked_calls = blocks.calls(Phase::kParked),
-          .held_calls = blocks.calls(Phase::kHeld),
-          .blocks = blocks.size(),
+  return {.budget_bytes = budget_.bytes(),
+          .plan_bytes = budget_.plan_bytes(),
+          .in_flight_bytes = budget_.in_flight_bytes(),
+          .slow_bytes = budget_.slow_bytes(),
+          .in_flight_calls = blocks_.calls(Phase::kInFlight),
+          .ungranted_calls = blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady),
+          .straggling_calls = sent_.stragglers(),
+          .grant_window = granting_ ? calls_.window().Requests(budget_.bytes()) : 0,
+          .waiting_calls = blocks_.waiting_calls(),
+          .parked_calls = blocks_.calls(Phase::kParked),
+          .held_calls = blocks_.calls(Phase::kHeld),
+          .blocks = blocks_.size(),
           .submitted_calls = calls_.submitted(),
           .ended_calls = calls_.ended(),
           .backlogged_time = backlog_.time(),

@@ -137,7 +137,7 @@ class LinkSchedule {
   // Load returns the outstanding bytes and calls of one worker. ForgetWorker drops the measurements of a worker; it
   // does nothing while the worker has calls that have not ended.
   WorkerLoad Load(uint32_t worker) const;
-  void ForgetWorker(uint32_t worker) { calls_.workers().Forget(worker); }
+  void ForgetWorker(uint32_t worker) { workers_.Forget(worker); }
 
   // Replaces the options, except budget_bytes (see SetBudget). Calls that are queued or out keep their charge until
   // some of their bytes are granted or received. Returns InvalidArgument like ScheduleOptions::Validate, and for a
@@ -155,7 +155,6 @@ class LinkSchedule {
   using Phase = Call::Phase;
 
   absl::Status CheckSubmit(TimePoint now, absl::Span<const CallRequest> calls, TimePoint deadline) const;
-  void SetPlan();
   void Enter(TimePoint now, std::vector<Action>& actions);
   void Expire(std::vector<Action>& actions);
   void Admit(std::vector<Action>& actions);
@@ -174,6 +173,11 @@ class LinkSchedule {
   Backlog backlog_;
   BatchSlots slots_;
   LiveCalls calls_;
+  // Parts of calls_.
+  BlockQueue& blocks_;
+  Budget& budget_;
+  QueuedWorkers& workers_;
+  SentCalls& sent_;
   Admission admission_;
   Dispatcher dispatcher_;
 };

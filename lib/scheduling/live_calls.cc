@@ -86,11 +86,6 @@ void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
   Settle(call, now);
 }
 
-// Add the sizes: a response may have two blocks of headers, its head, and an error in the trailers.
-void LiveCalls::TakeHeaders(Call& call, int64_t wire_bytes) {
-  if (!call.progress.was_ready) call.progress.header_wire_bytes += wire_bytes;
-}
-
 void LiveCalls::ObserveHeaders(Call& call) {
   const int64_t wire_bytes = std::exchange(call.progress.header_wire_bytes, 0);
   if (granting_ && wire_bytes > 0) window_.ObserveHeaders(wire_bytes);

@@ -37,7 +37,6 @@ class LiveCalls {
   void Send(Call& call, int64_t bytes, TimePoint now);
 
   // For calls that are out.
-  static void TakeHeaders(Call& call, int64_t wire_bytes);
   void TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_bytes, TimePoint now);
   void Receive(Call& call, int64_t bytes, TimePoint now);
   void Grant(Call& call, int64_t bytes, TimePoint now);       // it must be its turn, with at least `bytes` left
@@ -53,23 +52,19 @@ class LiveCalls {
   void EndUnsent(Call& call, TimePoint now);
   void Finish(Call& call, CallEnd end, TimePoint now);
 
-  BlockQueue& blocks() { return blocks_; }
   Call* Find(CallId id) { return calls_.Find(id); }
-  Budget& budget() { return budget_; }
-  GrantQueue& queue() { return queue_; }
-  SentCalls& sent() { return sent_; }
-  QueuedWorkers& workers() { return workers_; }
-  const BlockQueue& blocks() const { return blocks_; }
-  const Budget& budget() const { return budget_; }
-  const WorkerLaps& laps() const { return laps_; }
-  const Outstanding& outstanding() const { return outstanding_; }
-  const GrantQueue& queue() const { return queue_; }
-  const GrantWindow& window() const { return window_; }
-  const SentCalls& sent() const { return sent_; }
-  const QueuedWorkers& workers() const { return workers_; }
-
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
+
+  // The parts, for users that decide which step is next. Their owner may keep the references.
+  BlockQueue& blocks() { return blocks_; }
+  QueuedWorkers& workers() { return workers_; }
+  Budget& budget() { return budget_; }
+  const WorkerLaps& laps() const { return laps_; }
+  const Outstanding& outstanding() const { return outstanding_; }
+  GrantQueue& queue() { return queue_; }
+  const GrantWindow& window() const { return window_; }
+  SentCalls& sent() { return sent_; }
 
   void Check() const;  // asserts the invariants
 

@@ -51,6 +51,12 @@ struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
   bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
+// The order in which blocks are served: the oldest first. Waiting requests, held requests and new responses follow it.
+struct BlockTurnKey {
+  using type = BlockId;
+  type operator()(const QueuedBlock& block) const { return block.id; }
+};
+
 // The blocks that have not ended, ordered by id, which is the order of submission. There is one for each schedule. Not
 // thread-safe. Addresses are valid until Remove.
 class BlockQueue {
@@ -65,7 +71,7 @@ class BlockQueue {
   void Take(Call& call);
   void Move(Call& call, Call::Phase phase);  // Take, then Push
 
-  // first_waiting: the oldest block with waiting calls, except handshakes. first_ahead: the oldest handshake that
+  // first_waiting: the next block with waiting calls, except handshakes. first_ahead: the next handshake that
   // waits; retries come after all others. first_to_expire: the block with the earliest deadline among the blocks with
   // calls that are not granted. Each returns null if there is no such block.
   QueuedBlock* first_waiting() { return First(waiting_); }
@@ -86,8 +92,8 @@ class BlockQueue {
     type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
   struct WaitingKey {
-    using type = std::pair<bool, BlockId>;
-    type operator()(const QueuedBlock& block) const { return {block.retries, block.id}; }
+    using type = std::pair<bool, BlockTurnKey::type>;
+    type operator()(const QueuedBlock& block) const { return {block.retries, BlockTurnKey()(block)}; }
   };
   using WaitingBlocks =
       boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<WaitingHook>,

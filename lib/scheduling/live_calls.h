@@ -56,7 +56,7 @@ class LiveCalls {
   int64_t submitted() const { return submitted_; }  // since the start, like the next
   int64_t ended() const { return ended_; }
 
-  // The parts, for users that decide which step is next. Their owner may keep the references.
+  // The parts, for users that decide which step is next. The references are valid as long as this object.
   BlockQueue& blocks() { return blocks_; }
   QueuedWorkers& workers() { return workers_; }
   Budget& budget() { return budget_; }

@@ -8,16 +8,17 @@
 
 #include "sluice/time_point.h"
 
+#include "lib/scheduling/block_queue.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/worker_share.h"
 
 namespace sluice {
 
-// New responses come block by block, all others in the order of their turns.
+// Requests and new responses come block by block, all others in the order of their turns.
 struct NewTurnKey {
-  using type = std::pair<BlockId, uint64_t>;
-  type operator()(const Call& call) const;
+  using type = std::pair<BlockTurnKey::type, uint64_t>;
+  type operator()(const Call& call) const { return {BlockTurnKey()(*call.block), call.place}; }
 };
 struct TurnKey {
   using type = uint64_t;

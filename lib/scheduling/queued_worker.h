@@ -48,7 +48,8 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   bool bounded = true;  // false: its share has no bound, and it is always open
   bool open = true;     // it has less than its share outstanding, so requests and grants may go to it
 
-  // Kept by Outstanding, in units of the budget. Stalled bytes are in neither charged_bytes nor owed_bytes.
+  // In units of the budget. Outstanding keeps the charge and the counts, WorkerLaps the share and slow_bytes, LiveCalls
+  // out_calls and ended_calls. Stalled bytes are in neither charged_bytes nor owed_bytes.
   WorkerShare share;
   int64_t charged_bytes = 0;  // charge of its calls, except early bytes
   int64_t owed_bytes = 0;     // outstanding bytes whose prefix has arrived, including early ones
@@ -66,8 +67,9 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   CallSet<TurnHook, TurnKey> unwanted;
   CallSet<HeldHook, TurnKey> turns;  // all turns, by age
   int64_t rest_calls = 0;
-  int64_t ready_calls = 0;  // calls in the phase kReady
 
+  // Kept by QueuedWorkers.
+  int64_t ready_calls = 0;  // calls in the phase kReady
   // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
   // not be held again.
   CallSet<TurnHook, NewTurnKey> held;

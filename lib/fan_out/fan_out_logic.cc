@@ -5,25 +5,23 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "lib/scheduling/saturating_add.h"
 
 namespace sluice {
 
-using Kind = FanOutLogic::Action::Kind;
-
 FanOutLogic::FanOutLogic(Options options, std::vector<std::vector<size_t>> workers_by_ask)
-    : options_(std::move(options)) {
+    : options_(std::move(options)),
+      attempts_(workers_by_ask.size()),
+      timers_(options_.attempt_timeout, options_.hedge_after),
+      quorum_(workers_by_ask.size(), options_.success_quorum, options_.fail_limit) {
   asks_.reserve(workers_by_ask.size());
   for (std::vector<size_t>& workers : workers_by_ask) {
     assert(!workers.empty());
     asks_.emplace_back().workers = std::move(workers);
   }
-  assert(asks_.empty() || options_.success_quorum.value_or(0) <= asks_.size());
-  attempts_.reserve(asks_.size());
   result_.asked = asks_.size();
 }
 
-void FanOutLogic::Start(TimePoint now, Actions& actions) {
+void FanOutLogic::Start(TimePoint now, FanOutActions& actions) {
   assert(!started_);
   started_ = true;
   if (!decided_ && now >= options_.deadline) {
@@ -34,127 +32,186 @@ void FanOutLogic::Start(TimePoint now, Actions& actions) {
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnSent(TimePoint now, size_t attempt, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
-  assert(!state.ended && !state.time.sent());
-  state.time.OnSent(now);
-  if (state.live) {
-    if (options_.hedge_after.has_value() && HasUnaskedWorker(AskOf(attempt))) {
-      hedge_times_.push_back({SaturatingAdd(now, absl::ToChronoNanoseconds(*options_.hedge_after)), attempt});
-    }
-    if (has_attempt_timeout()) timeouts_.emplace(TimeoutOf(now, attempt), attempt);
+void FanOutLogic::OnSent(TimePoint now, size_t attempt, FanOutActions& actions) {
+  attempts_.OnSent(now, attempt);
+  if (attempts_[attempt].live) {
+    if (timers_.hedges() && AskOf(attempt).MayHedge(options_.max_attempts)) timers_.AddHedge(now, attempt);
+    timers_.StartTimeout(now, attempt, attempts_[attempt].time);
   }
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnReady(TimePoint /*now*/, size_t attempt, Actions& actions) {
-  MarkReady(attempt);
+void FanOutLogic::OnReady(TimePoint /*now*/, size_t attempt, FanOutActions& actions) {
+  attempts_.OnReady(attempt);
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnMessage(TimePoint /*now*/, size_t attempt, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
-  assert(!state.ended);
-  if (!state.live || !state.failure.ok()) {
-    actions.push_back({Kind::kDrop, attempt, 1});
-    return;
-  }
-  MarkReady(attempt);
-  ++state.kept;
+void FanOutLogic::OnHeld(TimePoint now, size_t attempt, HeldFor held_for) {
+  timers_.StopTimeout(now, attempt, attempts_[attempt].time);
+  attempts_.OnHeld(now, attempt, held_for);
+  if (held_for != HeldFor::kNothing || !attempts_[attempt].MayTimeOut()) return;
+  timers_.StartTimeout(now, attempt, attempts_[attempt].time);
+}
+
+void FanOutLogic::OnMessage(TimePoint /*now*/, size_t attempt, FanOutActions& actions) {
+  if (!attempts_.OnMessage(attempt, actions)) return;
   if (options_.server_streaming) {
     if (AskOf(attempt).accepting == attempt) {
       Accept(attempt, actions);
     } else {
-      LetIn(state.made.ask, actions);
+      LetIn(attempts_[attempt].made.ask, actions);
     }
   }
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdict, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
-  assert(state.unsettled > 0);
-  --state.unsettled;
-  --unsettled_;
+void FanOutLogic::OnAccepted(TimePoint now, size_t attempt, const Status& verdict, FanOutActions& actions) {
+  attempts_.OnVerdict(attempt);
+  const Attempts::State& state = attempts_[attempt];
   if (state.live && verdict.ok()) {
     if (!AskOf(attempt).claimed) Claim(attempt, actions);
     if (!state.failure.ok()) {
-      const Status failure = state.failure;
       Conclude(attempt, state.concluded, actions);
-      FailAsk(attempt, failure);
+      FailAsk(state.made.ask, attempt, state.failure);
     } else if (state.ended && state.unsettled == 0) {
-      Answer(attempt, actions);
+      CompleteAsk(attempt, actions);
     }
   } else if (state.live) {
-    Refuse(now, attempt, verdict, actions);
+    Conclude(attempt, decided_ ? AttemptOutcome::kNotNeeded : AttemptOutcome::kRefused, actions);
+    if (!decided_) Replace(now, attempt, verdict, /*retry=*/true, actions);
   }
   Release(attempt, actions);
-  Publish(attempt);
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnEnded(TimePoint now, size_t attempt, const Status& status, Actions& actions) {
-  assert(!attempts_[attempt].ended);
-  if (status.ok()) MarkReady(attempt);
-  attempts_[attempt].ended = true;
-  --open_;
-  if (attempts_[attempt].live && attempts_[attempt].failure.ok()) {
+void FanOutLogic::OnEnded(TimePoint now, size_t attempt, const Status& status, FanOutActions& actions) {
+  attempts_.OnEnded(attempt, status);
+  const Attempts::State& state = attempts_[attempt];
+  if (state.Counts()) {
     if (!status.ok()) {
       Fail(now, attempt, status, /*retry=*/absl::c_linear_search(options_.retry_on, status.code()), actions);
     } else if (AskOf(attempt).accepting != attempt) {
-      LetIn(attempts_[attempt].made.ask, actions);
-    } else if (attempts_[attempt].unsettled == 0) {
-      Answer(attempt, actions);
+      LetIn(state.made.ask, actions);
+    } else if (state.unsettled == 0) {
+      CompleteAsk(attempt, actions);
     }
   }
-  Publish(attempt);
   AfterEvent(actions);
 }
 
-void FanOutLogic::Cancel(TimePoint /*now*/, const Status& why, Actions& actions) {
+void FanOutLogic::Cancel(TimePoint /*now*/, const Status& why, FanOutActions& actions) {
   assert(!why.ok());
   if (decided_) return;
   Decide(why, actions);
   AfterEvent(actions);
 }
 
-void FanOutLogic::OnTimer(TimePoint now, Actions& actions) {
+void FanOutLogic::OnTimer(TimePoint now, FanOutActions& actions) {
   if (!started_ || decided_ || expired_) return;
   if (now >= options_.deadline) {
     Expire(now, actions);
   } else {
     // Handle timeouts first: an attempt that times out gets a successor, which is better than a rival.
-    while (!decided_ && !timeouts_.empty() && timeouts_.begin()->first <= now) {
-      const size_t attempt = timeouts_.extract(timeouts_.begin()).value().second;
-      if (!attempts_[attempt].MayTimeOut()) continue;
-      Fail(now, attempt, absl::DeadlineExceededError("the attempt took longer than attempt_timeout"), /*retry=*/true,
+    while (!decided_) {
+      const std::optional<size_t> attempt = timers_.TakeTimeout(now);
+      if (!attempt.has_value()) break;
+      if (!attempts_[*attempt].MayTimeOut()) continue;
+      Fail(now, *attempt, absl::DeadlineExceededError("the attempt took longer than attempt_timeout"), /*retry=*/true,
            actions);
       DecideIfSettled(actions);
     }
-    for (; !decided_ && next_hedge_ < hedge_times_.size() && hedge_times_[next_hedge_].at <= now; ++next_hedge_) {
-      Hedge(hedge_times_[next_hedge_].attempt, actions);
+    while (!decided_) {
+      const std::optional<size_t> attempt = timers_.TakeHedge(now);
+      if (!attempt.has_value()) break;
+      Hedge(*attempt, actions);
     }
   }
   AfterEvent(actions);
 }
 
 TimePoint FanOutLogic::NextTimer() const {
-  TimePoint next = TimePoint::max();
-  if (!started_ || decided_ || expired_) return next;
-  next = options_.deadline;
-  if (next_hedge_ < hedge_times_.size()) next = std::min(next, hedge_times_[next_hedge_].at);
-  if (!timeouts_.empty()) next = std::min(next, timeouts_.begin()->first);
-  return next;
+  if (!started_ || decided_ || expired_) return TimePoint::max();
+  return std::min(options_.deadline, timers_.Next());
 }
 
-void FanOutLogic::MarkReady(size_t attempt) {
-  AttemptState& state = attempts_[attempt];
-  if (state.live && !std::exchange(state.ready, true)) ++AskOf(attempt).ready;
+void FanOutLogic::Send(size_t ask, Reason reason, FanOutActions& actions) {
+  AskState& state = asks_[ask];
+  const size_t worker = state.workers[state.made++ % state.workers.size()];
+  state.live.push_back(attempts_.Send(
+      {.ask = ask, .worker = worker, .hedge = reason == Reason::kHedge, .retry = reason == Reason::kRetry}, actions));
+  if (reason == Reason::kRetry) ++result_.retries;
+  if (reason == Reason::kHedge) ++result_.hedges;
 }
 
-bool FanOutLogic::Whole(size_t attempt) const {
-  const AttemptState& state = attempts_[attempt];
-  return state.live && state.ended && state.failure.ok();
+bool FanOutLogic::TakeRetry(TimePoint now, size_t ask) {
+  if (now >= options_.deadline || !asks_[ask].MayRetry(options_.max_attempts)) return false;
+  if (options_.retries == nullptr || options_.retries->Spend()) return true;
+  ++result_.retries_refused;
+  return false;
+}
+
+// A hedge is counted and sent in the same event. If it were counted first and sent later, it could prevent a retry of
+// its ask, and then not be sent.
+void FanOutLogic::Hedge(size_t attempt, FanOutActions& actions) {
+  const AskState& ask = AskOf(attempt);
+  const auto ready = [&](size_t rival) { return attempts_[rival].ready; };
+  if (!attempts_[attempt].live || absl::c_any_of(ask.live, ready) || !ask.MayHedge(options_.max_attempts)) return;
+  if (options_.hedges == nullptr || options_.hedges->Spend()) {
+    Send(attempts_[attempt].made.ask, Reason::kHedge, actions);
+  } else {
+    ++result_.hedges_refused;
+  }
+}
+
+// Accepts the messages of the oldest attempt that has messages to accept. If the quorum is full, the ask waits.
+void FanOutLogic::LetIn(size_t ask, FanOutActions& actions) {
+  AskState& state = asks_[ask];
+  if (decided_ || state.outcome != AskOutcome::kPending || state.accepting.has_value()) return;
+  const auto first = absl::c_find_if(state.live, [&](size_t attempt) {
+    return attempts_[attempt].Whole() || (options_.server_streaming && attempts_[attempt].kept > 0);
+  });
+  if (first == state.live.end()) return;
+  if (options_.server_streaming || !quorum_.Full()) return Accept(*first, actions);
+  if (!std::exchange(state.waits_for_quorum, true)) quorum_.Wait(ask);
+}
+
+void FanOutLogic::Accept(size_t attempt, FanOutActions& actions) {
+  AskState& ask = AskOf(attempt);
+  if (!ask.accepting.has_value()) quorum_.OnVerdictBegins();
+  ask.accepting = attempt;
+  if (attempts_[attempt].kept > 0) return attempts_.HandOver(attempt, actions);
+  // An empty stream.
+  Claim(attempt, actions);
+  CompleteAsk(attempt, actions);
+}
+
+void FanOutLogic::Claim(size_t attempt, FanOutActions& actions) {
+  AskState& ask = AskOf(attempt);
+  ask.claimed = true;
+  for (size_t i = 0; i < ask.live.size();) {
+    if (ask.live[i] == attempt) {
+      ++i;
+    } else {
+      Conclude(ask.live[i], AttemptOutcome::kNotNeeded, actions);
+    }
+  }
+}
+
+void FanOutLogic::CompleteAsk(size_t attempt, FanOutActions& actions) {
+  Conclude(attempt, AttemptOutcome::kResponded, actions);
+  CloseAsk(attempts_[attempt].made.ask, AskOutcome::kResponded);
+  quorum_.OnResponse();
+  ++result_.answered;
+  if (attempts_[attempt].made.hedge) ++result_.hedges_won;
+}
+
+// After an attempt has failed, and its last message has its verdict, accepts a rival or a successor instead.
+void FanOutLogic::Release(size_t attempt, FanOutActions& actions) {
+  AskState& ask = AskOf(attempt);
+  if (attempts_[attempt].live || attempts_[attempt].unsettled > 0 || ask.accepting != attempt) return;
+  ask.accepting.reset();
+  quorum_.OnVerdictEnds();
+  LetIn(attempts_[attempt].made.ask, actions);
 }
 
 // Whether the application may have accepted a message of the attempt while its verdict is still unknown here. If it
@@ -164,142 +221,101 @@ bool FanOutLogic::VerdictDecides(size_t attempt) {
   return !options_.replaceable && ask.accepting == attempt && !ask.claimed && attempts_[attempt].unsettled > 0;
 }
 
-void FanOutLogic::Send(size_t ask, Reason reason, Actions& actions) {
-  AskState& state = asks_[ask];
-  const size_t attempt = attempts_.size();
-  attempts_.emplace_back().made = {.ask = ask,
-                                   .worker = state.workers[state.made++ % state.workers.size()],
-                                   .hedge = reason == Reason::kHedge,
-                                   .retry = reason == Reason::kRetry};
-  state.live.push_back(attempt);
-  ++open_;
-  if (reason == Reason::kRetry) ++result_.retries;
-  if (reason == Reason::kHedge) ++result_.hedges;
-  actions.push_back({Kind::kSend, attempt});
-}
-
-bool FanOutLogic::TakeRetry(TimePoint now, size_t ask) {
-  const AskState& state = asks_[ask];
-  const size_t most = options_.max_attempts > 0 ? options_.max_attempts : state.workers.size();
-  if (now >= options_.deadline || state.made >= most) return false;
-  if (options_.retries == nullptr || options_.retries->Spend()) return true;
-  ++result_.retries_refused;
-  return false;
-}
-
-// A hedge goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
-bool FanOutLogic::HasUnaskedWorker(const AskState& ask) const {
-  const size_t workers = ask.workers.size();
-  return ask.made < (options_.max_attempts > 0 ? std::min(workers, options_.max_attempts) : workers);
-}
-
-// A hedge is counted and sent in the same event. If it were counted first and sent later, it could prevent a retry of
-// its ask, and then not be sent.
-void FanOutLogic::Hedge(size_t attempt, Actions& actions) {
-  const AskState& ask = AskOf(attempt);
-  if (!attempts_[attempt].live || ask.ready > 0 || !HasUnaskedWorker(ask)) return;
-  if (options_.hedges == nullptr || options_.hedges->Spend()) {
-    Send(attempts_[attempt].made.ask, Reason::kHedge, actions);
-  } else {
-    ++result_.hedges_refused;
-  }
-}
-
-void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
+void FanOutLogic::Fail(TimePoint now, size_t attempt, const Status& status, bool retry, FanOutActions& actions) {
+  const Attempts::State& state = attempts_[attempt];
   // The worker and the schedule also end the attempt at the deadline, and their event may come before this timer.
   const bool at_deadline = absl::IsDeadlineExceeded(status) && now >= options_.deadline;
   const bool link_is_late = at_deadline && state.time.LinkIsLate(now);
-  const Status why = link_is_late ? LateStatus(now, state) : status;
+  const Status why = link_is_late ? state.WhyLate(now) : status;
   const AttemptOutcome outcome = link_is_late ? AttemptOutcome::kExpired : AttemptOutcome::kFailed;
-  if (VerdictDecides(attempt)) {
-    state.failure = why;
-    state.concluded = outcome;
-    CancelAttempt(attempt, actions);
-    return;
-  }
+  if (VerdictDecides(attempt)) return attempts_.FailUnlessRefused(attempt, why, outcome, actions);
   Conclude(attempt, outcome, actions);
   Replace(now, attempt, why, retry, actions);
   Release(attempt, actions);
 }
 
-void FanOutLogic::Refuse(TimePoint now, size_t attempt, const Status& verdict, Actions& actions) {
-  Conclude(attempt, decided_ ? AttemptOutcome::kNotNeeded : AttemptOutcome::kRefused, actions);
-  if (!decided_) Replace(now, attempt, verdict, /*retry=*/true, actions);
-}
-
 // Waits for an open rival if one exists. Otherwise sends a retry to the next worker, or fails the ask.
-void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions) {
+void FanOutLogic::Replace(TimePoint now, size_t attempt, const Status& status, bool retry, FanOutActions& actions) {
   const size_t ask = attempts_[attempt].made.ask;
   const bool final = std::exchange(asks_[ask].claimed, false) && !options_.replaceable;
   if (!final && !asks_[ask].live.empty()) return;
   if (!final && retry && TakeRetry(now, ask)) return Send(ask, Reason::kRetry, actions);
-  FailAsk(attempt, status);
+  FailAsk(ask, attempt, status);
 }
 
-void FanOutLogic::FailAsk(size_t attempt, const Status& status) {
-  const Attempt& made = attempts_[attempt].made;
-  FailAsk({.ask = made.ask, .worker = made.worker, .attempt = attempt, .status = status});
+// `attempt`: the one that failed last.
+void FanOutLogic::FailAsk(size_t ask, std::optional<size_t> attempt, const Status& status) {
+  CloseAsk(ask, AskOutcome::kFailed);
+  const size_t worker = attempt.has_value() ? attempts_[*attempt].made.worker : asks_[ask].workers.front();
+  result_.failures.push_back({.ask = ask, .worker = worker, .attempt = attempt, .status = status});
+  quorum_.OnFailure();
+  if (quorum_.Unreachable() && !result_.decisive.has_value()) result_.decisive = result_.failures.back();
 }
 
-void FanOutLogic::FailAsk(Failure failure) {
-  CloseAsk(failure.ask, AskOutcome::kFailed);
-  result_.failures.push_back(std::move(failure));
-  const size_t failed = result_.failures.size();
-  const bool too_many = failed > options_.fail_limit || asks_.size() - failed < options_.success_quorum.value_or(0);
-  if (too_many && !result_.decisive.has_value()) result_.decisive = result_.failures.back();
+// All pending asks fail together: the list of failures then contains every late worker.
+void FanOutLogic::Expire(TimePoint now, FanOutActions& actions) {
+  expired_ = true;
+  for (size_t ask = 0; ask < asks_.size(); ++ask) {
+    if (asks_[ask].outcome == AskOutcome::kPending) ExpireAsk(now, ask, actions);
+  }
 }
 
-void FanOutLogic::CancelAttempt(size_t attempt, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
-  if (!state.ended && !std::exchange(state.cancelled, true)) actions.push_back({Kind::kCancel, attempt});
+// A whole response still counts if it is accepted: it arrived in time, and may have been accepted already.
+void FanOutLogic::ExpireAsk(TimePoint now, size_t ask, FanOutActions& actions) {
+  AskState& state = asks_[ask];
+  const bool whole = absl::c_any_of(state.live, [&](size_t attempt) { return attempts_[attempt].Whole(); });
+  std::optional<size_t> latest;
+  if (!state.live.empty()) latest = state.live.back();
+  const Status status = latest.has_value() ? attempts_[*latest].WhyLate(now) : Attempts::State().WhyLate(now);
+  for (size_t i = 0; i < state.live.size();) {
+    const size_t attempt = state.live[i];
+    const Attempts::State& late = attempts_[attempt];
+    const AttemptOutcome outcome = late.time.LinkIsLate(now) ? AttemptOutcome::kExpired : AttemptOutcome::kFailed;
+    if (late.Whole()) {
+      ++i;
+    } else if (whole && VerdictDecides(attempt)) {
+      if (late.failure.ok()) attempts_.FailUnlessRefused(attempt, status, outcome, actions);
+      ++i;
+    } else if (whole) {
+      Conclude(attempt, AttemptOutcome::kNotNeeded, actions);
+    } else {
+      Conclude(attempt, late.failure.ok() ? outcome : late.concluded, actions);
+    }
+  }
+  if (!whole) FailAsk(ask, latest, status);
 }
 
-// Ends an attempt that no longer counts, or that has answered its ask.
-void FanOutLogic::Conclude(size_t attempt, AttemptOutcome outcome, Actions& actions) {
-  AttemptState& state = attempts_[attempt];
-  assert(state.live);
-  state.live = false;
-  state.concluded = outcome;
+// Ends an attempt that no longer counts, or whose response is the response of its ask.
+void FanOutLogic::Conclude(size_t attempt, AttemptOutcome outcome, FanOutActions& actions) {
   AskState& ask = AskOf(attempt);
   ask.live.erase(absl::c_find(ask.live, attempt));
-  if (state.ready) --ask.ready;
-  CancelAttempt(attempt, actions);
-  if (state.kept > 0) actions.push_back({Kind::kDrop, attempt, std::exchange(state.kept, 0)});
-  Publish(attempt);
-}
-
-void FanOutLogic::Publish(size_t attempt) {
-  AttemptState& state = attempts_[attempt];
-  if (!state.live && state.ended && state.unsettled == 0) state.made.outcome = state.concluded;
+  attempts_.Conclude(attempt, outcome, actions);
 }
 
 void FanOutLogic::CloseAsk(size_t ask, AskOutcome outcome) {
   AskState& state = asks_[ask];
   assert(state.outcome == AskOutcome::kPending && state.live.empty());
   state.outcome = outcome;
-  if (state.accepting.has_value()) --asks_accepting_;
+  if (state.accepting.has_value()) quorum_.OnVerdictEnds();
   state.accepting.reset();
 }
 
-void FanOutLogic::DecideIfSettled(Actions& actions) {
+void FanOutLogic::DecideIfSettled(FanOutActions& actions) {
   if (decided_) return;
-  const bool enough = options_.success_quorum.has_value() && result_.answered >= *options_.success_quorum;
-  const bool complete = result_.answered + result_.failures.size() == asks_.size();
   if (result_.decisive.has_value()) {
     Decide(result_.decisive->status, actions);
-  } else if (enough || complete) {
+  } else if (quorum_.Reached()) {
     Decide(absl::OkStatus(), actions);
   }
 }
 
 // Ends the open attempts. A whole response under kAccept may already have been accepted, so its verdict still counts.
-void FanOutLogic::Decide(const Status& status, Actions& actions) {
+void FanOutLogic::Decide(const Status& status, FanOutActions& actions) {
   decided_ = true;
   result_.status = status;
   for (AskState& ask : asks_) {
     for (size_t i = 0; i < ask.live.size();) {
-      if (ask.accepting == ask.live[i] && Whole(ask.live[i])) {
+      if (ask.accepting == ask.live[i] && attempts_[ask.live[i]].Whole()) {
         ++i;
       } else {
         Conclude(ask.live[i], AttemptOutcome::kNotNeeded, actions);
@@ -309,15 +325,20 @@ void FanOutLogic::Decide(const Status& status, Actions& actions) {
 }
 
 // Ends the handling of each event.
-void FanOutLogic::AfterEvent(Actions& actions) {
+void FanOutLogic::AfterEvent(FanOutActions& actions) {
   DecideIfSettled(actions);
-  LetInWaiting(actions);
-  while (next_hedge_ < hedge_times_.size() && !attempts_[hedge_times_[next_hedge_].attempt].live) ++next_hedge_;
-  while (!timeouts_.empty() && !attempts_[timeouts_.begin()->second].MayTimeOut()) timeouts_.erase(timeouts_.begin());
-  if (!started_ || !decided_ || ended_ || open_ > 0 || unsettled_ > 0) return;
+  while (!decided_) {
+    const std::optional<size_t> ask = quorum_.TakeWaiting();
+    if (!ask.has_value()) break;
+    asks_[*ask].waits_for_quorum = false;
+    LetIn(*ask, actions);
+    DecideIfSettled(actions);
+  }
+  timers_.SkipEnded(attempts_);
+  if (!started_ || !decided_ || ended_ || !attempts_.settled()) return;
   ended_ = true;
   result_.cancelled = result_.asked - result_.answered - result_.failures.size();
-  actions.push_back({Kind::kEnd});
+  actions.push_back({FanOutAction::Kind::kEnd});
 }
 
 }  // namespace sluice

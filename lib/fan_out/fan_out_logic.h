@@ -2,16 +2,16 @@
 
 #include <cstddef>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/fan_out/attempt_budget.h"
-#include "lib/scheduling/attempt_time.h"
-#include "lib/scheduling/link_schedule.h"
+#include "lib/fan_out/attempt_timers.h"
+#include "lib/fan_out/attempts.h"
+#include "lib/fan_out/fan_out_action.h"
+#include "lib/fan_out/quorum.h"
 
 namespace sluice {
 
@@ -46,34 +46,6 @@ class FanOutLogic {
     AttemptBudget* retries = nullptr;  // null: no bound
     AttemptBudget* hedges = nullptr;   // null: no bound
   };
-  struct Action {
-    enum class Kind {
-      kSend,    // Send the request of the attempt's ask to its worker. OnSent follows if it is sent, and then OnEnded.
-                // Attempts are numbered from 0 in the order of these actions.
-      kAccept,  // Hand over the first `messages` messages of the attempt that were neither accepted nor dropped.
-                // OnAccepted with the verdict follows for each.
-      kDrop,    // Discard the first `messages` of them.
-      kCancel,  // Cancel the attempt; OnEnded still follows.
-      kEnd,     // The fan-out is over, and result() is valid. Comes once, after the last OnEnded and OnAccepted.
-    };
-    Kind kind;
-    size_t attempt = 0;
-    size_t messages = 0;
-    friend bool operator==(const Action&, const Action&) = default;
-  };
-  using Actions = std::vector<Action>;
-  // kFailed: the attempt failed by its status, by attempt_timeout, or at the deadline. kExpired: the deadline passed,
-  // and the link is to blame (AttemptTime::LinkIsLate). kRefused: one of its messages was refused. kNotNeeded: a rival
-  // was faster, or the fan-out was decided.
-  enum class AttemptOutcome { kAnswered, kFailed, kExpired, kRefused, kNotNeeded };
-  struct Attempt {
-    size_t ask = 0;
-    size_t worker = 0;
-    bool hedge = false;
-    bool retry = false;
-    // Set after OnEnded and the last OnAccepted.
-    std::optional<AttemptOutcome> outcome;
-  };
   struct Failure {
     size_t ask = 0;
     size_t worker = 0;              // the worker that failed last
@@ -103,132 +75,94 @@ class FanOutLogic {
   // All events append to `actions`. Times must never decrease.
 
   // The first event, once. Nothing is sent if the deadline has passed.
-  void Start(TimePoint now, Actions& actions);
+  void Start(TimePoint now, FanOutActions& actions);
 
-  void OnSent(TimePoint now, size_t attempt, Actions& actions);
+  void OnSent(TimePoint now, size_t attempt, FanOutActions& actions);
   // The length prefix of the first message has arrived: the response waits only for a grant, so a hedge cannot help.
-  void OnReady(TimePoint now, size_t attempt, Actions& actions);
+  void OnReady(TimePoint now, size_t attempt, FanOutActions& actions);
   // See ScheduledStream::OnHeld: the worker cannot proceed while the response is held. Must not follow OnEnded.
   void OnHeld(TimePoint now, size_t attempt, HeldFor held_for);
   // A complete message has arrived. Must not follow OnEnded.
-  void OnMessage(TimePoint now, size_t attempt, Actions& actions);
+  void OnMessage(TimePoint now, size_t attempt, FanOutActions& actions);
   // The verdict on the oldest message under kAccept: OK, or why it is refused. After a verdict other than OK, the
   // attempt's later messages under kAccept must not reach the application. Their verdicts still follow, and are
   // ignored. The same holds for all messages after decided() returns true: the verdict on messages that have not
   // reached the application may be Cancelled.
-  void OnAccepted(TimePoint now, size_t attempt, const absl::Status& verdict, Actions& actions);
+  void OnAccepted(TimePoint now, size_t attempt, const absl::Status& verdict, FanOutActions& actions);
   // The attempt is over. Called once for each attempt, including attempts that were never sent. If OK, all its messages
   // have arrived.
-  void OnEnded(TimePoint now, size_t attempt, const absl::Status& status, Actions& actions);
+  void OnEnded(TimePoint now, size_t attempt, const absl::Status& status, FanOutActions& actions);
 
   // Ends the fan-out with `why`, which must not be OK, unless the fan-out is already decided. If Cancel comes before
   // Start, Start sends nothing.
-  void Cancel(TimePoint now, const absl::Status& why, Actions& actions);
+  void Cancel(TimePoint now, const absl::Status& why, FanOutActions& actions);
 
-  void OnTimer(TimePoint now, Actions& actions);
+  void OnTimer(TimePoint now, FanOutActions& actions);
   TimePoint NextTimer() const;  // TimePoint::max() if there is none
 
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
   bool decided() const { return decided_; }  // the result is fixed; attempts that are still open do not change it
-  // Returns true if verdicts alone may end the fan-out, without a further response.
-  bool AwaitsVerdicts() const;
+  bool AwaitsVerdicts() const { return quorum_.AwaitsVerdicts(); }
   const Result& result() const { return result_; }  // after kEnd
 
  private:
   using Status = absl::Status;
-  struct AttemptState {
-    Attempt made;
-    AttemptTime time;
-    bool ready = false;
-    bool ended = false;
-    bool cancelled = false;  // kCancel was an action
-    bool live = true;        // may still answer its ask; if false, `concluded` is the reason
-    AttemptOutcome concluded = AttemptOutcome::kNotNeeded;
-    size_t kept = 0;       // messages neither accepted nor dropped
-    size_t unsettled = 0;  // messages under kAccept
-    // Why the attempt has failed, while the consequence depends on the verdict on its first message. If that verdict is
-    // OK, the attempt ends with `concluded`.
-    Status failure;
-
-    bool MayTimeOut() const { return live && !ended && failure.ok(); }
-  };
-  enum class AskOutcome { kPending, kAnswered, kFailed };
+  enum class AskOutcome { kPending, kResponded, kFailed };
   struct AskState {
     std::vector<size_t> workers;
     size_t made = 0;  // attempts
     AskOutcome outcome = AskOutcome::kPending;
     absl::InlinedVector<size_t, 2> live;  // attempts, oldest first
-    size_t ready = 0;                     // number of live attempts that are ready
     std::optional<size_t> accepting;      // the attempt that has messages under kAccept, or has claimed the ask
     bool claimed = false;
-    bool waits_for_quorum = false;  // is in waiting_
-  };
-  struct Due {
-    TimePoint at;
-    size_t attempt = 0;
+    bool waits_for_quorum = false;  // it waits in quorum_
+
+    // `max_attempts` as in Options.
+    bool MayRetry(size_t max_attempts) const { return made < (max_attempts > 0 ? max_attempts : workers.size()); }
+    // A hedge goes only to a worker that was not asked yet: asking a slow worker twice does not make it faster.
+    bool MayHedge(size_t max_attempts) const { return MayRetry(max_attempts) && made < workers.size(); }
   };
   enum class Reason { kFirst, kRetry, kHedge };
 
   AskState& AskOf(size_t attempt) { return asks_[attempts_[attempt].made.ask]; }
-  void MarkReady(size_t attempt);
-  bool Whole(size_t attempt) const;  // the whole response has arrived
-  bool VerdictDecides(size_t attempt);
 
-  void Send(size_t ask, Reason reason, Actions& actions);
+  // Who is asked.
+  void Send(size_t ask, Reason reason, FanOutActions& actions);
   bool TakeRetry(TimePoint now, size_t ask);
-  bool HasUnaskedWorker(const AskState& ask) const;
-  void Hedge(size_t attempt, Actions& actions);
+  void Hedge(size_t attempt, FanOutActions& actions);
 
-  // Responses.
-  void LetIn(size_t ask, Actions& actions);
-  void LetInWaiting(Actions& actions);
-  bool QuorumIsTaken() const;
-  void Accept(size_t attempt, Actions& actions);
-  void Claim(size_t attempt, Actions& actions);
-  void Answer(size_t attempt, Actions& actions);
-  void Release(size_t attempt, Actions& actions);
+  // Whose response counts.
+  void LetIn(size_t ask, FanOutActions& actions);
+  void Accept(size_t attempt, FanOutActions& actions);
+  void Claim(size_t attempt, FanOutActions& actions);
+  void CompleteAsk(size_t attempt, FanOutActions& actions);
+  void Release(size_t attempt, FanOutActions& actions);
 
   // Failures.
-  void Fail(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
-  void Refuse(TimePoint now, size_t attempt, const Status& verdict, Actions& actions);
-  void Replace(TimePoint now, size_t attempt, const Status& status, bool retry, Actions& actions);
-  void FailAsk(size_t attempt, const Status& status);
-  void FailAsk(Failure failure);
-  void Expire(TimePoint now, Actions& actions);
-  void ExpireAsk(TimePoint now, size_t ask, Actions& actions);
-  static Status LateStatus(TimePoint now, const AttemptState& state);
-  bool has_attempt_timeout() const { return options_.attempt_timeout != absl::InfiniteDuration(); }
-  TimePoint TimeoutOf(TimePoint now, size_t attempt) const;  // not while the response is held
+  bool VerdictDecides(size_t attempt);
+  void Fail(TimePoint now, size_t attempt, const Status& status, bool retry, FanOutActions& actions);
+  void Replace(TimePoint now, size_t attempt, const Status& status, bool retry, FanOutActions& actions);
+  void FailAsk(size_t ask, std::optional<size_t> attempt, const Status& status);
+  void Expire(TimePoint now, FanOutActions& actions);
+  void ExpireAsk(TimePoint now, size_t ask, FanOutActions& actions);
 
   // The end of attempts, of asks, and of the fan-out.
-  void CancelAttempt(size_t attempt, Actions& actions);
-  void Conclude(size_t attempt, AttemptOutcome outcome, Actions& actions);
-  void Publish(size_t attempt);
+  void Conclude(size_t attempt, AttemptOutcome outcome, FanOutActions& actions);
   void CloseAsk(size_t ask, AskOutcome outcome);
-  void DecideIfSettled(Actions& actions);
-  void Decide(const Status& status, Actions& actions);
-  void AfterEvent(Actions& actions);
+  void DecideIfSettled(FanOutActions& actions);
+  void Decide(const Status& status, FanOutActions& actions);
+  void AfterEvent(FanOutActions& actions);
 
   const Options options_;
   std::vector<AskState> asks_;
-  std::vector<AttemptState> attempts_;
-  size_t open_ = 0;            // attempts that have not ended
-  size_t unsettled_ = 0;       // messages under kAccept
-  size_t asks_accepting_ = 0;  // pending asks that have an accepting attempt
+  Attempts attempts_;
+  AttemptTimers timers_;
+  Quorum quorum_;
   bool started_ = false;
   bool expired_ = false;  // the deadline has passed
   bool decided_ = false;
   bool ended_ = false;
-  // When attempts time out. Attempts whose response is held are not in it.
-  std::set<std::pair<TimePoint, size_t>> timeouts_;
-  // Queues that only grow, by at most one entry for each attempt (or refusal), with the index of their first entry. A
-  // std::deque would allocate and free memory as they advance. Times are in order, because all entries wait equally
-  // long.
-  std::vector<Due> hedge_times_;
-  size_t next_hedge_ = 0;
-  std::vector<size_t> waiting_;  // asks with a whole response that wait because the quorum is taken
-  size_t next_waiting_ = 0;
   Result result_;
 };
 

@@ -55,16 +55,16 @@ void FanOutRun::Begin() {
   applying_ = true;
   logic_.Start(started_, actions_);
   std::vector<size_t> attempts;
-  for (const FanOutLogic::Action& action : actions_) {
-    if (action.kind == FanOutLogic::Action::Kind::kSend) attempts.push_back(action.attempt);
+  for (const FanOutAction& action : actions_) {
+    if (action.kind == FanOutAction::Kind::kSend) attempts.push_back(action.attempt);
   }
   actions_.erase(std::remove_if(actions_.begin(), actions_.end(),
-                                [](const auto& action) { return action.kind == FanOutLogic::Action::Kind::kSend; }),
+                                [](const auto& action) { return action.kind == FanOutAction::Kind::kSend; }),
                  actions_.end());
   if (state_.closing()) logic_.Cancel(started_, state_.why_closing(), actions_);
   if (!attempts.empty()) SubmitAll(attempts);
   applying_ = false;
-  Drive([](FanOutLogic&, TimePoint, FanOutLogic::Actions&) {});
+  Drive([](FanOutLogic&, TimePoint, FanOutActions&) {});
 }
 
 template <class Event>
@@ -77,7 +77,7 @@ void FanOutRun::Drive(Event event) {
   applying_ = true;
   TellFailures();
   for (size_t next = 0; next < actions_.size(); ++next) {
-    Apply(FanOutLogic::Action(actions_[next]));
+    Apply(FanOutAction(actions_[next]));
     TellFailures();
   }
   actions_.clear();
@@ -92,27 +92,27 @@ void FanOutRun::TellFailures() {
   }
 }
 
-void FanOutRun::Apply(const FanOutLogic::Action& action) {
+void FanOutRun::Apply(const FanOutAction& action) {
   switch (action.kind) {
-    case FanOutLogic::Action::Kind::kSend:
+    case FanOutAction::Kind::kSend:
       return SubmitOne(action.attempt);
-    case FanOutLogic::Action::Kind::kAccept:
+    case FanOutAction::Kind::kAccept:
       return Accept(action.attempt, action.messages);
-    case FanOutLogic::Action::Kind::kDrop:
+    case FanOutAction::Kind::kDrop:
       return Drop(action.attempt, action.messages);
-    case FanOutLogic::Action::Kind::kCancel:
+    case FanOutAction::Kind::kCancel:
       if (ScheduledStream* const call = attempts_[action.attempt].call) {
         attempts_[action.attempt].cancelled = true;
         state_.link().CancelCall(*call, WhyCancelled());
       }
       return;
-    case FanOutLogic::Action::Kind::kEnd:
+    case FanOutAction::Kind::kEnd:
       return End();
   }
 }
 
 ScheduledStream& FanOutRun::Launch(size_t attempt) {
-  const FanOutLogic::Attempt& made = logic_.attempt(attempt);
+  const Attempt& made = logic_.attempt(attempt);
   const Ask& ask = spec_.asks[made.ask];
   attempts_.resize(std::max(attempts_.size(), attempt + 1));
   std::optional<int64_t> bytes = ask.response_bytes;
@@ -178,18 +178,14 @@ void FanOutRun::SubmitOne(size_t attempt) {
 void FanOutRun::OnSent(size_t attempt) {
   if (std::exchange(attempts_[attempt].sent, true)) return;
   sink_->OnSent(attempt);
-  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
-    logic.OnSent(now, attempt, actions);
-  });
+  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnSent(now, attempt, actions); });
 }
 
 void FanOutRun::OnReady(size_t attempt, std::chrono::nanoseconds ready_after) {
   history_.ObserveLatency(absl::FromChrono(ready_after));
   const size_t row = spec_.workers->workers[logic_.attempt(attempt).worker]->row();
   state_.worker_history().OnReady(state_.link().now(), row, absl::FromChrono(ready_after));
-  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
-    logic.OnReady(now, attempt, actions);
-  });
+  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnReady(now, attempt, actions); });
 }
 
 // A held response needs no action, only a different timer.
@@ -202,9 +198,8 @@ void FanOutRun::OnMessage(size_t attempt, WireMessage message) {
   AttemptState& state = attempts_[attempt];
   if (spec_.server_streaming) Hold(state, message);
   state.messages.push_back(std::move(message));
-  Drive([attempt](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
-    logic.OnMessage(now, attempt, actions);
-  });
+  Drive(
+      [attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnMessage(now, attempt, actions); });
 }
 
 void FanOutRun::Accept(size_t attempt, size_t messages) {
@@ -246,7 +241,7 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t byt
     accepted_bytes_ += static_cast<int64_t>(bytes);
   }
   Release(state, wire_bytes);
-  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
     CountEnded(attempt);
   });
@@ -263,7 +258,7 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   if (status.ok() && !spec_.server_streaming) {
     for (const WireMessage& message : attempts_[attempt].messages) Hold(attempts_[attempt], message);
   }
-  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) {
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) {
     logic.OnEnded(now, attempt, status, actions);
     CountEnded(attempt);
   });
@@ -273,7 +268,7 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
 // may get its outcome later, when the fan-out is decided.
 void FanOutRun::CountEnded(size_t attempt) {
   AttemptState& state = attempts_[attempt];
-  const FanOutLogic::Attempt& made = logic_.attempt(attempt);
+  const Attempt& made = logic_.attempt(attempt);
   if (!made.outcome.has_value() || std::exchange(state.counted, true)) return;
   const TimePoint now = state_.link().now();
   const size_t row = spec_.workers->workers[made.worker]->row();
@@ -282,7 +277,7 @@ void FanOutRun::CountEnded(size_t attempt) {
   switch (outcome) {
     case CallOutcome::kOk:
       history_.ObserveResponse(state.bytes);
-      state_.worker_history().OnAnswered(now, row);
+      state_.worker_history().OnResponse(now, row);
       break;
     case CallOutcome::kRpcDeadline:
       state_.link().metrics().CountTimeout(TimeoutKind::kRpcDeadline);
@@ -302,7 +297,7 @@ void FanOutRun::CountEnded(size_t attempt) {
 
 void FanOutRun::Cancel(const absl::Status& why) {
   if (sink_ == nullptr) return;
-  Drive([&](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.Cancel(now, why, actions); });
+  Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.Cancel(now, why, actions); });
 }
 
 // After the deadline, the deadline is the reason of a cancellation, even if a different event comes first.
@@ -311,18 +306,18 @@ absl::Status FanOutRun::WhyCancelled() const {
   return absl::DeadlineExceededError("the deadline passed");
 }
 
-CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome) {
+CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, AttemptOutcome outcome) {
   const bool late = absl::IsDeadlineExceeded(state.end.status);
   switch (outcome) {
-    case FanOutLogic::AttemptOutcome::kAnswered:
+    case AttemptOutcome::kResponded:
       return CallOutcome::kOk;
-    case FanOutLogic::AttemptOutcome::kRefused:
+    case AttemptOutcome::kRefused:
       return CallOutcome::kCorrupt;
-    case FanOutLogic::AttemptOutcome::kExpired:
+    case AttemptOutcome::kExpired:
       return CallOutcome::kExpired;
-    case FanOutLogic::AttemptOutcome::kNotNeeded:
+    case AttemptOutcome::kNotNeeded:
       return late && !state.sent ? CallOutcome::kExpired : CallOutcome::kCancelled;
-    case FanOutLogic::AttemptOutcome::kFailed:
+    case AttemptOutcome::kFailed:
       if (state.corrupt) return CallOutcome::kCorrupt;
       // It was cancelled because it took too long.
       return late || state.cancelled ? CallOutcome::kRpcDeadline : CallOutcome::kRpcError;
@@ -339,7 +334,7 @@ void FanOutRun::ArmTimer() {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->timer_ = TimerQueue::Id();
-    self->Drive([](FanOutLogic& logic, TimePoint now, FanOutLogic::Actions& actions) { logic.OnTimer(now, actions); });
+    self->Drive([](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnTimer(now, actions); });
   });
 }
 

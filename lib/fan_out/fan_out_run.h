@@ -79,7 +79,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void Accepted(size_t attempt, const absl::Status& verdict, size_t bytes);
   void Cancel(const absl::Status& why);
 
-  const FanOutLogic::Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
+  const Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
   size_t PrimaryOf(size_t attempt) const { return PrimaryOfAsk(logic_.attempt(attempt).ask); }
   size_t PrimaryOfAsk(size_t ask) const { return spec_.asks[ask].primary; }
   size_t attempts() const { return logic_.attempts(); }
@@ -113,7 +113,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   FanOutRun(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink);
   template <class Event>
   void Drive(Event event);
-  void Apply(const FanOutLogic::Action& action);
+  void Apply(const FanOutAction& action);
   void TellFailures();
   ScheduledStream& Launch(size_t attempt);
   void SubmitAll(const std::vector<size_t>& attempts);
@@ -124,7 +124,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void Release(const AttemptState& state, int64_t bytes);
   void CountEnded(size_t attempt);
   absl::Status WhyCancelled() const;
-  static CallOutcome OutcomeOf(const AttemptState& state, FanOutLogic::AttemptOutcome outcome);
+  static CallOutcome OutcomeOf(const AttemptState& state, AttemptOutcome outcome);
   void ArmTimer();
   void End();
 
@@ -141,7 +141,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   MethodHistory& history_;
   const TimePoint started_;
   FanOutLogic logic_;
-  std::vector<FanOutLogic::Action> actions_;
+  FanOutActions actions_;
   bool applying_ = false;
   std::vector<AttemptState> attempts_;
   size_t position_ = 0;

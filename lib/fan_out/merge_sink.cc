@@ -126,8 +126,8 @@ FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
   }
   if (!options_.keep_response_metadata) return result;
   for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
-    const FanOutLogic::Attempt& made = run.attempt(attempt);
-    if (made.outcome != FanOutLogic::AttemptOutcome::kAnswered) continue;
+    const Attempt& made = run.attempt(attempt);
+    if (made.outcome != AttemptOutcome::kResponded) continue;
     result.responses.push_back({.primary = run.PrimaryOf(attempt),
                                 .worker = made.worker,
                                 .initial = run.end(attempt).initial_metadata,

@@ -26,7 +26,7 @@ void WorkerHistory::OnReady(TimePoint /*now*/, size_t worker, absl::Duration tim
   mean = mean.has_value() ? *mean + (time_to_ready - *mean) / kMeanOf : time_to_ready;
 }
 
-void WorkerHistory::OnAnswered(TimePoint /*now*/, size_t worker) {
+void WorkerHistory::OnResponse(TimePoint /*now*/, size_t worker) {
   workers_[worker].pause = absl::ZeroDuration();
   workers_[worker].on_trial = false;
 }

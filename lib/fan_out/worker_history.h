@@ -24,7 +24,7 @@ class WorkerHistory {
 
   // `time_to_ready` is the time from the request until the response was ready.
   void OnReady(TimePoint now, size_t worker, absl::Duration time_to_ready);
-  void OnAnswered(TimePoint now, size_t worker);
+  void OnResponse(TimePoint now, size_t worker);
   // Do not call it for responses that were not needed.
   void OnFailed(TimePoint now, size_t worker);
 

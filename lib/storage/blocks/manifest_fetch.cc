@@ -115,14 +115,14 @@ std::shared_ptr<const std::string> ManifestFetch::RequestFor(const Range& range,
 
 std::shared_ptr<const std::string> ManifestFetch::RequestOf(size_t attempt) {
   const auto run = run_.lock();
-  const FanOutLogic::Attempt& made = run->attempt(attempt);
+  const Attempt& made = run->attempt(attempt);
   if (!made.retry && !made.hedge) return nullptr;
   return RequestFor(ranges_[made.ask], made.worker);
 }
 
 void ManifestFetch::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
-  const FanOutLogic::Attempt made = run->attempt(attempt);
+  const Attempt made = run->attempt(attempt);
   for (WireMessage& message : messages) {
     absl::Status verdict = Decompress(message, kMaxManifestBytes);
     if (verdict.ok()) verdict = Store(ranges_[made.ask], made.worker, message.bytes);
@@ -192,9 +192,9 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
 // Prefer the error of a worker that has the file in a bad state to NotFound.
 void ManifestFetch::NoteFailures(const FanOutRun& run) {
   for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
-    const FanOutLogic::Attempt& made = run.attempt(attempt);
-    const bool failed = made.outcome == FanOutLogic::AttemptOutcome::kFailed;
-    if (!failed && made.outcome != FanOutLogic::AttemptOutcome::kRefused) continue;
+    const Attempt& made = run.attempt(attempt);
+    const bool failed = made.outcome == AttemptOutcome::kFailed;
+    if (!failed && made.outcome != AttemptOutcome::kRefused) continue;
     absl::Status why = failed ? run.end(attempt).status : verdicts_[attempt];
     // The attempt was cancelled because it took too long.
     if (failed && (why.ok() || run.cancelled(attempt))) {

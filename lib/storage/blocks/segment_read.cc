@@ -130,7 +130,7 @@ uint32_t SegmentRead::ReplicaAt(uint64_t sru, size_t worker) const {
   return (static_cast<uint32_t>(worker) + workers - primary) % workers;
 }
 
-WorkerKind SegmentRead::KindOf(const FanOutLogic::Attempt& made) const {
+WorkerKind SegmentRead::KindOf(const Attempt& made) const {
   return ReplicaAt(made.ask, made.worker) > 0 ? WorkerKind::kReplica : WorkerKind::kPrimary;
 }
 
@@ -146,7 +146,7 @@ std::shared_ptr<const std::string> SegmentRead::RequestFor(uint64_t sru, size_t 
 std::shared_ptr<const std::string> SegmentRead::RequestOf(size_t attempt) {
   if (attempt < srus_.size()) return nullptr;  // first attempts, in the order of their asks
   const auto run = run_.lock();
-  const FanOutLogic::Attempt& made = run->attempt(attempt);
+  const Attempt& made = run->attempt(attempt);
   Sru& sru = srus_[made.ask];
   if (std::exchange(sru.last_attempt, static_cast<uint32_t>(attempt)) != attempt) ++sru.attempts;
   return RequestFor(made.ask, made.worker);
@@ -215,7 +215,7 @@ void SegmentRead::StorePartial(uint64_t sru, const SruMessage& message, const By
 }
 
 absl::Status SegmentRead::Complete(size_t attempt) {
-  const FanOutLogic::Attempt made = run_.lock()->attempt(attempt);
+  const Attempt made = run_.lock()->attempt(attempt);
   if (buffer_.settled(made.ask)) return absl::CancelledError("the SRU is here");
   const Sru& sru = srus_[made.ask];
   const uint32_t received_bytes = sru.writer == attempt ? sru.received_bytes : 0;
@@ -234,7 +234,7 @@ absl::Status SegmentRead::Complete(size_t attempt) {
 
 // If a different replica may have more bytes, do not count the response, so that the replica is asked. A worker that
 // responds in part has read all that it can, so it is not asked again.
-absl::Status SegmentRead::CompletePartial(const FanOutLogic::Attempt& made, Partial& partial) {
+absl::Status SegmentRead::CompletePartial(const Attempt& made, Partial& partial) {
   const bool is_first = !partial.gaps.has_value();
   const ByteRanges gaps = is_first ? partial.missing : Intersect(*partial.gaps, partial.missing);
   if (gaps.empty()) {

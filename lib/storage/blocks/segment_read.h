@@ -75,7 +75,7 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
   std::shared_ptr<const std::string> RequestFor(uint64_t sru, size_t worker);
   std::vector<size_t> WorkersOf(uint64_t sru);
   uint32_t ReplicaAt(uint64_t sru, size_t worker) const;
-  WorkerKind KindOf(const FanOutLogic::Attempt& made) const;
+  WorkerKind KindOf(const Attempt& made) const;
 
   // FanOutRun::Sink.
   void Accept(size_t attempt, std::vector<WireMessage> messages) override;
@@ -86,7 +86,7 @@ class SegmentRead final : public FanOutRun::Sink, public std::enable_shared_from
 
   absl::Status Store(size_t attempt, uint64_t index, absl::string_view bytes);
   void StorePartial(uint64_t sru, const SruMessage& message, const ByteRange& place, const ByteRanges& missing);
-  absl::Status CompletePartial(const FanOutLogic::Attempt& made, Partial& partial);
+  absl::Status CompletePartial(const Attempt& made, Partial& partial);
   absl::Status Describe(const FanOutLogic::Failure& failure) const;
   void Progress() const;
 

@@ -95,7 +95,7 @@ class FanOutSlowCallbackTest : public FanOutCallbacksTest {
 INSTANTIATE_TEST_SUITE_P(By, FanOutSlowCallbackTest,
                          ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants), NameOf);
 
-TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheAnswersOfAnotherFanOut) {
+TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheResponsesOfAnotherFanOut) {
   Start(2);
   const auto slow = BlockCallbacks();
   const auto other = CallAsync([](size_t i) -> std::optional<sluice::Ask<Text>> {
@@ -103,7 +103,7 @@ TEST_P(FanOutSlowCallbackTest, DoesNotDelayTheAnswersOfAnotherFanOut) {
     return Text();
   });
   EXPECT_TRUE(server(1).Await([](const auto& counts) { return counts.requests == 1 && counts.open == 0; }));
-  EXPECT_TRUE(AwaitIdle()) << "both answers are here";
+  EXPECT_TRUE(AwaitIdle()) << "both responses are here";
   EXPECT_FALSE(other->ended()) << "but callbacks come one after the other";
   go_on_.Notify();
   ASSERT_TRUE(slow->Await());

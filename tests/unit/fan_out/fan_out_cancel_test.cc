@@ -30,7 +30,7 @@ class FanOutCancelTest : public testing::FanOutTest {
   FanOut::Map<Text> AskLast() {
     return [last = servers_.size() - 1](size_t worker) -> std::optional<sluice::Ask<Text>> {
       if (worker != last) return std::nullopt;
-      return sluice::Ask<Text>(Text(), kLargeAnswer);
+      return sluice::Ask<Text>(Text(), kLargeResponse);
     };
   }
 
@@ -101,7 +101,7 @@ class FanOutCancelGrantsTest : public FanOutCancelTest {
   // Starts a call to server 0. Its large response is ready, but not granted.
   std::unique_ptr<Pending> StartAndHoldBack(absl::Duration timeout, const Method<Text, Text>& method) {
     LetGo();
-    server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
+    server(0).SetPlay(Holds(std::string(kLargeResponse, 'x')));
     auto pending = CallAsync(AskLast(), {.timeout = timeout}, Ignore(), method);
     EXPECT_TRUE(server(0).AwaitHolding(1));
     HoldBack();
@@ -166,7 +166,7 @@ TEST_P(FanOutCancelTest, AStreamInTheMiddleEndsAtOnce) {
   });
 }
 
-TEST_P(FanOutCancelTest, WhoHasNotAnsweredAtTheDeadlineHasFailed) {
+TEST_P(FanOutCancelTest, WhoHasNotRespondedAtTheDeadlineHasFailed) {
   Start(2);
   server(1).SetPlay(Holds("late"));
   const auto collected = fan_out_->Collect(kUnary, Ask(2), {.timeout = absl::Milliseconds(700), .fail_limit = 1});
@@ -283,7 +283,7 @@ TEST_P(FanOutCancelTest, TheDestructorCancelsWhatIsUnderWayAndWaitsForIt) {
 }
 
 // A worker accepts a limited number of resets. The other responses may still arrive after the caller has gone.
-TEST_P(FanOutCancelTest, TheLinkMayEndWhileAnswersThatNobodyNeedsAreOut) {
+TEST_P(FanOutCancelTest, TheLinkMayEndWhileResponsesThatNobodyNeedsAreOut) {
   constexpr int kCalls = 150;
   Link::Options options = FixedBudget();
   options.schedule.profile.buffer_bytes = 4 << 20;

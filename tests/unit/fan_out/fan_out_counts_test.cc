@@ -29,7 +29,7 @@ class FanOutCountsTest : public testing::FanOutTest {
 INSTANTIATE_TEST_SUITE_P(By, FanOutCountsTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
                          NameOf);
 
-TEST_P(FanOutCountsTest, AnswersAfterTheQuorumAreCancelledAndNotCorrupt) {
+TEST_P(FanOutCountsTest, ResponsesAfterTheQuorumAreCancelledAndNotCorrupt) {
   Start(8);
   const auto result = fan_out_->Call(kUnary, Ask(8),
                                      [&](size_t, const Text&) {
@@ -68,7 +68,7 @@ TEST_P(FanOutCountsTest, RivalsOfHedgesAreCancelledAndNotCorrupt) {
   server(0).SetPlay(Holds("late"));
   server(1).SetPlay(Holds("later"));
   const auto pending = CallAsync(Ask(1, {1}), {.hedge_after = absl::Milliseconds(20)}, [&](size_t, const Text&) {
-    EXPECT_TRUE(AwaitReady(2)) << "both have answered";
+    EXPECT_TRUE(AwaitReady(2)) << "both have responded";
     return absl::OkStatus();
   });
   ASSERT_TRUE(server(0).AwaitHolding(1));
@@ -83,7 +83,7 @@ TEST_P(FanOutCountsTest, RivalsOfHedgesAreCancelledAndNotCorrupt) {
   EXPECT_EQ(fan_out_->Call(kUnary, Ask(1, {1}), Ignore()).retries, 0u) << "neither of them counts as bad";
 }
 
-TEST_P(FanOutCountsTest, AnswersAfterACancellationAreCancelledAndNotCorrupt) {
+TEST_P(FanOutCountsTest, ResponsesAfterACancellationAreCancelledAndNotCorrupt) {
   Start(4);
   testing::Pending pending;
   testing::Notification started;
@@ -102,7 +102,7 @@ TEST_P(FanOutCountsTest, AnswersAfterACancellationAreCancelledAndNotCorrupt) {
   ExpectRequests(1, 3);
 }
 
-TEST_P(FanOutCountsTest, AnAnswerThatMergeRefusesIsCorrupt) {
+TEST_P(FanOutCountsTest, AResponseThatMergeRefusesIsCorrupt) {
   Start(1);
   fan_out_->Call(kUnary, Ask(1), [](size_t, const Text&) { return absl::DataLossError("no good"); });
   EXPECT_EQ(Metric("sluice_calls_total", "corrupt"), 1);

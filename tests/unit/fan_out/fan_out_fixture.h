@@ -140,7 +140,7 @@ class FanOutTest : public ::testing::TestWithParam<Way> {
   // as ready at once: only small responses of known size are sent without waiting for a grant. Connections are not
   // watched, so work that is left for a later turn of the link's thread stays there.
   static constexpr int64_t kBudget = 32 << 10;
-  static constexpr int64_t kLargeAnswer = 20'000;
+  static constexpr int64_t kLargeResponse = 20'000;
   static Link::Options FixedBudget() {
     LinkProfile profile;
     profile.capacity_bytes_per_second = 1e12;

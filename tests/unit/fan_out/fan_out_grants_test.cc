@@ -23,14 +23,14 @@ class FanOutGrantsTest : public testing::FanOutTest {};
 
 INSTANTIATE_TEST_SUITE_P(By, FanOutGrantsTest, ::testing::Values(SchedulePolicy::kGrants), NameOf);
 
-TEST_P(FanOutGrantsTest, HeadersThatAreSentEarlyDoNotMakeAnAnswerReady) {
+TEST_P(FanOutGrantsTest, HeadersThatAreSentEarlyDoNotMakeAResponseReady) {
   Start(2, FixedBudget());
   server(0).SetPlay(SendsHeadersAndHolds("late"));
-  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, kLargeAnswer), Ignore(),
+  const auto result = fan_out_->Call(kUnary, Ask(1, {1}, kLargeResponse), Ignore(),
                                      {.timeout = absl::Minutes(5), .hedge_after = absl::Milliseconds(100)});
   EXPECT_TRUE(result.status.ok()) << result.status;
   EXPECT_EQ(result.hedges_won, 1u) << "what is ready is not hedged";
-  EXPECT_EQ(Metric("sluice_ready_seconds"), 1) << "the hedge's answer";
+  EXPECT_EQ(Metric("sluice_ready_seconds"), 1) << "the hedge's response";
   EXPECT_TRUE(server(0).Await([](const auto& counts) { return counts.cancelled == 1 && counts.open == 0; }));
 }
 
@@ -44,7 +44,7 @@ TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
                     .hold_before = 0,
                     .early_headers = early_headers};
     });
-    const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+    const auto pending = CallAsync(Ask(1, {}, kLargeResponse), {.timeout = absl::Minutes(5)});
     ASSERT_TRUE(server(0).AwaitHolding(1));
     EXPECT_EQ(link_->State().ungranted_calls, 1);
     HoldBack();
@@ -56,10 +56,10 @@ TEST_P(FanOutGrantsTest, AnErrorDoesNotWaitForAGrant) {
 }
 
 // The trailers after an empty response do not wait, either.
-TEST_P(FanOutGrantsTest, AnEmptyAnswerDoesNotWaitForAGrant) {
+TEST_P(FanOutGrantsTest, AnEmptyResponseDoesNotWaitForAGrant) {
   Start(1, FixedBudget());
   server(0).SetPlay([](const Seen&) { return Script{.messages = {""}, .hold_before = 0}; });
-  const auto pending = CallAsync(Ask(1, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  const auto pending = CallAsync(Ask(1, {}, kLargeResponse), {.timeout = absl::Minutes(5)});
   ASSERT_TRUE(server(0).AwaitHolding(1));
   HoldBack();
   server(0).Release();
@@ -87,11 +87,11 @@ TEST_P(FanOutGrantsTest, AStreamBetweenItsMessagesHoldsNothing) {
   EXPECT_TRUE(pending->result().status.ok()) << pending->result().status;
 }
 
-TEST_P(FanOutGrantsTest, AnswersThatAreHeldBackComeWhenThereIsRoomAgain) {
+TEST_P(FanOutGrantsTest, ResponsesThatAreHeldBackComeWhenThereIsRoomAgain) {
   Start(3, FixedBudget());
   const std::string large(100'000, 'x');
   for (size_t i = 0; i < 3; ++i) server(i).SetPlay(Holds(large));
-  const auto pending = CallAsync(Ask(3, {}, kLargeAnswer), {.timeout = absl::Minutes(5)});
+  const auto pending = CallAsync(Ask(3, {}, kLargeResponse), {.timeout = absl::Minutes(5)});
   for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(server(i).AwaitHolding(1));
   HoldBack();
   for (size_t i = 0; i < 3; ++i) server(i).Release();
@@ -111,7 +111,7 @@ class FanOutHeldResponseTest : public testing::FanOutTest {
   // Starts a fan-out to server 0, with server 1 as its replica, and returns when the response is ready and held.
   std::unique_ptr<testing::Pending> AskAndHold(const FanOutOptions& options) {
     server(0).SetPlay(Holds("0"));
-    auto pending = CallAsync(Ask(1, {1}, kLargeAnswer), options);
+    auto pending = CallAsync(Ask(1, {1}, kLargeResponse), options);
     EXPECT_TRUE(server(0).AwaitHolding(1));
     HoldBack();
     server(0).Release();
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutHungWorkerTest, ::testing::Values(SchedulePol
                          NameOf);
 
 // With k hung workers, a response waits for at most k + 1 stall timeouts, and for the responses ahead of it.
-TEST_P(FanOutHungWorkerTest, DoesNotHoldUpTheLargeAnswersOfTheOthers) {
+TEST_P(FanOutHungWorkerTest, DoesNotHoldUpTheLargeResponsesOfTheOthers) {
   constexpr auto kStall = std::chrono::seconds(1);
   constexpr int kHung = 2;
   Link::Options options = FixedBudget();

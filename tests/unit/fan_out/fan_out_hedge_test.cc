@@ -44,7 +44,7 @@ TEST_P(FanOutHedgeTest, ASlowWorkerGetsARivalAndTheLoserIsCancelledAtItsServer) 
   EXPECT_TRUE(AwaitIdle());
 }
 
-TEST_P(FanOutHedgeTest, TheFirstToAnswerWinsAlsoWhenItIsTheSlowOne) {
+TEST_P(FanOutHedgeTest, TheFirstToRespondWinsAlsoWhenItIsTheSlowOne) {
   Start(2);
   server(0).SetPlay(Holds("late"));
   server(1).SetPlay(Holds("later"));
@@ -73,7 +73,7 @@ TEST_P(FanOutHedgeTest, AHedgeThatIsSlowGetsARivalToo) {
   EXPECT_EQ(result.hedges_won, 1u);
 }
 
-TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
+TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToRespond) {
   Start(2);
   server(0).SetPlay(Holds("late"));
   server(1).SetPlay(Fails(absl::StatusCode::kInternal));
@@ -87,7 +87,7 @@ TEST_P(FanOutHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
 }
 
 // The rival of an attempt is cancelled only when the response of the attempt counts.
-TEST_P(FanOutHedgeTest, AnAnswerThatIsRefusedLeavesItsRivalToAnswer) {
+TEST_P(FanOutHedgeTest, AResponseThatIsRefusedLeavesItsRivalToRespond) {
   Start(2);
   server(0).SetPlay(Holds("late"));
   server(1).SetPlay(Holds("bad"));
@@ -110,7 +110,7 @@ TEST_P(FanOutHedgeTest, AQuantileHedgesNothingBeforeItHasSeenSome) {
   server(0).SetPlay(Holds("late"));
   const auto result = fan_out_->Call(kUnary, Ask(1, {8}), Ignore(), options);
   EXPECT_TRUE(result.status.ok()) << result.status;
-  EXPECT_EQ(result.hedges, 1u) << "eight answers say how long it takes";
+  EXPECT_EQ(result.hedges, 1u) << "eight responses say how long it takes";
   EXPECT_EQ(result.hedges_won, 1u);
 }
 
@@ -180,9 +180,9 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutHedgeGrantsTest, ::testing::Values(SchedulePo
 TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
   Start(3, FixedBudget());
   ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty()) << "nothing but the hedge waits later";
-  server(0).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
+  server(0).SetPlay(Holds(std::string(kLargeResponse, 'x')));
   server(1).SetPlay(Holds("late"));
-  const auto pending = CallAsync(Ask(2, {2}, kLargeAnswer), {.hedge_after = absl::Milliseconds(500)});
+  const auto pending = CallAsync(Ask(2, {2}, kLargeResponse), {.hedge_after = absl::Milliseconds(500)});
   ASSERT_TRUE(server(0).AwaitHolding(1));
   ASSERT_TRUE(server(1).AwaitHolding(1));
   HoldBack();
@@ -202,8 +202,8 @@ TEST_P(FanOutHedgeGrantsTest, WhatIsReadyIsNotHedged) {
 TEST_P(FanOutHedgeGrantsTest, AHedgeIsChargedToTheBudget) {
   Start(2, FixedBudget());
   server(0).SetPlay(Holds("late"));
-  server(1).SetPlay(Holds(std::string(kLargeAnswer, 'x')));
-  const auto hedged = CallAsync(Ask(1, {1}, kLargeAnswer), {.hedge_after = absl::Milliseconds(20)});
+  server(1).SetPlay(Holds(std::string(kLargeResponse, 'x')));
+  const auto hedged = CallAsync(Ask(1, {1}, kLargeResponse), {.hedge_after = absl::Milliseconds(20)});
   ASSERT_TRUE(server(1).AwaitHolding(1));
   HoldBack();
   server(1).Release();
@@ -214,7 +214,7 @@ TEST_P(FanOutHedgeGrantsTest, AHedgeIsChargedToTheBudget) {
   ASSERT_TRUE(hedged->Await());
   EXPECT_EQ(hedged->result().hedges_won, 1u);
   EXPECT_EQ(hedged->result().response_bytes,
-            static_cast<int64_t>(testing::Wire(std::string(kLargeAnswer, 'x')).size()));
+            static_cast<int64_t>(testing::Wire(std::string(kLargeResponse, 'x')).size()));
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ using testing::End;
 using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
-using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kBad = absl::DataLossError("bad");
 const absl::Status kDown = absl::UnavailableError("down");
@@ -34,56 +33,56 @@ FanOutLogic::Options Streams() {
   return {.server_streaming = true};
 }
 
-TEST(FanOutLogicClaimTest, TheFirstAnswerThatIsAcceptedClaimsAndItsRivalIsCancelled) {
+TEST(FanOutLogicClaimTest, TheFirstResponseThatIsAcceptedClaimsAndItsRivalIsCancelled) {
   FanOutLogicDriver driver = Rivals({});
-  EXPECT_THAT(driver.Answers(1), ElementsAre(Accept(1)));
+  EXPECT_THAT(driver.Responds(1), ElementsAre(Accept(1)));
   EXPECT_THAT(driver.OnAccepted(1), ElementsAre(Cancel(0)));
   EXPECT_THAT(driver.OnEnded(0, kBad), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(0), Outcome::kNotNeeded);
-  EXPECT_EQ(driver.outcome(1), Outcome::kAnswered);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kResponded);
   EXPECT_EQ(driver.result().hedges_won, 1u);
   EXPECT_THAT(driver.result().failures, IsEmpty());
 }
 
 TEST(FanOutLogicClaimTest, APrimaryThatWinsLeavesTheHedgeLost) {
   FanOutLogicDriver driver = Rivals({});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(Cancel(1)));
   driver.OnEnded(1, kDown);
   EXPECT_EQ(driver.result().hedges, 1u);
   EXPECT_EQ(driver.result().hedges_won, 0u);
 }
 
-TEST(FanOutLogicClaimTest, ARivalsAnswerIsKeptUntilTheVerdictAndDroppedAfterIt) {
+TEST(FanOutLogicClaimTest, ARivalsResponseIsKeptUntilTheVerdictAndDroppedAfterIt) {
   FanOutLogicDriver driver = Rivals({});
-  driver.Answers(1);
-  EXPECT_THAT(driver.Answers(0), IsEmpty());
+  driver.Responds(1);
+  EXPECT_THAT(driver.Responds(0), IsEmpty());
   EXPECT_THAT(driver.OnAccepted(1), ElementsAre(Drop(0), End()));
-  EXPECT_EQ(driver.outcome(0), Outcome::kNotNeeded) << "it is neither refused nor corrupt";
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kNotNeeded) << "it is neither refused nor corrupt";
 }
 
-TEST(FanOutLogicClaimTest, AfterARefusalTheRivalsAnswerIsAccepted) {
+TEST(FanOutLogicClaimTest, AfterARefusalTheRivalsResponseIsAccepted) {
   FanOutLogicDriver driver = Rivals({});
-  driver.Answers(1);
-  driver.Answers(0);
+  driver.Responds(1);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnAccepted(1, kBad), ElementsAre(Accept(0)));
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(1), Outcome::kRefused);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kRefused);
   EXPECT_EQ(driver.result().retries, 0u);
   EXPECT_EQ(driver.result().hedges_won, 0u);
 }
 
 TEST(FanOutLogicClaimTest, AfterARefusalARivalThatIsOpenIsWaitedFor) {
   FanOutLogicDriver driver = Rivals({});
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnAccepted(1, kBad), IsEmpty());
-  EXPECT_THAT(driver.Answers(0), ElementsAre(Accept(0)));
+  EXPECT_THAT(driver.Responds(0), ElementsAre(Accept(0)));
 }
 
 TEST(FanOutLogicClaimTest, ARivalThatFailsDuringTheVerdictLeavesARefusalToTheNextWorker) {
   FanOutLogicDriver driver = Rivals({});
-  driver.Answers(1);
-  EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty()) << "the answer may be accepted";
+  driver.Responds(1);
+  EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty()) << "the response may be accepted";
   EXPECT_THAT(driver.OnAccepted(1, kBad), ElementsAre(Send(2)));
   EXPECT_EQ(driver.logic.attempt(2).worker, 9u);
 }
@@ -100,19 +99,19 @@ TEST(FanOutLogicClaimTest, MessagesOfAStreamAreAcceptedAsTheyCome) {
   EXPECT_EQ(driver.result().answered, 1u);
 }
 
-TEST(FanOutLogicClaimTest, AStreamAnswersWithItsEndWhenAllIsAccepted) {
+TEST(FanOutLogicClaimTest, AStreamRespondsWithItsEndWhenAllIsAccepted) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(Streams(), {{0}});
   driver.OnMessage(0);
   EXPECT_THAT(driver.OnAccepted(0), IsEmpty());
   EXPECT_THAT(driver.OnEnded(0), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(0), Outcome::kAnswered);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kResponded);
 }
 
-TEST(FanOutLogicClaimTest, AnEmptyStreamClaimsAndAnswers) {
+TEST(FanOutLogicClaimTest, AnEmptyStreamClaimsAndResponds) {
   FanOutLogicDriver driver = Rivals(Streams());
   EXPECT_THAT(driver.OnEnded(1), ElementsAre(Cancel(0)));
   EXPECT_EQ(driver.result().answered, 1u);
-  EXPECT_EQ(driver.outcome(1), Outcome::kAnswered);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kResponded);
 }
 
 TEST(FanOutLogicClaimTest, AnEmptyStreamDoesNotClaimBeforeTheVerdictOnARival) {
@@ -121,9 +120,9 @@ TEST(FanOutLogicClaimTest, AnEmptyStreamDoesNotClaimBeforeTheVerdictOnARival) {
   EXPECT_THAT(driver.OnEnded(1), IsEmpty());
   FanOutLogicDriver refused = driver;
   EXPECT_THAT(driver.OnAccepted(0), IsEmpty()) << "the claim";
-  EXPECT_EQ(driver.outcome(1), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kNotNeeded);
   EXPECT_THAT(refused.OnAccepted(0, kBad), ElementsAre(Cancel(0)));
-  EXPECT_EQ(refused.outcome(1), Outcome::kAnswered);
+  EXPECT_EQ(refused.outcome(1), AttemptOutcome::kResponded);
 }
 
 TEST(FanOutLogicClaimTest, TheFirstMessageOfAStreamWinsTheHedge) {
@@ -166,7 +165,7 @@ TEST(FanOutLogicClaimTest, ARefusalInTheMiddleOfAStreamFailsItsAsk) {
   EXPECT_THAT(driver.OnAccepted(0, kBad), ElementsAre(Cancel(0)));
   EXPECT_THAT(driver.OnEnded(0), ElementsAre(End())) << "its good status comes too late";
   EXPECT_EQ(driver.result().status, kBad);
-  EXPECT_EQ(driver.outcome(0), Outcome::kRefused);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kRefused);
 }
 
 TEST(FanOutLogicClaimTest, AStreamThatFailsAfterAnAcceptedMessageIsNotReplaced) {
@@ -185,9 +184,9 @@ TEST(FanOutLogicClaimTest, AStreamThatFailsBeforeTheFirstVerdictWaitsForIt) {
   FanOutLogicDriver refused = accepted;
   EXPECT_THAT(accepted.OnAccepted(0), ElementsAre(End()));
   EXPECT_EQ(accepted.result().status, kDown);
-  EXPECT_EQ(accepted.outcome(0), Outcome::kFailed);
+  EXPECT_EQ(accepted.outcome(0), AttemptOutcome::kFailed);
   EXPECT_THAT(refused.OnAccepted(0, kBad), ElementsAre(Send(1))) << "nobody has seen a message";
-  EXPECT_EQ(refused.outcome(0), Outcome::kRefused);
+  EXPECT_EQ(refused.outcome(0), AttemptOutcome::kRefused);
 }
 
 // The rival's messages would be added to an accepted message.
@@ -212,7 +211,7 @@ TEST(FanOutLogicClaimTest, WhatIsReplaceableReleasesItsClaim) {
   driver.OnAccepted(1);
   EXPECT_THAT(driver.OnEnded(1), ElementsAre(End()));
   EXPECT_TRUE(driver.result().status.ok());
-  EXPECT_EQ(driver.outcome(0), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kFailed);
 }
 
 TEST(FanOutLogicClaimTest, TheSuccessorOfAReplaceableOneWaitsForTheVerdictsOfItsPredecessor) {

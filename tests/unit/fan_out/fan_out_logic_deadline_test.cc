@@ -17,7 +17,6 @@ using testing::FanOutLogicDriver;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Send;
-using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kBad = absl::DataLossError("bad");
 
@@ -27,10 +26,10 @@ FanOutLogicDriver WithDeadline(FanOutLogic::Options options, FanOutLogicDriver::
   return FanOutLogicDriver::Sent(options, std::move(workers));
 }
 
-TEST(FanOutLogicDeadlineTest, WhoHasNotAnsweredHasFailed) {
+TEST(FanOutLogicDeadlineTest, WhoHasNotRespondedHasFailed) {
   FanOutLogicDriver driver = WithDeadline({.fail_limit = 1}, {{7}, {8}});
   EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(100));
-  driver.Answers(0);
+  driver.Responds(0);
   driver.OnAccepted(0);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(99)), IsEmpty());
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(1)), ElementsAre(Cancel(1)));
@@ -41,7 +40,7 @@ TEST(FanOutLogicDeadlineTest, WhoHasNotAnsweredHasFailed) {
   EXPECT_EQ(driver.result().failures[0].worker, 8u);
   EXPECT_EQ(driver.result().failures[0].attempt, 1u);
   EXPECT_EQ(driver.result().failures[0].status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(driver.outcome(1), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kFailed);
 }
 
 TEST(FanOutLogicDeadlineTest, OneTooManyIsDeadlineExceededAndEachIsAFailure) {
@@ -68,7 +67,7 @@ TEST(FanOutLogicDeadlineTest, WhatWasNotSentIsAFailureOfItsAskAndNotOfItsWorker)
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(100)), ElementsAre(Cancel(0)));
   EXPECT_THAT(driver.OnEnded(0, absl::CancelledError("")), ElementsAre(End()));
   EXPECT_THAT(std::string(driver.result().status.message()), HasSubstr("not sent"));
-  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kExpired);
 }
 
 TEST(FanOutLogicDeadlineTest, AResponseThatWaitsForTheLinkIsAFailureOfItsAskAndNotOfItsWorker) {
@@ -78,7 +77,7 @@ TEST(FanOutLogicDeadlineTest, AResponseThatWaitsForTheLinkIsAFailureOfItsAskAndN
   driver.OnHeld(0);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(0)));
   EXPECT_THAT(driver.OnEnded(0, absl::CancelledError("")), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kExpired);
   EXPECT_EQ(driver.result().status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(driver.result().status.message()),
               HasSubstr("the response was ready and waited for the link's grant for 40ms"));
@@ -98,8 +97,8 @@ TEST(FanOutLogicDeadlineTest, AResponseThatWaitedForLongerThanItsWorkerTookIsNot
   driver.OnGranted(0);
   driver.OnTimerAfter(milliseconds(10));
   for (size_t attempt : {0, 1}) driver.OnEnded(attempt, absl::CancelledError(""));
-  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
-  EXPECT_EQ(driver.outcome(1), Outcome::kFailed) << "granted bytes have not come for 70 ms";
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kExpired);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kFailed) << "granted bytes have not come for 70 ms";
   EXPECT_THAT(std::string(driver.result().failures[0].status.message()), HasSubstr("grant for 70ms"));
   EXPECT_THAT(std::string(driver.result().failures[1].status.message()), HasSubstr("not all of it came in time"));
 }
@@ -115,9 +114,9 @@ TEST(FanOutLogicDeadlineTest, WhoeverNoticesTheDeadlineFirstTheBlameIsTheSame) {
   driver.OnHeld(1);
   driver.now += milliseconds(100);
   for (size_t attempt : {0, 1, 2}) driver.OnEnded(attempt, late);
-  EXPECT_EQ(driver.outcome(0), Outcome::kExpired) << "not sent";
-  EXPECT_EQ(driver.outcome(1), Outcome::kExpired) << "it waited for a grant";
-  EXPECT_EQ(driver.outcome(2), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kExpired) << "not sent";
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kExpired) << "it waited for a grant";
+  EXPECT_EQ(driver.outcome(2), AttemptOutcome::kFailed);
   EXPECT_THAT(std::string(driver.result().failures[0].status.message()), HasSubstr("not sent"));
   EXPECT_THAT(std::string(driver.result().failures[1].status.message()), HasSubstr("the link's grant for 100ms"));
   EXPECT_EQ(driver.result().failures[2].status, late);
@@ -128,7 +127,7 @@ TEST(FanOutLogicDeadlineTest, AWorkersOwnLimitBeforeTheDeadlineIsItsFailure) {
   driver.OnReady(0);
   driver.OnHeld(0);
   driver.OnEnded(0, absl::DeadlineExceededError("after 5 ms"));
-  EXPECT_EQ(driver.outcome(0), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kFailed);
 }
 
 TEST(FanOutLogicDeadlineTest, AStreamUnderVerdictThatWaitsForTheLinkIsNotItsWorkersFailure) {
@@ -138,7 +137,7 @@ TEST(FanOutLogicDeadlineTest, AStreamUnderVerdictThatWaitsForTheLinkIsNotItsWork
   driver.now += milliseconds(100);
   driver.OnEnded(0, absl::DeadlineExceededError("says the worker"));
   driver.OnAccepted(0);
-  EXPECT_EQ(driver.outcome(0), Outcome::kExpired);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kExpired);
 }
 
 TEST(FanOutLogicDeadlineTest, NothingIsSentAfterIt) {
@@ -151,9 +150,9 @@ TEST(FanOutLogicDeadlineTest, NothingIsSentAfterIt) {
   EXPECT_EQ(driver.logic.attempts(), 0u);
 }
 
-TEST(FanOutLogicDeadlineTest, AnAnswerUnderVerdictWasInTime) {
+TEST(FanOutLogicDeadlineTest, AResponseUnderVerdictWasInTime) {
   FanOutLogicDriver driver = WithDeadline({.fail_limit = 2}, {{7, 9}, {8}});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(100)), ElementsAre(Cancel(1)));
   driver.OnEnded(1);
   FanOutLogicDriver refused = driver;
@@ -163,10 +162,10 @@ TEST(FanOutLogicDeadlineTest, AnAnswerUnderVerdictWasInTime) {
   EXPECT_EQ(refused.result().failures.size(), 2u);
 }
 
-TEST(FanOutLogicDeadlineTest, AnAnswerThatTheQuorumKeptWasInTime) {
+TEST(FanOutLogicDeadlineTest, AResponseThatTheQuorumKeptWasInTime) {
   FanOutLogicDriver driver = WithDeadline({.fail_limit = 2, .success_quorum = 1}, {{7}, {8}, {9}});
-  driver.Answers(0);
-  driver.Answers(1);
+  driver.Responds(0);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(100)), ElementsAre(Cancel(2)));
   EXPECT_THAT(driver.OnAccepted(0, kBad), ElementsAre(Accept(1)));
   driver.OnAccepted(1);
@@ -203,7 +202,7 @@ TEST(FanOutLogicDeadlineTest, AWholeStreamDoesNotMixWithARivalUnderVerdict) {
 
 TEST(FanOutLogicCancelTest, EndsWithItsStatusAndCancelsEachOpenAttemptOnce) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 3}, {{0}, {1}, {2}});
-  driver.Answers(0);
+  driver.Responds(0);
   driver.OnAccepted(0);
   const absl::Status why = absl::CancelledError("the FanOut was destroyed");
   EXPECT_THAT(driver.Cancel(why), ElementsAre(Cancel(1), Cancel(2)));
@@ -235,24 +234,24 @@ TEST(FanOutLogicCancelTest, BeforeStart) {
 
 TEST(FanOutLogicCancelTest, AfterTheEndChangesNothing) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{0}});
-  driver.Answers(0);
+  driver.Responds(0);
   driver.OnAccepted(0);
   EXPECT_THAT(driver.Cancel(), IsEmpty());
   EXPECT_TRUE(driver.result().status.ok());
 }
 
-TEST(FanOutLogicCancelTest, FromTheVerdictOnAnAnswerLetsThatOneCount) {
+TEST(FanOutLogicCancelTest, FromTheVerdictOnAResponseLetsThatOneCount) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{0}, {1}, {2}});
-  driver.Answers(0);
-  driver.Answers(1);
+  driver.Responds(0);
+  driver.Responds(1);
   EXPECT_THAT(driver.Cancel(), ElementsAre(Cancel(2)));
   EXPECT_THAT(driver.OnAccepted(0), IsEmpty()) << "it was merged while the fan-out was cancelled";
   EXPECT_THAT(driver.OnAccepted(1, absl::CancelledError("skipped")), IsEmpty());
   EXPECT_THAT(driver.OnEnded(2), ElementsAre(End()));
   EXPECT_EQ(driver.result().answered, 1u);
   EXPECT_EQ(driver.result().cancelled, 2u);
-  EXPECT_EQ(driver.outcome(0), Outcome::kAnswered);
-  EXPECT_EQ(driver.outcome(1), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kResponded);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kNotNeeded);
 }
 
 TEST(FanOutLogicCancelTest, AStreamInTheMiddleIsCancelledWhateverItsStatus) {
@@ -264,12 +263,12 @@ TEST(FanOutLogicCancelTest, AStreamInTheMiddleIsCancelledWhateverItsStatus) {
   EXPECT_THAT(driver.OnEnded(0), ElementsAre(End()));
   EXPECT_EQ(driver.result().answered, 0u);
   EXPECT_EQ(driver.result().cancelled, 1u);
-  EXPECT_EQ(driver.outcome(0), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kNotNeeded);
 }
 
 TEST(FanOutLogicCancelTest, ARefusalAfterItFailsNothing) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{0, 8}});
-  driver.Answers(0);
+  driver.Responds(0);
   driver.Cancel();
   EXPECT_THAT(driver.OnAccepted(0, kBad), ElementsAre(End()));
   EXPECT_THAT(driver.result().failures, IsEmpty());

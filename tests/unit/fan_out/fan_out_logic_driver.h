@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-inline void PrintTo(const FanOutLogic::Action& action, std::ostream* out) {
+inline void PrintTo(const FanOutAction& action, std::ostream* out) {
   constexpr const char* kNames[] = {"Send", "Accept", "Drop", "Cancel", "End"};
   *out << kNames[static_cast<int>(action.kind)] << "(" << action.attempt << ", " << action.messages << ")";
 }
@@ -19,26 +19,26 @@ inline void PrintTo(const FanOutLogic::Action& action, std::ostream* out) {
 namespace testing {
 
 // The actions that tests expect.
-inline FanOutLogic::Action Send(size_t attempt) {
-  return {FanOutLogic::Action::Kind::kSend, attempt};
+inline FanOutAction Send(size_t attempt) {
+  return {FanOutAction::Kind::kSend, attempt};
 }
-inline FanOutLogic::Action Accept(size_t attempt, size_t messages = 1) {
-  return {FanOutLogic::Action::Kind::kAccept, attempt, messages};
+inline FanOutAction Accept(size_t attempt, size_t messages = 1) {
+  return {FanOutAction::Kind::kAccept, attempt, messages};
 }
-inline FanOutLogic::Action Drop(size_t attempt, size_t messages = 1) {
-  return {FanOutLogic::Action::Kind::kDrop, attempt, messages};
+inline FanOutAction Drop(size_t attempt, size_t messages = 1) {
+  return {FanOutAction::Kind::kDrop, attempt, messages};
 }
-inline FanOutLogic::Action Cancel(size_t attempt) {
-  return {FanOutLogic::Action::Kind::kCancel, attempt};
+inline FanOutAction Cancel(size_t attempt) {
+  return {FanOutAction::Kind::kCancel, attempt};
 }
-inline FanOutLogic::Action End() {
-  return {FanOutLogic::Action::Kind::kEnd};
+inline FanOutAction End() {
+  return {FanOutAction::Kind::kEnd};
 }
 
 // Feeds one FanOutLogic with events at a time that the test sets. Each event returns its own actions.
 class FanOutLogicDriver {
  public:
-  using Actions = FanOutLogic::Actions;
+  using Actions = FanOutActions;
   using Workers = std::vector<std::vector<size_t>>;
 
   explicit FanOutLogicDriver(FanOutLogic::Options options, Workers workers)
@@ -84,7 +84,7 @@ class FanOutLogicDriver {
   }
 
   // A message and the end. Returns the actions of the end.
-  Actions Answers(size_t attempt) {
+  Actions Responds(size_t attempt) {
     OnMessage(attempt);
     return OnEnded(attempt);
   }

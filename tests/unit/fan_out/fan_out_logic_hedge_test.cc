@@ -14,7 +14,6 @@ using testing::End;
 using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
-using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kDown = absl::UnavailableError("down");
 const absl::Status kInternal = absl::InternalError("as the test wants");
@@ -75,7 +74,7 @@ TEST(FanOutLogicHedgeTest, MaxAttemptsIsABound) {
   EXPECT_THAT(driver.OnEnded(1, kDown), ElementsAre(End()));
 }
 
-TEST(FanOutLogicHedgeTest, NotWhereTheAnswerIsReady) {
+TEST(FanOutLogicHedgeTest, NotWhereTheResponseIsReady) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9}});
   driver.OnReady(0);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), IsEmpty());
@@ -102,14 +101,14 @@ TEST(FanOutLogicHedgeTest, OfOneThatWasSentWhileItsRivalWasReadyAndThenFailed) {
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(2)));
 }
 
-TEST(FanOutLogicHedgeTest, NotWhereAnAnswerIsKeptOrUnderVerdictOrHasCounted) {
+TEST(FanOutLogicHedgeTest, NotWhereAResponseIsKeptOrUnderVerdictOrHasCounted) {
   FanOutLogic::Options options = Hedges();
   options.success_quorum = 2;
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(options, {{0, 8}, {1, 8}, {2, 8}});
-  driver.Answers(0);
+  driver.Responds(0);
   driver.OnAccepted(0);
-  driver.Answers(1);
-  driver.Answers(2);
+  driver.Responds(1);
+  driver.Responds(2);
   EXPECT_EQ(driver.logic.NextTimer() == TimePoint::max(), false) << "ask 1 may be refused";
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), IsEmpty());
 }
@@ -137,13 +136,13 @@ TEST(FanOutLogicHedgeTest, TheBudgetIsABound) {
   EXPECT_EQ(driver.logic.NextTimer(), TimePoint::max()) << "a refused one is not asked for again";
 }
 
-TEST(FanOutLogicHedgeTest, AFailedHedgeLeavesTheFirstOneToAnswer) {
+TEST(FanOutLogicHedgeTest, AFailedHedgeLeavesTheFirstOneToRespond) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent(Hedges(), {{7, 8, 9}});
   driver.OnTimerAfter(milliseconds(10));
   EXPECT_THAT(driver.OnEnded(1, kDown), IsEmpty()) << "a rival is open: nothing is retried";
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(1), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kFailed);
   EXPECT_THAT(driver.result().failures, IsEmpty());
 }
 
@@ -163,7 +162,7 @@ TEST(FanOutLogicHedgeTest, APrimaryThatFailsRightAfterItsHedgeIsDueLeavesAnAttem
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(1))) << "counted, so it is among the actions";
   EXPECT_EQ(driver.result().hedges, 1u);
   EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty()) << "it is not over";
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnAccepted(1), ElementsAre(End()));
   EXPECT_EQ(driver.result().answered, 1u);
   EXPECT_EQ(driver.result().hedges_won, 1u);
@@ -176,7 +175,7 @@ TEST(FanOutLogicHedgeTest, APrimaryThatFailsRightBeforeItsHedgeIsDueIsRetriedIns
   EXPECT_THAT(driver.OnTimer(), IsEmpty()) << "whom it would have helped has ended";
   EXPECT_EQ(driver.result().hedges, 0u);
   EXPECT_EQ(driver.result().retries, 1u);
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnAccepted(1), ElementsAre(End()));
   EXPECT_EQ(driver.result().answered, 1u);
 }
@@ -187,7 +186,7 @@ TEST(FanOutLogicHedgeTest, AHedgeThatCannotLeaveFailsLikeAnyOther) {
   EXPECT_THAT(driver.OnEnded(0, kDown), IsEmpty());
   const absl::Status full = absl::ResourceExhaustedError("the queue is full");
   EXPECT_THAT(driver.OnEnded(1, full), ElementsAre(End()));
-  EXPECT_EQ(driver.result().status, full) << "never OK without an answer";
+  EXPECT_EQ(driver.result().status, full) << "never OK without a response";
   EXPECT_EQ(driver.result().failures.size(), 1u);
 }
 
@@ -207,7 +206,7 @@ TEST(FanOutLogicHedgeTest, OneTimerForAllOfThem) {
     driver.now += milliseconds(2);
   }
   EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(4));
-  driver.Answers(2);
+  driver.Responds(2);
   driver.OnAccepted(2);
   EXPECT_EQ(driver.logic.NextTimer(), driver.now + milliseconds(6));
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(6)), ElementsAre(Send(3)));

@@ -7,14 +7,13 @@
 
 namespace sluice::testing {
 
-using Kind = FanOutLogic::Action::Kind;
-using Outcome = FanOutLogic::AttemptOutcome;
+using Kind = FanOutAction::Kind;
 
-void FanOutLogicOracle::Check(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) {
+void FanOutLogicOracle::Check(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) {
   EXPECT_FALSE(ended_) << "an event after the end";
   Take(event);
   for (size_t i = 0; i < attempts_.size(); ++i) attempts_[i].outcome = logic.attempt(i).outcome;
-  for (const FanOutLogic::Action& action : actions) CheckAction(logic, event, action);
+  for (const FanOutAction& action : actions) CheckAction(logic, event, action);
   if (::testing::Test::HasFailure()) return;
   CheckRetry(logic, event, actions);
   CheckHedges(logic, event, actions);
@@ -72,7 +71,7 @@ void FanOutLogicOracle::Take(const Event& event) {
   }
 }
 
-void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event, const FanOutLogic::Action& action) {
+void FanOutLogicOracle::CheckAction(const FanOutLogic& logic, const Event& event, const FanOutAction& action) {
   EXPECT_FALSE(ended_) << "an action after kEnd";
   if (action.kind == Kind::kEnd) {
     ended_ = true;
@@ -120,7 +119,7 @@ void FanOutLogicOracle::CheckLate(const FanOutLogic& logic, const Event& event, 
   }
 }
 
-void FanOutLogicOracle::CheckSend(const FanOutLogic& logic, const Event& event, const FanOutLogic::Attempt& made) {
+void FanOutLogicOracle::CheckSend(const FanOutLogic& logic, const Event& event, const sluice::Attempt& made) {
   const std::vector<size_t> before = Of(made.ask);
   const std::vector<size_t>& workers = workers_[made.ask];
   const size_t most = options_.max_attempts > 0 ? options_.max_attempts : workers.size();
@@ -128,7 +127,7 @@ void FanOutLogicOracle::CheckSend(const FanOutLogic& logic, const Event& event, 
   EXPECT_EQ(made.worker, workers[before.size() % workers.size()]);
   EXPECT_FALSE(decided_before_ || cancelled_);
   EXPECT_LT(event.now, options_.deadline);
-  EXPECT_FALSE(Answered(made.ask) || Failed(logic, made.ask));
+  EXPECT_FALSE(Responded(made.ask) || Failed(logic, made.ask));
   EXPECT_EQ(made.hedge || made.retry, event.kind != EventKind::kStart);
   EXPECT_FALSE(made.hedge && made.retry);
   if (made.retry) {
@@ -151,13 +150,13 @@ void FanOutLogicOracle::CheckSend(const FanOutLogic& logic, const Event& event, 
   attempts_.push_back({.ask = made.ask});
 }
 
-void FanOutLogicOracle::CheckAccept(const FanOutLogic::Action& action) {
+void FanOutLogicOracle::CheckAccept(const FanOutAction& action) {
   Attempt& attempt = attempts_[action.attempt];
   EXPECT_GT(action.messages, 0u);
   ASSERT_LE(action.messages, attempt.kept);
   EXPECT_FALSE(decided_before_ || cancelled_) << "nothing is accepted any more";
   EXPECT_TRUE(attempt.Live());
-  EXPECT_FALSE(Answered(attempt.ask));
+  EXPECT_FALSE(Responded(attempt.ask));
   for (size_t other : Of(attempt.ask)) {
     if (other == action.attempt) continue;
     EXPECT_EQ(attempts_[other].unsettled, 0u) << "one attempt at a time";
@@ -173,14 +172,13 @@ void FanOutLogicOracle::CheckAccept(const FanOutLogic::Action& action) {
 }
 
 // A failure that leaves no rival is retried if and only if the options allow it.
-void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
-                                   const FanOutLogic::Actions& actions) const {
+void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) const {
   const bool ended_badly = event.kind == EventKind::kEnded && !event.status.ok();
   const bool refused = event.kind == EventKind::kAccepted && !event.status.ok();
   if (decided_before_ || !(ended_badly || refused)) return;
   const Attempt& attempt = attempts_[event.attempt];
   const bool may_retry = refused || absl::c_linear_search(options_.retry_on, event.status.code());
-  for (const FanOutLogic::Action& action : actions) {
+  for (const FanOutAction& action : actions) {
     if (action.kind == Kind::kSend) {
       EXPECT_TRUE(may_retry && logic.attempt(action.attempt).ask == attempt.ask);
     }
@@ -197,7 +195,7 @@ void FanOutLogicOracle::CheckRetry(const FanOutLogic& logic, const Event& event,
 }
 
 // Each hedge that is due is sent, or refused because no token is left.
-void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) {
+void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) {
   const size_t refused = logic.result().hedges_refused - hedges_refused_before_;
   if (event.kind != EventKind::kTimer || !options_.hedge_after.has_value() || logic.decided()) {
     if (event.kind != EventKind::kTimer) {
@@ -209,7 +207,7 @@ void FanOutLogicOracle::CheckHedges(const FanOutLogic& logic, const Event& event
   std::vector<size_t> made(workers_.size());
   for (const Attempt& attempt : attempts_) ++made[attempt.ask];
   size_t sent = 0;
-  for (const FanOutLogic::Action& action : actions) {
+  for (const FanOutAction& action : actions) {
     if (action.kind != Kind::kSend || !logic.attempt(action.attempt).hedge) continue;
     ++sent;
     --made[logic.attempt(action.attempt).ask];
@@ -253,9 +251,9 @@ void FanOutLogicOracle::CheckUnderWay(const FanOutLogic& logic) const {
   }
   if (logic.decided()) return;
   const bool quorum_is_full = !options_.server_streaming && options_.success_quorum.has_value() &&
-                              Answered() + Accepting() >= *options_.success_quorum;
+                              Responded() + Accepting() >= *options_.success_quorum;
   for (size_t ask = 0; ask < workers_.size(); ++ask) {
-    if (Answered(ask) || Failed(logic, ask)) continue;
+    if (Responded(ask) || Failed(logic, ask)) continue;
     bool alive = false;
     bool under_verdict = false;
     bool waits = false;
@@ -267,7 +265,7 @@ void FanOutLogicOracle::CheckUnderWay(const FanOutLogic& logic) const {
     }
     EXPECT_TRUE(alive) << "ask " << ask << " is neither under way nor settled";
     if (waits && !under_verdict) {
-      EXPECT_TRUE(quorum_is_full) << "ask " << ask << " has an answer that is not let in";
+      EXPECT_TRUE(quorum_is_full) << "ask " << ask << " has a response that is not let in";
     }
   }
 }
@@ -276,11 +274,11 @@ void FanOutLogicOracle::CheckDecided(const FanOutLogic& logic) const {
   const size_t failed = logic.result().failures.size();
   const size_t quorum = options_.success_quorum.value_or(workers_.size() + 1);
   const bool too_many = failed > options_.fail_limit || workers_.size() - failed < options_.success_quorum.value_or(0);
-  const bool complete = Answered() + failed == workers_.size();
-  EXPECT_EQ(logic.decided(), cancelled_ || too_many || complete || Answered() >= quorum);
-  EXPECT_EQ(logic.result().answered, Answered());
+  const bool complete = Responded() + failed == workers_.size();
+  EXPECT_EQ(logic.decided(), cancelled_ || too_many || complete || Responded() >= quorum);
+  EXPECT_EQ(logic.result().answered, Responded());
   if (!options_.server_streaming) {
-    EXPECT_LE(Answered() + Accepting(), quorum) << "more are accepted than the quorum";
+    EXPECT_LE(Responded() + Accepting(), quorum) << "more are accepted than the quorum";
   }
 }
 
@@ -288,7 +286,7 @@ void FanOutLogicOracle::CheckResult(const FanOutLogic& logic) const {
   const FanOutLogic::Result& result = logic.result();
   EXPECT_EQ(result.asked, workers_.size());
   EXPECT_EQ(result.asked, result.answered + result.failures.size() + result.cancelled);
-  EXPECT_EQ(result.answered, Answered());
+  EXPECT_EQ(result.answered, Responded());
   EXPECT_EQ(result.retries, retries_);
   EXPECT_EQ(result.hedges, hedges_);
   EXPECT_LE(static_cast<int64_t>(retries_), retry_tokens_);
@@ -307,7 +305,7 @@ void FanOutLogicOracle::CheckResult(const FanOutLogic& logic) const {
   std::vector<bool> failed(workers_.size());
   for (const FanOutLogic::Failure& failure : result.failures) {
     EXPECT_FALSE(failed[failure.ask]) << "twice";
-    EXPECT_FALSE(Answered(failure.ask));
+    EXPECT_FALSE(Responded(failure.ask));
     EXPECT_FALSE(failure.status.ok());
     EXPECT_TRUE(absl::c_linear_search(workers_[failure.ask], failure.worker));
     failed[failure.ask] = true;
@@ -317,16 +315,16 @@ void FanOutLogicOracle::CheckResult(const FanOutLogic& logic) const {
     const Attempt& attempt = attempts_[i];
     EXPECT_EQ(attempt.kept, 0u) << "a message that is neither accepted nor dropped";
     ASSERT_TRUE(logic.attempt(i).outcome.has_value());
-    const Outcome outcome = *logic.attempt(i).outcome;
-    EXPECT_EQ(outcome == Outcome::kAnswered, Answered(attempt.ask) && attempt.Answered());
-    if (outcome == Outcome::kRefused) {
+    const AttemptOutcome outcome = *logic.attempt(i).outcome;
+    EXPECT_EQ(outcome == AttemptOutcome::kResponded, Responded(attempt.ask) && attempt.Responded());
+    if (outcome == AttemptOutcome::kRefused) {
       EXPECT_TRUE(attempt.refused);
     }
-    if (outcome == Outcome::kFailed) {
+    if (outcome == AttemptOutcome::kFailed) {
       EXPECT_TRUE(attempt.cancelled || !attempt.ended->ok());
       EXPECT_FALSE(attempt.expired);
     }
-    if (outcome == Outcome::kAnswered && logic.attempt(i).hedge) ++won;
+    if (outcome == AttemptOutcome::kResponded && logic.attempt(i).hedge) ++won;
   }
   EXPECT_EQ(result.hedges_won, won);
 }
@@ -339,8 +337,8 @@ std::vector<size_t> FanOutLogicOracle::Of(size_t ask) const {
   return attempts;
 }
 
-bool FanOutLogicOracle::Answered(size_t ask) const {
-  return absl::c_any_of(attempts_, [&](const Attempt& attempt) { return attempt.ask == ask && attempt.Answered(); });
+bool FanOutLogicOracle::Responded(size_t ask) const {
+  return absl::c_any_of(attempts_, [&](const Attempt& attempt) { return attempt.ask == ask && attempt.Responded(); });
 }
 
 bool FanOutLogicOracle::Failed(const FanOutLogic& logic, size_t ask) const {
@@ -348,9 +346,9 @@ bool FanOutLogicOracle::Failed(const FanOutLogic& logic, size_t ask) const {
                         [&](const FanOutLogic::Failure& failure) { return failure.ask == ask; });
 }
 
-size_t FanOutLogicOracle::Answered() const {
+size_t FanOutLogicOracle::Responded() const {
   size_t answered = 0;
-  for (size_t ask = 0; ask < workers_.size(); ++ask) answered += Answered(ask) ? 1 : 0;
+  for (size_t ask = 0; ask < workers_.size(); ++ask) answered += Responded(ask) ? 1 : 0;
   return answered;
 }
 
@@ -359,7 +357,7 @@ size_t FanOutLogicOracle::Accepting() const {
   for (size_t ask = 0; ask < workers_.size(); ++ask) {
     const std::vector<size_t> all = Of(ask);
     const bool unsettled = absl::c_any_of(all, [&](size_t i) { return attempts_[i].unsettled > 0; });
-    accepting += unsettled && !Answered(ask) ? 1 : 0;
+    accepting += unsettled && !Responded(ask) ? 1 : 0;
   }
   return accepting;
 }

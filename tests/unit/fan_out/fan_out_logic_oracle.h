@@ -31,7 +31,7 @@ class FanOutLogicOracle {
     std::optional<absl::Status> ended;
     bool cancelled = false;
     bool refused = false;
-    std::optional<FanOutLogic::AttemptOutcome> outcome;  // as the logic reports it; the ledger must agree
+    std::optional<AttemptOutcome> outcome;  // as the logic reports it; the ledger must agree
     size_t brought = 0;
     size_t kept = 0;
     size_t unsettled = 0;
@@ -39,14 +39,13 @@ class FanOutLogicOracle {
     size_t dropped = 0;
     // Returns true if the attempt may still answer its ask, according to the ledger.
     bool Live() const {
-      return !cancelled && !refused && (!ended.has_value() || ended->ok()) &&
-             outcome != FanOutLogic::AttemptOutcome::kNotNeeded;
+      return !cancelled && !refused && (!ended.has_value() || ended->ok()) && outcome != AttemptOutcome::kNotNeeded;
     }
     bool expired = false;  // cancelled at the deadline, and the link is to blame
     bool Whole() const { return Live() && ended.has_value(); }
     // An attempt without messages has responded when the logic accepts it, and only the logic can report that.
-    bool Answered() const {
-      return Whole() && accepted == brought && (brought > 0 || outcome == FanOutLogic::AttemptOutcome::kAnswered);
+    bool Responded() const {
+      return Whole() && accepted == brought && (brought > 0 || outcome == AttemptOutcome::kResponded);
     }
     bool HasSomethingToAccept(bool streaming) const {
       return streaming ? Live() && (kept > 0 || (brought == 0 && ended.has_value())) : Whole();
@@ -61,7 +60,7 @@ class FanOutLogicOracle {
         hedge_tokens_(hedge_tokens) {}
 
   // Checks the actions of an event that the logic has handled.
-  void Check(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);
+  void Check(const FanOutLogic& logic, const Event& event, const FanOutActions& actions);
   void CheckResult(const FanOutLogic& logic) const;
 
   const std::vector<Attempt>& attempts() const { return attempts_; }
@@ -69,20 +68,20 @@ class FanOutLogicOracle {
 
  private:
   void Take(const Event& event);
-  void CheckAction(const FanOutLogic& logic, const Event& event, const FanOutLogic::Action& action);
-  void CheckSend(const FanOutLogic& logic, const Event& event, const FanOutLogic::Attempt& made);
+  void CheckAction(const FanOutLogic& logic, const Event& event, const FanOutAction& action);
+  void CheckSend(const FanOutLogic& logic, const Event& event, const sluice::Attempt& made);
   void CheckLate(const FanOutLogic& logic, const Event& event, Attempt& attempt) const;
-  void CheckAccept(const FanOutLogic::Action& action);
-  void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions) const;
-  void CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutLogic::Actions& actions);
+  void CheckAccept(const FanOutAction& action);
+  void CheckRetry(const FanOutLogic& logic, const Event& event, const FanOutActions& actions) const;
+  void CheckHedges(const FanOutLogic& logic, const Event& event, const FanOutActions& actions);
   void CheckUnderWay(const FanOutLogic& logic) const;
   void CheckDecided(const FanOutLogic& logic) const;
 
   std::vector<size_t> Of(size_t ask) const;  // the attempts of the ask
-  bool Answered(size_t ask) const;
+  bool Responded(size_t ask) const;
   bool Failed(const FanOutLogic& logic, size_t ask) const;
-  size_t Answered() const;
-  size_t Accepting() const;  // asks that have messages under kAccept and have not answered
+  size_t Responded() const;
+  size_t Accepting() const;  // asks that have messages under kAccept and have not responded
 
   const FanOutLogic::Options options_;
   const std::vector<std::vector<size_t>> workers_;

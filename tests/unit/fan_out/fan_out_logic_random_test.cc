@@ -119,7 +119,7 @@ class RandomFanOut {
   void Do(FanOutLogicOracle::Event event) {
     event.now = now_;
     absl::StrAppend(&events_, " ", static_cast<int>(event.kind), "(", event.attempt, ")", event.status.ok() ? "" : "!");
-    FanOutLogic::Actions actions;
+    FanOutActions actions;
     switch (event.kind) {
       case EventKind::kStart:
         logic_.Start(now_, actions);

@@ -15,7 +15,6 @@ using testing::End;
 using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
-using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kBad = absl::DataLossError("bad");
 const absl::Status kDown = absl::UnavailableError("down");
@@ -27,7 +26,7 @@ TEST(FanOutLogicRetryTest, TriesTheNextWorkerUntilNoneIsLeft) {
   EXPECT_EQ(driver.logic.attempt(1).worker, 8u);
   EXPECT_TRUE(driver.logic.attempt(1).retry);
   EXPECT_FALSE(driver.logic.attempt(1).hedge);
-  EXPECT_EQ(driver.outcome(0), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kFailed);
   EXPECT_THAT(driver.OnEnded(1, kDown), ElementsAre(Send(2)));
   const absl::Status last = absl::UnavailableError("the last one");
   EXPECT_THAT(driver.OnEnded(2, last), ElementsAre(End()));
@@ -38,10 +37,10 @@ TEST(FanOutLogicRetryTest, TriesTheNextWorkerUntilNoneIsLeft) {
   EXPECT_EQ(driver.result().retries, 2u);
 }
 
-TEST(FanOutLogicRetryTest, AnAnswerOfTheNextWorkerIsNoFailure) {
+TEST(FanOutLogicRetryTest, AResponseOfTheNextWorkerIsNoFailure) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{7, 8}});
   driver.OnEnded(0, kDown);
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnAccepted(1), ElementsAre(End()));
   EXPECT_TRUE(driver.result().status.ok());
   EXPECT_THAT(driver.result().failures, IsEmpty());
@@ -64,13 +63,13 @@ TEST(FanOutLogicRetryTest, WhatNeverLeftIsRetriedToo) {
   EXPECT_THAT(driver.OnEnded(0, kDown), ElementsAre(Send(1)));
 }
 
-TEST(FanOutLogicRetryTest, ARefusedAnswerIsAskedOfTheNextWorker) {
+TEST(FanOutLogicRetryTest, ARefusedResponseIsAskedOfTheNextWorker) {
   for (const absl::Status& verdict : {kBad, absl::CancelledError("no good either")}) {
     FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{7, 8}});
-    driver.Answers(0);
+    driver.Responds(0);
     EXPECT_THAT(driver.OnAccepted(0, verdict), ElementsAre(Send(1)));
-    EXPECT_EQ(driver.outcome(0), Outcome::kRefused);
-    driver.Answers(1);
+    EXPECT_EQ(driver.outcome(0), AttemptOutcome::kRefused);
+    driver.Responds(1);
     EXPECT_THAT(driver.OnAccepted(1, verdict), ElementsAre(End()));
     EXPECT_EQ(driver.result().status, verdict);
     EXPECT_EQ(driver.result().retries, 1u);
@@ -145,7 +144,7 @@ TEST(FanOutLogicRetryTest, ATimeoutCancelsTheAttemptAndTriesTheNextWorker) {
   EXPECT_EQ(driver.outcome(0), std::nullopt);
   EXPECT_THAT(driver.OnMessage(0), ElementsAre(Drop(0))) << "too late";
   EXPECT_THAT(driver.OnEnded(0), IsEmpty());
-  EXPECT_EQ(driver.outcome(0), Outcome::kFailed);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kFailed);
   driver.OnSent(1);
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(50)), ElementsAre(Cancel(1)));
   EXPECT_EQ(driver.result().status.code(), absl::StatusCode::kDeadlineExceeded);
@@ -159,9 +158,9 @@ TEST(FanOutLogicRetryTest, ATimeoutDropsWhatHasCome) {
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(50)), ElementsAre(Cancel(0), Drop(0), Send(1)));
 }
 
-TEST(FanOutLogicRetryTest, AnAnswerThatWaitsForItsVerdictDoesNotTimeOut) {
+TEST(FanOutLogicRetryTest, AResponseThatWaitsForItsVerdictDoesNotTimeOut) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.attempt_timeout = absl::Milliseconds(50)}, {{7, 8}});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_EQ(driver.logic.NextTimer(), TimePoint::max());
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(50)), IsEmpty());
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
@@ -185,7 +184,7 @@ TEST(FanOutLogicRetryTest, ATimeoutWithARivalRetriesNothing) {
       {.attempt_timeout = absl::Milliseconds(50), .hedge_after = absl::Milliseconds(10)}, {{7, 8, 9}});
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(10)), ElementsAre(Send(1)));
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(40)), ElementsAre(Cancel(0)));
-  EXPECT_THAT(driver.Answers(1), ElementsAre(Accept(1)));
+  EXPECT_THAT(driver.Responds(1), ElementsAre(Accept(1)));
 }
 
 TEST(FanOutLogicRetryTest, WhenTimeoutsDecideNothingElseIsTried) {
@@ -213,7 +212,7 @@ TEST(FanOutLogicRetryTest, TheTimeOfAnAttemptStandsStillWhileItsResponseWaitsFor
   EXPECT_EQ(held.logic.NextTimer(), held.now + milliseconds(1));
   EXPECT_THAT(driver.OnTimerAfter(milliseconds(1)), ElementsAre(Cancel(0), Send(1)));
   driver.OnEnded(0, absl::CancelledError(""));
-  EXPECT_EQ(driver.outcome(0), Outcome::kFailed) << "it did not send what was granted";
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kFailed) << "it did not send what was granted";
 }
 
 TEST(FanOutLogicRetryTest, TheTimesOfOthersGoOnWhileOneResponseWaitsForTheLink) {

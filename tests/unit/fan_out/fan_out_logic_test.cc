@@ -15,7 +15,6 @@ using testing::End;
 using testing::FanOutLogicDriver;
 using ::testing::IsEmpty;
 using testing::Send;
-using Outcome = FanOutLogic::AttemptOutcome;
 
 const absl::Status kInternal = absl::InternalError("as the test wants");
 
@@ -35,7 +34,7 @@ TEST(FanOutLogicTest, EndsFromStartWhereNothingIsAsked) {
   EXPECT_EQ(driver.result().asked, 0u);
 }
 
-TEST(FanOutLogicTest, AcceptsAnAnswerWhenItsAttemptHasEndedWell) {
+TEST(FanOutLogicTest, AcceptsAResponseWhenItsAttemptHasEndedWell) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({}, {{0}});
   EXPECT_THAT(driver.OnReady(0), IsEmpty());
   EXPECT_THAT(driver.OnMessage(0), IsEmpty()) << "its status may say that it is worth nothing";
@@ -43,7 +42,7 @@ TEST(FanOutLogicTest, AcceptsAnAnswerWhenItsAttemptHasEndedWell) {
   EXPECT_EQ(driver.outcome(0), std::nullopt) << "nobody has taken it yet";
   EXPECT_FALSE(driver.logic.decided());
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(0), Outcome::kAnswered);
+  EXPECT_EQ(driver.outcome(0), AttemptOutcome::kResponded);
   EXPECT_TRUE(driver.logic.decided());
   EXPECT_TRUE(driver.result().status.ok());
   EXPECT_EQ(driver.result().answered, 1u);
@@ -58,7 +57,7 @@ TEST(FanOutLogicTest, AMessageBeforeABadStatusIsDropped) {
 
 TEST(FanOutLogicTest, WaitsForAllAsks) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 1}, {{0}, {1}});
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_THAT(driver.OnAccepted(1), IsEmpty());
   EXPECT_THAT(driver.OnEnded(0, kInternal), ElementsAre(End()));
   EXPECT_TRUE(driver.result().status.ok());
@@ -84,9 +83,9 @@ TEST(FanOutLogicTest, OneFailureTooManyIsDecisiveAndCancelsTheRestOnce) {
   EXPECT_EQ(driver.result().decisive->worker, 8u);
   EXPECT_EQ(driver.result().failures.size(), 2u);
   EXPECT_EQ(driver.result().cancelled, 2u);
-  EXPECT_EQ(driver.outcome(1), Outcome::kFailed);
-  EXPECT_EQ(driver.outcome(2), Outcome::kNotNeeded);
-  EXPECT_EQ(driver.outcome(3), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kFailed);
+  EXPECT_EQ(driver.outcome(2), AttemptOutcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(3), AttemptOutcome::kNotNeeded);
 }
 
 TEST(FanOutLogicTest, AQuorumOutOfReachFailsAtOnce) {
@@ -102,45 +101,45 @@ TEST(FanOutLogicTest, TheFailLimitHoldsBesideAQuorumThatCanStillCome) {
 
 TEST(FanOutLogicTest, FinishesWithTheQuorum) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.success_quorum = 2}, {{0}, {1}, {2}});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnAccepted(0), IsEmpty());
-  driver.Answers(2);
+  driver.Responds(2);
   EXPECT_THAT(driver.OnAccepted(2), ElementsAre(Cancel(1)));
   EXPECT_THAT(driver.OnEnded(1, kInternal), ElementsAre(End()));
   EXPECT_TRUE(driver.result().status.ok());
   EXPECT_EQ(driver.result().answered, 2u);
   EXPECT_EQ(driver.result().cancelled, 1u);
-  EXPECT_EQ(driver.outcome(1), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(1), AttemptOutcome::kNotNeeded);
 }
 
 TEST(FanOutLogicTest, NeverAcceptsMoreThanTheQuorum) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.success_quorum = 2}, {{0}, {1}, {2}, {3}});
-  EXPECT_THAT(driver.Answers(0), ElementsAre(Accept(0)));
-  EXPECT_THAT(driver.Answers(1), ElementsAre(Accept(1)));
-  EXPECT_THAT(driver.Answers(2), IsEmpty()) << "two may do";
+  EXPECT_THAT(driver.Responds(0), ElementsAre(Accept(0)));
+  EXPECT_THAT(driver.Responds(1), ElementsAre(Accept(1)));
+  EXPECT_THAT(driver.Responds(2), IsEmpty()) << "two may do";
   driver.OnAccepted(1);
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(Drop(2), Cancel(3)));
   EXPECT_THAT(driver.OnMessage(3), ElementsAre(Drop(3)));
   EXPECT_THAT(driver.OnEnded(3), ElementsAre(End()));
-  EXPECT_EQ(driver.outcome(2), Outcome::kNotNeeded);
-  EXPECT_EQ(driver.outcome(3), Outcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(2), AttemptOutcome::kNotNeeded);
+  EXPECT_EQ(driver.outcome(3), AttemptOutcome::kNotNeeded);
 }
 
-TEST(FanOutLogicTest, ARefusalLetsTheNextAnswerInThatTheQuorumKept) {
+TEST(FanOutLogicTest, ARefusalLetsTheNextResponseInThatTheQuorumKept) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 4, .success_quorum = 1}, {{0}, {1}, {2}, {3}});
-  driver.Answers(3);
-  EXPECT_THAT(driver.Answers(2), IsEmpty());
-  EXPECT_THAT(driver.Answers(0), IsEmpty());
+  driver.Responds(3);
+  EXPECT_THAT(driver.Responds(2), IsEmpty());
+  EXPECT_THAT(driver.Responds(0), IsEmpty());
   EXPECT_THAT(driver.OnAccepted(3, kInternal), ElementsAre(Accept(2))) << "the first to be here";
   EXPECT_THAT(driver.OnAccepted(2, kInternal), ElementsAre(Accept(0)));
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(Cancel(1)));
   EXPECT_EQ(driver.result().failures.size(), 2u);
-  EXPECT_EQ(driver.outcome(3), Outcome::kRefused);
+  EXPECT_EQ(driver.outcome(3), AttemptOutcome::kRefused);
 }
 
-TEST(FanOutLogicTest, AnEmptyAnswerWaitsForTheQuorumToo) {
+TEST(FanOutLogicTest, AnEmptyResponseWaitsForTheQuorumToo) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 4, .success_quorum = 1}, {{0}, {1}, {2}});
-  EXPECT_THAT(driver.Answers(0), ElementsAre(Accept(0)));
+  EXPECT_THAT(driver.Responds(0), ElementsAre(Accept(0)));
   EXPECT_THAT(driver.OnEnded(1), IsEmpty());
   EXPECT_THAT(driver.OnAccepted(0, kInternal), ElementsAre(Cancel(2))) << "the empty one is enough";
   EXPECT_EQ(driver.result().answered, 1u);
@@ -161,27 +160,27 @@ TEST(FanOutLogicTest, StreamsAreAcceptedBeyondTheQuorumUntilItIsReached) {
 
 TEST(FanOutLogicTest, EndsAfterTheLastVerdictWhenAllAttemptsHaveEnded) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 1}, {{0}, {1}});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_THAT(driver.OnEnded(1, kInternal), IsEmpty());
   EXPECT_THAT(driver.OnAccepted(0), ElementsAre(End()));
 }
 
-TEST(FanOutLogicTest, AwaitsVerdictsWhenNoOtherAnswerHasToCome) {
+TEST(FanOutLogicTest, AwaitsVerdictsWhenNoOtherResponseHasToCome) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.fail_limit = 1}, {{0}, {1}, {2}});
-  driver.Answers(0);
+  driver.Responds(0);
   EXPECT_FALSE(driver.logic.AwaitsVerdicts());
   driver.OnEnded(1, kInternal);
   EXPECT_FALSE(driver.logic.AwaitsVerdicts());
-  driver.Answers(2);
+  driver.Responds(2);
   EXPECT_TRUE(driver.logic.AwaitsVerdicts());
 }
 
 TEST(FanOutLogicTest, AwaitsVerdictsWhenTheyMakeTheQuorum) {
   FanOutLogicDriver driver = FanOutLogicDriver::Sent({.success_quorum = 2}, {{0}, {1}, {2}});
-  driver.Answers(0);
+  driver.Responds(0);
   driver.OnAccepted(0);
   EXPECT_FALSE(driver.logic.AwaitsVerdicts());
-  driver.Answers(1);
+  driver.Responds(1);
   EXPECT_TRUE(driver.logic.AwaitsVerdicts());
 }
 
@@ -193,7 +192,7 @@ TEST(FanOutLogicTest, ALargeFanOutIsCheap) {
   EXPECT_EQ(driver.logic.attempts(), 2 * kAsks);
   // A scan of all asks for each event would take 10^8 steps here.
   for (size_t attempt = 2 * kAsks; attempt-- > kAsks;) {
-    EXPECT_EQ(driver.Answers(attempt).size(), 1u);
+    EXPECT_EQ(driver.Responds(attempt).size(), 1u);
     driver.OnAccepted(attempt);
   }
   for (size_t attempt = 0; attempt < kAsks; ++attempt) driver.OnEnded(attempt, absl::CancelledError(""));

@@ -72,7 +72,7 @@ TEST_P(FanOutMetadataTest, RetriesAndHedgesBringThatOfTheirAsk) {
   EXPECT_THAT(ValuesOf(server(3).seen().at(0), "shard"), ElementsAre("1"));
 }
 
-TEST_P(FanOutMetadataTest, ThatOfAnswersIsKeptWhereItIsAskedFor) {
+TEST_P(FanOutMetadataTest, ThatOfResponsesIsKeptWhereItIsAskedFor) {
   Start(2);
   server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   server(1).SetPlay(SaysWithMetadata("one"));
@@ -80,13 +80,13 @@ TEST_P(FanOutMetadataTest, ThatOfAnswersIsKeptWhereItIsAskedFor) {
   ASSERT_TRUE(result.status.ok()) << result.status;
   ASSERT_EQ(result.responses.size(), 1u) << "not of those that failed";
   EXPECT_EQ(result.responses[0].primary, 0u);
-  EXPECT_EQ(result.responses[0].worker, 1u) << "the replica has answered";
+  EXPECT_EQ(result.responses[0].worker, 1u) << "the replica has responded";
   EXPECT_THAT(result.responses[0].initial, Contains(Pair("node", "one")));
   EXPECT_THAT(result.responses[0].initial, Contains(Pair("cache-bin", std::string("\0\x01", 2))));
   EXPECT_THAT(result.responses[0].trailing, Contains(Pair("cost", "7")));
 }
 
-TEST_P(FanOutMetadataTest, ThatOfAnswersIsNotKeptUnasked) {
+TEST_P(FanOutMetadataTest, ThatOfResponsesIsNotKeptUnasked) {
   Start(1);
   server(0).SetPlay(SaysWithMetadata("one"));
   const auto result = fan_out_->Call(kUnary, Ask(1), Ignore());

@@ -47,7 +47,7 @@ TEST_P(FanOutStreamTest, MergesTheMessagesOfAWorkerInTheirOrder) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-TEST_P(FanOutStreamTest, AnEmptyStreamIsAnAnswer) {
+TEST_P(FanOutStreamTest, AnEmptyStreamIsAResponse) {
   Start(1);
   server(0).SetPlay(Says({}));
   const auto collected = fan_out_->Collect(kStream, Ask(1));

@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutTest,
                                            Way(SchedulePolicy::kGrants, true), Way(SchedulePolicy::kGrants, false, 3)),
                          NameOf);
 
-TEST_P(FanOutTest, CollectsTheAnswersByWorker) {
+TEST_P(FanOutTest, CollectsTheResponsesByWorker) {
   Start(3);
   EXPECT_THAT(fan_out_->Connect(), IsEmpty());
   const auto collected = fan_out_->Collect(kUnary, Ask(3));
@@ -162,7 +162,7 @@ TEST_P(FanOutTest, AQuorumIsEnoughAndTheRestIsCancelledAtTheWorkers) {
   EXPECT_TRUE(AwaitIdle());
 }
 
-TEST_P(FanOutTest, NoAnswerIsMergedBeyondTheQuorum) {
+TEST_P(FanOutTest, NoResponseIsMergedBeyondTheQuorum) {
   Start(8);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> merged = 0;
@@ -221,7 +221,7 @@ TEST_P(FanOutTest, FailLimitAndQuorumTogether) {
   EXPECT_EQ(result.failures.size(), 2u);
 }
 
-TEST_P(FanOutTest, AReplicaAnswersForAWorkerThatFailed) {
+TEST_P(FanOutTest, AReplicaRespondsForAWorkerThatFailed) {
   Start(4);
   server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   server(2).SetPlay(Fails(absl::StatusCode::kUnavailable));
@@ -248,7 +248,7 @@ TEST_P(FanOutTest, TheFailureIsThatOfTheLastReplica) {
   EXPECT_EQ(result.failures[0].worker, 2u);
 }
 
-TEST_P(FanOutTest, AnAnswerThatMergeRefusesIsAskedOfAReplica) {
+TEST_P(FanOutTest, AResponseThatMergeRefusesIsAskedOfAReplica) {
   for (const absl::Status& verdict : {absl::DataLossError("no good"), absl::CancelledError("no good either")}) {
     servers_.clear();
     Start(2);
@@ -265,7 +265,7 @@ TEST_P(FanOutTest, AnAnswerThatMergeRefusesIsAskedOfAReplica) {
   }
 }
 
-TEST_P(FanOutTest, AnAnswerThatIsNoMessageIsAFailure) {
+TEST_P(FanOutTest, AResponseThatIsNoMessageIsAFailure) {
   Start(1);
   server(0).SetPlay([](const Seen&) { return Script{.messages = {"\x0a\x64!"}}; });
   EXPECT_THAT(fan_out_->Call(kUnary, Ask(1), Ignore()).status, HasCode(absl::StatusCode::kDataLoss));
@@ -302,7 +302,7 @@ TEST_P(FanOutTest, CarriesRawBytes) {
   EXPECT_EQ(collected.answers[0].at(0), Wire("0"));
 }
 
-TEST_P(FanOutTest, TakesEmptyAndLargeAnswers) {
+TEST_P(FanOutTest, TakesEmptyAndLargeResponses) {
   Start(2);
   server(0).SetPlay(Says({""}));
   server(1).SetPlay(Says({std::string(4 << 20, 'x')}));
@@ -322,7 +322,7 @@ TEST_P(FanOutTest, AMessageAboveTheLimitIsAFailure) {
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(1), Ignore()).status.ok());
 }
 
-TEST_P(FanOutTest, ExpectsTheLargestAnswerThereIs) {
+TEST_P(FanOutTest, ExpectsTheLargestResponseThereIs) {
   Start(1);
   const auto ask = [](size_t) { return sluice::Ask<Text>(Text(), kMaxResponseBytes); };
   const auto result = fan_out_->Call(kUnary, ask, Ignore());
@@ -348,7 +348,7 @@ TEST_P(FanOutTest, AFullQueueIsResourceExhausted) {
   EXPECT_TRUE(fan_out_->Call(kUnary, Ask(2), Ignore()).status.ok());
 }
 
-TEST_P(FanOutTest, SmallAnswersOfWhichTheSizeIsKnownNeedNoGrant) {
+TEST_P(FanOutTest, SmallResponsesOfWhichTheSizeIsKnownNeedNoGrant) {
   Start(2, FixedBudget());
   const std::string answer(900, 'x');
   for (size_t i = 0; i < 2; ++i) server(i).SetPlay(Holds(answer));
@@ -364,7 +364,7 @@ TEST_P(FanOutTest, SmallAnswersOfWhichTheSizeIsKnownNeedNoGrant) {
   EXPECT_EQ(pending->result().answered, 2u);
 }
 
-TEST_P(FanOutTest, LearnsHowLargeTheAnswersOfAMethodAre) {
+TEST_P(FanOutTest, LearnsHowLargeTheResponsesOfAMethodAre) {
   // A stall would take back the charged bytes before the test reads them.
   Start(1, {.schedule = {.stall_timeout = absl::Hours(1)}});
   const auto of_unknown_size = [](size_t) { return Text(); };

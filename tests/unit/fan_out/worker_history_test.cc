@@ -18,7 +18,7 @@ class WorkerHistoryTest : public ::testing::Test {
   // An attempt that was ready after `time_to_ready`, and succeeded.
   void Answer(size_t worker, absl::Duration time_to_ready) {
     history_.OnReady(now_, worker, time_to_ready);
-    history_.OnAnswered(now_, worker);
+    history_.OnResponse(now_, worker);
   }
 
   // Advances the time until the worker's pause is over. Returns the length of the pause in seconds.
@@ -94,9 +94,9 @@ TEST_F(WorkerHistoryTest, OfBadOnesTheOneWhosePauseEndsFirstComesFirst) {
   EXPECT_THAT(history_.Order(now_, {2, 0}), ElementsAre(0, 2));
 }
 
-TEST_F(WorkerHistoryTest, AnAnswerMakesItGoodAtOnce) {
+TEST_F(WorkerHistoryTest, AResponseMakesItGoodAtOnce) {
   history_.OnFailed(now_, 0);
-  history_.OnAnswered(now_, 0);
+  history_.OnResponse(now_, 0);
   EXPECT_FALSE(history_.Bad(now_, 0));
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(0, 1));
 }
@@ -108,7 +108,7 @@ TEST_F(WorkerHistoryTest, AfterThePauseOneAttemptTriesIt) {
   now_ += milliseconds(1);
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(0, 1)) << "the trial";
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(1, 0)) << "nothing is known of it yet";
-  history_.OnAnswered(now_, 0);
+  history_.OnResponse(now_, 0);
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(0, 1));
   EXPECT_THAT(history_.Order(now_, {0, 1}), ElementsAre(0, 1));
 }
@@ -139,9 +139,9 @@ TEST_F(WorkerHistoryTest, ThePauseDoublesWithEachTrialThatFails) {
     history_.Order(now_, {0, 1});
   }
   EXPECT_THAT(pauses, ElementsAre(1, 2, 4, 8, 16, 30, 30));
-  history_.OnAnswered(now_, 0);
+  history_.OnResponse(now_, 0);
   history_.OnFailed(now_, 0);
-  EXPECT_EQ(WaitUntilGood(0), 1) << "an answer has made it good";
+  EXPECT_EQ(WaitUntilGood(0), 1) << "a response has made it good";
 }
 
 TEST_F(WorkerHistoryTest, WhatFailsTogetherIsOneFailure) {

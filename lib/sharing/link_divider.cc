@@ -1,13 +1,15 @@
 #include "lib/sharing/link_divider.h"
 
 #include <algorithm>
+#include <cassert>
+#include <cstdlib>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "lib/scheduling/saturating_add.h"
+#include "lib/sharing/share_division.h"
 
-// The events of LinkDivider. The division of the budget is in link_divider_division.cc.
 namespace sluice {
 namespace {
 
@@ -15,18 +17,6 @@ namespace {
 constexpr int kProlongShare = 4;
 
 }  // namespace
-
-std::string_view SharingModeName(SharingMode mode) {
-  return mode == SharingMode::kFifo ? "fifo" : "weighted";
-}
-
-absl::StatusOr<SharingMode> ParseSharingMode(std::string_view name) {
-  for (const SharingMode mode : {SharingMode::kWeighted, SharingMode::kFifo}) {
-    if (name == SharingModeName(mode)) return mode;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("mode: \"", std::string(name), "\" is not known; use weighted or fifo"));
-}
 
 absl::Status LinkDivider::Validate(const Options& options) {
   const auto check = [](std::string_view field, int64_t value, int64_t least) {
@@ -41,20 +31,11 @@ absl::Status LinkDivider::Validate(const Options& options) {
   return status;
 }
 
-LinkDivider::LinkDivider(const Options& options, TimePoint now) : options_(options), started_at_(now), now_(now) {}
-
-// Returns the largest amount that the client may still use, because messages in both directions may be late.
-int64_t LinkDivider::Client::EntitledBytes() const {
-  int64_t bytes = std::max({lease_bytes, acknowledged.bytes, report.limit_bytes, report.in_flight_bytes});
-  for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.bytes);
-  return bytes;
-}
-
-int64_t LinkDivider::Client::EntitledSafeBytes() const {
-  int64_t bytes = std::max(safe_bytes, acknowledged.safe_bytes);
-  for (const Promise& promise : unacknowledged) bytes = std::max(bytes, promise.safe_bytes);
-  return bytes;
-}
+LinkDivider::LinkDivider(const Options& options, TimePoint now)
+    : options_(options),
+      started_at_(now),
+      now_(now),
+      turns_(clients_, options.mode, options.budget_bytes, options.drain_time) {}
 
 int64_t LinkDivider::draining_bytes() const {
   int64_t bytes = 0;
@@ -73,9 +54,9 @@ LinkDivider::ClientState LinkDivider::State(ClientId client) const {
   if (found == clients_.end()) return {};
   const Client& known = found->second;
   return {.expired = known.expirations > 0 && !known.alive,
-          .lease_bytes = known.lease_bytes,
+          .lease_bytes = known.lease.bytes(),
           .report = known.report,
-          .lease_changes = known.lease_changes,
+          .lease_changes = known.lease.changes(),
           .expirations = known.expirations};
 }
 
@@ -100,8 +81,8 @@ void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& repo
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
   Client& from = found->second;
-  Acknowledge(from, report.acknowledged);
-  if (from.alive) Account(from, report.received_bytes - from.report.received_bytes);
+  from.lease.Acknowledge(report.acknowledged);
+  if (from.alive) turns_.OnReceived(now_, from, report.received_bytes - from.report.received_bytes);
   from.report = report;
   if (report.need_bytes > 0) from.last_need_bytes = report.need_bytes;
   from.asked_at = now_ - report.oldest_block_age;
@@ -109,12 +90,14 @@ void LinkDivider::Report(TimePoint now, ClientId client, const ShareReport& repo
   from.expires_at = SaturatingAdd(now_, options_.lease_time);
   Divide(leases);
   if (InGrace()) return;
-  if (!from.told || now_ - from.told_at >= options_.lease_time / kProlongShare) Tell(from, leases);
+  if (from.lease.sent() && now_ - from.lease.sent_at() < options_.lease_time / kProlongShare) return;
+  leases.push_back(from.lease.Send(now_, client));
 }
 
 void LinkDivider::SetBudget(TimePoint now, int64_t budget_bytes, std::vector<ShareLease>& leases) {
   Enter(now);
   options_.budget_bytes = budget_bytes;
+  turns_.SetBudget(budget_bytes);
   Divide(leases);
 }
 
@@ -126,12 +109,10 @@ void LinkDivider::OnTimer(TimePoint now, std::vector<ShareLease>& leases) {
 TimePoint LinkDivider::NextTimer() const {
   TimePoint next = draining_.empty() ? TimePoint::max() : draining_.front().until;
   if (InGrace()) next = std::min(next, started_at_ + options_.start_grace);
-  const bool somebody_waits = SomebodyWaits();
   for (const auto& [id, client] : clients_) {
     if (client.alive) next = std::min(next, client.expires_at);
-    if (somebody_waits && MayStall(client)) next = std::min(next, client.stalls_at);
   }
-  return next;
+  return std::min(next, turns_.NextStall());
 }
 
 void LinkDivider::Enter(TimePoint now) {
@@ -147,15 +128,8 @@ void LinkDivider::Expire(Client& client) {
   Drain(client);
   client.alive = false;
   client.report.limit_bytes = client.report.demand_bytes = client.report.in_flight_bytes = 0;
-  // The client has received no other share. If no daemon divides the link, it therefore uses its safe share.
-  client.safe_bytes = client.EntitledSafeBytes();
-  client.acknowledged = {.safe_bytes = client.safe_bytes};
-  client.unacknowledged.clear();
-  client.lease_bytes = 0;
+  client.lease.Expire();
   client.in_turn = client.waits = false;
-  client.told = false;
-  ++client.lease_id;
-  ++client.lease_changes;
   ++client.expirations;
 }
 
@@ -164,40 +138,133 @@ void LinkDivider::Drain(const Client& client) {
   if (bytes > 0) draining_.push_back({SaturatingAdd(now_, options_.drain_time), bytes});
 }
 
-void LinkDivider::Acknowledge(Client& client, uint64_t id) {
-  std::vector<Promise>& promises = client.unacknowledged;
-  while (!promises.empty() && promises.front().id <= id) {
-    client.acknowledged = promises.front();
-    promises.erase(promises.begin());
+void LinkDivider::Divide(std::vector<ShareLease>& leases) {
+  if (InGrace()) return;
+  SetShares();
+  const std::vector<Client*> served = turns_.Serve(now_);
+  SetTargets(served);
+  Shrink(served);
+  Grow(served);
+  SetSafeShares();
+  for (auto& [id, client] : clients_) {
+    if (client.lease.changed() || (client.alive && !client.lease.sent())) leases.push_back(client.lease.Send(now_, id));
   }
 }
 
-bool LinkDivider::SomebodyWaits() const {
-  return std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client.second.waits; });
-}
-
-// Returns whether a client is owed credit. It is not if it demands less than its share, or waits only for its workers,
-// unless it waits for its turn.
-bool LinkDivider::Contends(const Client& client) const {
-  return client.waits || (client.needy() && client.report.demand_bytes >= client.share_bytes);
-}
-
-// Credits received bytes, by weight, to the clients that contend for the link.
-void LinkDivider::Account(Client& from, int64_t received_bytes) {
-  if (received_bytes <= 0) return;
-  from.turn_bytes += received_bytes;
-  from.stalls_at = StallsAt();
-  const bool counts = Contends(from) || SomebodyWaits();  // even a small demand takes bytes from waiting clients
-  if (!counts) return;
-  const auto contends = [&](const Client& client) { return &client == &from || Contends(client); };
+void LinkDivider::SetShares() {
   double weights = 0;
-  for (const auto& [id, client] : clients_) weights += contends(client) ? client.weight : 0;
-  const double most = kCreditBudgets * static_cast<double>(options_.budget_bytes);
+  for (const auto& [id, client] : clients_) weights += client.hungry() ? client.weight : 0;
   for (auto& [id, client] : clients_) {
-    if (!contends(client)) continue;
-    double credit = client.credit_bytes + static_cast<double>(received_bytes) * client.weight / weights;
-    if (&client == &from) credit -= static_cast<double>(received_bytes);
-    client.credit_bytes = std::clamp(credit, -most, most);
+    const double all = client.hungry() ? weights : weights + client.weight;
+    const double part = options_.mode == SharingMode::kFifo ? 1 : client.weight / all;
+    client.share_bytes = static_cast<int64_t>(part * static_cast<double>(options_.budget_bytes));
+  }
+}
+
+// Sets the targets of served clients first. Idle clients keep their leases, so that a client that pauses need not
+// request again.
+void LinkDivider::SetTargets(const std::vector<Client*>& served) {
+  for (auto& [id, client] : clients_) client.target_bytes = 0;
+  std::vector<ShareClaim> claims;
+  for (const Client* client : served) {
+    const int64_t wanted = std::min(client->report.demand_bytes, options_.budget_bytes);
+    claims.push_back({turns_.EffectiveWeight(*client), client->floor_bytes, std::max(wanted, client->floor_bytes)});
+  }
+  const std::vector<int64_t> shares = DivideByWeight(options_.budget_bytes, claims);
+  int64_t left_bytes = options_.budget_bytes;
+  for (size_t i = 0; i < served.size(); ++i) left_bytes -= served[i]->target_bytes = shares[i];
+
+  std::vector<Client*> idle;
+  int64_t held_bytes = 0;
+  for (auto& [id, client] : clients_) {
+    if (!client.alive || client.hungry()) continue;
+    idle.push_back(&client);
+    held_bytes += client.lease.bytes();
+  }
+  const double kept = held_bytes > left_bytes ? static_cast<double>(left_bytes) / static_cast<double>(held_bytes) : 1;
+  for (Client* client : idle) {
+    const auto bytes = static_cast<int64_t>(kept * static_cast<double>(client->lease.bytes()));
+    // With less the client could not make its probable next call.
+    if (bytes < std::max(options_.frame_bytes, client->last_need_bytes)) continue;
+    client->target_bytes = bytes;
+    left_bytes -= bytes;
+  }
+  // Spread the unused bytes, because clients may need them before the next report.
+  const std::vector<Client*>& all = served.empty() ? idle : served;
+  double weights = 0;
+  for (const Client* client : all) weights += client->weight;
+  for (Client* client : all) {
+    client->target_bytes += static_cast<int64_t>(static_cast<double>(left_bytes) * client->weight / weights);
+  }
+}
+
+bool LinkDivider::WorthTelling(int64_t before_bytes, int64_t bytes) const {
+  // A lease of 0 or of the whole budget has a special meaning: a client with the whole budget may exceed it.
+  if (before_bytes == 0 || bytes == 0 || bytes == options_.budget_bytes) return before_bytes != bytes;
+  return std::abs(bytes - before_bytes) >= options_.frame_bytes;
+}
+
+// Shrinks leases to the byte if a served client waits for bytes.
+void LinkDivider::Shrink(const std::vector<Client*>& served) {
+  const bool wanted =
+      std::any_of(served.begin(), served.end(), [](const Client* c) { return c->lease.bytes() < c->floor_bytes; });
+  for (auto& [id, client] : clients_) {
+    if (client.target_bytes >= client.lease.bytes()) continue;
+    if (wanted || WorthTelling(client.lease.bytes(), client.target_bytes)) {
+      client.lease.SetBytes(client.target_bytes);
+    }
+  }
+}
+
+// Grows leases from free bytes, in order: bytes that the first client still lacks are not given to the next.
+void LinkDivider::Grow(const std::vector<Client*>& served) {
+  // Below 0 if an expired client returns and reports bytes in flight that were given to others since.
+  int64_t free_bytes = options_.budget_bytes - entitled_bytes();
+  [[maybe_unused]] bool grown = false;
+  for (Client* client : served) grown |= GrowOne(*client, free_bytes);
+  for (auto& [id, client] : clients_) {
+    if (client.alive && !client.hungry()) grown |= GrowOne(client, free_bytes);
+  }
+  assert(!grown || entitled_bytes() <= options_.budget_bytes);
+}
+
+bool LinkDivider::GrowOne(Client& client, int64_t& free_bytes) {
+  if (client.target_bytes <= client.lease.bytes()) return false;
+  // Bytes that the client is entitled to already cost nothing.
+  const int64_t entitled_bytes = client.EntitledBytes();
+  const int64_t floor_bytes = client.hungry() ? client.floor_bytes : 0;
+  const int64_t bytes = std::min(client.target_bytes, entitled_bytes + free_bytes);
+  if (bytes < floor_bytes) {
+    free_bytes = std::min<int64_t>(free_bytes, 0);
+    return false;
+  }
+  const bool lacks = client.lease.bytes() < floor_bytes;
+  if (bytes <= client.lease.bytes() || (!lacks && !WorthTelling(client.lease.bytes(), bytes))) return false;
+  free_bytes -= std::max<int64_t>(bytes - entitled_bytes, 0);
+  client.lease.SetBytes(bytes);
+  return bytes > entitled_bytes;
+}
+
+// Divides the budget by weight among all clients, busy or not. As with leases, bytes that a client gives up go to
+// others only after it acknowledges.
+void LinkDivider::SetSafeShares() {
+  double weights = 0;
+  int64_t entitled_bytes = 0;
+  for (const auto& [id, client] : clients_) {
+    weights += client.alive ? client.weight : 0;
+    entitled_bytes += client.lease.MostSafeBytes();
+  }
+  for (auto& [id, client] : clients_) {
+    if (!client.alive) continue;
+    const auto fair = static_cast<int64_t>(static_cast<double>(options_.budget_bytes) * client.weight / weights);
+    const int64_t own_bytes = client.lease.MostSafeBytes();
+    const int64_t free_bytes = std::max<int64_t>(options_.budget_bytes - entitled_bytes, 0);
+    const int64_t bytes = std::min(fair, own_bytes + free_bytes);
+    if (bytes == client.lease.safe_bytes() ||
+        (bytes > client.lease.safe_bytes() && !WorthTelling(client.lease.safe_bytes(), bytes)))
+      continue;
+    client.lease.SetSafeBytes(bytes);
+    entitled_bytes += client.lease.MostSafeBytes() - own_bytes;
   }
 }
 

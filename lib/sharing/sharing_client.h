@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "sluice/time_point.h"
+
+#include "lib/sharing/client_lease.h"
+
+namespace sluice {
+
+// The report of a client. Sizes as in LinkDemand.
+struct ShareReport {
+  uint64_t acknowledged = 0;  // the newest lease that the client uses; 0: none
+  int64_t limit_bytes = 0;    // maximum that the client has in flight now
+  int64_t demand_bytes = 0;   // 0: it is idle
+  int64_t in_flight_bytes = 0;
+  int64_t need_bytes = 0;
+  int64_t received_bytes = 0;
+  uint64_t oldest_block = 0;
+  std::chrono::nanoseconds oldest_block_age{0};
+};
+
+// A client of LinkDivider: its last report, its lease, its share and its turn. Used by LinkDivider and LinkTurns only.
+struct SharingClient {
+  uint64_t id = 0;
+  double weight = 1;
+  bool alive = false;  // has reported, less than a lease time ago
+  ShareReport report;
+  TimePoint expires_at;
+  TimePoint asked_at;           // fifo: when its oldest block was submitted
+  int64_t last_need_bytes = 0;  // need of its last call that waited
+  int64_t expirations = 0;
+  ClientLease lease;
+
+  // The amounts that the client should have.
+  int64_t share_bytes = 0;  // by its weight, among busy clients
+  int64_t floor_bytes = 0;
+  int64_t target_bytes = 0;
+  double credit_bytes = 0;  // how far it is behind other clients; negative if it is ahead
+
+  // Its turn.
+  bool in_turn = false;
+  bool waits = false;      // it waited for its turn at the last division
+  int64_t turn_bytes = 0;  // bytes received in its turn
+  uint64_t turn_block = 0;
+  TimePoint stalls_at;  // when its turn ends unless bytes arrive
+
+  bool hungry() const { return alive && report.demand_bytes > 0; }
+  // If false, all its calls are at its workers, and the link can do nothing for it.
+  bool needy() const { return hungry() && report.need_bytes > 0; }
+  // The largest amount that the client may still use.
+  int64_t EntitledBytes() const { return std::max({lease.MostBytes(), report.limit_bytes, report.in_flight_bytes}); }
+};
+
+}  // namespace sluice

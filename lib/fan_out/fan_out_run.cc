@@ -17,14 +17,6 @@ std::vector<std::vector<size_t>> WorkersByAsk(const std::vector<FanOutRun::Ask>&
   return workers;
 }
 
-int64_t SizeOf(const WireMessage& message) {
-  return static_cast<int64_t>(message.bytes.size());
-}
-
-int64_t HeldBytes(int64_t message_bytes) {
-  return std::max(message_bytes, CallbackMemory::kMinMessageBytes);
-}
-
 FanOutLogic::Options LimitsOf(const FanOutRun::Spec& spec, MethodHistory& history) {
   FanOutLogic::Options limits = spec.limits;
   if (spec.hedge_after_quantile.has_value()) limits.hedge_after = history.Latency(*spec.hedge_after_quantile);
@@ -46,8 +38,6 @@ FanOutRun::FanOutRun(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink)
       logic_(LimitsOf(spec_, history_), WorkersByAsk(spec_.asks)) {
   attempts_.reserve(spec_.asks.size());
 }
-
-FanOutRun::~FanOutRun() = default;
 
 // Submits the first requests to the schedule as one block.
 void FanOutRun::Begin() {
@@ -97,9 +87,9 @@ void FanOutRun::Apply(const FanOutAction& action) {
     case FanOutAction::Kind::kSend:
       return SubmitOne(action.attempt);
     case FanOutAction::Kind::kAccept:
-      return Accept(action.attempt, action.messages);
+      return sink_->Accept(action.attempt, attempts_[action.attempt].messages.Accept(action.messages));
     case FanOutAction::Kind::kDrop:
-      return Drop(action.attempt, action.messages);
+      return attempts_[action.attempt].messages.Drop(action.messages);
     case FanOutAction::Kind::kCancel:
       if (ScheduledStream* const call = attempts_[action.attempt].call) {
         attempts_[action.attempt].cancelled = true;
@@ -195,52 +185,20 @@ void FanOutRun::OnHeld(size_t attempt, HeldFor held_for) {
 }
 
 void FanOutRun::OnMessage(size_t attempt, WireMessage message) {
-  AttemptState& state = attempts_[attempt];
-  if (spec_.server_streaming) Hold(state, message);
-  state.messages.push_back(std::move(message));
+  KeptMessages& messages = attempts_[attempt].messages;
+  if (spec_.server_streaming) messages.CountIn(spec_.memory.get());
+  messages.Add(std::move(message));
   Drive(
       [attempt](FanOutLogic& logic, TimePoint now, FanOutActions& actions) { logic.OnMessage(now, attempt, actions); });
 }
 
-void FanOutRun::Accept(size_t attempt, size_t messages) {
-  AttemptState& state = attempts_[attempt];
-  std::vector<WireMessage> accepted;
-  accepted.reserve(messages);
-  for (size_t i = 0; i < messages; ++i) {
-    state.accepted_bytes.push_back(SizeOf(state.messages.front()));
-    accepted.push_back(std::move(state.messages.front()));
-    state.messages.pop_front();
-  }
-  sink_->Accept(attempt, std::move(accepted));
-}
-
-void FanOutRun::Drop(size_t attempt, size_t messages) {
-  AttemptState& state = attempts_[attempt];
-  for (; messages > 0; --messages) {
-    Release(state, SizeOf(state.messages.front()));
-    state.messages.pop_front();
-  }
-}
-
-// Counts a message while it waits for the application or for its verdict.
-void FanOutRun::Hold(AttemptState& state, const WireMessage& message) {
-  state.holds = true;
-  if (spec_.memory != nullptr) spec_.memory->Hold(HeldBytes(SizeOf(message)));
-}
-
-void FanOutRun::Release(const AttemptState& state, int64_t bytes) {
-  if (spec_.memory != nullptr && state.holds) spec_.memory->Release(HeldBytes(bytes));
-}
-
 void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t bytes) {
   AttemptState& state = attempts_[attempt];
-  const int64_t wire_bytes = state.accepted_bytes.front();
-  state.accepted_bytes.pop_front();
+  const int64_t wire_bytes = state.messages.Settle();
   if (verdict.ok()) {
     state.bytes += wire_bytes;
     accepted_bytes_ += static_cast<int64_t>(bytes);
   }
-  Release(state, wire_bytes);
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) {
     logic.OnAccepted(now, attempt, verdict, actions);
     CountEnded(attempt);
@@ -255,9 +213,7 @@ void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
     status = sink_->Complete(attempt);
     attempts_[attempt].corrupt = !status.ok();
   }
-  if (status.ok() && !spec_.server_streaming) {
-    for (const WireMessage& message : attempts_[attempt].messages) Hold(attempts_[attempt], message);
-  }
+  if (status.ok() && !spec_.server_streaming) attempts_[attempt].messages.CountIn(spec_.memory.get());
   Drive([&](FanOutLogic& logic, TimePoint now, FanOutActions& actions) {
     logic.OnEnded(now, attempt, status, actions);
     CountEnded(attempt);

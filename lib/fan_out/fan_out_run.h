@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/status/status.h"
 #include "lib/fan_out/fan_out_logic.h"
 #include "lib/fan_out/fan_out_state.h"
+#include "lib/fan_out/kept_messages.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/wire_call.h"
 
@@ -68,7 +68,6 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
   // The state must outlive the run. The run holds `sink` until OnEnd.
   static std::shared_ptr<FanOutRun> Make(FanOutState& state, Spec spec, std::shared_ptr<Sink> sink);
-  ~FanOutRun() override;
 
   void Begin();  // once
 
@@ -79,15 +78,12 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   void Accepted(size_t attempt, const absl::Status& verdict, size_t bytes);
   void Cancel(const absl::Status& why);
 
-  const Attempt& attempt(size_t attempt) const { return logic_.attempt(attempt); }
+  const FanOutLogic& logic() const { return logic_; }
   size_t PrimaryOf(size_t attempt) const { return PrimaryOfAsk(logic_.attempt(attempt).ask); }
   size_t PrimaryOfAsk(size_t ask) const { return spec_.asks[ask].primary; }
-  size_t attempts() const { return logic_.attempts(); }
-  bool AwaitsVerdicts() const { return logic_.AwaitsVerdicts(); }
   const std::string& address(size_t worker) const { return (*spec_.workers->addresses)[worker]; }
   const WorkerSet& workers() const { return *spec_.workers; }
-  const FanOutLogic::Result& result() const { return logic_.result(); }  // valid at the end
-  bool refused() const { return refused_; }                              // the queue of the link was full
+  bool refused() const { return refused_; }  // the queue of the link was full
   int64_t accepted_bytes() const { return accepted_bytes_; }
   TimePoint started() const { return started_; }
   const RpcEnd& end(size_t attempt) const { return attempts_[attempt].end; }
@@ -98,11 +94,9 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
 
  private:
   struct AttemptState {
-    ScheduledStream* call = nullptr;     // null after its end
-    std::deque<WireMessage> messages;    // neither accepted nor dropped
-    std::deque<int64_t> accepted_bytes;  // wire sizes of messages that wait for their verdict
-    int64_t bytes = 0;                   // accepted bytes, on the wire
-    bool holds = false;                  // its messages count in Spec::memory
+    ScheduledStream* call = nullptr;  // null after its end
+    KeptMessages messages;
+    int64_t bytes = 0;  // accepted bytes, on the wire
     bool sent = false;
     bool cancelled = false;  // by this process
     bool corrupt = false;    // the sink refused it at its end
@@ -118,10 +112,6 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
   ScheduledStream& Launch(size_t attempt);
   void SubmitAll(const std::vector<size_t>& attempts);
   void SubmitOne(size_t attempt);
-  void Accept(size_t attempt, size_t messages);
-  void Drop(size_t attempt, size_t messages);
-  void Hold(AttemptState& state, const WireMessage& message);
-  void Release(const AttemptState& state, int64_t bytes);
   void CountEnded(size_t attempt);
   absl::Status WhyCancelled() const;
   static CallOutcome OutcomeOf(const AttemptState& state, AttemptOutcome outcome);

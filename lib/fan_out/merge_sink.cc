@@ -12,7 +12,7 @@ BlockOutcome OutcomeOf(const FanOutResult& result, const FanOutRun& run) {
   if (run.refused()) return BlockOutcome::kRefused;
   if (absl::IsDeadlineExceeded(result.status)) return BlockOutcome::kDeadline;
   // The decisive failure may be a CANCELLED that a worker sent.
-  if (absl::IsCancelled(result.status) && !run.result().decisive.has_value()) return BlockOutcome::kCancelled;
+  if (absl::IsCancelled(result.status) && !run.logic().result().decisive.has_value()) return BlockOutcome::kCancelled;
   if (!result.status.ok()) return BlockOutcome::kFailed;
   return result.answered == result.asked ? BlockOutcome::kComplete : BlockOutcome::kPartial;
 }
@@ -28,7 +28,7 @@ void MergeSink::Accept(size_t attempt, std::vector<WireMessage> messages) {
   for (WireMessage& message : messages) {
     collected_.push_back({.attempt = attempt,
                           .primary = run->PrimaryOf(attempt),
-                          .worker = run->attempt(attempt).worker,
+                          .worker = run->logic().attempt(attempt).worker,
                           .message = std::move(message),
                           .bytes = 0,
                           .verdict = absl::OkStatus()});
@@ -38,7 +38,8 @@ void MergeSink::Accept(size_t attempt, std::vector<WireMessage> messages) {
 void MergeSink::HandOver() {
   auto items = std::make_shared<std::vector<Item>>(std::exchange(collected_, {}));
   const auto run = run_.lock();
-  const auto when = run == nullptr || run->AwaitsVerdicts() ? Callbacks::When::kThisTurn : Callbacks::When::kSoon;
+  const auto when =
+      run == nullptr || run->logic().AwaitsVerdicts() ? Callbacks::When::kThisTurn : Callbacks::When::kSoon;
   state_.callbacks().Run(
       this,
       [self = shared_from_this(), items] {
@@ -105,7 +106,7 @@ void MergeSink::OnEnd(FanOutRun& run) {
 }
 
 FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
-  const FanOutLogic::Result& decided = run.result();
+  const FanOutLogic::Result& decided = run.logic().result();
   FanOutResult result{.status = decided.decisive.has_value() ? run.Describe(*decided.decisive) : decided.status,
                       .asked = decided.asked,
                       .answered = decided.answered,
@@ -125,8 +126,8 @@ FanOutResult MergeSink::ResultOf(const FanOutRun& run) const {
                                .status_details = run.StatusDetailsOf(failure)});
   }
   if (!options_.keep_response_metadata) return result;
-  for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
-    const Attempt& made = run.attempt(attempt);
+  for (size_t attempt = 0; attempt < run.logic().attempts(); ++attempt) {
+    const Attempt& made = run.logic().attempt(attempt);
     if (made.outcome != AttemptOutcome::kResponded) continue;
     result.responses.push_back({.primary = run.PrimaryOf(attempt),
                                 .worker = made.worker,

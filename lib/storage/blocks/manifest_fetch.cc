@@ -115,14 +115,14 @@ std::shared_ptr<const std::string> ManifestFetch::RequestFor(const Range& range,
 
 std::shared_ptr<const std::string> ManifestFetch::RequestOf(size_t attempt) {
   const auto run = run_.lock();
-  const Attempt& made = run->attempt(attempt);
+  const Attempt& made = run->logic().attempt(attempt);
   if (!made.retry && !made.hedge) return nullptr;
   return RequestFor(ranges_[made.ask], made.worker);
 }
 
 void ManifestFetch::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
-  const Attempt made = run->attempt(attempt);
+  const Attempt made = run->logic().attempt(attempt);
   for (WireMessage& message : messages) {
     absl::Status verdict = Decompress(message, kMaxManifestBytes);
     if (verdict.ok()) verdict = Store(ranges_[made.ask], made.worker, message.bytes);
@@ -169,7 +169,7 @@ absl::Status ManifestFetch::Decode() {
 }
 
 void ManifestFetch::OnEnd(FanOutRun& run) {
-  const FanOutLogic::Result& result = run.result();
+  const FanOutLogic::Result& result = run.logic().result();
   // The queue had no room, or the last waiter has left.
   if (!result.status.ok() && !result.decisive.has_value()) return Finish(result.status);
   NoteFailures(run);
@@ -191,8 +191,8 @@ void ManifestFetch::OnEnd(FanOutRun& run) {
 
 // Prefer the error of a worker that has the file in a bad state to NotFound.
 void ManifestFetch::NoteFailures(const FanOutRun& run) {
-  for (size_t attempt = 0; attempt < run.attempts(); ++attempt) {
-    const Attempt& made = run.attempt(attempt);
+  for (size_t attempt = 0; attempt < run.logic().attempts(); ++attempt) {
+    const Attempt& made = run.logic().attempt(attempt);
     const bool failed = made.outcome == AttemptOutcome::kFailed;
     if (!failed && made.outcome != AttemptOutcome::kRefused) continue;
     absl::Status why = failed ? run.end(attempt).status : verdicts_[attempt];
@@ -203,7 +203,7 @@ void ManifestFetch::NoteFailures(const FanOutRun& run) {
     }
     NoteFailure(made.worker, why);
   }
-  const auto& decisive = run.result().decisive;
+  const auto& decisive = run.logic().result().decisive;
   if (failure_.ok() && decisive.has_value() && !absl::IsNotFound(decisive->status)) {
     NoteFailure(decisive->worker, decisive->status);
   }

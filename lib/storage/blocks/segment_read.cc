@@ -146,7 +146,7 @@ std::shared_ptr<const std::string> SegmentRead::RequestFor(uint64_t sru, size_t 
 std::shared_ptr<const std::string> SegmentRead::RequestOf(size_t attempt) {
   if (attempt < srus_.size()) return nullptr;  // first attempts, in the order of their asks
   const auto run = run_.lock();
-  const Attempt& made = run->attempt(attempt);
+  const Attempt& made = run->logic().attempt(attempt);
   Sru& sru = srus_[made.ask];
   if (std::exchange(sru.last_attempt, static_cast<uint32_t>(attempt)) != attempt) ++sru.attempts;
   return RequestFor(made.ask, made.worker);
@@ -154,7 +154,7 @@ std::shared_ptr<const std::string> SegmentRead::RequestOf(size_t attempt) {
 
 void SegmentRead::Accept(size_t attempt, std::vector<WireMessage> messages) {
   const auto run = run_.lock();
-  const uint64_t sru = run->attempt(attempt).ask;
+  const uint64_t sru = run->logic().attempt(attempt).ask;
   absl::Status verdict;
   for (WireMessage& message : messages) {
     if (verdict.ok()) verdict = Decompress(message, kMaxMessageBytes);
@@ -215,7 +215,7 @@ void SegmentRead::StorePartial(uint64_t sru, const SruMessage& message, const By
 }
 
 absl::Status SegmentRead::Complete(size_t attempt) {
-  const Attempt made = run_.lock()->attempt(attempt);
+  const Attempt made = run_.lock()->logic().attempt(attempt);
   if (buffer_.settled(made.ask)) return absl::CancelledError("the SRU is here");
   const Sru& sru = srus_[made.ask];
   const uint32_t received_bytes = sru.writer == attempt ? sru.received_bytes : 0;
@@ -282,7 +282,7 @@ absl::Status SegmentRead::Describe(const FanOutLogic::Failure& failure) const {
 }
 
 void SegmentRead::OnEnd(FanOutRun& run) {
-  const FanOutLogic::Result& result = run.result();
+  const FanOutLogic::Result& result = run.logic().result();
   if (!result.status.ok() && !result.decisive.has_value() && !absl::IsCancelled(result.status)) {
     refused_ = result.status;
     return;

@@ -24,7 +24,7 @@ search="python3.11-doc postgresql-doc-15 git-doc sqlite3-doc"
 simulation="libns3-dev ns2 python3-matplotlib python3-scipy"
 # Packages for .ci/run. Rendering the manifests needs a kubectl or kustomize newer than Debian 12's; without one, the
 # tests of the manifests are skipped.
-checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 git"
+checks="clang-14 lld-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 universal-ctags git"
 
 [ $# -gt 0 ] || set -- build network
 wanted=""

@@ -45,11 +45,6 @@ std::optional<size_t> AttemptTimers::TakeHedge(TimePoint now) {
   return hedges_[next_hedge_++].attempt;
 }
 
-void AttemptTimers::SkipEnded(const Attempts& attempts) {
-  while (next_hedge_ < hedges_.size() && !attempts[hedges_[next_hedge_].attempt].live) ++next_hedge_;
-  while (!timeouts_.empty() && !attempts[timeouts_.begin()->second].MayTimeOut()) timeouts_.erase(timeouts_.begin());
-}
-
 TimePoint AttemptTimers::Next() const {
   TimePoint next = TimePoint::max();
   if (next_hedge_ < hedges_.size()) next = hedges_[next_hedge_].at;

@@ -30,7 +30,10 @@ class AttemptTimers {
   std::optional<size_t> TakeHedge(TimePoint now);
 
   // Skips attempts that have ended or are no longer live. Without that, they would wake the fan-out for nothing.
-  void SkipEnded(const Attempts& attempts);
+  void SkipEnded(const Attempts& attempts) {
+    while (next_hedge_ < hedges_.size() && !attempts[hedges_[next_hedge_].attempt].live) ++next_hedge_;
+    while (!timeouts_.empty() && !attempts[timeouts_.begin()->second].MayTimeOut()) timeouts_.erase(timeouts_.begin());
+  }
   TimePoint Next() const;  // TimePoint::max() if there is none
 
  private:

@@ -103,8 +103,8 @@ class FanOutLogic {
   const Attempt& attempt(size_t attempt) const { return attempts_[attempt].made; }
   size_t attempts() const { return attempts_.size(); }
   bool decided() const { return decided_; }  // the result is fixed; attempts that are still open do not change it
-  bool AwaitsVerdicts() const { return quorum_.AwaitsVerdicts(); }
-  const Result& result() const { return result_; }  // after kEnd
+  bool AwaitsVerdicts() const { return quorum_.AwaitsVerdicts(); }  // verdicts alone may end the fan-out
+  const Result& result() const { return result_; }                  // after kEnd
 
  private:
   using Status = absl::Status;

@@ -15,7 +15,7 @@ prometheus::Family<prometheus::Counter>& Counters(prometheus::Registry& registry
 
 SharingMetrics::SharingMetrics(prometheus::Registry& registry)
     : received_bytes_(Counters(registry, "sluice_sharing_received_bytes_total",
-                               "Bytes of answers that came over the shared link, headers included.")),
+                               "Bytes of responses that came over the shared link, headers included.")),
       lease_changes_(Counters(registry, "sluice_sharing_lease_changes_total", "Leases that became larger or smaller.")),
       expirations_(Counters(registry, "sluice_sharing_expirations_total",
                             "Leases that ended because their process was not heard of.")),

@@ -1,11 +1,14 @@
 #include "aggregator/aggregator_server.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 
+#include "absl/types/span.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_loop.h"
@@ -15,11 +18,11 @@
 namespace sluice {
 namespace {
 
-void LogUnconnected(const std::vector<BlockReader::UnconnectedWorker>& workers) {
+void LogUnconnected(const std::vector<std::pair<std::string, absl::Status>>& workers) {
   constexpr size_t kNamed = 5;
-  for (size_t i = 0; i < workers.size() && i < kNamed; ++i) {
+  for (const auto& [address, why] : absl::MakeConstSpan(workers).first(std::min(kNamed, workers.size()))) {
     Log(LogLevel::kWarning, "worker is not connected; it is tried again when it is needed",
-        {{"worker", workers[i].address}, {"reason", workers[i].why}});
+        {{"worker", address}, {"reason", why}});
   }
   if (workers.size() > kNamed) {
     Log(LogLevel::kWarning, "more workers are not connected", {{"count", workers.size() - kNamed}});

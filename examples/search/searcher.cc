@@ -21,17 +21,17 @@ const Method<v1::QueryRequest, v1::QueryResponse> kQuery{"/sluice.examples.searc
 absl::StatusOr<ShardMap> FindShards(const std::shared_ptr<Link>& link, const Searcher::Options& options) {
   const auto fan_out = FanOut::Create(link, {.workers = options.workers, .tls = options.tls});
   if (!fan_out.ok()) return fan_out.status();
-  const auto listed =
+  const auto [result, responses] =
       (*fan_out)->Collect(kListShards, [](size_t) { return v1::ListShardsRequest(); },
                           {.timeout = options.fan_out.timeout, .fail_limit = static_cast<int>(options.workers.size())});
-  if (!listed.result.status.ok()) return listed.result.status;
+  if (!result.status.ok()) return result.status;
   std::map<std::string, v1::ListShardsResponse> workers;
   for (size_t i = 0; i < options.workers.size(); ++i) {
-    if (!listed.answers[i].empty()) workers[options.workers[i]] = listed.answers[i].front();
+    if (!responses[i].empty()) workers[options.workers[i]] = responses[i].front();
   }
   if (workers.empty()) {
-    return absl::UnavailableError(absl::StrCat("no worker answered; ", options.workers[0], ": ",
-                                               listed.result.failures.front().status.ToString()));
+    return absl::UnavailableError(
+        absl::StrCat("no worker answered; ", options.workers[0], ": ", result.failures.front().status.ToString()));
   }
   return MapShards(workers, options.part);
 }

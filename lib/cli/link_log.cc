@@ -10,14 +10,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/cli/logging.h"
-#include "lib/scheduling/budget_control.h"
 
 namespace sluice {
 namespace {
 
 void LogBudget(const BudgetChange& change) {
   Log(LogLevel::kInfo, "budget",
-      {{"decision", BudgetDecisionName(change.decision)},
+      {{"decision", change.decision},
        {"reason", change.reason},
        {"from", change.before_bytes},
        {"to", change.after_bytes},

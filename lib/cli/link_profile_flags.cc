@@ -56,9 +56,9 @@ absl::Status ParseTimes(const v1::LinkProfile& config, LinkProfile& profile) {
 absl::Status ParseConnections(const v1::LinkProfile& config, LinkProfile& profile) {
   if (config.connections().empty()) return absl::OkStatus();
   if (config.connections() == "persistent") {
-    profile.connections = Connections::kPersistent;
+    profile.fresh_connections = false;
   } else if (config.connections() == "fresh") {
-    profile.connections = Connections::kFresh;
+    profile.fresh_connections = true;
   } else {
     return absl::InvalidArgumentError(absl::StrCat("link.connections: \"", config.connections(),
                                                    "\" is not a kind of connection; give persistent or fresh"));

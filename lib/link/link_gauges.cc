@@ -1,7 +1,8 @@
 #include "lib/link/link_gauges.h"
 
-#include "sluice/collapse.h"
 #include "sluice/plan.h"
+
+#include "lib/model/collapse.h"
 
 namespace sluice {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/schedule.h"
 #include "sluice/worker_fault.h"
 
 #include "absl/time/time.h"
+#include "lib/scheduling/budget_control.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"

@@ -128,7 +128,7 @@ void LinkMonitor::OnSight(TimePoint now, const LinkSight& sight) {
     on_change_({.before_bytes = before_bytes,
                 .after_bytes = budget_.budget_bytes,
                 .ceiling_bytes = budget_.ceiling_bytes,
-                .decision = step.decision,
+                .decision = BudgetDecisionName(step.decision),
                 .reason = step.reason});
   }
 }

@@ -9,8 +9,7 @@ namespace sluice {
 double PredictClosedLoopGoodputBps(const LinkProfile& profile, int64_t sru_bytes, int64_t workers) {
   sru_bytes = std::clamp<int64_t>(sru_bytes, 1, kMaxResponseBytes);
   workers = std::clamp<int64_t>(workers, 1, kMaxWorkers);
-  const bool fresh = profile.connections == Connections::kFresh;
-  const int64_t handshake_rounds = fresh ? 1 : 0;
+  const int64_t handshake_rounds = profile.fresh_connections ? 1 : 0;
   const int64_t rounds = SendingRounds(profile, Packets(profile, sru_bytes)) + handshake_rounds;
   const double waiting = static_cast<double>(rounds) * absl::ToDoubleSeconds(profile.propagation_rtt);
   const double sending = static_cast<double>(WireBytes(profile, sru_bytes)) / profile.capacity_bytes_per_second;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sluice/collapse.h"
+#include "lib/model/collapse.h"
 
 namespace sluice {
 namespace {

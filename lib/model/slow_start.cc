@@ -8,7 +8,7 @@ namespace sluice {
 
 int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets) {
   const int64_t packets = std::clamp<int64_t>(sru_packets, 0, kMaxResponseBytes);
-  if (profile.connections == Connections::kPersistent || packets <= profile.initial_window_packets) return packets;
+  if (!profile.fresh_connections || packets <= profile.initial_window_packets) return packets;
 
   int64_t window = profile.initial_window_packets;  // wnd_A, the last window that the SRU fills
   int64_t rest = packets - window;                  // wnd_B, the packets that are sent after wnd_A
@@ -23,7 +23,7 @@ int64_t WndMaxPackets(const LinkProfile& profile, int64_t sru_packets) {
 }
 
 int64_t SendingRounds(const LinkProfile& profile, int64_t sru_packets) {
-  if (profile.connections == Connections::kPersistent) return 1;
+  if (!profile.fresh_connections) return 1;
   int64_t rounds = 0;
   for (int64_t sent = 0, window = profile.initial_window_packets; sent < sru_packets; window *= 2) {
     sent += window;

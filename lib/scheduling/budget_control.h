@@ -74,6 +74,16 @@ struct BudgetState {
   int64_t measured_bytes = 0;
 };
 
+// The next step of the adaptive budget, and its reason. Metrics and logs use these names.
+enum class BudgetDecision {
+  kGrow,      // no loss ever happened: a larger budget may make the link busier
+  kProbe,     // the last loss is long enough ago to try a larger budget
+  kBackOff,   // packets were lost
+  kGiveBack,  // the larger budget did not make the link busier
+  kHold,      // the budget stays
+};
+std::string_view BudgetDecisionName(BudgetDecision decision);
+
 BudgetState StartBudget(const BudgetBounds& bounds, std::chrono::steady_clock::time_point now);
 
 struct BudgetStep {

@@ -55,7 +55,7 @@ class BudgetChanges {
     change.set_time_s(SecondsBetween({}, Clock::now()));
     change.set_before_bytes(static_cast<double>(budget_change.before_bytes));
     change.set_after_bytes(static_cast<double>(budget_change.after_bytes));
-    change.set_decision(std::string(BudgetDecisionName(budget_change.decision)));
+    change.set_decision(std::string(budget_change.decision));
     const std::lock_guard lock(mutex_);
     changes_.push_back(std::move(change));
   }

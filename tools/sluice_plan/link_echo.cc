@@ -45,8 +45,7 @@ std::vector<Echo> Echoes(const Read& read, const GivenFlags& given, bool batches
         {"timer_granularity", sluice::FormatDuration(profile.timer_granularity), !link.timer_granularity().empty()});
     echoes.push_back({"jitter", sluice::FormatDuration(profile.timer_jitter), !link.jitter().empty()});
   }
-  echoes.push_back({"connections", profile.connections == Connections::kFresh ? "fresh" : "persistent",
-                    !link.connections().empty()});
+  echoes.push_back({"connections", profile.fresh_connections ? "fresh" : "persistent", !link.connections().empty()});
   echoes.push_back({"initial_window", absl::StrCat(profile.initial_window_packets), link.initial_window() != 0});
   echoes.push_back({"rto_min", sluice::FormatDuration(read.unscheduled.rto_min), given.rto_min});
   return echoes;

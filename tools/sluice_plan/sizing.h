@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "sluice/collapse.h"
 #include "sluice/plan.h"
 
 #include "absl/status/statusor.h"
+#include "lib/model/collapse.h"
 
 namespace sluice {
 

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
 // Boost 1.74 misses <utility> in C++20.
@@ -13,40 +14,6 @@
 #include "sluice/fan_out.h"
 
 namespace sluice {
-
-namespace internal {
-
-// Runs a handler on its executor once the call has ended and its start has returned. The executor has work until then.
-template <class Handler>
-class HandlerOfCall : public std::enable_shared_from_this<HandlerOfCall<Handler>> {
- public:
-  explicit HandlerOfCall(Handler handler)
-      : handler_(std::move(handler)), work_(boost::asio::get_associated_executor(handler_)) {}
-
-  void OnDone(FanOutResult result) {
-    result_ = std::move(result);
-    Advance();
-  }
-  // The handler of a coroutine destroys the objects that started it, so it must not run before the start has returned.
-  void OnStarted() { Advance(); }
-
- private:
-  void Advance() {
-    if (steps_.fetch_add(1) == 0) return;
-    boost::asio::post(work_.get_executor(), [self = this->shared_from_this()] {
-      self->work_.reset();
-      Handler handler = std::move(self->handler_);
-      std::move(handler)(std::move(self->result_));
-    });
-  }
-
-  Handler handler_;
-  boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler>> work_;
-  FanOutResult result_;
-  std::atomic<int> steps_ = 0;
-};
-
-}  // namespace internal
 
 // FanOut::CallAsync with a completion token of Boost.Asio: a handler, boost::asio::use_future, or
 // boost::asio::use_awaitable in a C++20 coroutine. The token's handler takes a FanOutResult. It runs on its own
@@ -63,13 +30,23 @@ auto AsyncCall(FanOut& fan_out, const Method<Request, Response>& method,
   return boost::asio::async_initiate<CompletionToken, void(FanOutResult)>(
       [&fan_out, call](auto handler, const Method<Request, Response>& method, const FanOut::Map<Request>& map,
                        FanOut::Merge<Response> merge, const FanOutOptions& options) {
-        // std::function copies what it holds, and handlers only move.
-        auto pending = std::make_shared<internal::HandlerOfCall<decltype(handler)>>(std::move(handler));
+        auto work = boost::asio::make_work_guard(boost::asio::get_associated_executor(handler));
+        // Shared, because std::function copies what it holds, and handlers only move. The mutex is locked until the
+        // start has returned: the handler of a coroutine destroys the objects that started it.
+        const auto pending = std::make_shared<std::pair<decltype(handler), std::mutex>>(
+            std::piecewise_construct, std::forward_as_tuple(std::move(handler)), std::forward_as_tuple());
+        const std::lock_guard<std::mutex> starting(pending->second);
         auto started = fan_out.CallAsync<Request, Response>(
-            method, map, std::move(merge), options,
-            [pending](FanOutResult result) { pending->OnDone(std::move(result)); });
+            method, map, std::move(merge), options, [pending, work = std::move(work)](FanOutResult result) mutable {
+              const auto executor = work.get_executor();
+              boost::asio::post(executor, [pending, work = std::move(work), result = std::move(result)]() mutable {
+                { const std::lock_guard<std::mutex> wait(pending->second); }
+                work.reset();
+                auto handler = std::move(pending->first);
+                std::move(handler)(std::move(result));
+              });
+            });
         if (call != nullptr) *call = std::move(started);
-        pending->OnStarted();
       },
       token, method, map, std::move(merge), options);
 }

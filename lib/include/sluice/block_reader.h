@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/link.h"
@@ -80,14 +81,10 @@ class BlockReader {
   absl::StatusOr<std::unique_ptr<BlockReader>> Successor(Options options) const;
   ~BlockReader();
 
-  struct UnconnectedWorker {
-    std::string address;
-    absl::Status why;  // Unavailable
-  };
-  // Connects to all workers, and waits for at most connect_timeout. Returns the workers that it could not reach. The
-  // link continues to try them, and reconnects after every loss. Optional: otherwise the first read connects. Do not
-  // call it from a callback.
-  std::vector<UnconnectedWorker> Connect();
+  // Connects to all workers, and waits for at most connect_timeout. Returns the addresses of the workers that it could
+  // not reach, each with Unavailable and the reason. The link continues to try them, and reconnects after every loss.
+  // Optional: otherwise the first read connects. Do not call it from a callback.
+  std::vector<std::pair<std::string, absl::Status>> Connect();
   // As Connect, but does not wait.
   void ConnectInBackground();
 

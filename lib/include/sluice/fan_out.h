@@ -134,14 +134,6 @@ struct FanOutResult {
   double Coverage() const { return asked == 0 ? 1 : static_cast<double>(answered) / static_cast<double>(asked); }
 };
 
-template <class Response>
-struct Collected {
-  FanOutResult result;
-  // By worker: one message for a unary method, or no message if the worker did not respond. A failed stream leaves the
-  // messages that arrived before its failure.
-  std::vector<std::vector<Response>> answers;
-};
-
 // A handle of a fan-out that CallAsync has started. Thread-safe. Dropping it cancels nothing.
 class FanOutCall {
  public:
@@ -218,10 +210,14 @@ class FanOut {
   template <class Request, class Response>
   FanOutResult Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                     std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options = {});
-  // As Call, and keeps every response.
+  // As Call, and keeps every response. Returns the result and, for each worker, its messages: one for a unary method,
+  // or none if the worker did not respond. A failed stream leaves the messages that arrived before its failure.
+  //
+  //   const auto [result, responses] = fan_out->Collect(method, map);
   template <class Request, class Response>
-  Collected<Response> Collect(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
-                              const FanOutOptions& options = {});
+  std::pair<FanOutResult, std::vector<std::vector<Response>>> Collect(const Method<Request, Response>& method,
+                                                                      const std::type_identity_t<Map<Request>>& map,
+                                                                      const FanOutOptions& options = {});
 
  private:
   using Addresses = std::shared_ptr<const std::vector<std::string>>;
@@ -314,24 +310,25 @@ FanOutResult FanOut::Call(const Method<Request, Response>& method, const std::ty
 }
 
 template <class Request, class Response>
-Collected<Response> FanOut::Collect(const Method<Request, Response>& method,
-                                    const std::type_identity_t<Map<Request>>& map, const FanOutOptions& options) {
-  Collected<Response> collected;
+std::pair<FanOutResult, std::vector<std::vector<Response>>> FanOut::Collect(
+    const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
+    const FanOutOptions& options) {
+  std::vector<std::vector<Response>> responses;
   size_t asked = 0;
-  collected.result = Call<Request, Response>(
+  FanOutResult result = Call<Request, Response>(
       method,
       [&](size_t worker) {
         asked = worker + 1;
         return map(worker);
       },
       [&](size_t worker, Response response) {
-        if (worker >= collected.answers.size()) collected.answers.resize(worker + 1);
-        collected.answers[worker].push_back(std::move(response));
+        if (worker >= responses.size()) responses.resize(worker + 1);
+        responses[worker].push_back(std::move(response));
         return absl::OkStatus();
       },
       options);
-  if (collected.answers.size() < asked) collected.answers.resize(asked);
-  return collected;
+  if (responses.size() < asked) responses.resize(asked);
+  return {std::move(result), std::move(responses)};
 }
 
 }  // namespace sluice

@@ -7,11 +7,6 @@
 
 namespace sluice {
 
-// The state of a worker's TCP connection when a request arrives. Those of a link are persistent: their congestion
-// window is already open, so a response may come as one burst. A fresh connection is in slow start from the initial
-// window.
-enum class Connections { kPersistent, kFresh };
-
 // Describes one bottleneck link for the model: the last hop into the aggregator and the buffer of the switch port that
 // feeds it. A plain value. The defaults describe a gigabit port with a shallow buffer, Ethernet and Linux.
 struct LinkProfile {
@@ -36,10 +31,12 @@ struct LinkProfile {
   absl::Duration timer_granularity = absl::Microseconds(50);
   absl::Duration timer_jitter = absl::Microseconds(200);
 
+  // Whether the connections are new when a request arrives, as for a client that connects for each call. A new
+  // connection is in slow start from the initial window. The connections of a Link are persistent: their congestion
+  // windows are already open, so a response may come as one burst.
+  bool fresh_connections = false;
   // IW: the initial congestion window, 1 to 2^16 packets. Linux has 10 (RFC 6928). Only fresh connections use it.
   int64_t initial_window_packets = 10;
-
-  Connections connections = Connections::kPersistent;
 
   // Sets the payload, frame and ACK sizes for IPv4, TCP with timestamps (RFC 7323), and Ethernet without its checksum.
   // An MTU below 53 bytes leaves no room for payload, and Validate refuses it.

@@ -66,23 +66,13 @@ struct ScheduleState {
   int64_t backlogged_bytes = 0;
 };
 
-// The next step of the adaptive budget, and its reason. Metrics and logs use these names.
-enum class BudgetDecision {
-  kGrow,      // no loss ever happened: a larger budget may make the link busier
-  kProbe,     // the last loss is long enough ago to try a larger budget
-  kBackOff,   // packets were lost
-  kGiveBack,  // the larger budget did not make the link busier
-  kHold,      // the budget stays
-};
-std::string_view BudgetDecisionName(BudgetDecision decision);
-
 // One change of an adaptive budget.
 struct BudgetChange {
   int64_t before_bytes = 0;
   int64_t after_bytes = 0;
   int64_t ceiling_bytes = 0;  // the budget at the last loss; 0 if no loss is remembered
-  BudgetDecision decision = BudgetDecision::kHold;
-  std::string_view reason;  // in words, for logs
+  std::string_view decision;  // why it has changed, as metrics and logs name it: grow, probe, back_off or give_back
+  std::string_view reason;    // in words
 };
 
 }  // namespace sluice

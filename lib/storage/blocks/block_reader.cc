@@ -132,15 +132,16 @@ BlockReader::~BlockReader() {
   link_->Await([this](LinkLoop&) { state_.reset(); });
 }
 
-std::vector<BlockReader::UnconnectedWorker> BlockReader::Connect() {
-  const auto done = std::make_shared<std::promise<std::vector<UnconnectedWorker>>>();
+std::vector<std::pair<std::string, absl::Status>> BlockReader::Connect() {
+  using Unconnected = std::vector<std::pair<std::string, absl::Status>>;
+  const auto done = std::make_shared<std::promise<Unconnected>>();
   link_->Post([this, done](LinkLoop&) {
     state_->fan_out().Connect(state_->options().connect_timeout, [this, done](const std::vector<size_t>& workers) {
-      std::vector<UnconnectedWorker> unconnected;
+      Unconnected unconnected;
       for (size_t worker : workers) {
         const absl::Status& failure = state_->workers().workers[worker]->failure();
-        unconnected.push_back({.address = state_->address(worker),
-                               .why = failure.ok() ? absl::UnavailableError("no connection yet") : failure});
+        unconnected.emplace_back(state_->address(worker),
+                                 failure.ok() ? absl::UnavailableError("no connection yet") : failure);
       }
       done->set_value(std::move(unconnected));
     });

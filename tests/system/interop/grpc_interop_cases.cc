@@ -42,6 +42,9 @@ absl::Status Unless(bool holds, const std::string& what) {
   return holds ? absl::OkStatus() : absl::FailedPreconditionError(what);
 }
 
+template <class Response>
+using Collected = std::pair<FanOutResult, std::vector<std::vector<Response>>>;
+
 // The link and the fan-out of one case. One for each case. Not thread-safe.
 class Client {
  public:
@@ -90,13 +93,14 @@ StreamingOutputCallRequest StreamOf(const std::vector<int>& sizes) {
 // Checks that each worker has responded with zeros, in payloads of these sizes and this order.
 template <class Response>
 absl::Status CheckPayloads(const Client& client, const Collected<Response>& collected, const std::vector<int>& sizes) {
-  if (!collected.result.status.ok()) return collected.result.status;
-  absl::Status status = Unless(collected.result.answered == client.workers(),
-                               absl::StrCat(collected.result.answered, " of ", client.workers(), " workers answered"));
-  for (const std::vector<Response>& answers : collected.answers) {
+  const auto& [result, responses] = collected;
+  if (!result.status.ok()) return result.status;
+  absl::Status status = Unless(result.answered == client.workers(),
+                               absl::StrCat(result.answered, " of ", client.workers(), " workers answered"));
+  for (const std::vector<Response>& messages : responses) {
     std::vector<int> came;
-    for (const Response& answer : answers) {
-      const std::string& body = answer.payload().body();
+    for (const Response& message : messages) {
+      const std::string& body = message.payload().body();
       came.push_back(static_cast<int>(body.size()));
       status.Update(Unless(body.find_first_not_of('\0') == std::string::npos, "a payload has bytes that are not zero"));
     }
@@ -120,11 +124,11 @@ absl::Status CheckFailures(const Client& client, const FanOutResult& result, abs
 }
 
 absl::Status EmptyUnary(Client& client) {
-  const auto collected = client.Ask(kEmptyCall, Empty());
-  if (!collected.result.status.ok()) return collected.result.status;
-  return Unless(collected.result.answered == client.workers() && collected.result.response_bytes == 0,
-                absl::StrCat(collected.result.answered, " workers answered with ", collected.result.response_bytes,
-                             " bytes; each of ", client.workers(), " must answer with none"));
+  const auto [result, responses] = client.Ask(kEmptyCall, Empty());
+  if (!result.status.ok()) return result.status;
+  return Unless(result.answered == client.workers() && result.response_bytes == 0,
+                absl::StrCat(result.answered, " workers answered with ", result.response_bytes, " bytes; each of ",
+                             client.workers(), " must answer with none"));
 }
 
 absl::Status LargeUnary(Client& client) {
@@ -145,8 +149,8 @@ absl::Status CompressedAndNot(Client& client) {
 absl::Status ClientCompressedUnary(Client& client) {
   SimpleRequest probe = LargeRequest();
   probe.mutable_expect_compressed()->set_value(true);
-  const auto collected = client.Ask(kUnaryCall, probe, {.fail_limit = client.fail_limit()});
-  absl::Status status = CheckFailures(client, collected.result, absl::StatusCode::kInvalidArgument);
+  const auto [result, responses] = client.Ask(kUnaryCall, probe, {.fail_limit = client.fail_limit()});
+  absl::Status status = CheckFailures(client, result, absl::StatusCode::kInvalidArgument);
   status.Update(CompressedAndNot(client));
   return status;
 }
@@ -199,12 +203,12 @@ absl::Status CustomMetadata(Client& client) {
   const FanOutOptions options{.metadata = kEcho, .keep_response_metadata = true};
   const auto unary = client.Ask(kUnaryCall, LargeRequest(), options);
   absl::Status status = CheckPayloads(client, unary, {kLargeResponseBytes});
-  status.Update(CheckEcho(client, unary.result));
+  status.Update(CheckEcho(client, unary.first));
   StreamingOutputCallRequest request = StreamOf({kLargeResponseBytes});
   request.mutable_payload()->set_body(std::string(kLargeRequestBytes, '\0'));
   const auto stream = client.Ask(kFullDuplexCall, request, options);
   status.Update(CheckPayloads(client, stream, {kLargeResponseBytes}));
-  status.Update(CheckEcho(client, stream.result));
+  status.Update(CheckEcho(client, stream.first));
   return status;
 }
 
@@ -214,8 +218,8 @@ absl::Status CheckEchoedStatus(Client& client, const Method<Request, Response>& 
   Request request;
   request.mutable_response_status()->set_code(static_cast<int>(absl::StatusCode::kUnknown));
   request.mutable_response_status()->set_message(message);
-  const auto collected = client.Ask(method, request, {.fail_limit = client.fail_limit()});
-  return CheckFailures(client, collected.result, absl::StatusCode::kUnknown, message);
+  const auto [result, responses] = client.Ask(method, request, {.fail_limit = client.fail_limit()});
+  return CheckFailures(client, result, absl::StatusCode::kUnknown, message);
 }
 
 absl::Status StatusCodeAndMessage(Client& client) {
@@ -230,8 +234,8 @@ absl::Status SpecialStatusMessage(Client& client) {
 }
 
 absl::Status CheckUnimplemented(Client& client, const std::string& path) {
-  const auto collected = client.Ask(Method<Empty, Empty>{path}, Empty(), {.fail_limit = client.fail_limit()});
-  return CheckFailures(client, collected.result, absl::StatusCode::kUnimplemented);
+  const auto [result, responses] = client.Ask(Method<Empty, Empty>{path}, Empty(), {.fail_limit = client.fail_limit()});
+  return CheckFailures(client, result, absl::StatusCode::kUnimplemented);
 }
 absl::Status UnimplementedMethod(Client& client) {
   return CheckUnimplemented(client, "/grpc.testing.TestService/UnimplementedCall");
@@ -248,9 +252,9 @@ absl::Status TimeoutOnSleepingServer(Client& client) {
   request.mutable_payload()->set_body(std::string(27'182, '\0'));
   absl::Status status = LargeUnary(client);  // connects first
   for (const auto timeout : {absl::Milliseconds(1), absl::Milliseconds(100)}) {
-    const auto collected = client.Ask(kFullDuplexCall, request, {.timeout = timeout});
-    status.Update(Unless(absl::IsDeadlineExceeded(collected.result.status),
-                         absl::StrCat("it ended with ", collected.result.status.ToString())));
+    const auto [result, responses] = client.Ask(kFullDuplexCall, request, {.timeout = timeout});
+    status.Update(
+        Unless(absl::IsDeadlineExceeded(result.status), absl::StrCat("it ended with ", result.status.ToString())));
   }
   return status;
 }
@@ -325,10 +329,10 @@ absl::Status OrcaPerRpc(Client& client) {
   report->set_memory_utilization(0.5847);
   (*report->mutable_request_cost())["cost"] = 3456.32;
   (*report->mutable_utilization())["util"] = 0.30499;
-  const auto collected = client.Ask(kUnaryCall, request, {.keep_response_metadata = true});
-  absl::Status status = collected.result.status;
-  status.Update(Unless(collected.result.responses.size() == client.workers(), "no metadata came"));
-  for (const ResponseMetadata& response : collected.result.responses) {
+  const auto [result, responses] = client.Ask(kUnaryCall, request, {.keep_response_metadata = true});
+  absl::Status status = result.status;
+  status.Update(Unless(result.responses.size() == client.workers(), "no metadata came"));
+  for (const ResponseMetadata& response : result.responses) {
     const auto field = std::find_if(response.trailing.begin(), response.trailing.end(),
                                     [](const auto& entry) { return entry.first == "endpoint-load-metrics-bin"; });
     OrcaLoadReport load;

@@ -91,7 +91,7 @@ TEST(ReportTest, TheLinkIsOneThatTheModelTakes) {
   EXPECT_EQ(profile->timer_jitter, absl::Microseconds(990)) << "the 99th percentile";
   EXPECT_EQ(profile->packet_payload_bytes, 1448);
   EXPECT_EQ(profile->frame_bytes, 1514);
-  EXPECT_EQ(profile->connections, Connections::kPersistent);
+  EXPECT_FALSE(profile->fresh_connections);
 }
 
 TEST(ReportTest, PacketsThatTheMtuDoesNotTellAreGivenOneByOne) {

@@ -44,8 +44,8 @@ TEST(ParseLinkProfileTest, ReadsEveryField) {
                              .ack_frame_bytes = 40,
                              .timer_granularity = absl::Milliseconds(1),
                              .timer_jitter = absl::Microseconds(20),
-                             .initial_window_packets = 1,
-                             .connections = Connections::kFresh};
+                             .fresh_connections = true,
+                             .initial_window_packets = 1};
   EXPECT_EQ(*profile, expected);
 }
 

@@ -169,11 +169,12 @@ TEST_P(FanOutCancelTest, AStreamInTheMiddleEndsAtOnce) {
 TEST_P(FanOutCancelTest, WhoHasNotRespondedAtTheDeadlineHasFailed) {
   Start(2);
   server(1).SetPlay(Holds("late"));
-  const auto collected = fan_out_->Collect(kUnary, Ask(2), {.timeout = absl::Milliseconds(700), .fail_limit = 1});
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.answers[0].size(), 1u);
-  ASSERT_EQ(collected.result.failures.size(), 1u);
-  EXPECT_THAT(collected.result.failures[0].status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  const auto [result, responses] =
+      fan_out_->Collect(kUnary, Ask(2), {.timeout = absl::Milliseconds(700), .fail_limit = 1});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(responses[0].size(), 1u);
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_THAT(result.failures[0].status, HasCode(absl::StatusCode::kDeadlineExceeded));
   EXPECT_EQ(Metric("sluice_blocks_total", "partial"), 1);
 }
 

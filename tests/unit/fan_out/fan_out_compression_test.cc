@@ -68,13 +68,13 @@ TEST_P(FanOutCompressionTest, ResponsesAreDecompressed) {
   Start(1);
   const std::vector<std::string> values = {std::string(1 << 20, 'x'), "", "y"};
   server(0).SetPlay(Sends({GzipOf(Wire(values[0])), GzipOf(Wire(values[1])), GzipOf(Wire(values[2]))}));
-  const auto collected = fan_out_->Collect(kStream, AskEach({"what?"}));
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
+  const auto [result, responses] = fan_out_->Collect(kStream, AskEach({"what?"}));
+  ASSERT_TRUE(result.status.ok()) << result.status;
   std::vector<std::string> came;
-  for (const Text& answer : collected.answers.at(0)) came.push_back(answer.value());
+  for (const Text& answer : responses.at(0)) came.push_back(answer.value());
   EXPECT_TRUE(came == values);
   const size_t bytes = Wire(values[0]).size() + Wire(values[1]).size() + Wire(values[2]).size();
-  EXPECT_EQ(collected.result.response_bytes, static_cast<int64_t>(bytes));
+  EXPECT_EQ(result.response_bytes, static_cast<int64_t>(bytes));
   EXPECT_EQ(Metric("sluice_goodput_bytes_total", "primary"), static_cast<double>(bytes));
 }
 

@@ -38,51 +38,51 @@ TEST_P(FanOutStreamTest, MergesTheMessagesOfAWorkerInTheirOrder) {
   Start(2);
   server(0).SetPlay(Says({"a", "b", "c"}));
   server(1).SetPlay(Says({"d"}));
-  const auto collected = fan_out_->Collect(kStream, Ask(2));
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_THAT(Values(collected.answers[0]), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(Values(collected.answers[1]), ElementsAre("d"));
-  EXPECT_EQ(collected.result.answered, 2u);
-  EXPECT_EQ(collected.result.response_bytes, static_cast<int64_t>(4 * Wire("a").size()));
+  const auto [result, responses] = fan_out_->Collect(kStream, Ask(2));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_THAT(Values(responses[0]), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(Values(responses[1]), ElementsAre("d"));
+  EXPECT_EQ(result.answered, 2u);
+  EXPECT_EQ(result.response_bytes, static_cast<int64_t>(4 * Wire("a").size()));
   EXPECT_TRUE(AwaitIdle());
 }
 
 TEST_P(FanOutStreamTest, AnEmptyStreamIsAResponse) {
   Start(1);
   server(0).SetPlay(Says({}));
-  const auto collected = fan_out_->Collect(kStream, Ask(1));
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.result.answered, 1u);
-  EXPECT_THAT(collected.answers[0], IsEmpty());
+  const auto [result, responses] = fan_out_->Collect(kStream, Ask(1));
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.answered, 1u);
+  EXPECT_THAT(responses[0], IsEmpty());
 }
 
 TEST_P(FanOutStreamTest, LongStreamsAndLargeMessages) {
   Start(2);
   server(0).SetPlay(Says(std::vector<std::string>(1000, "small")));
   server(1).SetPlay(Says(std::vector<std::string>(4, std::string(1 << 20, 'x'))));
-  const auto collected = fan_out_->Collect(kStream, Ask(2));
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.answers[0].size(), 1000u);
-  EXPECT_EQ(collected.answers[1].size(), 4u);
+  const auto [result, responses] = fan_out_->Collect(kStream, Ask(2));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(responses[0].size(), 1000u);
+  EXPECT_EQ(responses[1].size(), 4u);
 }
 
 TEST_P(FanOutStreamTest, AFailureBeforeTheFirstMessageIsReplaced) {
   Start(2);
   server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
-  const auto collected = fan_out_->Collect(kStream, Ask(1, {1}));
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.result.retries, 1u);
-  EXPECT_THAT(Values(collected.answers[0]), ElementsAre("1"));
+  const auto [result, responses] = fan_out_->Collect(kStream, Ask(1, {1}));
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.retries, 1u);
+  EXPECT_THAT(Values(responses[0]), ElementsAre("1"));
 }
 
 TEST_P(FanOutStreamTest, AFailureAfterTheFirstMessageIsNot) {
   Start(2);
   server(0).SetPlay(Fails(absl::StatusCode::kUnavailable, {"a", "b"}));
-  const auto collected = fan_out_->Collect(kStream, Ask(1, {1}));
-  EXPECT_THAT(collected.result.status, HasCode(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(collected.result.retries, 0u);
+  const auto [result, responses] = fan_out_->Collect(kStream, Ask(1, {1}));
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(result.retries, 0u);
   EXPECT_EQ(server(1).counts().requests, 0);
-  EXPECT_THAT(Values(collected.answers[0]), ElementsAre("a", "b"));
+  EXPECT_THAT(Values(responses[0]), ElementsAre("a", "b"));
 }
 
 // The stream fails even if its worker has ended it OK before the reset arrives.

@@ -37,15 +37,15 @@ INSTANTIATE_TEST_SUITE_P(By, FanOutTest,
 TEST_P(FanOutTest, CollectsTheResponsesByWorker) {
   Start(3);
   EXPECT_THAT(fan_out_->Connect(), IsEmpty());
-  const auto collected = fan_out_->Collect(kUnary, Ask(3));
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.result.asked, 3u);
-  EXPECT_EQ(collected.result.answered, 3u);
-  EXPECT_EQ(collected.result.Coverage(), 1);
-  EXPECT_EQ(collected.result.response_bytes, static_cast<int64_t>(3 * Wire("0").size()));
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(3));
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.asked, 3u);
+  EXPECT_EQ(result.answered, 3u);
+  EXPECT_EQ(result.Coverage(), 1);
+  EXPECT_EQ(result.response_bytes, static_cast<int64_t>(3 * Wire("0").size()));
   for (size_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(collected.answers[i].size(), 1u);
-    EXPECT_EQ(collected.answers[i].front().value(), std::to_string(i));
+    ASSERT_EQ(responses[i].size(), 1u);
+    EXPECT_EQ(responses[i].front().value(), std::to_string(i));
     ASSERT_EQ(server(i).seen().size(), 1u);
     EXPECT_EQ(server(i).seen().front().request, Wire("what?"));
     EXPECT_EQ(server(i).seen().front().method, "/test.Answers/Get");
@@ -55,13 +55,13 @@ TEST_P(FanOutTest, CollectsTheResponsesByWorker) {
 
 TEST_P(FanOutTest, SkipsWorkers) {
   Start(3);
-  const auto collected = fan_out_->Collect(kUnary, [](size_t worker) -> std::optional<sluice::Ask<Text>> {
+  const auto [result, responses] = fan_out_->Collect(kUnary, [](size_t worker) -> std::optional<sluice::Ask<Text>> {
     if (worker == 1) return std::nullopt;
     return TextOf("?");
   });
-  EXPECT_TRUE(collected.result.status.ok());
-  EXPECT_EQ(collected.result.asked, 2u);
-  EXPECT_THAT(collected.answers[1], IsEmpty());
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_EQ(result.asked, 2u);
+  EXPECT_THAT(responses[1], IsEmpty());
   EXPECT_EQ(server(1).counts().requests, 0);
 }
 
@@ -107,25 +107,25 @@ TEST_P(FanOutTest, MergesOneAtATimeAndNeverAfterDone) {
 TEST_P(FanOutTest, FailsWithTheStatusAndTheAddressOfTheFailureThatIsOneTooMany) {
   Start(2);
   server(1).SetPlay(Fails(absl::StatusCode::kFailedPrecondition));
-  const auto collected = fan_out_->Collect(kUnary, Ask(2));
-  EXPECT_THAT(collected.result.status, HasCode(absl::StatusCode::kFailedPrecondition));
-  EXPECT_EQ(collected.result.status.message(), absl::StrCat("worker 1 (", server(1).address(), "): as the test wants"));
-  ASSERT_EQ(collected.result.failures.size(), 1u);
-  EXPECT_EQ(collected.result.failures[0].primary, 1u);
-  EXPECT_EQ(collected.result.failures[0].worker, 1u);
-  ExpectConsistent(collected.result);
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(2));
+  EXPECT_THAT(result.status, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(result.status.message(), absl::StrCat("worker 1 (", server(1).address(), "): as the test wants"));
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_EQ(result.failures[0].primary, 1u);
+  EXPECT_EQ(result.failures[0].worker, 1u);
+  ExpectConsistent(result);
 }
 
 TEST_P(FanOutTest, PartialResultsHaveTheirCoverage) {
   Start(4);
   server(2).SetPlay(Fails(absl::StatusCode::kInternal));
-  const auto collected = fan_out_->Collect(kUnary, Ask(4), {.fail_limit = 1});
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.result.answered, 3u);
-  EXPECT_EQ(collected.result.Coverage(), 0.75);
-  EXPECT_THAT(collected.answers[2], IsEmpty());
-  ASSERT_EQ(collected.result.failures.size(), 1u);
-  EXPECT_THAT(collected.result.failures[0].status, HasCode(absl::StatusCode::kInternal));
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(4), {.fail_limit = 1});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.answered, 3u);
+  EXPECT_EQ(result.Coverage(), 0.75);
+  EXPECT_THAT(responses[2], IsEmpty());
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_THAT(result.failures[0].status, HasCode(absl::StatusCode::kInternal));
   EXPECT_EQ(Metric("sluice_blocks_total", "partial"), 1);
 }
 
@@ -225,15 +225,15 @@ TEST_P(FanOutTest, AReplicaRespondsForAWorkerThatFailed) {
   Start(4);
   server(0).SetPlay(Fails(absl::StatusCode::kUnavailable));
   server(2).SetPlay(Fails(absl::StatusCode::kUnavailable));
-  const auto collected = fan_out_->Collect(kUnary, Ask(2, {2, 3}));
-  EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.result.asked, 2u);
-  EXPECT_EQ(collected.result.retries, 2u);
-  EXPECT_EQ(collected.result.hedges, 0u);
-  EXPECT_THAT(collected.result.failures, IsEmpty());
-  ASSERT_EQ(collected.answers[0].size(), 1u) << "by the worker of the map";
-  EXPECT_EQ(collected.answers[0].front().value(), "3");
-  EXPECT_THAT(collected.answers[3], IsEmpty());
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(2, {2, 3}));
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.asked, 2u);
+  EXPECT_EQ(result.retries, 2u);
+  EXPECT_EQ(result.hedges, 0u);
+  EXPECT_THAT(result.failures, IsEmpty());
+  ASSERT_EQ(responses[0].size(), 1u) << "by the worker of the map";
+  EXPECT_EQ(responses[0].front().value(), "3");
+  EXPECT_THAT(responses[3], IsEmpty());
   EXPECT_EQ(Metric("sluice_call_retries_total"), 2);
 }
 
@@ -295,21 +295,21 @@ TEST_P(FanOutTest, PassesTheDeadlineAndTheMetadataOn) {
 
 TEST_P(FanOutTest, CarriesRawBytes) {
   Start(1);
-  const auto collected = fan_out_->Collect(Method<std::string, std::string>{"/any.Thing/Raw"},
-                                           [](size_t) { return std::string("as it is"); });
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
+  const auto [result, responses] = fan_out_->Collect(Method<std::string, std::string>{"/any.Thing/Raw"},
+                                                     [](size_t) { return std::string("as it is"); });
+  ASSERT_TRUE(result.status.ok()) << result.status;
   EXPECT_EQ(server(0).seen().at(0).request, "as it is");
-  EXPECT_EQ(collected.answers[0].at(0), Wire("0"));
+  EXPECT_EQ(responses[0].at(0), Wire("0"));
 }
 
 TEST_P(FanOutTest, TakesEmptyAndLargeResponses) {
   Start(2);
   server(0).SetPlay(Says({""}));
   server(1).SetPlay(Says({std::string(4 << 20, 'x')}));
-  const auto collected = fan_out_->Collect(kUnary, Ask(2));
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.answers[0].at(0).value(), "");
-  EXPECT_EQ(collected.answers[1].at(0).value().size(), size_t{4 << 20});
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(2));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(responses[0].at(0).value(), "");
+  EXPECT_EQ(responses[1].at(0).value().size(), size_t{4 << 20});
 }
 
 TEST_P(FanOutTest, AMessageAboveTheLimitIsAFailure) {

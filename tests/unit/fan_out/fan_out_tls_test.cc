@@ -41,10 +41,10 @@ TEST_P(FanOutTlsTest, AsksWorkersWhoseAuthorityIsKnown) {
   StartTlsServer(std::string(300'000, 'x'));
   MakeFanOut({}, {.tls = certificates_.ClientOptions()});
   EXPECT_THAT(fan_out_->Connect(), IsEmpty());
-  const auto collected = fan_out_->Collect(kUnary, Ask(2));
-  ASSERT_TRUE(collected.result.status.ok()) << collected.result.status;
-  EXPECT_EQ(collected.answers[0].at(0).value(), "0");
-  EXPECT_EQ(collected.answers[1].at(0).value().size(), 300'000u);
+  const auto [result, responses] = fan_out_->Collect(kUnary, Ask(2));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(responses[0].at(0).value(), "0");
+  EXPECT_EQ(responses[1].at(0).value().size(), 300'000u);
   EXPECT_TRUE(AwaitIdle());
 }
 

@@ -42,11 +42,11 @@ class FanOutRefusalTest : public ::testing::Test {
   std::string Refusal(const std::string& method, const FanOutOptions& options, const Ask<Text>& ask = Text()) {
     const auto link = *Link::Create(LinkProfile());
     const auto fan_out = *FanOut::Create(link, {.workers = {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}});
-    const auto collected = fan_out->Collect(
+    const auto [result, responses] = fan_out->Collect(
         Method<Text, Text>{method}, [&](size_t i) { return i == 1 ? ask : Ask<Text>(Text()); }, options);
-    EXPECT_THAT(collected.result.status, HasCode(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(result.status, HasCode(absl::StatusCode::kInvalidArgument));
     EXPECT_EQ(link->State().submitted_calls, 0);
-    return std::string(collected.result.status.message());
+    return std::string(result.status.message());
   }
   std::string Refusal(const FanOutOptions& options) { return Refusal("/a.B/C", options); }
   std::string Refusal(const Ask<Text>& ask) { return Refusal("/a.B/C", {}, ask); }

@@ -40,10 +40,10 @@ class FanOutWorkersTest : public testing::FanOutTest {
   }
   // Returns the responses of the workers, in the order of the workers.
   std::vector<std::string> AskAll() {
-    const auto collected = fan_out_->Collect(kUnary, [](size_t) { return TextOf("?"); });
-    EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
+    const auto [result, responses] = fan_out_->Collect(kUnary, [](size_t) { return TextOf("?"); });
+    EXPECT_TRUE(result.status.ok()) << result.status;
     std::vector<std::string> said;
-    for (const auto& answers : collected.answers) said.push_back(answers.empty() ? "" : answers.front().value());
+    for (const auto& answers : responses) said.push_back(answers.empty() ? "" : answers.front().value());
     return said;
   }
 };
@@ -193,7 +193,7 @@ TEST_P(FanOutWorkersTest, WithoutAnyWorkerItIsUnavailableAndSaysWhy) {
   EXPECT_THAT((*fan_out)->Connect(), IsEmpty());
   absl::Status status;
   EXPECT_TRUE(testing::Eventually([&] {
-    status = (*fan_out)->Collect(kUnary, AskThose(), {.success_quorum = 1}).result.status;
+    status = (*fan_out)->Collect(kUnary, AskThose(), {.success_quorum = 1}).first.status;
     return status.message() != "no worker is known yet";  // before the first look-up has ended
   }));
   EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
@@ -220,9 +220,9 @@ TEST_P(FanOutWorkersTest, UnderLoadNoCallFails) {
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([&] {
       while (!stop) {
-        const auto collected = fan_out_->Collect(kUnary, [](size_t) { return TextOf("?"); });
-        EXPECT_TRUE(collected.result.status.ok()) << collected.result.status;
-        EXPECT_EQ(collected.result.answered, collected.result.asked);
+        const auto [result, responses] = fan_out_->Collect(kUnary, [](size_t) { return TextOf("?"); });
+        EXPECT_TRUE(result.status.ok()) << result.status;
+        EXPECT_EQ(result.answered, result.asked);
         ++calls;
       }
     });

@@ -139,7 +139,7 @@ TEST_F(UnknownBufferTest, TheBudgetGrowsWhileNothingIsLost) {
   ASSERT_TRUE(ReadUntil(cluster, [&] { return !changes.all().empty(); }));
   const BudgetChange first = changes.all().front();
   EXPECT_EQ(first.before_bytes, 16384);
-  EXPECT_EQ(first.decision, BudgetDecision::kGrow);
+  EXPECT_EQ(first.decision, "grow");
   EXPECT_EQ(first.after_bytes, 32768);
   EXPECT_FALSE(first.reason.empty());
   EXPECT_TRUE(Eventually([&] { return cluster.Metric("sluice_budget_decisions_total", "grow") >= 1; }));

@@ -1,4 +1,4 @@
-#include "sluice/collapse.h"
+#include "lib/model/collapse.h"
 
 #include <cmath>
 #include <limits>

@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sluice/collapse.h"
-
+#include "lib/model/collapse.h"
 #include "tests/random_seed.h"
 #include "tests/unit/model/profiles.h"
 

@@ -17,7 +17,7 @@ inline LinkProfile PaperProfile() {
   profile.timer_granularity = absl::Milliseconds(1);
   profile.timer_jitter = absl::Microseconds(20);
   profile.initial_window_packets = 1;
-  profile.connections = Connections::kFresh;
+  profile.fresh_connections = true;
   return profile;
 }
 
@@ -25,7 +25,7 @@ inline LinkProfile PaperProfile() {
 inline LinkProfile PersistentProfile() {
   LinkProfile profile = PaperProfile();
   profile.initial_window_packets = 10;
-  profile.connections = Connections::kPersistent;
+  profile.fresh_connections = false;
   return profile;
 }
 

@@ -150,8 +150,8 @@ TEST(PlanSlotsTest, WorstValidProfileAndSizesDoNotOverflow) {
   worst.frame_bytes = worst.ack_frame_bytes = int64_t{1} << 17;
   worst.timer_granularity = worst.timer_jitter = absl::Seconds(10);
   worst.initial_window_packets = 1;
-  for (const Connections connections : {Connections::kFresh, Connections::kPersistent}) {
-    worst.connections = connections;
+  for (const bool fresh : {true, false}) {
+    worst.fresh_connections = fresh;
     ASSERT_TRUE(worst.Validate().ok());
     const SlotPlan plan = PlanSlotsAtLeastOne(worst, kMaxInt64, kMaxInt64);
     EXPECT_EQ(plan.sru_packets, kMaxResponseBytes);

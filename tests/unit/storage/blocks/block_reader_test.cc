@@ -122,11 +122,12 @@ TEST(BlockReaderTest, AnUnreachableWorkerIsUnavailableAtOnceAndNamed) {
   options.workers[1] = gone.address();
   const auto reader = BlockReader::Create(cluster.shared_link(), options);
   ASSERT_TRUE(reader.ok());
-  const std::vector<BlockReader::UnconnectedWorker> unconnected = (*reader)->Connect();
+  const auto unconnected = (*reader)->Connect();
   ASSERT_THAT(unconnected, SizeIs(1));
-  EXPECT_EQ(unconnected[0].address, gone.address());
-  EXPECT_THAT(unconnected[0].why, HasCode(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(std::string(unconnected[0].why.message()), HasSubstr("refused"));
+  const auto& [address, why] = unconnected[0];
+  EXPECT_EQ(address, gone.address());
+  EXPECT_THAT(why, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(why.message()), HasSubstr("refused"));
   const auto block = (*reader)->Read("data", 0);
   EXPECT_THAT(block.status(), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(block.status().message()), HasSubstr(gone.address()));

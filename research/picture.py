@@ -2,6 +2,7 @@
 
 import io
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools/sluice_plan"))
@@ -31,10 +32,13 @@ def pyplot():
 
 
 def save(figure, path):
-    """Writes without a date, so that the same data give the same file."""
+    """Writes without a date, so that the same data give the same file. A tag is one line, and coordinates have two decimals."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue().replace(INK, "var(--ink)")
+    svg = re.sub(r"(?s) *<!--.*?-->\n| *<metadata>.*?</metadata>\n", "", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\s*\n\s*", " ", tag[0]), svg)
+    svg = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), svg)
     begin = svg.index(">", svg.index("<svg")) + 1
     with open(path, "w", encoding="utf-8") as file:
         file.write(svg[:begin] + _STYLE + svg[begin:])

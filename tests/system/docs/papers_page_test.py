@@ -637,6 +637,14 @@ class DataTest(unittest.TestCase):
         changed = sorted(name for name in found.keys() | recorded.keys() if found.get(name) != recorded.get(name))
         self.assertFalse(changed, "not as recorded in SHA256SUMS")
 
+    def test_the_page_shows_every_file_with_its_command(self):
+        page = _PAGE.read_text()
+        for path in sorted(_DATA.iterdir()):
+            if path.suffix == ".svg":
+                self.assertRegex(page, rf"\]\(papers/{path.name}\)\n\n`research/ns2/figures research/papers {path.stem}  # 20\d\d-\d\d-\d\d`\n")
+            elif path.suffix == ".csv" and not path.with_suffix(".svg").exists():
+                self.assertIn(path.name, page)
+
     def test_schedules_are_those_of_sluice_plan(self):
         for name in ("lossless_fig6", "lossless_fig7", "lossless_fig8", "lossless_fig9"):
             for row in rows(name):

@@ -2,28 +2,15 @@
 setting five times, Chen et al. a hundred times."""
 
 import functools
-import math
-import statistics
 
 import lossless
 import ns2
 import papers
 import understanding
 from papers import Figure
+from spread import spread
 
 SEEDS = (1, 2, 3, 4, 5)
-# Student's t for a two-sided interval of 95 %, by the degrees of freedom.
-_STUDENT = {4: 2.776, 9: 2.262}
-
-
-def half_width(values):
-    """Of the interval of 95 % around the mean."""
-    return _STUDENT[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
-
-
-def _spread(prefix, values):
-    return {f"{prefix}_mean": statistics.mean(values), f"{prefix}_half_width": half_width(values), f"{prefix}_min": min(values),
-            f"{prefix}_max": max(values)}
 
 
 def _by_case(cases, seeds, **options):
@@ -50,7 +37,7 @@ def lossless_unscheduled(plan):
     for (name, case), setting, runs in zip(cases, settings, _by_case(settings, SEEDS)):
         share = 1 if "sru" in case else papers.BLOCK / (case["workers"] * setting["sru"])
         rows.append({"curve": name, "workers": case["workers"], "buffer_bytes": setting["buffer"], "seeds": len(SEEDS),
-                     **_spread("mbps", [run.goodput * share for run in runs]),
+                     **spread("mbps", [run.goodput * share for run in runs]),
                      "runs_with_timeouts": sum(1 for run in runs if run.timeouts)})
     return rows
 
@@ -69,7 +56,7 @@ def lossless_slots(plan):
         share = 1 if "sru" in case else papers.BLOCK / (case["workers"] * setting["sru"])
         rows.append({"curve": name, "workers": case["workers"], "buffer_bytes": setting["buffer"],
                      "timer_granularity_ms": row["timer_granularity_s"] * 1e3, "seeds": len(SEEDS),
-                     "model_mbps": row["goodput_bps"] / 1e6, **_spread("mbps", [run.goodput * share for run in runs]),
+                     "model_mbps": row["goodput_bps"] / 1e6, **spread("mbps", [run.goodput * share for run in runs]),
                      "drops": sum(run.drops for run in runs), "timeouts": sum(run.timeouts for run in runs)})
     return rows
 
@@ -81,9 +68,9 @@ def table3(_):
     rows = []
     for name, case in cases.items():
         runs = ns2.run_all([papers.STORAGE | {"workers": 16, "seconds": 20, "seed": seed} | case for seed in seeds], count_acks=True)
-        rows.append({"tcp": name, "seeds": len(seeds), **_spread("blocks", [run.blocks for run in runs]),
-                     **_spread("timeouts", [run.timeouts for run in runs]),
-                     **_spread("no_duplicate_ack", [run.full_losses for run in runs])})
+        rows.append({"tcp": name, "seeds": len(seeds), **spread("blocks", [run.blocks for run in runs]),
+                     **spread("timeouts", [run.timeouts for run in runs]),
+                     **spread("no_duplicate_ack", [run.full_losses for run in runs])})
     return rows
 
 
@@ -105,9 +92,9 @@ def understanding_collapse(_, hosts=0):
     cases = [(name, count) for name in curves for count in workers]
     settings = [papers.UNDERSTANDING | {"workers": count, "seconds": understanding.SECONDS, "hosts": hosts} | curves[name]
                 for name, count in cases]
-    return [{"curve": name, "workers": count, "seeds": len(SEEDS), **_spread("mbps", [run.goodput for run in runs]),
-             **_spread("blocks_with_timeouts", [_waiting(run) for run in runs]),
-             **_spread("full_loss_share", [_full_loss_share(run) for run in runs])}
+    return [{"curve": name, "workers": count, "seeds": len(SEEDS), **spread("mbps", [run.goodput for run in runs]),
+             **spread("blocks_with_timeouts", [_waiting(run) for run in runs]),
+             **spread("full_loss_share", [_full_loss_share(run) for run in runs])}
             for (name, count), runs in zip(cases, _by_case(settings, SEEDS, count_acks=True))]
 
 

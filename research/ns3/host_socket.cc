@@ -68,24 +68,42 @@ ns3::TypeId HostSocket::GetTypeId() {
 }
 
 // Does what TcpL4Protocol::CreateSocket does. That function creates only its own kind of sockets.
-ns3::Ptr<HostSocket> HostSocket::Create(const ns3::Ptr<ns3::Node>& host, const std::string& variant,
+ns3::Ptr<HostSocket> HostSocket::Create(const ns3::Ptr<ns3::Node>& host, const TcpOptions& options, Dice& dice,
                                         TcpCounts& counts) {
   const auto tcp = host->GetObject<ns3::TcpL4Protocol>();
   const auto socket = ns3::CreateObject<HostSocket>();
+  socket->options_ = &options;
+  socket->dice_ = &dice;
   socket->counts_ = &counts;
   socket->SetNode(host);
   socket->SetTcp(tcp);
   socket->SetRtt(ns3::CreateObject<ns3::RttMeanDeviation>());
-  ns3::ObjectFactory congestion(TypeOf(variant));
+  ns3::ObjectFactory congestion(TypeOf(options.variant));
   socket->SetCongestionControlAlgorithm(congestion.Create<ns3::TcpCongestionOps>());
   socket->SetRecoveryAlgorithm(ns3::CreateObject<ns3::TcpPrrRecovery>());
   tcp->AddSocket(socket);
   return socket;
 }
 
+// TcpSocketBase calculates m_rto here, or leaves it as it is.
+void HostSocket::EstimateRtt(const ns3::TcpHeader& header) {
+  if (options_->rto_random_share == 0) return TcpSocketBase::EstimateRtt(header);
+  m_rto = m_rto.Get() / ns3::int64x64_t(timeout_factor_);
+  timeout_factor_ = 1;
+  TcpSocketBase::EstimateRtt(header);
+  DrawTimeout();
+}
+
 void HostSocket::ReTxTimeout() {
   if (counts_ != nullptr && m_txBuffer->HeadSequence() < m_tcb->m_highTxMark) ++counts_->retransmission_timeouts;
+  if (options_->rto_random_share > 0) DrawTimeout();  // TcpSocketBase then doubles it and starts the timer
   TcpSocketBase::ReTxTimeout();
+}
+
+void HostSocket::DrawTimeout() {
+  const double factor = 1 + options_->rto_random_share * dice_->Fraction();
+  m_rto = m_rto.Get() * ns3::int64x64_t(factor / timeout_factor_);
+  timeout_factor_ = factor;
 }
 
 void HostSocket::ReceivedData(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) {

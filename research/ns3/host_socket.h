@@ -8,6 +8,7 @@
 #include "lib/tcp/tcp_info.h"
 #include "ns3/node.h"
 #include "ns3/tcp-socket-base.h"
+#include "tests/simulation/faults.h"
 
 namespace sluice::testing {
 
@@ -15,6 +16,9 @@ namespace sluice::testing {
 struct TcpOptions {
   std::string variant = "Cubic";  // a name in ns-3: NewReno, LinuxReno, Cubic, Bbr, Dctcp, Vegas, ...
   absl::Duration rto_min = absl::Milliseconds(200);
+  // Each timeout is longer by a random share of up to this, so that flows do not retransmit together (Vasudevan et al.,
+  // SIGCOMM 2009). Linux has no such setting.
+  double rto_random_share = 0;
   absl::Duration delayed_ack = absl::Milliseconds(40);
   uint32_t acked_segments = 2;  // segments per ACK; 1: no delayed ACKs
   uint32_t initial_window_segments = 10;
@@ -42,8 +46,9 @@ absl::Status SetDefaults(const TcpOptions& options);
 class HostSocket final : public ns3::TcpSocketBase {
  public:
   static ns3::TypeId GetTypeId();
-  // The counts must outlive the socket. `variant` has the names of TcpOptions.
-  static ns3::Ptr<HostSocket> Create(const ns3::Ptr<ns3::Node>& host, const std::string& variant, TcpCounts& counts);
+  // The options, the dice and the counts must outlive the socket.
+  static ns3::Ptr<HostSocket> Create(const ns3::Ptr<ns3::Node>& host, const TcpOptions& options, Dice& dice,
+                                     TcpCounts& counts);
 
   // Returns the parts of Linux's TCP_INFO that Sluice uses.
   TcpInfo Info() const;
@@ -53,11 +58,18 @@ class HostSocket final : public ns3::TcpSocketBase {
 
  private:
   ns3::Ptr<ns3::TcpSocketBase> Fork() override { return ns3::CopyObject<HostSocket>(this); }
+  void EstimateRtt(const ns3::TcpHeader& header) override;
   void ReTxTimeout() override;
   void ReceivedData(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) override;
   uint32_t SendDataPacket(ns3::SequenceNumber32 sequence, uint32_t most_bytes, bool with_ack) override;
 
+  // Replaces the random part of the timeout.
+  void DrawTimeout();
+
+  const TcpOptions* options_ = nullptr;
+  Dice* dice_ = nullptr;
   TcpCounts* counts_ = nullptr;
+  double timeout_factor_ = 1;  // that m_rto contains
   ns3::Time last_sent_;
   ns3::Time last_received_;
   uint64_t received_bytes_ = 0;

@@ -42,6 +42,10 @@ ScheduleOptions ScheduleOf(const IncastOptions& options) {
   profile.packet_payload_bytes = network.tcp.SegmentBytes();
   profile.frame_bytes = network.tcp.mtu_bytes + 2;
   profile.ack_frame_bytes = network.tcp.mtu_bytes - network.tcp.SegmentBytes() + 2;
+  if (options.link_thread.timer_step.count() > 0) {
+    profile.timer_granularity = absl::FromChrono(options.link_thread.timer_step);
+  }
+  profile.timer_jitter = options.timer_jitter;
   schedule.policy = options.policy;
   if (options.budget_bytes > 0) schedule.budget_bytes = options.budget_bytes;
   schedule.queue_limit = 1 << 24;
@@ -71,6 +75,7 @@ Network::Options NetworkOf(const IncastOptions& options) {
   Network::Options network = options.network;
   network.hosts = (options.hosts > 0 ? options.hosts : options.workers) + (options.victim.has_value() ? 1 : 0);
   network.aggregator_connections = options.workers;
+  network.seed = options.seed;
   network.buffer_bytes =
       static_cast<int64_t>(static_cast<double>(network.buffer_bytes) * (1 - options.buffer_taken_share));
   return network;

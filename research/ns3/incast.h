@@ -27,6 +27,7 @@ struct IncastOptions {
   int64_t budget_bytes = 0;
   size_t static_cap = 0;  // maximum calls in flight of all fan-outs, in addition to the schedule; 0: no limit
   Ns3Executor::LinkThread link_thread;
+  absl::Duration timer_jitter = LinkProfile().timer_jitter;  // the lateness of timers that the schedule allows for
 
   size_t workers = 32;
   size_t hosts = 0;  // shared by the workers; 0: one for each worker

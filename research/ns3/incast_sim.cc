@@ -28,6 +28,8 @@ struct Flags {
   std::string sizes = "fixed:32kb";
   std::string think = "0";
   std::string jitter = "0s";
+  std::string timer_granularity;
+  std::string timer_jitter = "200us";
   std::string timers_late = "0s";
   std::string thread_turn = "0s";
   std::string thread_read = "0s";
@@ -55,6 +57,8 @@ void AddNetworkFlags(CLI::App& app, Flags& flags) {
   auto* tcp = app.add_option_group("TCP of all hosts");
   tcp->add_option("--tcp", network.tcp.variant, "NewReno, LinuxReno, Cubic, Bbr, Dctcp or Vegas, of ns-3");
   tcp->add_option("--rto_min", flags.rto_min, "Least retransmission timeout");
+  tcp->add_option("--rto_random", network.tcp.rto_random_share,
+                  "Each timeout is longer by a random share of up to this");
   tcp->add_option("--delayed_ack", flags.delayed_ack, "Time after which an ACK is sent in any case");
   tcp->add_option("--acked_segments", network.tcp.acked_segments, "Segments for one ACK; 1: no delayed ACKs");
   tcp->add_option("--initial_window", network.tcp.initial_window_segments, "Initial congestion window, in segments");
@@ -76,6 +80,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   schedule->add_option("--budget", flags.budget, "Bytes in flight, always; default: the buffer, and less after losses");
   schedule->add_option("--announced", options.announced_share,
                        "What the schedule is told of an answer's size, in parts of the truth; 0: nothing");
+  schedule->add_option("--timer_granularity", flags.timer_granularity,
+                       "Timers of the link's thread fire at multiples of this time, which the schedule knows; default: "
+                       "at any time");
+  schedule->add_option("--timer_jitter", flags.timer_jitter, "Lateness of timers that the schedule allows for");
   schedule->add_option("--timers_late", flags.timers_late, "Timers of the link's thread are late by at most so much");
   schedule->add_option("--thread_turn", flags.thread_turn, "Processor time of each turn of the link's thread");
   schedule->add_option("--thread_read", flags.thread_read, "Its time for each read of a connection");
@@ -130,6 +138,10 @@ absl::Status Configure(Flags& flags) {
   status.Update(ParseField("sizes", flags.sizes, Distribution::ParseSizes, options.sizes));
   status.Update(ParseField("think", flags.think, Distribution::ParseTimes, options.think));
   status.Update(ParseNanoseconds("jitter", flags.jitter, options.jitter));
+  if (!flags.timer_granularity.empty()) {
+    status.Update(ParseNanoseconds("timer_granularity", flags.timer_granularity, options.link_thread.timer_step));
+  }
+  status.Update(ParseField("timer_jitter", flags.timer_jitter, ParseDuration, options.timer_jitter));
   status.Update(ParseNanoseconds("timers_late", flags.timers_late, options.link_thread.timers_late));
   status.Update(ParseNanoseconds("thread_turn", flags.thread_turn, options.link_thread.turn));
   status.Update(ParseNanoseconds("thread_read", flags.thread_read, options.link_thread.read));

@@ -59,6 +59,27 @@ TEST(IncastTest, AShortRetransmissionTimeoutShortensTheCollapse) {
   EXPECT_GT(Play(options).goodput_bps, 5 * with_200_ms);
 }
 
+// With equal timeouts, flows that have lost their packets together send them again together.
+TEST(IncastTest, RandomTimeoutsSpreadTheRetransmissions) {
+  IncastOptions options = SmallPort(SchedulePolicy::kUnscheduled);
+  options.workers = 128;
+  options.sizes = *Distribution::ParseSizes("fixed:10kb");
+  options.network.bits_per_second = 10e9;
+  options.network.rtt = absl::Microseconds(20);
+  options.network.tcp.variant = "NewReno";
+  options.network.tcp.acked_segments = 1;
+  options.network.tcp.rto_min = absl::Milliseconds(1);
+  options.jitter = std::chrono::microseconds(2);
+  options.fan_outs = 2;
+  const IncastResult equal = Play(options);
+  options.network.tcp.rto_random_share = 0.5;
+  const IncastResult random = Play(options);
+  EXPECT_GT(random.goodput_bps, 2 * equal.goodput_bps);
+  EXPECT_GT(random.retransmission_timeouts, 0);
+  options.seed = 2;
+  EXPECT_NE(Play(options).fan_out_seconds, random.fan_out_seconds);
+}
+
 TEST(IncastTest, GrantsLoseNothingAndFillTheLink) {
   const IncastOptions options = SmallPort(SchedulePolicy::kGrants);
   const IncastResult result = Play(options);
@@ -73,6 +94,20 @@ TEST(IncastTest, RollingLosesNothingAndFillsTheLinkWhereWorkersDoNotThink) {
   const IncastResult result = Play(options);
   ExpectLossless(options, result);
   EXPECT_GT(result.link_busy_share, 0.9);
+}
+
+// Three responses fit the buffer, so 16 workers take six slots. A slot is a tick of the timers.
+TEST(IncastTest, BatchesTakeASlotForEachTickOfTheTimers) {
+  IncastOptions options = SmallPort(SchedulePolicy::kBatches);
+  options.workers = 16;
+  options.sizes = *Distribution::ParseSizes("fixed:10000");
+  options.announced_share = 1;
+  options.link_thread.timer_step = std::chrono::milliseconds(1);
+  options.link_thread.timers_late = std::chrono::microseconds(20);
+  options.timer_jitter = absl::Microseconds(20);
+  const IncastResult result = Play(options);
+  ExpectLossless(options, result);
+  EXPECT_NEAR(result.goodput_bps, 8 * 16 * 10'000 / 6e-3, 0.02 * result.goodput_bps);
 }
 
 // Two fan-outs of 64 at a time provide enough requests while all workers think for 2 ms.

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const Options& options)
   return network;
 }
 
-Network::Network(const Options& options) : options_(options) {
+Network::Network(const Options& options) : options_(options), tcp_dice_(options.seed) {
   const size_t links = options.fat_tree_arity > 0 ? 6 : 2;
   link_delay_ = options.rtt / (2 * links);
 }
@@ -213,7 +213,7 @@ PortQueue::Options Network::SwitchQueue(const PacketSwitch& owner) {
 }
 
 ns3::Ptr<HostSocket> Network::NewSocket(const Host& host) {
-  return HostSocket::Create(host.node, options_.tcp.variant, tcp_counts_);
+  return HostSocket::Create(host.node, options_.tcp, tcp_dice_, tcp_counts_);
 }
 
 int64_t Network::OtherDrops() const {

@@ -40,6 +40,7 @@ class Network {
     size_t fat_tree_arity = 0;          // 0: a star
     size_t aggregator_connections = 1;  // expected number of connections
     TcpOptions tcp;
+    uint64_t seed = 1;  // of TCP's random timeouts
   };
   static absl::StatusOr<std::unique_ptr<Network>> Create(const Options& options);
 
@@ -79,6 +80,7 @@ class Network {
 
   const Options options_;
   absl::Duration link_delay_;
+  Dice tcp_dice_;
   TcpCounts tcp_counts_;
   std::vector<Host> hosts_;
   std::vector<Host> aggregator_stacks_;

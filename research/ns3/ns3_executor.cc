@@ -151,9 +151,12 @@ void Ns3Executor::SetTimer(TimePoint time, std::function<void()> task) {
   timer_.Cancel();
   timer_time_ = time;
   if (time == TimePoint::max()) return;
+  std::chrono::nanoseconds tick = time - kNs3Start;
+  if (const auto step = thread_.timer_step; step.count() > 0)
+    tick = (tick + step - std::chrono::nanoseconds(1)) / step * step;
   const auto late = std::chrono::nanoseconds(
       static_cast<int64_t>(dice_.Fraction() * static_cast<double>(thread_.timers_late.count())));
-  timer_ = Ns3At(time + late, [this, task = std::move(task)] {
+  timer_ = Ns3At(kNs3Start + tick + late, [this, task = std::move(task)] {
     timer_time_ = TimePoint::max();
     Ready(task);
   });

@@ -29,6 +29,7 @@ class Ns3Executor final : public Executor {
     std::chrono::nanoseconds turn{0};  // of each turn, in addition to its events
     std::chrono::nanoseconds read{0};  // of reading all available bytes of a connection
     std::chrono::nanoseconds write{0};
+    std::chrono::nanoseconds timer_step{0};   // timers fire at multiples of it, and late; 0: at any time
     std::chrono::nanoseconds timers_late{0};  // maximum, uniformly distributed
   };
   // All of these must outlive the executor. `oracle` checks all bytes of the connections, or is null.

@@ -425,6 +425,62 @@ def lossless_seeds():
     ]
 
 
+def of_methods(name, *seeds):
+    """The rows of each method of an experiment of research/ns3/sweep, all of whose fan-outs have ended."""
+    found = {}
+    for row in rows(name):
+        assert int(row["seeds"]) in seeds and (row["unfinished"], row["failed_calls"]) == ("0", "0"), row
+        found.setdefault(row["method"], []).append(row)
+    return found
+
+
+def lossless_ns3():
+    """The policies of the product in ns-3."""
+    found = of_methods("lossless_ns3_seeds", 10)
+    workers = [int(row["workers"]) for row in found["unscheduled"]]
+    timers = {"batches 1 ms": ("1ms", "20us"), "batches 50 us": ("50us", "200us")}
+    for method, own in found.items():
+        assert method == "unscheduled" or all(int(row["drops"]) == int(row["rtos"]) == int(row["other_drops"]) == 0 for row in own), method
+
+    def line(label, method):
+        return f"| {label} | " + " | ".join(interval(row, "mbps", ".1f" if method == "unscheduled" else ".0f") for row in found[method]) + " |"
+
+    def model(method):
+        granularity, jitter = timers[method]
+        return [_PLAN.row("--capacity", "1gbit", "--rtt", "100us", "--buffer", "32000", "--packet_payload", 1448, "--frame", 1502, "--ack", 54,
+                          "--sru", 10_000, "--timer_granularity", granularity, "--jitter", jitter, "--workers", count) for count in workers]
+
+    mean = lambda method: [float(row["mbps_mean"]) for row in found[method]]  # noqa: E731
+    off = {method: [ours / (row["goodput_bps"] / 1e6) - 1 for ours, row in zip(mean(method), model(method))] for method in timers}
+    ratios = [after / before for policy in ("rolling", "grants") for before, after in zip(mean("batches 1 ms"), mean(policy))]
+    at = dict(zip(workers, mean("batches 1 ms")))
+    assert {row["n"] for method in timers for row in model(method)} == {3}
+    assert all(abs(mbps - 80e-3 * n / (-(-n // 3) * 1e-3)) < 0.1 for n, mbps in at.items())
+    return [f"| goodput in Mbit/s, N = | {' | '.join(map(str, workers))} |",
+            line("`unscheduled`", "unscheduled"), line("`batches`, 1 ms and 20 µs", "batches 1 ms"),
+            f"| their model | {cells([row['goodput_bps'] / 1e6 for row in model('batches 1 ms')])} |",
+            line("`batches`, 50 µs and 200 µs", "batches 50 us"),
+            f"| their model | {cells([row['goodput_bps'] / 1e6 for row in model('batches 50 us')])} |",
+            line("`rolling`", "rolling"), line("`grants`", "grants"),
+            f"goodput is {-100 * max(off['batches 1 ms']):.1f} to {-100 * min(off['batches 1 ms']):.1f} % below the model",
+            f"With ticks of 50 µs it is {100 * min(off['batches 50 us']):.1f} to {100 * max(off['batches 50 us']):.1f} % above the model",
+            f"The tooth from N = 15 to 16 is {percent(at[16] / at[15] - 1)}",
+            f"`rolling` and `grants` carry {min(ratios):.1f} to {max(ratios):.1f} times as much"]
+
+
+def random_ns3():
+    """Random timeouts in ns-3."""
+    found = of_methods("fine_grained_random_ns3_seeds", 10)
+    workers = [int(row["workers"]) for row in found["RTO_min 1 ms"]]
+    line = lambda label, method: f"| {label} | " + " | ".join(interval(row, "mbps") for row in found[method]) + " |"  # noqa: E731
+    assert all(int(row["drops"]) == int(row["rtos"]) == 0 for row in found.get("grants", []))
+    lines = [f"| goodput in Mbit/s, N = | {' | '.join(map(str, workers))} |", line("fixed timeouts", "RTO_min 1 ms"),
+             line("random timeouts", "random RTO_min 1 ms")]
+    if "grants" in found:
+        lines.append(line("`grants`", "grants"))
+    return lines
+
+
 def storage_seeds():
     def line(label, printed, tcp, name):
         row, = rows("storage_table3_seeds", tcp=tcp)
@@ -583,7 +639,7 @@ _OTHERS = {
         20 45 1 95 5 20 2 20 20 4 5 20 100 100 1 1
         """,
     "lossless scheduling": """
-        1 1 0.1 32 32000 1000 5 20 1 1 2 4 5 5 4 10 1000 300 20 41 1
+        1 1 0.1 32 32000 1000 5 20 1 10 7 3 5 10 1 20 50 200 20 20 20 1 1 5 600 5 1 5 1 2 4 5 5 4 10 1000 300 20 41 1
         """,
     "storage": """
         200 5 16 200 1 20 100 16 20 1 2 3 16 20 84 1 1
@@ -602,7 +658,7 @@ _OTHERS = {
 }
 
 
-SECTIONS = (limits, settings, lossless, lossless_seeds, storage, storage_seeds, fine_grained, understanding, understanding_seeds,
+SECTIONS = (limits, settings, lossless, lossless_seeds, lossless_ns3, storage, storage_seeds, fine_grained, understanding, understanding_seeds,
             not_reproduced)
 
 

@@ -40,7 +40,7 @@ void Target::Leave(TargetWaiter& waiter) {
 absl::Status Target::Check() {
   last_use_ = loop_.now();
   if (look_up_ == nullptr && last_use_ - looked_ >= kResolveEvery) LookUp();
-  return choices_.empty() ? failure_ : absl::OkStatus();
+  return places_.empty() ? failure_ : absl::OkStatus();
 }
 
 // Connect all of them: a worker without a connection would never get its turn while others are connected.
@@ -50,6 +50,7 @@ void Target::Dial(size_t choices) {
 
 absl::StatusOr<Target::Choice> Target::Pick() {
   if (absl::Status checked = Check(); !checked.ok()) return checked;
+  if (!std::exchange(called_, true)) FindWorkers();
   Dial(of_family_);
   size_t best = next_ % choices_.size();
   for (size_t i = 1; i < choices_.size() && Rank(best) > 0; ++i) {
@@ -102,11 +103,16 @@ void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
     return !checked.ok();
   });
   of_family_ = SortByFamily(*addresses);
-  std::vector<Choice> choices;
+  places_.clear();
   for (const WorkerAddress& address : *addresses) {
-    choices.push_back({loop_.FindWorker(address.text, tls_, host_),
-                       std::string(policy_->CheckAddress(name_, address.text).value_or(""))});
+    places_.push_back({address.text, std::string(policy_->CheckAddress(name_, address.text).value_or(""))});
   }
+  if (called_) FindWorkers();
+}
+
+void Target::FindWorkers() {
+  std::vector<Choice> choices;  // made before the old ones end, so that workers that stay keep their connections
+  for (const Place& place : places_) choices.push_back({loop_.FindWorker(place.address, tls_, host_), place.pattern});
   dialled_ = 0;
   choices_ = std::move(choices);
 }

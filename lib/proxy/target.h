@@ -26,8 +26,8 @@ class TargetWaiter
 
 // One name or address that clients call, and its workers: one for each address of the name. Calls take the workers of
 // one address family in turn. If no such worker can be reached, calls take the workers of the other family. The name is
-// looked up again every 5 s while clients call it. There is one for each target of a proxy. Used on the link's thread
-// only.
+// looked up again every 5 s while clients call it. Its workers belong to the link from the first call on: a target that
+// only has tunnels has none there. There is one for each target of a proxy. Used on the link's thread only.
 class Target {
  public:
   // A worker for one call, and the pattern of the policy that permits the call.
@@ -52,13 +52,14 @@ class Target {
   // Chooses the worker of the next call. Prefers a connected worker, then a worker that is still connecting. If all
   // connections have failed, returns one of the failed workers. Errors as Check.
   absl::StatusOr<Choice> Pick();
-  size_t workers() const { return choices_.size(); }
+  size_t workers() const { return places_.size(); }
   TimePoint last_use() const { return last_use_; }
   bool connected() const;  // to one of its workers
 
  private:
   void LookUp();
   void OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses);
+  void FindWorkers();
   void Dial(size_t choices);
   int Rank(size_t choice) const;
 
@@ -68,10 +69,17 @@ class Target {
   const std::string name_;
   const std::string host_;
   bool known_ = false;
-  absl::Status failure_;  // why there is no choice
-  std::vector<Choice> choices_;
-  size_t of_family_ = 0;  // number of choices at the front that calls take in turn
-  size_t dialled_ = 0;    // number of choices at the front whose connection was started
+  absl::Status failure_;  // why there is no place
+  // Addresses that may be called.
+  struct Place {
+    std::string address;
+    std::string pattern;
+  };
+  std::vector<Place> places_;
+  bool called_ = false;
+  std::vector<Choice> choices_;  // of the places, once it was called
+  size_t of_family_ = 0;         // number of choices at the front that calls take in turn
+  size_t dialled_ = 0;           // number of choices at the front whose connection was started
   size_t next_ = 0;
   TimePoint last_use_;
   TimePoint looked_;

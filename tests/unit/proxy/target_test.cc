@@ -18,7 +18,14 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Stream = Http2Peer::Stream;
 
-using TargetTest = ProxyLoopTest;
+class TargetTest : public ProxyLoopTest {
+ protected:
+  int64_t WantedWorkers() {
+    int64_t wanted = 0;
+    executor_.Await([&] { wanted = loop_->workers().CountReached().wanted; });
+    return wanted;
+  }
+};
 
 // --- Look-ups.
 
@@ -170,6 +177,10 @@ TEST_F(TargetTest, ATunnelAloneMakesNoConnection) {
   socket.Send(absl::StrCat("CONNECT ", worker.address(), " HTTP/1.1\r\nHost: a\r\n\r\n"));
   EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(ConnectedTo(), ::testing::IsEmpty());
+  EXPECT_EQ(WantedWorkers(), 0) << "an alert would wait for a connection that nobody makes";
+  Http2Peer client(std::move(socket));
+  EXPECT_EQ(Call(client, "any.name"), "OK");
+  EXPECT_EQ(WantedWorkers(), 1);
 }
 
 // Otherwise a client could make the proxy try a thousand dead addresses for ten minutes.

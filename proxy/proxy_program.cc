@@ -1,37 +1,75 @@
 #include "proxy/proxy_program.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/worker_summary.h"
+#include "lib/proxy/client_opening.h"
+#include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
 #include "lib/telemetry/status_page.h"
 #include "proxy/descriptor_limit.h"
+#include "proxy/log_limit.h"
 
 namespace sluice {
 namespace {
 
-// The minimum time between two logs, since anyone who can reach the port can cause failed handshakes.
+// Anyone who can reach the port can cause these events. A client that is refused tries again after seconds; one that
+// uses TLS stays.
 constexpr std::chrono::seconds kLogHandshakeEvery{1};
+constexpr std::chrono::minutes kLogRefusalEvery{1};
+constexpr std::chrono::hours kLogTunnelEvery{1};
+constexpr size_t kMaxLoggedTargets = 100;
 
-std::function<void(const absl::Status&)> LogHandshakes() {
-  using Clock = std::chrono::steady_clock;
-  return [next = Clock::time_point(), unlogged = int64_t{0}](const absl::Status& why) mutable {
-    const Clock::time_point now = Clock::now();
-    if (now < next) {
-      ++unlogged;
-      return;
+// The log of what clients do. Used on the link's thread only.
+class ClientLog {
+ public:
+  void OnEvent(const ProxyEvent& event) {
+    switch (event.kind) {
+      case ProxyEvent::Kind::kHandshakeFailed:
+        if (const auto unlogged = handshakes_.Take("", std::chrono::steady_clock::now())) {
+          Log(LogLevel::kWarning, "a client's TLS handshake has failed",
+              {{"client", event.client}, {"reason", event.why}, {"unlogged", *unlogged}});
+        }
+        return;
+      case ProxyEvent::Kind::kRefused:
+        if (const auto unlogged = refusals_.Take(event.target + " " + event.why, std::chrono::steady_clock::now())) {
+          Log(LogLevel::kWarning, "a client was refused",
+              {{"client", event.client}, {"target", event.target}, {"reason", event.why}, {"unlogged", *unlogged}});
+        }
+        return;
+      case ProxyEvent::Kind::kWorkerTunnel:
+        return LogTunnel(LogLevel::kWarning, "a tunnel to a worker is not scheduled", event);
+      case ProxyEvent::Kind::kOtherTunnel:
+        // HTTPS to another host is no surprise; plaintext HTTP/2 is probably gRPC.
+        return LogTunnel(event.carries == ClientOpening::kPlaintextHttp2 ? LogLevel::kWarning : LogLevel::kInfo,
+                         "a tunnel to a host that is not a worker is not scheduled", event);
     }
-    Log(LogLevel::kWarning, "a client's TLS handshake has failed",
-        {{"reason", why}, {"unlogged", std::exchange(unlogged, 0)}});
-    next = now + kLogHandshakeEvery;
-  };
-}
+  }
+
+ private:
+  void LogTunnel(LogLevel level, std::string_view message, const ProxyEvent& event) {
+    if (const auto unlogged = tunnels_.Take(event.target, std::chrono::steady_clock::now())) {
+      Log(level, message,
+          {{"client", event.client},
+           {"target", event.target},
+           {"carries", event.carries},
+           {"reason", event.why},
+           {"unlogged", *unlogged}});
+    }
+  }
+
+  LogLimit handshakes_{kLogHandshakeEvery, 1};
+  LogLimit refusals_{kLogRefusalEvery, kMaxLoggedTargets};
+  LogLimit tunnels_{kLogTunnelEvery, kMaxLoggedTargets};
+};
 
 void LogListenerTls(const absl::Status& state) {
   if (state.ok()) return Log(LogLevel::kInfo, "new files of listener_tls are in force");
@@ -57,7 +95,7 @@ absl::StatusOr<std::unique_ptr<ProxyProgram>> ProxyProgram::Start(const ProxyPro
   std::unique_ptr<ProxyProgram> program(new ProxyProgram(*std::move(link), options));
   if (absl::Status admin = program->StartAdmin(options.admin, io_thread); !admin.ok()) return admin;
   ProxyServer::Options logged = options.server;
-  logged.on_handshake_failed = LogHandshakes();
+  logged.on_event = [log = std::make_shared<ClientLog>()](const ProxyEvent& event) { log->OnEvent(event); };
   logged.on_listener_tls = LogListenerTls;
   auto server = ProxyServer::Start(program->link_, std::move(logged));
   if (!server.ok()) return server.status();

@@ -10,31 +10,40 @@
 namespace sluice {
 namespace {
 
-std::string RefusalOf(const absl::Status& why) {
-  const int status = absl::IsPermissionDenied(why) ? 403 : absl::IsInvalidArgument(why) ? 400 : 502;
-  return Http1Refusal(status, why.message());
-}
+constexpr char kNoWorkerTunnels[] =
+    "tunnels.to_workers is off; let the client use plaintext, or TLS to the proxy, and the proxy TLS to the workers";
 
 }  // namespace
 
+std::string ClientOrigin::Name() const {
+  return user.has_value() ? absl::StrCat("uid ", *user) : peer;
+}
+
 ClientConnection::ClientConnection(ProxyLoop& proxy, ClientOrigin origin, const AcceptedSocket& accept)
     : proxy_(proxy), origin_(std::move(origin)), socket_(accept(*this)) {
-  opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + proxy_.options().opening_timeout,
-                                              [this] { OnOpeningTimeout(); });
+  WatchOpening();
 }
 
 ClientConnection::~ClientConnection() = default;
 
 // --- The opening.
 
-void ClientConnection::OnOpeningTimeout() {
-  opening_timer_ = TimerQueue::Id();
-  if (!connected_) {
-    proxy_.OnHandshakeFailed(absl::DeadlineExceededError(
-        absl::StrCat(origin_.peer, " has not completed its handshake within limits.opening_timeout, ",
-                     absl::FormatDuration(absl::FromChrono(proxy_.options().opening_timeout)))));
-  }
-  End();
+void ClientConnection::WatchOpening() {
+  const TimePoint::duration timeout = proxy_.options().opening_timeout;
+  opening_timer_ = proxy_.link().timers().Set(proxy_.link().now() + timeout, [this, timeout] {
+    opening_timer_ = TimerQueue::Id();
+    if (!connected_) {
+      OnHandshakeFailed(absl::DeadlineExceededError(
+          absl::StrCat(origin_.peer, " has not completed its handshake within limits.opening_timeout, ",
+                       absl::FormatDuration(absl::FromChrono(timeout)))));
+    }
+    End();
+  });
+}
+
+void ClientConnection::OnHandshakeFailed(const absl::Status& why) {
+  proxy_.metrics().CountConnection(ProxyConnection::kHandshakeFailed);
+  Report(ProxyEvent::Kind::kHandshakeFailed, "", why.message());
 }
 
 void ClientConnection::OnBytes(absl::string_view bytes) {
@@ -65,7 +74,9 @@ void ClientConnection::Open(absl::string_view bytes) {
     case ClientOpening::Kind::kOther:
       if (phase_ == Phase::kInTunnel) return StartTunnel(opening_.TakeAll(), PassedTunnel::Kind::kWorker);
       if (opening_.kind() == ClientOpening::Kind::kConnect) return OnConnectRequest();
-      return RefuseHttp1(opening_.refusal());
+      proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+      Report(ProxyEvent::Kind::kRefused, "", opening_.why());
+      return Refuse(opening_.refusal());
   }
 }
 
@@ -90,12 +101,38 @@ void ClientConnection::AnswerConnect(const absl::Status& worker) {
   if (absl::IsPermissionDenied(worker) && origin_.local && proxy_.options().pass_tunnels) {
     return StartTunnel(std::exchange(early_, {}), PassedTunnel::Kind::kOther);
   }
-  if (!worker.ok()) return RefuseConnect(worker);
-  socket_->Write(kTunnelIsOpen);
+  if (!worker.ok()) return RefuseConnect(worker, std::exchange(early_, {}));
+  OpenTunnel();
+}
+
+void ClientConnection::OpenTunnel() {
+  Write(kTunnelIsOpen);
   phase_ = Phase::kInTunnel;
   opening_ = ClientOpening();
   const std::string early = std::exchange(early_, {});
   if (!early.empty()) Open(early);
+}
+
+void ClientConnection::RefuseConnect(const absl::Status& why, std::string early) {
+  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
+  Report(ProxyEvent::Kind::kRefused, connect_target_, why.message());
+  // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
+  if (!absl::IsPermissionDenied(why))
+    return Refuse(Http1Refusal(absl::IsInvalidArgument(why) ? 400 : 502, why.message()));
+  denial_ = std::string(why.message());
+  if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
+    SetIdle(true);
+    WatchOpening();
+  }
+  phase_ = Phase::kConnecting;
+  early_ = std::move(early);
+  // Later, since a PassedTunnel may be on the stack.
+  proxy_.link().AtEndOfTurn([this, weak = weak_from_this()] {
+    const std::shared_ptr<ClientConnection> alive = weak.lock();
+    if (alive == nullptr || phase_ != Phase::kConnecting) return;
+    protocol_.reset();
+    OpenTunnel();
+  });
 }
 
 void ClientConnection::StartHttp2(const std::string& bytes) {
@@ -103,17 +140,22 @@ void ClientConnection::StartHttp2(const std::string& bytes) {
   protocol_ = Http2Client::Make(proxy_, *this);
   if (protocol_ == nullptr) return End();
   phase_ = Phase::kOpen;
-  proxy_.metrics().CountConnection(connect_target_.empty() ? ProxyConnection::kHttp2 : ProxyConnection::kConnect);
+  // A denied client has been counted. Its calls end by the policy, or pass once new options permit the target.
+  if (denial_.empty()) {
+    proxy_.metrics().CountConnection(connect_target_.empty() ? ProxyConnection::kHttp2 : ProxyConnection::kConnect);
+  }
   if (going_away_) protocol_->AnnounceGoAway();
   protocol_->OnBytes(bytes);
 }
 
 void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind kind) {
   proxy_.link().timers().Clear(opening_timer_);
+  if (!denial_.empty()) return Refuse(TunnelRefusal(bytes, denial_));
   const bool to_worker = kind == PassedTunnel::Kind::kWorker;
   if (to_worker && !proxy_.options().pass_worker_tunnels) {
     proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-    return End();
+    Report(ProxyEvent::Kind::kRefused, connect_target_, kNoWorkerTunnels, ClientOpening::ProtocolOf(bytes));
+    return Refuse(TunnelRefusal(bytes, kNoWorkerTunnels));
   }
   // A tunnel to another host is counted when it is open. Otherwise it is refused.
   if (to_worker) proxy_.metrics().CountConnection(ProxyConnection::kWorkerTunnel);
@@ -122,17 +164,21 @@ void ClientConnection::StartTunnel(const std::string& bytes, PassedTunnel::Kind 
   protocol_ = std::make_unique<PassedTunnel>(proxy_, *this, kind, bytes);
 }
 
-void ClientConnection::RefuseConnect(const absl::Status& why) {
-  RefuseHttp1(RefusalOf(why));
-}
-
-void ClientConnection::RefuseHttp1(std::string response) {
-  proxy_.metrics().CountConnection(ProxyConnection::kRefused);
-  Write(std::move(response));
+void ClientConnection::Refuse(std::string response) {
+  if (!response.empty()) Write(std::move(response));
   EndWhenDrained();
 }
 
 // --- What the protocol needs.
+
+void ClientConnection::Report(ProxyEvent::Kind kind, std::string target, absl::string_view why,
+                              absl::string_view carries) {
+  proxy_.Report({.kind = kind,
+                 .client = origin_.Name(),
+                 .target = std::move(target),
+                 .why = std::string(why),
+                 .carries = std::string(carries)});
+}
 
 std::string ClientConnection::TargetOf(const ForwardedHead& head) const {
   if (!origin_.route.empty()) return origin_.route;
@@ -211,7 +257,7 @@ void ClientConnection::EndWhenDrained() {
 
 void ClientConnection::OnDisconnected(absl::Status why) {
   if (phase_ == Phase::kOver) return;
-  if (!connected_) proxy_.OnHandshakeFailed(why);
+  if (!connected_) OnHandshakeFailed(why);
   if (phase_ == Phase::kOpen) return protocol_->OnDisconnected();
   End();
 }

@@ -19,6 +19,7 @@
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/passed_tunnel.h"
+#include "lib/proxy/proxy_event.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/unsent_watch.h"
 
@@ -35,8 +36,10 @@ using IdleHook = boost::intrusive::list_base_hook<boost::intrusive::tag<IdleTag>
 struct ClientOrigin {
   std::string route;                            // the worker of this listener; empty: the client names the worker
   bool local = false;                           // the client is on this host
-  std::string peer;                             // the client's end, for errors
+  std::string peer;                             // the client's end, for errors and the log
   std::optional<uint32_t> user = std::nullopt;  // on a Unix socket
+
+  std::string Name() const;  // for the log: "10.0.0.7:41234", or "uid 1001"
 };
 
 // Makes the stream of an accepted connection.
@@ -70,6 +73,8 @@ class ClientConnection final : public IdleHook,
   // The worker of a call: the route's, CONNECT's, or the worker that the call names, in this order.
   std::string TargetOf(const ForwardedHead& head) const;
   const std::string& connect_target() const { return connect_target_; }  // named by CONNECT; empty: none
+  // Reports an event of this client for the log of the proxy.
+  void Report(ProxyEvent::Kind kind, std::string target, absl::string_view why, absl::string_view carries = "");
   // The workers that the client may call, by the current options.
   const std::shared_ptr<const TargetPolicy>& policy();
   StreamSocket& socket() { return *socket_; }
@@ -79,8 +84,10 @@ class ClientConnection final : public IdleHook,
   // Since when bytes wait at the socket and the client reads none, as of the last WatchSocket.
   TimePoint UnsentSince() const { return unsent_.since(); }
   void SetIdle(bool idle);  // idle connections end if others need their room
-  // Refuses CONNECT, although its target was sought.
-  void RefuseConnect(const absl::Status& why);
+  // Refuses CONNECT. If the client may not call its target, the tunnel opens nevertheless, and refuses what the client
+  // sends: gRPC clients do not show the reason of a refused CONNECT, but they show the status of a call. `early`: bytes
+  // that the client has sent without waiting for the response.
+  void RefuseConnect(const absl::Status& why, std::string early);
   void EndStuck(const absl::Status& why);  // the client does not read
   void EndWhenDrained();
   void End();
@@ -89,7 +96,7 @@ class ClientConnection final : public IdleHook,
   enum class Phase {
     kOpening,     // the protocol is not known yet
     kConnecting,  // CONNECT came, and the proxy looks up its target
-    kInTunnel,    // the tunnel is open, and its protocol is not known yet
+    kInTunnel,    // the tunnel is open, or seems to be, and its protocol is not known yet
     kOpen,        // the protocol has the connection
     kDraining,    // the connection ends when its last bytes have left
     kOver,
@@ -103,13 +110,15 @@ class ClientConnection final : public IdleHook,
   // TargetWaiter.
   void OnTargetKnown() override;
 
-  void OnOpeningTimeout();
+  void WatchOpening();
+  void OnHandshakeFailed(const absl::Status& why);
   void Open(absl::string_view bytes);
   void OnConnectRequest();
   void AnswerConnect(const absl::Status& worker);
+  void OpenTunnel();
   void StartHttp2(const std::string& bytes);
   void StartTunnel(const std::string& bytes, PassedTunnel::Kind kind);
-  void RefuseHttp1(std::string response);
+  void Refuse(std::string response);
   void ReleaseSocket();
 
   ProxyLoop& proxy_;
@@ -122,6 +131,7 @@ class ClientConnection final : public IdleHook,
   ClientOpening opening_;
   TimerQueue::Id opening_timer_;
   std::string connect_target_;
+  std::string denial_;                                   // why the client may not call it; empty: it may
   std::shared_ptr<Target> target_;                       // of that name
   std::string early_;                                    // bytes that came before the tunnel was open
   UnsentWatch unsent_;                                   // of the bytes written to the client

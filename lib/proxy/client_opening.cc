@@ -18,7 +18,11 @@ namespace http = boost::beast::http;
 
 constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// Whether this can be a method of HTTP/1.1; TLS begins with byte 22.
+constexpr char kTlsHandshake = 22;  // the first byte of a record (RFC 8446, section 5.1)
+// A record with an alert of TLS 1.2, which clients of every version read: fatal, access_denied.
+constexpr absl::string_view kTlsAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
+
+// Whether this can be a method of HTTP/1.1.
 bool BeginsHttp1(absl::string_view bytes) {
   return bytes.front() >= 'A' && bytes.front() <= 'Z';
 }
@@ -35,8 +39,17 @@ ClientOpening::Kind ClientOpening::Read(absl::string_view bytes) {
     ReadHttp1();
   } else {
     kind_ = Kind::kOther;
+    why_ = absl::StrCat("the client sends ", ProtocolOf(bytes_), ", and this address takes plaintext HTTP/2 or CONNECT",
+                        bytes_.front() == kTlsHandshake ? "; let it use plaintext, or an address tls:host:port" : "");
   }
   return kind_;
+}
+
+absl::string_view ClientOpening::ProtocolOf(absl::string_view bytes) {
+  if (bytes.empty()) return "nothing";
+  if (bytes.front() == kTlsHandshake) return "TLS";
+  if (bytes.substr(0, kPreface.size()) == kPreface) return kPlaintextHttp2;
+  return BeginsHttp1(bytes) ? "HTTP/1.1" : "an unknown protocol";
 }
 
 void ClientOpening::ReadHttp1() {
@@ -60,6 +73,7 @@ void ClientOpening::ReadHttp1() {
 
 void ClientOpening::Refuse(int status, absl::string_view why) {
   kind_ = Kind::kOther;
+  why_ = std::string(why);
   refusal_ = Http1Refusal(status, why);
 }
 
@@ -76,6 +90,12 @@ std::string Http1Refusal(int status, absl::string_view why) {
   return absl::StrCat("HTTP/1.1 ", status, " ", absl::string_view(reason.data(), reason.size()),
                       "\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: ", why.size() + 1,
                       "\r\n\r\n", why, "\n");
+}
+
+std::string TunnelRefusal(absl::string_view bytes, absl::string_view why) {
+  if (bytes.empty()) return "";
+  if (bytes.front() == kTlsHandshake) return std::string(kTlsAccessDenied);
+  return BeginsHttp1(bytes) ? Http1Refusal(403, why) : "";
 }
 
 }  // namespace sluice

@@ -26,8 +26,13 @@ class ClientOpening {
   Kind kind() const { return kind_; }
   // kConnect: "host:port" of the request.
   const std::string& target() const { return target_; }
-  // kOther: the complete response that refuses the request. Empty if the bytes are not HTTP.
+  // kOther: the complete response that refuses the request, and its reason. The response is empty if the bytes are not
+  // HTTP.
   const std::string& refusal() const { return refusal_; }
+  const std::string& why() const { return why_; }
+  // What the bytes begin, in words: "TLS", kPlaintextHttp2, "HTTP/1.1" or "an unknown protocol".
+  static constexpr char kPlaintextHttp2[] = "plaintext HTTP/2";
+  static absl::string_view ProtocolOf(absl::string_view bytes);
   // The bytes that belong to the protocol that follows: for kHttp2 and kOther all bytes, for kConnect the bytes after
   // its head.
   std::string TakeRest();
@@ -43,9 +48,14 @@ class ClientOpening {
   size_t head_bytes_ = 0;  // size of the head of a CONNECT request, at the beginning of bytes_
   std::string target_;
   std::string refusal_;
+  std::string why_;
 };
 
 // The complete HTTP/1.1 response that refuses a request, with `why` as its body. It ends the connection.
 std::string Http1Refusal(int status, absl::string_view why);
+
+// The bytes that refuse a client within its tunnel, in the protocol that `bytes` begin: a fatal TLS alert,
+// access_denied, or a response 403 with `why`. Empty for other protocols.
+std::string TunnelRefusal(absl::string_view bytes, absl::string_view why);
 
 }  // namespace sluice

@@ -33,7 +33,11 @@ void Http2Client::OnBytes(absl::string_view bytes) {
 }
 
 StreamEvents* Http2Client::OnStream(int32_t stream) {
-  if (!proxy_.MayTakeCall()) return nullptr;
+  if (!proxy_.MayTakeCall()) {
+    connection_.Report(ProxyEvent::Kind::kRefused, connection_.connect_target(),
+                       absl::StrCat("limits.calls is ", proxy_.options().max_calls));
+    return nullptr;
+  }
   connection_.SetIdle(false);
   auto call = std::make_shared<ProxiedCall>(proxy_, *this, stream);
   return calls_.emplace(stream, std::move(call)).first->second.get();

@@ -1,12 +1,23 @@
 #include "lib/proxy/passed_tunnel.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/tunnel.h"
 
 namespace sluice {
+namespace {
+
+constexpr char kWorkerUnscheduled[] =
+    "the proxy schedules only plaintext HTTP/2; let the client use plaintext, or TLS to the proxy, and the proxy TLS "
+    "to "
+    "the workers (tls.ca)";
+constexpr char kOtherUnscheduled[] =
+    "no pattern of workers permits it, so it is not a worker; if it is one, add a pattern for it to workers";
+
+}  // namespace
 
 PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, const std::string& bytes)
     : proxy_(proxy), connection_(connection), kind_(kind) {
@@ -18,22 +29,38 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
         return kind_ == Kind::kWorker ? policy.CheckAddress(connection_.connect_target(), address.text).status()
                                       : policy.CheckPassed(address.text);
       },
-      Tunnel::Owner{.on_open =
-                        [this] {
-                          if (kind_ != Kind::kOther) return;
-                          proxy_.metrics().CountConnection(ProxyConnection::kOtherTunnel);
-                          connection_.Write(kTunnelIsOpen);
-                        },
+      Tunnel::Owner{.on_open = [this] { OnTunnelOpen(); },
                     .on_bytes = [this](absl::string_view bytes) { OnTunnelBytes(bytes); },
                     .on_backlog = [this](bool backlog) { OnTunnelBacklog(backlog); },
                     .on_over = [this](const absl::Status& why, bool opened) { OnTunnelOver(why, opened); }});
-  if (!bytes.empty()) tunnel_->Write(bytes);
+  if (!bytes.empty()) Forward(bytes);
 }
 
-PassedTunnel::~PassedTunnel() = default;
+PassedTunnel::~PassedTunnel() {
+  if (counted_) proxy_.metrics().CountTunnel(kind_, -1);
+}
+
+void PassedTunnel::OnTunnelOpen() {
+  counted_ = true;
+  proxy_.metrics().CountTunnel(kind_, 1);
+  if (kind_ != Kind::kOther) return;
+  proxy_.metrics().CountConnection(ProxyConnection::kOtherTunnel);
+  connection_.Write(kTunnelIsOpen);
+}
 
 void PassedTunnel::OnBytes(absl::string_view bytes) {
-  if (phase_ == Phase::kOpen) tunnel_->Write(std::string(bytes));
+  if (phase_ == Phase::kOpen) Forward(std::string(bytes));
+}
+
+// The first bytes show the protocol.
+void PassedTunnel::Forward(std::string bytes) {
+  if (!std::exchange(reported_, true)) {
+    const bool to_worker = kind_ == Kind::kWorker;
+    connection_.Report(to_worker ? ProxyEvent::Kind::kWorkerTunnel : ProxyEvent::Kind::kOtherTunnel,
+                       connection_.connect_target(), to_worker ? kWorkerUnscheduled : kOtherUnscheduled,
+                       ClientOpening::ProtocolOf(bytes));
+  }
+  tunnel_->Write(std::move(bytes));
 }
 
 void PassedTunnel::OnDrained() {
@@ -41,6 +68,7 @@ void PassedTunnel::OnDrained() {
 }
 
 void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
+  proxy_.metrics().CountTunnelBytes(kind_, bytes.size());
   if (phase_ != Phase::kOpen) return;  // the client has disconnected
   connection_.Write(std::string(bytes));
   if (connection_.socket().congested()) tunnel_->SetReading(false);
@@ -55,7 +83,7 @@ void PassedTunnel::OnTunnelOver(const absl::Status& why, bool opened) {
   if (phase_ == Phase::kOver) return;  // in the turn that ended the connection; the proxy may have been destroyed
   if (phase_ == Phase::kLeaving) return connection_.End();
   phase_ = Phase::kOver;
-  if (!opened && kind_ == Kind::kOther) return connection_.RefuseConnect(why);
+  if (!opened && kind_ == Kind::kOther) return connection_.RefuseConnect(why, tunnel_->TakeEarly());
   connection_.EndWhenDrained();  // first send the bytes that the other side has sent
 }
 

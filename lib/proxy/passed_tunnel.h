@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/proxy/client_protocol.h"
+#include "lib/proxy/proxy_metrics.h"
 
 namespace sluice {
 
@@ -22,7 +23,7 @@ class PassedTunnel final : public ClientProtocol {
  public:
   // kOther: traffic of a local client to a host that is not a worker. It is not restricted. It is counted, because it
   // uses the same port.
-  enum class Kind { kWorker, kOther };
+  using Kind = TunnelKind;
   // Connects to the target of the connection, and sends `bytes` first. The connection must outlive it.
   PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind kind, const std::string& bytes);
   ~PassedTunnel() override;
@@ -42,6 +43,8 @@ class PassedTunnel final : public ClientProtocol {
     kOver,
   };
 
+  void Forward(std::string bytes);
+  void OnTunnelOpen();
   void OnTunnelBytes(absl::string_view bytes);
   void OnTunnelBacklog(bool backlog);
   void OnTunnelOver(const absl::Status& why, bool opened);
@@ -51,6 +54,8 @@ class PassedTunnel final : public ClientProtocol {
   ClientConnection& connection_;
   const Kind kind_;
   Phase phase_ = Phase::kOpen;
+  bool reported_ = false;  // to the log
+  bool counted_ = false;   // as an open tunnel
   std::unique_ptr<Tunnel> tunnel_;
 };
 

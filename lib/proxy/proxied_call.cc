@@ -122,6 +122,8 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
     if (head.ok()) {
       head_ = *std::move(head);
       if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
+    } else {
+      ReportRefused("", parsed);
     }
   }
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnRequestHeaders(end_stream, parsed, actions); });
@@ -129,21 +131,29 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
 }
 
 void ProxiedCall::Route() {
+  ClientConnection& connection = client_->connection();
+  const std::string name = connection.TargetOf(head_);
   if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) {
+    ReportRefused(name, added);
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
   }
   CountRequest();
-  ClientConnection& connection = client_->connection();
-  const std::string name = connection.TargetOf(head_);
   // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
   authority_ = !connection.connect_target().empty() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
   absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(connection.policy(), name);
   if (!target.ok()) {
+    ReportRefused(name, target.status());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
   }
   target_ = *std::move(target);
   if (target_->known()) return OnTargetKnown();
   target_->Wait(*this);
+}
+
+// Only for the log: the client gets a status.
+void ProxiedCall::ReportRefused(const std::string& target, const absl::Status& why) {
+  if (client_ == nullptr) return;
+  client_->connection().Report(ProxyEvent::Kind::kRefused, target, why.message());
 }
 
 void ProxiedCall::OnTargetKnown() {
@@ -154,6 +164,7 @@ void ProxiedCall::Start() {
   absl::StatusOr<Target::Choice> choice =
       other_.has_value() ? absl::StatusOr<Target::Choice>(*std::exchange(other_, std::nullopt)) : target_->Pick();
   if (choice.ok()) return StartAt(*choice);
+  ReportRefused(target_->name(), choice.status());
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(choice.status(), actions); });
 }
 

@@ -76,6 +76,7 @@ class ProxiedCall final : public StreamEvents,
   void Apply(const ProxyCallLogic::Action& action);
   void ApplyToClient(const ProxyCallLogic::Action& action);
   void Route();
+  void ReportRefused(const std::string& target, const absl::Status& why);
   void Start();
   void StartAt(const Target::Choice& choice);
   bool FindOther();

@@ -74,6 +74,12 @@ void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept)
   if (!closing_) MakeRoom();
   if (closing_ || connections_.size() >= options_.max_connections) {
     metrics_.CountConnection(ProxyConnection::kRefused);
+    if (!closing_) {
+      Report({.client = origin.Name(),
+              .target = "",
+              .why = absl::StrCat("limits.connections is ", options_.max_connections, ", and none of them is idle"),
+              .carries = ""});
+    }
     return;  // the socket closes with `accept`
   }
   connections_.push_back(std::make_shared<ClientConnection>(*this, origin, accept));
@@ -95,11 +101,6 @@ void ProxyLoop::Bury(ClientConnection& connection) {
   connections_.erase(connection.place());
   metrics_.SetConnections(connections_.size());
   TellIfDrained();
-}
-
-void ProxyLoop::OnHandshakeFailed(const absl::Status& why) {
-  metrics_.CountConnection(ProxyConnection::kHandshakeFailed);
-  if (on_handshake_failed_ != nullptr) on_handshake_failed_(why);
 }
 
 void ProxyLoop::Close(const absl::Status& why) {

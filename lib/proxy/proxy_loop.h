@@ -25,6 +25,7 @@
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
+#include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/proxy/target.h"
 #include "lib/proxy/target_policy.h"
@@ -82,13 +83,14 @@ class ProxyLoop {
   // Sets the proxy's own addresses, which it refuses as targets. Call it before the first Accept.
   void SetOwnAddresses(std::vector<std::string> addresses);
 
-  // Called on the link's thread for each client whose connection fails: "10.0.0.7:41234 showed no certificate".
-  void SetOnHandshakeFailed(std::function<void(const absl::Status&)> told) { on_handshake_failed_ = std::move(told); }
+  void SetOnEvent(OnProxyEvent on_event) { on_event_ = std::move(on_event); }
+  void Report(const ProxyEvent& event) const {
+    if (on_event_ != nullptr) on_event_(event);
+  }
 
   // For the connections.
   void Bury(ClientConnection& connection);  // once; destroys it at the end of the turn
   void OnIdle(ClientConnection& connection) { idle_.push_back(connection); }
-  void OnHandshakeFailed(const absl::Status& why);
   Http2Session::Options session_options() const;
   // Calls whose worker stream still exists count, too: the stream may be waiting to send its reset.
   bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
@@ -158,7 +160,7 @@ class ProxyLoop {
   ProxyMetrics& metrics_;
   const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
-  std::function<void(const absl::Status&)> on_handshake_failed_;  // may be null
+  OnProxyEvent on_event_;
   // Clients with different policies do not share a target.
   absl::flat_hash_map<std::pair<std::shared_ptr<const TargetPolicy>, std::string>, std::shared_ptr<Target>> targets_;
   TimePoint swept_targets_;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 6> kConnectionNames = {"http2",        "connect", "worker_tunnel",
                                                          "other_tunnel", "refused", "handshake_failed"};
+constexpr std::array<const char*, 2> kTunnelNames = {"worker", "other"};
 constexpr char kOtherMethods[] = "other";
 constexpr char kNoWorkers[] = "none";
 constexpr size_t kMaxMethodBytes = 256;
@@ -24,12 +25,23 @@ prometheus::Gauge& MakeGauge(prometheus::Registry& registry, const std::string& 
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
+std::array<prometheus::Gauge*, 2> MakeTunnelGauges(prometheus::Registry& registry) {
+  auto& family = prometheus::BuildGauge()
+                     .Name("sluice_proxy_tunnels")
+                     .Help("Open tunnels that are forwarded without a schedule, by where they lead.")
+                     .Register(registry);
+  return {&family.Add({{"to", kTunnelNames[0]}}), &family.Add({{"to", kTunnelNames[1]}})};
+}
+
 }  // namespace
 
 ProxyMetrics::ProxyMetrics(prometheus::Registry& registry)
     : connections_total_(MakeCounters(registry, "sluice_proxy_connections_total",
                                       "Connections of clients, by what they turned out to be.", "kind",
                                       kConnectionNames)),
+      tunnels_(MakeTunnelGauges(registry)),
+      tunnel_bytes_(MakeCounters(registry, "sluice_proxy_tunnel_received_bytes_total",
+                                 "Bytes that came through forwarded tunnels, without a schedule.", "to", kTunnelNames)),
       calls_total_(prometheus::BuildCounter()
                        .Name("sluice_proxy_calls_total")
                        .Help("Calls that have ended, by the pattern of workers that let them in and the status of gRPC "

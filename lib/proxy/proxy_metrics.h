@@ -27,6 +27,9 @@ enum class ProxyConnection {
   kHandshakeFailed,  // TLS: the client showed no certificate or a wrong one, did not use TLS, or took too long
 };
 
+// Where a tunnel leads that is forwarded without a schedule.
+enum class TunnelKind { kWorker, kOther };
+
 // The metrics of a proxy, in addition to the metrics of its link. There is one for each proxy. Used on the link's
 // thread only; other threads may read the registry.
 class ProxyMetrics {
@@ -37,6 +40,11 @@ class ProxyMetrics {
   explicit ProxyMetrics(prometheus::Registry& registry);  // must outlive the metrics
 
   void CountConnection(ProxyConnection kind) { connections_total_[static_cast<size_t>(kind)]->Increment(); }
+  // An open tunnel that is forwarded: `change` is 1 or -1. Bytes that come from its target.
+  void CountTunnel(TunnelKind kind, int change) { tunnels_[static_cast<size_t>(kind)]->Increment(change); }
+  void CountTunnelBytes(TunnelKind kind, size_t bytes) {
+    tunnel_bytes_[static_cast<size_t>(kind)]->Increment(static_cast<double>(bytes));
+  }
   // `workers` is the pattern that permitted the call's target; empty: no worker was chosen.
   void CountCall(const std::string& workers, absl::StatusCode code);
   // `exists`: a worker has responded as if it had such a method. Clients choose the names, so only methods that exist
@@ -51,8 +59,11 @@ class ProxyMetrics {
 
  private:
   static constexpr size_t kConnectionKinds = 6;
+  static constexpr size_t kTunnelKinds = 2;
 
   const std::array<prometheus::Counter*, kConnectionKinds> connections_total_;
+  const std::array<prometheus::Gauge*, kTunnelKinds> tunnels_;
+  const std::array<prometheus::Counter*, kTunnelKinds> tunnel_bytes_;
   prometheus::Family<prometheus::Counter>& calls_total_;
   prometheus::Family<prometheus::Histogram>& call_seconds_;
   prometheus::Counter* const stuck_calls_;

@@ -173,7 +173,7 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
       listener_tls_ = *std::move(made);
     }
     loop_ = std::make_unique<ProxyLoop>(loop, std::move(policies), std::move(tls), options_.proxy, metrics_);
-    loop_->SetOnHandshakeFailed(options_.on_handshake_failed);
+    loop_->SetOnEvent(options_.on_event);
     std::vector<std::string> own_addresses;
     for (const Listener& listener : options_.listeners) {
       auto opened = AsioListener::Listen(
@@ -195,14 +195,18 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
 // A listener with TLS checks its clients during the handshake.
 AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
   return [this, listener](const AcceptedConnection& connection) {
+    const ClientOrigin origin = {
+        .route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client};
     if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
+      loop_->Report({.client = origin.Name(),
+                     .target = "",
+                     .why = "this user may not connect; add it to client_uids",
+                     .carries = ""});
       return;
     }
     if (listener.tls) LookAtListenerTls();
-    loop_->Accept(
-        {.route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client},
-        connection.start);
+    loop_->Accept(origin, connection.start);
   };
 }
 

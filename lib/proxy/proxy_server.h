@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "lib/net/asio_listener.h"
 #include "lib/proxy/client_policies.h"
+#include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_loop.h"
 #include "lib/proxy/proxy_metrics.h"
 #include "lib/tls/tls_context.h"
@@ -44,10 +45,9 @@ class ProxyServer {
     std::vector<uint32_t> client_users;
     uint32_t socket_mode = 0660;  // of Unix sockets in the file system
     ProxyOptions proxy;
-    // Called on the link's thread; both may be null, and only Start uses them. on_handshake_failed reports why a client
-    // could not connect, "10.0.0.7:41234 showed no certificate". on_listener_tls reports why new files of listener_tls
-    // are not used, and reports OK once they are.
-    std::function<void(const absl::Status&)> on_handshake_failed;
+    // Called on the link's thread; both may be null, and only Start uses them. on_listener_tls reports why new files of
+    // listener_tls are not used, and reports OK once they are.
+    OnProxyEvent on_event;
     std::function<void(const absl::Status&)> on_listener_tls;
   };
 

@@ -95,6 +95,16 @@ absl::Status DenyNever(absl::string_view target) {
   return Deny(target, "is a link-local, metadata, multicast or unspecified address, which is never a worker");
 }
 
+absl::Status DenyLoopback(absl::string_view target) {
+  return Deny(target,
+              absl::StrCat("is a loopback address; add a pattern to workers that permits loopback alone, such as ",
+                           absl::StartsWith(target, "[") ? "::1" : "127.0.0.0/8"));
+}
+
+absl::Status DenyOther(absl::string_view target) {
+  return Deny(target, "is not among the workers that this proxy may call; add a pattern for it to workers");
+}
+
 }  // namespace
 
 // The parts of a target, before any look-up.
@@ -215,7 +225,7 @@ absl::Status TargetPolicy::CheckTarget(absl::string_view target) const {
     by_address = by_address || (pattern.name.empty() && (pattern.port == 0 || pattern.port == parsed->port));
   }
   if (by_address && !parsed->is_socket) return absl::OkStatus();
-  return Deny(target, "is not among the workers that this proxy may call");
+  return DenyOther(target);
 }
 
 absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view target,
@@ -234,8 +244,7 @@ absl::StatusOr<absl::string_view> TargetPolicy::CheckAddress(absl::string_view t
     const bool by_address = pattern.name.empty() && Matches(pattern, *found);
     if (by_name || by_address) return absl::string_view(pattern.text);
   }
-  return Deny(address, loopback ? "is a loopback address, and no pattern of the workers is for loopback alone"
-                                : "is not among the workers that this proxy may call");
+  return loopback ? DenyLoopback(address) : DenyOther(address);
 }
 
 // The same address has several notations.
@@ -269,7 +278,7 @@ absl::Status TargetPolicy::CheckPassed(absl::string_view address) const {
   if (!parsed.ok()) return absl::InvalidArgumentError(parsed.status().message());
   const std::optional<ip::address> literal = ParseIp(parsed->host);
   if (!literal.has_value() || IsNever(*literal)) return DenyNever(address);
-  if (literal->is_loopback()) return Deny(address, "is a loopback address");
+  if (literal->is_loopback()) return DenyLoopback(address);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,7 @@ class Tunnel final : private StreamSocketEvents {
   void SetReading(bool reading);
   // Bytes that the far side has not read.
   size_t unsent_bytes() const { return open_ ? socket_->unsent_bytes() : early_.size(); }
+  std::string TakeEarly() { return std::exchange(early_, {}); }  // bytes written before on_open
   // Since when the far side has read none of them, as of `now`.
   TimePoint UnsentSince(TimePoint now);
 

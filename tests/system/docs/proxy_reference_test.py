@@ -71,7 +71,7 @@ class ReferenceTest(unittest.TestCase):
         shown = {}
         for sample in _SCRAPED:
             name, _, labels = sample.partition("{")
-            values = set(re.findall(r'kind="(\w+)"', labels))
+            values = set(re.findall(r'(?:kind|to)="(\w+)"', labels))
             shown.setdefault(re.sub(r"_(count|sum)$", "", name), set()).update(values)
         self.assertEqual(shown, documented_metrics())
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/unit/link/test_http2_connection.h"
+#include "tests/unit/net/link_thread.h"
 #include "tests/unit/proxy/proxy_fixture.h"
 
 namespace sluice::testing {
@@ -165,13 +166,15 @@ TEST_F(ProxyServerTest, AUserWithWorkersOfItsOwnCallsThoseAlone) {
     EXPECT_EQ(StatusOf(*other, common.address()), "0");
     EXPECT_EQ(StatusOf(*other, own.address()), "7");
   }
-  const auto connect = [&](const std::string& worker) {
+  const auto status_in_tunnel = [&](const std::string& worker) {
     TestSocket socket = ConnectTo(address(0));
     socket.Send(absl::StrCat("CONNECT ", worker, " HTTP/1.1\r\n\r\n"));
-    return socket.ReceiveUntil("\r\n");
+    EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), HasSubstr("200"));
+    Http2Peer client(std::move(socket));
+    return StatusOf(client, worker);
   };
-  EXPECT_THAT(connect(own.address()), HasSubstr("200"));
-  EXPECT_THAT(connect(common.address()), HasSubstr("403"));
+  EXPECT_EQ(status_in_tunnel(own.address()), "0");
+  EXPECT_EQ(status_in_tunnel(common.address()), "7");
 
   ProxyServer::Options changed = options_;
   changed.clients.clear();
@@ -229,6 +232,45 @@ TEST_F(ProxyServerTest, AHeadThatIsTooLargeEndsItsCallAlone) {
   EXPECT_TRUE(large.is(Kind::kReset, Http2Error::kEnhanceYourCalm));
   EXPECT_EQ(call.status(), "0");
   EXPECT_EQ(worker.counts().requests, 1);
+}
+
+// --- The log.
+
+TEST_F(ProxyServerTest, EachRefusalIsReportedWithItsClientAndTheReason) {
+  EventLog log;
+  options_.on_event = [&](const ProxyEvent& event) {
+    EXPECT_EQ(event.kind, ProxyEvent::Kind::kRefused);
+    log.Add(absl::StrCat(event.client, " ", event.target, ": ", event.why));
+  };
+  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = AbstractAddress("log"), .route = ""}};
+  options_.client_users = {geteuid() + 1};
+  options_.proxy.max_connections = 1;
+  options_.proxy.max_calls = 1;
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  EXPECT_EQ(ConnectTo(address(1)).ReceiveAll(), "");
+  const auto client = NewClient();
+  EXPECT_EQ(StatusOf(*client, "10.9.9.9:1"), "7");
+  HeaderList text = Head(worker.address());
+  text.back().value = "text/plain";
+  const auto& no_grpc = client->Open(text, "?");
+  EXPECT_TRUE(Await({client.get()}, [&] { return no_grpc.closed.has_value(); }));
+  client->Open(Head(worker.address()), FrameMessage("?"));
+  const auto& second = client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return second.closed.has_value(); }));
+  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
+  const auto loopback = [](const std::string& rest) {
+    return AllOf(::testing::StartsWith("127.0.0.1:"), ::testing::EndsWith(rest));
+  };
+  EXPECT_THAT(
+      log.events(),
+      ::testing::ElementsAre(
+          absl::StrCat("uid ", geteuid(), " : this user may not connect; add it to client_uids"),
+          loopback(" 10.9.9.9:1: \"10.9.9.9:1\" is not among the workers that this proxy may call; add a pattern "
+                   "for it to workers"),
+          loopback(" : content-type \"text/plain\" is not application/grpc"), loopback(" : limits.calls is 1"),
+          loopback(" : limits.connections is 1, and none of them is idle")));
+  proxy_.reset();
 }
 
 // --- Changes.

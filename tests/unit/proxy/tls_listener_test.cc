@@ -33,7 +33,9 @@ class TlsListenerTest : public ProxyTest {
                                                   .key_file = files.key_file,
                                                   .client_ca_file = certificates_.ca_file()},
                                         .client_names = {}};
-    options_.on_handshake_failed = [this](const absl::Status& why) { failures_.Add(std::string(why.message())); };
+    options_.on_event = [this](const ProxyEvent& event) {
+      if (event.kind == ProxyEvent::Kind::kHandshakeFailed) failures_.Add(event.why);
+    };
     options_.on_listener_tls = [this](const absl::Status& state) { reloads_.Add(std::string(state.message())); };
   }
   void TearDown() override { proxy_.reset(); }

@@ -17,6 +17,10 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -32,8 +36,31 @@ void Echo(int fd) {
   }
 }
 
+// The bytes that a client of TLS sends first.
+const std::string kClientHello("\x16\x03\x01\x02\x00\x01", 6);
+// A fatal alert: access_denied.
+const std::string kAccessDenied("\x15\x03\x03\x00\x02\x02\x31", 7);
+
 class TunnelTest : public ProxyTest {
  protected:
+  void SetUp() override {
+    options_.on_event = [this](const ProxyEvent& event) {
+      const char* kinds[] = {"handshake", "refused", "worker", "other"};
+      EXPECT_FALSE(event.client.empty());
+      log_.Add(
+          absl::StrCat(kinds[static_cast<int>(event.kind)], " ", event.target, " ", event.carries, ": ", event.why));
+    };
+  }
+  void TearDown() override { proxy_.reset(); }
+
+  // Makes a call in a tunnel to this target. Returns its status and message.
+  std::string CallThrough(const std::string& target) const {
+    Http2Peer client(Dial(target));
+    const auto& call = client.Open(Head(target), FrameMessage("?"));
+    EXPECT_TRUE(Await({&client}, [&] { return call.closed.has_value(); }));
+    return absl::StrCat(call.status(), " ", call.Field("grpc-message"));
+  }
+
   // Returns the proxy's reply to a client that sends only this request.
   std::string Answer(const std::string& request) const {
     TestSocket socket = ConnectTo(address());
@@ -47,6 +74,8 @@ class TunnelTest : public ProxyTest {
     EXPECT_THAT(socket.ReceiveUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
     return socket;
   }
+
+  EventLog log_;
 };
 
 TEST_F(TunnelTest, CallsPassThroughATunnelToTheirWorker) {
@@ -72,41 +101,114 @@ TEST_F(TunnelTest, AClientNeedNotWaitForItsTunnel) {
   }
 }
 
-TEST_F(TunnelTest, ATargetThatMayNotBeReachedIsForbidden) {
+// gRPC clients show the status of a call, but not the response to a refused CONNECT.
+TEST_F(TunnelTest, CallsToATargetThatMayNotBeReachedEndWithTheReason) {
   StartProxy();
   for (const char* target : {"169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80", "0.0.0.0:80",
                              "168.63.129.16:80", "[fd00:ec2::254%1]:80"}) {
-    EXPECT_THAT(Answer(Connect(target)), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << target;
+    EXPECT_THAT(CallThrough(target), AllOf(StartsWith("7 "), HasSubstr("is never a worker"))) << target;
   }
-  EXPECT_THAT(Answer(Connect(address())), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << "itself";
+  EXPECT_THAT(CallThrough(address()), AllOf(StartsWith("7 "), HasSubstr("is this proxy"))) << "itself";
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 7);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "other_tunnel"), 0);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "connect"), 0) << "a connection is counted once";
+  EXPECT_EQ(Metric("sluice_proxy_calls_total", "workers", "none"), 7);
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+}
+
+TEST_F(TunnelTest, ATargetThatCannotBeReachedIsARefusedConnect) {
+  StartProxy();
   EXPECT_THAT(Answer(Connect("unix:/run/docker.sock")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(Answer(Connect("no-port")), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(Answer(Connect("no.such.name.invalid:80")), StartsWith("HTTP/1.1 502 Bad Gateway\r\n"));
-  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 10);
-  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "other_tunnel"), 0);
-  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 3);
+  EXPECT_THAT(log_.events(), ElementsAre(StartsWith("refused unix:/run/docker.sock : \"unix:"),
+                                         StartsWith("refused no-port : \"no-port\" names no worker"),
+                                         StartsWith("refused no.such.name.invalid:80 : no.such.name.invalid:80: ")));
 }
 
 TEST_F(TunnelTest, LoopbackThatIsNoWorkerIsForbiddenToPassedTunnels) {
   options_.workers = {"10.0.0.0/8"};
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
-  EXPECT_THAT(Answer(Connect(listener.address().text)), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
-  const std::string port = listener.address().text.substr(listener.address().text.rfind(':'));
-  EXPECT_THAT(Answer(Connect("localhost" + port)), StartsWith("HTTP/1.1 403 Forbidden\r\n")) << "by a name";
+  const std::string target = listener.address().text;
+  const std::string by_name = "localhost" + target.substr(target.rfind(':'));
+  for (const std::string& name : {target, by_name}) {
+    EXPECT_EQ(CallThrough(name), absl::StrCat("7 \"", target,
+                                              "\" is a loopback address; add a pattern to workers that "
+                                              "permits loopback alone, such as 127.0.0.0/8"));
+  }
+  EXPECT_THAT(log_.events(), Each(HasSubstr("such as 127.0.0.0/8")));
+  EXPECT_THAT(log_.events(), Contains(StartsWith(absl::StrCat("refused ", target, " : "))));
+  EXPECT_THAT(log_.events(), Contains(StartsWith(absl::StrCat("refused ", by_name, " : "))));
 }
 
 TEST_F(TunnelTest, WithoutPassedTunnelsOnlyWorkersAreReached) {
   options_.proxy.pass_tunnels = false;
   StartProxy();
-  EXPECT_THAT(Answer(Connect("8.8.8.8:53")), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
+  EXPECT_THAT(CallThrough("8.8.8.8:53"), AllOf(StartsWith("7 "), HasSubstr("add a pattern for it to workers")));
+}
+
+TEST_F(TunnelTest, ADeniedTunnelRefusesWhatIsNoHttp2InItsOwnProtocol) {
+  options_.proxy.pass_tunnels = false;
+  StartProxy();
+  const auto answer = [this](const std::string& bytes) {
+    TestSocket socket = Dial("8.8.8.8:53");
+    socket.Send(bytes);
+    return socket.ReceiveAll();
+  };
+  EXPECT_EQ(answer(kClientHello), kAccessDenied);
+  EXPECT_THAT(answer("GET / HTTP/1.1\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 403 Forbidden\r\n"), HasSubstr("8.8.8.8:53")));
+  EXPECT_EQ(answer("\x01\x02"), "");
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 3);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "worker_tunnel"), 0);
+}
+
+// Its bytes arrive while the proxy looks for the target.
+TEST_F(TunnelTest, AClientNeedNotWaitForItsDenial) {
+  options_.workers = {"10.0.0.0/8"};
+  StartProxy();
+  for (const char* target : {"127.0.0.1:1", "localhost:1"}) {
+    const double before = Metric("sluice_proxy_calls_total", "code", "PERMISSION_DENIED");
+    TestSocket socket = ConnectTo(address());
+    socket.Send(absl::StrCat(Connect(target), raw::kPreface, raw::Settings(), raw::Headers(1, Head("w"))));
+    EXPECT_TRUE(Eventually([&] {
+      return Metric("sluice_proxy_calls_total", "code", "PERMISSION_DENIED") == before + 1;
+    })) << target;
+    TestSocket tls = ConnectTo(address());
+    tls.Send(Connect(target) + kClientHello);
+    EXPECT_THAT(tls.ReceiveAll(), ::testing::EndsWith(kAccessDenied)) << target;
+  }
+}
+
+TEST_F(TunnelTest, CallsOfADeniedTunnelPassOnceNewOptionsPermitThem) {
+  options_.workers = {"10.0.0.0/8"};
+  StartProxy();
+  TestHttp2Server worker(Says("!"));
+  Http2Peer client(Dial(worker.address()));
+  EXPECT_EQ(StatusOf(client, worker.address()), "7");
+  ProxyServer::Options changed = options_;
+  changed.workers = {"127.0.0.0/8"};
+  ASSERT_TRUE(proxy_->Reconfigure(changed).ok());
+  EXPECT_EQ(StatusOf(client, worker.address()), "0");
+}
+
+TEST_F(TunnelTest, ADeniedClientThatIsSilentIsNotWaitedForLong) {
+  options_.workers = {"10.0.0.0/8"};
+  options_.proxy.opening_timeout = std::chrono::milliseconds(50);
+  StartProxy();
+  EXPECT_EQ(Dial("127.0.0.1:1").ReceiveAll(), "");
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
 }
 
 TEST_F(TunnelTest, OtherRequestsGetAnAnswer) {
   StartProxy();
   EXPECT_THAT(Answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), StartsWith("HTTP/1.1 501 Not Implemented\r\n"));
-  EXPECT_EQ(Answer(std::string("\x16\x03\x01\x02\x00\x01", 6)), "") << "TLS";
+  EXPECT_EQ(Answer(kClientHello), "");
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  EXPECT_THAT(log_.events(), ElementsAre(HasSubstr("this proxy carries gRPC, by HTTP/2 or by CONNECT"),
+                                         HasSubstr("the client sends TLS, and this address takes plaintext HTTP/2")));
 }
 
 TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
@@ -122,6 +224,26 @@ TEST_F(TunnelTest, WhatIsNoHttp2IsPassedOnToTheWorker) {
   }
   EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "worker_tunnel"), 3);
   EXPECT_TRUE(AwaitMetric("sluice_proxy_connections", 0));
+  const std::string target = listener.address().text;
+  const auto unscheduled = [&](const char* carries) {
+    return StartsWith(absl::StrCat("worker ", target, " ", carries, ": the proxy schedules only plaintext HTTP/2"));
+  };
+  EXPECT_THAT(log_.events(), ElementsAre(unscheduled("TLS"), unscheduled("HTTP/1.1"), unscheduled("HTTP/1.1")));
+}
+
+TEST_F(TunnelTest, TrafficThatPassesUnscheduledIsCounted) {
+  StartProxy();
+  TestListener listener("127.0.0.1:0", Echo);
+  {
+    TestSocket socket = Dial(listener.address().text);
+    EXPECT_EQ(Metric("sluice_proxy_tunnels"), 0) << "it may carry calls";
+    socket.Send(kClientHello);
+    EXPECT_EQ(socket.ReceiveUntil(kClientHello), kClientHello);
+    EXPECT_EQ(Metric("sluice_proxy_tunnels", "to", "worker"), 1);
+    EXPECT_EQ(Metric("sluice_proxy_tunnels", "to", "other"), 0);
+    EXPECT_EQ(Metric("sluice_proxy_tunnel_received_bytes_total", "to", "worker"), kClientHello.size());
+  }
+  EXPECT_TRUE(AwaitMetric("sluice_proxy_tunnels", 0));
 }
 
 TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
@@ -129,8 +251,10 @@ TEST_F(TunnelTest, TunnelsToWorkersMayBeRefused) {
   StartProxy();
   TestListener listener("127.0.0.1:0", Echo);
   TestSocket socket = Dial(listener.address().text);
-  socket.Send("\x16\x03\x01");
-  EXPECT_EQ(socket.ReceiveAll(), "");
+  socket.Send(kClientHello);
+  EXPECT_EQ(socket.ReceiveAll(), kAccessDenied);
+  EXPECT_EQ(Metric("sluice_proxy_connections_total", "kind", "refused"), 1);
+  EXPECT_THAT(log_.events(), ElementsAre(AllOf(StartsWith("refused"), HasSubstr("TLS: tunnels.to_workers is off"))));
 }
 
 // The tunnel may end in the turn in which the proxy ends.

@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-// status_page.html, the live page of an aggregator. Each second it requests `metrics`, `healthz` and `workers.json`
+// status_page.html, the live page of an aggregator or a proxy. Each second it requests `metrics`, `healthz` and `workers.json`
 // from its own server, and nothing more.
 AdminServer::Page StatusPage();
 

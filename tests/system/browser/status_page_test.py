@@ -257,8 +257,8 @@ class ScriptedTest(BrowserTest):
         for name in ("in-flight", "budget", "capacity", "predicted", "p99", "slot"):
             self.assertEqual(self.shown(name), "–", name)
         self.assertEqual(self.shown("calls"), "– calls")
-        self.assertEqual(self.shown("workers-note"), "This aggregator does not tell.")
-        for name in ("tcp", "workers"):
+        self.assertEqual(self.shown("workers-note"), "This program does not tell.")
+        for name in ("tcp", "workers", "clients"):
             self.assertFalse(self.browser.evaluate(f"byId('{name}').checkVisibility()"), name)
         self.assertEqual(self.admin.asked.count("/workers.json"), 1)
         self.nothing_is_wrong(self.admin.url)
@@ -294,6 +294,38 @@ class ScriptedTest(BrowserTest):
         self.assertIn("Bytes in flight, last 3 minutes: 24.0 KiB now, from 24.0 KiB to 24.0 KiB", names)
         self.assertEqual(len(names), 7)
         self.assertEqual(self.browser.accessible_names("heading")[1:4], ["Goodput last 3 min", "Plan", "Bytes in flight"])
+
+    def test_a_proxy_shows_its_clients_and_what_it_does_not_schedule(self):
+        bucket = 'sluice_proxy_call_seconds_bucket{{method="/a/b",le="{}"}} {}'
+        text = "\n".join((
+            "sluice_goodput_bytes_total 1", "sluice_link_capacity_bytes_per_second 12500000", "sluice_queued_calls 3",
+            "sluice_plan_goodput_bytes_per_second 11750000", "sluice_proxy_connections 40", "sluice_proxy_calls 1",
+            'sluice_proxy_connections_total{kind="refused"} 5', 'sluice_proxy_tunnels{to="worker"} 32',
+            'sluice_proxy_tunnels{to="other"} 1', 'sluice_proxy_tunnel_received_bytes_total{to="worker"} %d',
+            'sluice_proxy_tunnel_received_bytes_total{to="other"} 1', bucket.format("0.01", "%d"),
+            bucket.format("+Inf", "%d"), 'sluice_block_seconds_bucket{le="+Inf"} 0', ""))
+        self.admin.metrics = text % (0, 0, 0)
+        self.show()
+        for name, expected in {
+            "program": "sluice-proxy", "client-connections": "40 connections", "client-calls": "1 call", "refused": "0",
+            "timed": "Time of a call", "plan-share": "no response in 10 s",
+        }.items():
+            self.assertEqual(self.shown(name), expected, name)
+        unscheduled = "[...byId('unscheduled').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        self.assertEqual(self.browser.evaluate(unscheduled), [["to workers", "32", "0 bit/s"], ["to other hosts", "1", "0 bit/s"]])
+        self.assertEqual(self.browser.evaluate("document.title"), "0 bit/s – sluice-proxy")
+        for name, visible in (("clients", True), ("complete", False), ("incomplete", False)):
+            self.assertEqual(self.browser.evaluate(f"byId('{name}').checkVisibility()"), visible, name)
+        self.admin.metrics = (text % (5_000_000, 10, 10)).replace('"refused"} 5', '"refused"} 7')
+        self.browser.wait_for(f"{text_of('refused')} === '2'", "refusals to be counted")
+        self.assertRegex(self.browser.evaluate(unscheduled)[0][2], r"^\d\S* Mbit/s$")
+        self.assertEqual(self.browser.evaluate("[...byId('latencies').rows].map((row) => row.cells[0].textContent)"), ["call"])
+        self.assertEqual(self.shown("p99"), "9.90 ms")
+        for width in (320, 390, 768, 1280):
+            self.browser.resize(width, 800, mobile=width < 400)
+            self.assertEqual(overflow(self.browser, width), [], width)
+        self.assertEqual(low_contrast(self.browser), [])
+        self.nothing_is_wrong(self.admin.url)
 
     def test_marks_slow_workers_and_takes_their_addresses_for_text(self):
         hostile = '<img src="http://192.0.2.1/x" onerror="throw 1">:1'

@@ -85,7 +85,8 @@ void ClientConnection::OnConnectRequest() {
   connect_target_ = opening_.target();
   early_ = opening_.TakeRest();
   phase_ = Phase::kConnecting;
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(policy(), connect_target_);
+  absl::StatusOr<std::shared_ptr<Target>> target =
+      proxy_.targets().Find(policy(), connect_target_, proxy_.options().max_targets);
   if (!target.ok()) return AnswerConnect(target.status());
   target_ = *std::move(target);
   if (target_->known()) return OnTargetKnown();
@@ -202,7 +203,7 @@ void ClientConnection::Write(std::string bytes) {
 
 void ClientConnection::WatchSocket() {
   const size_t unsent_bytes = socket_->unsent_bytes();
-  proxy_.CountHeldAnswer(held_, static_cast<int64_t>(unsent_bytes));
+  proxy_.held_answers().Count(held_, static_cast<int64_t>(unsent_bytes), proxy_.link().now());
   unsent_.Look(unsent_bytes, proxy_.link().now());
 }
 
@@ -268,7 +269,7 @@ void ClientConnection::End() {
   proxy_.link().timers().Clear(opening_timer_);
   if (target_ != nullptr) target_->Leave(*this);
   if (protocol_ != nullptr) protocol_->OnEnd();
-  proxy_.CountHeldAnswer(held_, 0);
+  proxy_.held_answers().Count(held_, 0, proxy_.link().now());
   proxy_.Bury(*this);
 }
 

@@ -15,12 +15,15 @@ void HeldBytes::SetBound(int64_t max_bytes, size_t max_holders) {
 }
 
 void HeldBytes::Count(Holder& holder, int64_t bytes, TimePoint now) {
+  if (bytes == holder.bytes_) return;
   const int64_t more_bytes = bytes - std::exchange(holder.bytes_, bytes);
   bytes_ += more_bytes;
   if (more_bytes < 0) holder.unlink();
-  if (bytes <= share_bytes_ || holder.is_linked()) return;
-  holder.lessened_ = now;
-  holders_.push_back(holder);
+  if (bytes > share_bytes_ && !holder.is_linked()) {
+    holder.lessened_ = now;
+    holders_.push_back(holder);
+  }
+  if (on_counted_ != nullptr) on_counted_();
 }
 
 void HeldBytes::ReleaseStuck(TimePoint since) {

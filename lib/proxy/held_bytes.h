@@ -31,6 +31,9 @@ class HeldBytes {
     TimePoint lessened_;  // when the bytes decreased, or exceeded the share
   };
 
+  // `on_counted` follows each change of the held bytes; null: none.
+  explicit HeldBytes(std::function<void()> on_counted = nullptr) : on_counted_(std::move(on_counted)) {}
+
   // Holders of at most max(`max_bytes` / `max_holders`, 1 KiB) are never released.
   void SetBound(int64_t max_bytes, size_t max_holders);
   int64_t max_bytes() const { return max_bytes_; }
@@ -52,6 +55,7 @@ class HeldBytes {
  private:
   void ReleaseFirst();
 
+  const std::function<void()> on_counted_;
   int64_t max_bytes_ = 0;
   int64_t share_bytes_ = 0;
   int64_t bytes_ = 0;

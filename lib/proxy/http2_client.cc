@@ -182,17 +182,13 @@ void Http2Client::LookAround(TimePoint now) {
   const std::chrono::nanoseconds head_timeout = proxy_.options().opening_timeout;
   const auto calls = calls_;
   for (const auto& [stream, call] : calls) {
-    if (!call->has_head() && call->began() <= now - head_timeout) {
+    if (call->AwaitsHeadSince(now - head_timeout)) {
       // End the connection: no other frame can come on it before these headers end, and it would count as busy.
       return connection_.Close(absl::DeadlineExceededError(
           absl::StrCat("the headers of a call have not come within limits.opening_timeout, ",
                        absl::FormatDuration(absl::FromChrono(head_timeout)))));
     }
-    if (call->stuck_since() <= now - timeout) {
-      call->FailStuck(stuck);
-    } else if (call->deadline() <= now) {
-      call->Fail(absl::DeadlineExceededError("the deadline passed, and the client has not ended the call"));
-    }
+    call->LookAround(now, now - timeout, stuck);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/grpc_wire/request_parser.h"
 #include "lib/grpc_wire/response_head.h"
+#include "lib/link/method_history.h"
 #include "lib/net/clock.h"
 #include "lib/net/worker_address.h"
 #include "lib/proxy/client_connection.h"
@@ -16,10 +17,6 @@
 
 namespace sluice {
 namespace {
-
-// When a message arrives packet by packet, forward at least this much at a time: each write wakes the client, and it
-// cannot use a part of a message.
-constexpr int64_t kMinPartBytes = 16 << 10;
 
 size_t SizeOf(const HeaderList& headers) {
   size_t bytes = 0;
@@ -45,10 +42,16 @@ absl::Status StuckClients(int64_t max_held_bytes) {
 }
 
 ProxiedCall::ProxiedCall(ProxyLoop& proxy, Http2Client& client, int32_t stream)
-    : proxy_(proxy), client_(&client), stream_(stream), living_(proxy.OnCallBegan()), began_(proxy.link().now()) {}
+    : proxy_(proxy),
+      client_(&client),
+      stream_(stream),
+      living_(proxy.OnCallBegan()),
+      began_(proxy.link().now()),
+      held_response_(proxy.held_answers(), proxy.options().max_held_bytes_per_call,
+                     [this] { FailStuck(StuckClients(proxy_.held_answers().max_bytes())); }) {}
 
 // Reports an event, and applies what the logic decides. That may end the client's stream, and with it the connection's
-// reference to the call.
+// reference to the call. An action may cause an event. Its actions follow those that wait.
 template <class Event>
 void ProxiedCall::Drive(Event&& event) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
@@ -58,11 +61,6 @@ void ProxiedCall::Drive(Event&& event) {
     if (logic_.code().has_value()) link_is_late_ = time_.LinkIsLate(proxy_.link().now());
     CountRequest();
   }
-  ApplyAll();
-}
-
-// An action may cause an event. Its actions follow those that wait.
-void ProxiedCall::ApplyAll() {
   if (applying_) return;
   applying_ = true;
   for (size_t next = 0; next < actions_.size(); ++next) Apply(ProxyCallLogic::Action(actions_[next]));
@@ -116,14 +114,14 @@ void ProxiedCall::ApplyToClient(const ProxyCallLogic::Action& action) {
 
 void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
   absl::Status parsed;
-  if (!has_head()) {
+  if (logic_.request() == ProxyCallLogic::Request::kHead) {
     absl::StatusOr<ForwardedHead> head = ParseForwardedHead(std::move(headers), proxy_.options().worker_header);
     parsed = head.status();
     if (head.ok()) {
       head_ = *std::move(head);
       if (head_.timeout != absl::InfiniteDuration()) deadline_ = DeadlineAfter(began_, head_.timeout);
     } else {
-      ReportRefused("", parsed);
+      client_->connection().Report(ProxyEvent::Kind::kRefused, "", parsed.message());
     }
   }
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnRequestHeaders(end_stream, parsed, actions); });
@@ -134,26 +132,21 @@ void ProxiedCall::Route() {
   ClientConnection& connection = client_->connection();
   const std::string name = connection.TargetOf(head_);
   if (absl::Status added = AddVia(head_, proxy_.pseudonym()); !added.ok()) {
-    ReportRefused(name, added);
+    connection.Report(ProxyEvent::Kind::kRefused, name, added.message());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(added, actions); });
   }
   CountRequest();
   // A client that reached a worker by CONNECT may call it by a different name, as it could over a direct connection.
   authority_ = !connection.connect_target().empty() && !head_.authority.empty() ? head_.authority : AuthorityOf(name);
-  absl::StatusOr<std::shared_ptr<Target>> target = proxy_.FindTarget(connection.policy(), name);
+  absl::StatusOr<std::shared_ptr<Target>> target =
+      proxy_.targets().Find(connection.policy(), name, proxy_.options().max_targets);
   if (!target.ok()) {
-    ReportRefused(name, target.status());
+    connection.Report(ProxyEvent::Kind::kRefused, name, target.status().message());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnTarget(target.status(), actions); });
   }
-  target_ = *std::move(target);
-  if (target_->known()) return OnTargetKnown();
-  target_->Wait(*this);
-}
-
-// Only for the log: the client gets a status.
-void ProxiedCall::ReportRefused(const std::string& target, const absl::Status& why) {
-  if (client_ == nullptr) return;
-  client_->connection().Report(ProxyEvent::Kind::kRefused, target, why.message());
+  route_.SetTarget(*std::move(target));
+  if (route_.target()->known()) return OnTargetKnown();
+  route_.target()->Wait(*this);
 }
 
 void ProxiedCall::OnTargetKnown() {
@@ -161,21 +154,20 @@ void ProxiedCall::OnTargetKnown() {
 }
 
 void ProxiedCall::Start() {
-  absl::StatusOr<Target::Choice> choice =
-      other_.has_value() ? absl::StatusOr<Target::Choice>(*std::exchange(other_, std::nullopt)) : target_->Pick();
-  if (choice.ok()) return StartAt(*choice);
-  ReportRefused(target_->name(), choice.status());
-  Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(choice.status(), actions); });
-}
-
-void ProxiedCall::StartAt(const Target::Choice& choice) {
-  pattern_ = choice.pattern;
-  tls_ = choice.worker->tls() != nullptr;
+  const absl::StatusOr<std::shared_ptr<Worker>> worker = route_.Next();
+  if (!worker.ok()) {
+    client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), worker.status().message());
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(worker.status(), actions); });
+  }
+  tls_ = (*worker)->tls() != nullptr;
+  std::optional<int64_t> response_bytes = head_.response_bytes;
+  if (!response_bytes.has_value()) response_bytes = proxy_.methods().ResponseBytes(head_.path);
   const ScheduledStream::Options options{
-      .worker = choice.worker,
-      .response_bytes = head_.response_bytes.value_or(proxy_.ExpectedBytes(head_.path)),
+      .worker = *worker,
+      .response_bytes =
+          response_bytes.value_or(MethodHistory::FirstResponseBytes(proxy_.link().schedule().options().profile)),
       .many_messages = true,
-      .may_idle = proxy_.MayIdle(head_.path),
+      .may_idle = proxy_.methods().MayIdle(head_.path),
       .deadline = deadline_};
   // Submit may already call the stream's event handlers.
   const auto make = [&] {
@@ -251,7 +243,7 @@ void ProxiedCall::ForgetRequest() {
 void ProxiedCall::CountRequest() {
   const size_t bytes =
       logic_.wants_response() ? std::max(request_.size(), ungranted_bytes_) + SizeOf(head_.end_to_end) : 0;
-  proxy_.CountHeldRequest(held_request_, static_cast<int64_t>(bytes));
+  proxy_.held_requests().Count(held_request_, static_cast<int64_t>(bytes), proxy_.link().now());
 }
 
 // Drops the bytes that are kept only to send the request again. Ends the call if its worker has not read the request.
@@ -283,27 +275,17 @@ bool ProxiedCall::OnResponseData(absl::string_view bytes, bool end_stream) {
   if (!logic_.wants_response()) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
-  client_->SendData(*this, std::string(bytes), end_stream, /*more=*/MayWaitForMore(bytes.size()));
+  const bool has_more = worker_ != nullptr && worker_->pending_message_bytes() > 0;
+  const int64_t unsent_bytes = client_->UnsentBytes(*this) + static_cast<int64_t>(bytes.size());
+  client_->SendData(*this, std::string(bytes), end_stream,
+                    /*more=*/has_more && held_response_.MayWaitForMore(unsent_bytes));
   CountResponse();
   if (end_stream) Drive([](ProxyCallLogic& logic, auto& actions) { logic.OnResponseEnd(actions); });
   return true;
 }
 
-// When the held bytes reach the bound, each call still gets its share at a time: calls whose clients read continue.
-int64_t ProxiedCall::RoomBytes() const {
-  const HeldBytes& held = proxy_.held_answers();
-  return held.full() ? held.share_bytes() : proxy_.options().max_held_bytes_per_call;
-}
-
-// Whether these bytes may wait for the rest of their message. Waiting bytes take at most half of the room, so that the
-// rest is still requested from the worker, and arrives.
-bool ProxiedCall::MayWaitForMore(size_t bytes) const {
-  if (worker_ == nullptr || worker_->pending_message_bytes() == 0) return false;
-  return client_->UnsentBytes(*this) + static_cast<int64_t>(bytes) < std::min(kMinPartBytes, RoomBytes() / 2);
-}
-
 int64_t ProxiedCall::WantedBytes() {
-  return client_ == nullptr ? 0 : std::max<int64_t>(RoomBytes() - client_->UnsentBytes(*this), 0);
+  return client_ == nullptr ? 0 : held_response_.WantedBytes(client_->UnsentBytes(*this));
 }
 
 void ProxiedCall::OnClientTook() {
@@ -312,21 +294,8 @@ void ProxiedCall::OnClientTook() {
 }
 
 void ProxiedCall::CountResponse() {
-  if (client_ != nullptr) {
-    const int64_t unsent_bytes = client_->UnsentBytes(*this);
-    if (unsent_bytes < held_response_.bytes() || held_response_.bytes() == 0) {
-      stuck_since_ = unsent_bytes == 0 ? TimePoint::max() : proxy_.link().now();
-    }
-    proxy_.CountHeldAnswer(held_response_, unsent_bytes);
-  }
-  const int64_t asked_bytes = worker_ != nullptr ? worker_->asked_bytes() : 0;
-  if (asked_bytes != asked_bytes_) {
-    proxy_.held_answers().CountAsked(asked_bytes - std::exchange(asked_bytes_, asked_bytes));
-  }
-}
-
-void ProxiedCall::ReleaseResponse() {
-  FailStuck(StuckClients(proxy_.held_answers().max_bytes()));
+  if (client_ != nullptr) held_response_.CountUnsent(client_->UnsentBytes(*this), proxy_.link().now());
+  held_response_.CountAsked(worker_ != nullptr ? worker_->asked_bytes() : 0);
 }
 
 ScheduledStream* ProxiedCall::LeaveWorker() {
@@ -338,7 +307,8 @@ ScheduledStream* ProxiedCall::LeaveWorker() {
 bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   const ScheduledStream* const worker = LeaveWorker();
   if (end == nullptr && absl::IsUnavailable(why)) {
-    const bool other = logic_.may_start_again() && FindOther();
+    const bool other = logic_.may_start_again() && route_.FindOther();
+    if (other) head_.block.clear();  // the block of its fan-out has counted this call already
     Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnUnreached(why, other, actions); });
     return false;
   }
@@ -346,19 +316,9 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   bool ok = false;
   Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
   if (ok && client_ != nullptr) {
-    proxy_.ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
+    proxy_.methods().ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
   }
   return ok;
-}
-
-// Whether another worker of the target may be reached.
-bool ProxiedCall::FindOther() {
-  if (++unreached_ >= target_->workers()) return false;
-  absl::StatusOr<Target::Choice> choice = target_->Pick();
-  if (!choice.ok() || !choice->worker->failure().ok()) return false;
-  head_.block.clear();  // the block of its fan-out has counted this call already
-  other_ = *std::move(choice);
-  return true;
 }
 
 // --- The end.
@@ -381,14 +341,22 @@ void ProxiedCall::FailStuck(const absl::Status& why) {
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.FailStuck(why, actions); });
 }
 
+void ProxiedCall::LookAround(TimePoint now, TimePoint stuck_since, const absl::Status& stuck) {
+  if (held_response_.stuck_since() <= stuck_since) {
+    FailStuck(stuck);
+  } else if (deadline_ <= now) {
+    Fail(absl::DeadlineExceededError("the deadline passed, and the client has not ended the call"));
+  }
+}
+
 void ProxiedCall::OnClosed(StreamEnd end) {
   const std::shared_ptr<ProxiedCall> self = shared_from_this();
-  proxy_.CountHeldAnswer(held_response_, 0);
+  held_response_.CountUnsent(0, proxy_.link().now());
   client_->Forget(*this);
   client_ = nullptr;
-  if (target_ != nullptr) target_->Leave(*this);
+  if (route_.target() != nullptr) route_.target()->Leave(*this);
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnClosed(end, actions); });
-  proxy_.OnCallEnded({.pattern = pattern_,
+  proxy_.OnCallEnded({.pattern = route_.pattern(),
                       .path = head_.path,
                       .code = logic_.code().value_or(absl::StatusCode::kCancelled),
                       .began = began_,

@@ -10,8 +10,10 @@
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
 #include "lib/link/scheduled_stream.h"
+#include "lib/proxy/call_route.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
+#include "lib/proxy/held_response.h"
 #include "lib/proxy/proxy_call_logic.h"
 #include "lib/proxy/target.h"
 #include "lib/scheduling/attempt_time.h"
@@ -61,33 +63,28 @@ class ProxiedCall final : public StreamEvents,
   void Fail(const absl::Status& why);
   void FailStuck(const absl::Status& why);
   int32_t stream() const { return stream_; }
-  // Since when the client has read nothing although bytes wait for it. TimePoint::max(): no bytes wait, or it reads.
-  TimePoint stuck_since() const { return stuck_since_; }
-  TimePoint deadline() const { return deadline_; }
-  TimePoint began() const { return began_; }
-  bool has_head() const { return logic_.request() != ProxyCallLogic::Request::kHead; }
+  // Whether the call began at `time` or before, and its headers have not arrived.
+  bool AwaitsHeadSince(TimePoint time) const {
+    return logic_.request() == ProxyCallLogic::Request::kHead && began_ <= time;
+  }
+  // Ends the call with `stuck` if its client has read nothing since `stuck_since`, and if the call is late: only a hung
+  // client leaves it open.
+  void LookAround(TimePoint now, TimePoint stuck_since, const absl::Status& stuck);
 
  private:
   void OnTargetKnown() override;
 
   template <class Event>
   void Drive(Event&& event);
-  void ApplyAll();
   void Apply(const ProxyCallLogic::Action& action);
   void ApplyToClient(const ProxyCallLogic::Action& action);
   void Route();
-  void ReportRefused(const std::string& target, const absl::Status& why);
   void Start();
-  void StartAt(const Target::Choice& choice);
-  bool FindOther();
   void Send();
   void GrantRequest();
   void ForgetRequest();
   void CountRequest();
   void ReleaseRequest();
-  void ReleaseResponse();
-  int64_t RoomBytes() const;
-  bool MayWaitForMore(size_t bytes) const;
   void CountResponse();
   ScheduledStream* LeaveWorker();
   absl::Status LateReason(const absl::Status& why) const;
@@ -103,12 +100,9 @@ class ProxiedCall final : public StreamEvents,
 
   ForwardedHead head_;
   TimePoint deadline_ = TimePoint::max();
-  std::shared_ptr<Target> target_;
-  std::optional<Target::Choice> other_;  // the next worker, if the first could not be reached
-  std::string pattern_;                  // the pattern of the policy that matches the worker
+  CallRoute route_;
   std::string authority_;
   bool tls_ = false;
-  size_t unreached_ = 0;               // workers that the call waited for and that could not be reached
   ScheduledStream* worker_ = nullptr;  // null: not started, or over
 
   std::string request_;         // DATA that is kept, to be sent when a stream to a worker opens
@@ -119,9 +113,7 @@ class ProxiedCall final : public StreamEvents,
   AttemptTime time_;           // at its worker
   bool link_is_late_ = false;  // if the status is DEADLINE_EXCEEDED
   int64_t response_bytes_ = 0;
-  HeldBytes::Holder held_response_{[this] { ReleaseResponse(); }};
-  int64_t asked_bytes_ = 0;  // of the response, as counted in the loop
-  TimePoint stuck_since_ = TimePoint::max();
+  HeldResponse held_response_;
 };
 
 }  // namespace sluice

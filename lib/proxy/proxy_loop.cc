@@ -9,21 +9,15 @@ namespace sluice {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::minutes;
 using std::chrono::seconds;
 
 // Time between asking clients to go elsewhere and refusing new calls: calls that were already sent arrive within it.
 constexpr milliseconds kGoAwayDelay{500};
-constexpr minutes kTargetIdleTime{10};
-constexpr seconds kUnreachedIdleTime{10};
-constexpr seconds kSweepTargetsEvery{5};
-constexpr seconds kMakeRoomEvery{1};
 constexpr seconds kLookEvery{1};
 // A client that reads has read something within this time. Within this time, LookAround has also flushed bytes that
 // wait for the rest of their message.
 constexpr seconds kStuckAfter{2};
 static_assert(kStuckAfter > kLookEvery);
-constexpr size_t kMaxMethods = 1024;
 constexpr size_t kMaxOpenBlocks = 4096;
 // Resets that a client may send: hedged fan-outs of an application send many over one connection.
 constexpr uint32_t kResetsPerSecond = 1000;
@@ -55,10 +49,10 @@ ProxyLoop::ProxyLoop(LinkLoop& link, ClientPolicies policies, std::shared_ptr<Tl
                      ProxyMetrics& metrics)
     : link_(link),
       policies_(std::make_shared<const ClientPolicies>(std::move(policies))),
-      tls_(std::move(tls)),
       options_(std::move(options)),
       metrics_(metrics),
-      pseudonym_(NewPseudonym(link.executor())) {
+      pseudonym_(NewPseudonym(link.executor())),
+      targets_(link, std::move(tls)) {
   SetHeldBounds();
   LookAround();
 }
@@ -71,7 +65,11 @@ ProxyLoop::~ProxyLoop() {
 }
 
 void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept) {
-  if (!closing_) MakeRoom();
+  // Idle connections must not keep other clients out. If the bound was lowered, several end.
+  while (!closing_ && connections_.size() >= options_.max_connections && !idle_.empty()) {
+    metrics_.CountIdleEnd();
+    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
+  }
   if (closing_ || connections_.size() >= options_.max_connections) {
     metrics_.CountConnection(ProxyConnection::kRefused);
     if (!closing_) {
@@ -86,14 +84,6 @@ void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept)
   connections_.back()->set_place(std::prev(connections_.end()));
   OnIdle(*connections_.back());
   metrics_.SetConnections(connections_.size());
-}
-
-// Idle connections must not keep other clients out.
-void ProxyLoop::MakeRoom() {
-  while (connections_.size() >= options_.max_connections && !idle_.empty()) {  // several, if the bound was lowered
-    metrics_.CountIdleEnd();
-    idle_.front().Close(absl::UnavailableError("the connection was idle, and others need its room"));
-  }
 }
 
 void ProxyLoop::Bury(ClientConnection& connection) {
@@ -130,7 +120,7 @@ void ProxyLoop::Reconfigure(ClientPolicies policies, ProxyOptions options) {
   SetPolicies(std::move(policies));
   options_ = std::move(options);
   SetHeldBounds();
-  targets_.clear();
+  targets_.Clear();
 }
 
 void ProxyLoop::SetHeldBounds() {
@@ -158,42 +148,6 @@ Http2Session::Options ProxyLoop::session_options() const {
           .resets_per_second = kResetsPerSecond,
           .reset_burst = kResetBurst,
           .forgive_idle_resets = true};
-}
-
-absl::StatusOr<std::shared_ptr<Target>> ProxyLoop::FindTarget(std::shared_ptr<const TargetPolicy> policy,
-                                                              const std::string& name) {
-  const auto found = targets_.find({policy, name});
-  if (found != targets_.end()) return found->second;
-  if (absl::Status allowed = policy->CheckTarget(name); !allowed.ok()) return allowed;
-  if (targets_.size() >= options_.max_targets) MakeRoomForTarget();
-  if (targets_.size() >= options_.max_targets) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("there are ", targets_.size(), " targets in use, and max_targets is ", options_.max_targets));
-  }
-  auto target = std::make_shared<Target>(link_, policy, tls_, name);
-  targets_.emplace(std::pair(std::move(policy), name), target);
-  return target;
-}
-
-// Without a sweep, a worker without calls would stay connected, or be tried, forever. An unreachable worker is dropped
-// sooner, because each attempt to connect takes room on the link.
-void ProxyLoop::SweepTargets() {
-  swept_targets_ = link_.now();
-  absl::erase_if(targets_, [&](const auto& entry) {
-    const Target& target = *entry.second;
-    const TimePoint::duration idle = swept_targets_ - target.last_use();
-    if (entry.second.use_count() > 1 || idle <= kUnreachedIdleTime) return false;
-    return idle > kTargetIdleTime || !target.connected();
-  });
-}
-
-// Unreachable names from one client must not use up the target table. After a search that finds none, wait: a search
-// for each call costs too much.
-void ProxyLoop::MakeRoomForTarget() {
-  if (link_.now() < make_room_at_) return;
-  const auto evicted = absl::erase_if(
-      targets_, [](const auto& entry) { return entry.second.use_count() == 1 && !entry.second->connected(); });
-  if (evicted == 0) make_room_at_ = link_.now() + kMakeRoomEvery;
 }
 
 // A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.
@@ -227,42 +181,13 @@ absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head
   return submitted;
 }
 
-int64_t ProxyLoop::ExpectedBytes(const std::string& path) const {
-  std::optional<int64_t> bytes;
-  if (const auto found = methods_.find(path); found != methods_.end()) bytes = found->second.history.ResponseBytes();
-  return bytes.value_or(MethodHistory::FirstResponseBytes(link_.schedule().options().profile));
-}
-
-bool ProxyLoop::MayIdle(const std::string& path) const {
-  const auto found = methods_.find(path);
-  return found == methods_.end() || !found->second.unary;
-}
-
-void ProxyLoop::ObserveResponse(const std::string& path, int64_t bytes, bool one_message) {
-  if (methods_.size() >= kMaxMethods && !methods_.contains(path)) return;
-  Method& method = methods_[path];
-  method.history.ObserveResponse(bytes);
-  method.unary = one_message;
-}
-
-void ProxyLoop::CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes) {
-  if (bytes == holder.bytes()) return;
-  held_answers_.Count(holder, bytes, link_.now());
-  metrics_.SetHeldBytes(held_answers_.bytes());
-  if (held_answers_.full()) LimitLater();
-}
-
-void ProxyLoop::CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes) {
-  if (bytes == holder.bytes()) return;
-  held_requests_.Count(holder, bytes, link_.now());
-  metrics_.SetHeldRequestBytes(held_requests_.bytes());
-  if (held_requests_.bytes() > held_requests_.max_bytes()) LimitLater();
-}
-
 // Requests do not wait for kStuckAfter: the bytes that clients send within that time have no bound. Responses that are
 // granted before they are ready, or that arrive over an unscheduled link, were not requested. Therefore their total may
 // exceed the bound before kStuckAfter has passed.
-void ProxyLoop::LimitLater() {
+void ProxyLoop::OnHeldCounted() {
+  metrics_.SetHeldBytes(held_answers_.bytes());
+  metrics_.SetHeldRequestBytes(held_requests_.bytes());
+  if (!held_answers_.full() && held_requests_.bytes() <= held_requests_.max_bytes()) return;
   if (std::exchange(limit_queued_, true)) return;
   link_.AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_)] {
     if (alive.expired()) return;
@@ -296,7 +221,7 @@ void ProxyLoop::LookAround() {
   look_timer_ = link_.timers().Set(link_.now() + kLookEvery, [this] {
     const auto connections = connections_;
     for (const auto& connection : connections) connection->LookAround(link_.now());
-    if (link_.now() - swept_targets_ >= kSweepTargetsEvery) SweepTargets();
+    targets_.Sweep();
     LookAround();
   });
 }

@@ -19,16 +19,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lib/link/link_loop.h"
-#include "lib/link/method_history.h"
 #include "lib/net/timer_queue.h"
+#include "lib/proxy/called_methods.h"
 #include "lib/proxy/client_connection.h"
 #include "lib/proxy/client_policies.h"
 #include "lib/proxy/forwarded_head.h"
 #include "lib/proxy/held_bytes.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/proxy/proxy_metrics.h"
-#include "lib/proxy/target.h"
-#include "lib/proxy/target_policy.h"
+#include "lib/proxy/target_table.h"
 
 namespace sluice {
 
@@ -96,23 +95,16 @@ class ProxyLoop {
   bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
-  absl::StatusOr<std::shared_ptr<Target>> FindTarget(std::shared_ptr<const TargetPolicy> policy,
-                                                     const std::string& name);
+  TargetTable& targets() { return targets_; }
+  CalledMethods& methods() { return methods_; }
   // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
   // a second time. After an error the stream is destroyed.
   using MakeStream = std::function<std::unique_ptr<ScheduledStream>()>;
   absl::Status Submit(const MakeStream& make, const ForwardedHead& head, TimePoint deadline);
-  int64_t ExpectedBytes(const std::string& path) const;
-  // Whether calls of this method may stay open between messages. The proxy has no description of the methods.
-  // It assumes that a method is unary if the last response that ended had one message.
-  bool MayIdle(const std::string& path) const;
-  void ObserveResponse(const std::string& path, int64_t bytes, bool one_message);
-  // The holders of connections also count the bytes that wait at the socket.
-  // Both only count. A bound that is exceeded ends calls at the end of the turn, and never in the caller's stack.
-  void CountHeldAnswer(HeldBytes::Holder& holder, int64_t bytes);
+  // A bound that is exceeded ends calls at the end of the turn, and never in the stack that counts. The holders of
+  // connections count the bytes of responses that wait at the socket.
   HeldBytes& held_answers() { return held_answers_; }
-  void CountHeldRequest(HeldBytes::Holder& holder, int64_t bytes);
-  const HeldBytes& held_requests() const { return held_requests_; }
+  HeldBytes& held_requests() { return held_requests_; }
   struct EndedCall {
     const std::string& pattern;  // empty: it was never routed to a worker
     const std::string& path;
@@ -136,7 +128,7 @@ class ProxyLoop {
   size_t calls() const { return calls_; }
 
  private:
-  void LimitLater();
+  void OnHeldCounted();
   void SetPolicies(ClientPolicies policies);
   void SetHeldBounds();
 
@@ -147,37 +139,26 @@ class ProxyLoop {
     int64_t calls_left = 0;
   };
 
-  void SweepTargets();
-  void MakeRoomForTarget();
   void LookAround();
-  void MakeRoom();
   void TellIfDrained();
 
   LinkLoop& link_;
   std::shared_ptr<const ClientPolicies> policies_;
-  const std::shared_ptr<TlsContext> tls_;
   ProxyOptions options_;
   ProxyMetrics& metrics_;
   const std::string pseudonym_;
   std::vector<std::string> own_addresses_;
   OnProxyEvent on_event_;
-  // Clients with different policies do not share a target.
-  absl::flat_hash_map<std::pair<std::shared_ptr<const TargetPolicy>, std::string>, std::shared_ptr<Target>> targets_;
-  TimePoint swept_targets_;
-  TimePoint make_room_at_;  // MakeRoomForTarget does nothing before this time
-  struct Method {
-    MethodHistory history;
-    bool unary = false;
-  };
-  absl::flat_hash_map<std::string, Method> methods_;
+  TargetTable targets_;
+  CalledMethods methods_;
   std::list<OpenBlock> blocks_;  // the oldest first
   absl::flat_hash_map<std::string, std::list<OpenBlock>::iterator> blocks_by_name_;
   size_t calls_ = 0;
   const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the loop, unlike living_calls_
   bool limit_queued_ = false;
   const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // the loop itself holds one reference
-  HeldBytes held_answers_;
-  HeldBytes held_requests_;
+  HeldBytes held_answers_{[this] { OnHeldCounted(); }};
+  HeldBytes held_requests_{[this] { OnHeldCounted(); }};
   TimerQueue::Id look_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining

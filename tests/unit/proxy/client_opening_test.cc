@@ -150,5 +150,20 @@ TEST(ClientOpeningTest, WithinATunnelAConnectIsPassedOnWhole) {
   EXPECT_EQ(opening.TakeAll(), request);
 }
 
+TEST(TunnelRefusalTest, SpeaksTheProtocolOfTheClient) {
+  EXPECT_EQ(TunnelRefusal("", "why"), "");
+  EXPECT_EQ(TunnelRefusal("\x16\x03\x01", "why"), std::string("\x15\x03\x03\x00\x02\x02\x31", 7)) << "access_denied";
+  EXPECT_EQ(TunnelRefusal("GET / HTTP/1.1\r\n", "why"), Http1Refusal(403, "why"));
+  EXPECT_EQ(TunnelRefusal("\x01", "why"), "");
+}
+
+TEST(ProtocolOfTest, IsKnownByTheFirstBytes) {
+  EXPECT_EQ(ClientOpening::ProtocolOf("\x16\x03"), "TLS");
+  EXPECT_EQ(ClientOpening::ProtocolOf("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore"), ClientOpening::kPlaintextHttp2);
+  EXPECT_EQ(ClientOpening::ProtocolOf("GET / HTTP/1.1"), "HTTP/1.1");
+  EXPECT_EQ(ClientOpening::ProtocolOf("\x01"), "an unknown protocol");
+  EXPECT_EQ(ClientOpening::ProtocolOf(""), "nothing");
+}
+
 }  // namespace
 }  // namespace sluice

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "tests/unit/link/test_http2_connection.h"
-#include "tests/unit/net/link_thread.h"
 #include "tests/unit/proxy/proxy_fixture.h"
 
 namespace sluice::testing {
@@ -232,45 +231,6 @@ TEST_F(ProxyServerTest, AHeadThatIsTooLargeEndsItsCallAlone) {
   EXPECT_TRUE(large.is(Kind::kReset, Http2Error::kEnhanceYourCalm));
   EXPECT_EQ(call.status(), "0");
   EXPECT_EQ(worker.counts().requests, 1);
-}
-
-// --- The log.
-
-TEST_F(ProxyServerTest, EachRefusalIsReportedWithItsClientAndTheReason) {
-  EventLog log;
-  options_.on_event = [&](const ProxyEvent& event) {
-    EXPECT_EQ(event.kind, ProxyEvent::Kind::kRefused);
-    log.Add(absl::StrCat(event.client, " ", event.target, ": ", event.why));
-  };
-  options_.listeners = {{.address = "127.0.0.1:0", .route = ""}, {.address = AbstractAddress("log"), .route = ""}};
-  options_.client_users = {geteuid() + 1};
-  options_.proxy.max_connections = 1;
-  options_.proxy.max_calls = 1;
-  StartProxy();
-  TestHttp2Server worker([](TestHttp2Server::Call&) {});
-  EXPECT_EQ(ConnectTo(address(1)).ReceiveAll(), "");
-  const auto client = NewClient();
-  EXPECT_EQ(StatusOf(*client, "10.9.9.9:1"), "7");
-  HeaderList text = Head(worker.address());
-  text.back().value = "text/plain";
-  const auto& no_grpc = client->Open(text, "?");
-  EXPECT_TRUE(Await({client.get()}, [&] { return no_grpc.closed.has_value(); }));
-  client->Open(Head(worker.address()), FrameMessage("?"));
-  const auto& second = client->Open(Head(worker.address()), FrameMessage("?"));
-  EXPECT_TRUE(Await({client.get()}, [&] { return second.closed.has_value(); }));
-  EXPECT_EQ(ConnectTo(address()).ReceiveAll(), "");
-  const auto loopback = [](const std::string& rest) {
-    return AllOf(::testing::StartsWith("127.0.0.1:"), ::testing::EndsWith(rest));
-  };
-  EXPECT_THAT(
-      log.events(),
-      ::testing::ElementsAre(
-          absl::StrCat("uid ", geteuid(), " : this user may not connect; add it to client_uids"),
-          loopback(" 10.9.9.9:1: \"10.9.9.9:1\" is not among the workers that this proxy may call; add a pattern "
-                   "for it to workers"),
-          loopback(" : content-type \"text/plain\" is not application/grpc"), loopback(" : limits.calls is 1"),
-          loopback(" : limits.connections is 1, and none of them is idle")));
-  proxy_.reset();
 }
 
 // --- Changes.

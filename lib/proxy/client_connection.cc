@@ -118,8 +118,9 @@ void ClientConnection::RefuseConnect(const absl::Status& why, std::string early)
   proxy_.metrics().CountConnection(ProxyConnection::kRefused);
   Report(ProxyEvent::Kind::kRefused, connect_target_, why.message());
   // Other reasons may pass, so the client must see a connection that failed: it then tries again, or elsewhere.
-  if (!absl::IsPermissionDenied(why))
+  if (!absl::IsPermissionDenied(why)) {
     return Refuse(Http1Refusal(absl::IsInvalidArgument(why) ? 400 : 502, why.message()));
+  }
   denial_ = std::string(why.message());
   if (phase_ == Phase::kOpen) {  // a PassedTunnel sought the target
     SetIdle(true);

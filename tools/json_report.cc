@@ -1,5 +1,6 @@
 #include "tools/json_report.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -38,6 +39,13 @@ absl::Status WriteJsonReport(const std::string& path, std::initializer_list<std:
   out << json << std::endl;
   if (!out) return absl::FailedPreconditionError(absl::StrCat("cannot write ", path));
   return absl::OkStatus();
+}
+
+absl::Status CheckReportFolder(const char* field, const std::string& path) {
+  if (path.empty() || path == "-") return absl::OkStatus();
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (std::filesystem::is_directory(folder)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", path, "\": there is no folder ", folder.string()));
 }
 
 }  // namespace sluice

@@ -17,4 +17,7 @@ using JsonValue = std::variant<double, std::string, std::vector<double>>;
 // Writes the object to a file, or to stdout for "-". Returns FailedPrecondition if the file cannot be written.
 absl::Status WriteJsonReport(const std::string& path, std::initializer_list<std::pair<const char*, JsonValue>> fields);
 
+// Returns InvalidArgument that names the field if a report cannot be written to `path`, because its folder is missing.
+absl::Status CheckReportFolder(const char* field, const std::string& path);
+
 }  // namespace sluice

@@ -56,8 +56,16 @@ int OnConnection(const nlmsghdr* header, void* sockets) {
        mnl_attr_ok(attribute, static_cast<const char*>(mnl_nlmsg_get_payload_tail(header)) -
                                   reinterpret_cast<const char*>(attribute));
        attribute = mnl_attr_next(attribute)) {
-    if (mnl_attr_get_type(attribute) != INET_DIAG_INFO) continue;
-    socket.info = ParseTcpInfo(mnl_attr_get_payload(attribute), mnl_attr_get_payload_len(attribute));
+    const void* payload = mnl_attr_get_payload(attribute);
+    const uint16_t type = mnl_attr_get_type(attribute);
+    if (type == INET_DIAG_INFO) socket.info = ParseTcpInfo(payload, mnl_attr_get_payload_len(attribute));
+    if (type == INET_DIAG_SKMEMINFO) {
+      // The receive queue has memory, but no bytes in order that the application could read.
+      uint32_t queued_bytes = 0;
+      static_assert(SK_MEMINFO_RMEM_ALLOC == 0);
+      std::memcpy(&queued_bytes, payload, sizeof(queued_bytes));
+      socket.misses_packet = queued_bytes > 0 && message.idiag_rqueue == 0;
+    }
   }
   if (socket.inode != 0) static_cast<std::vector<TcpSocket>*>(sockets)->push_back(std::move(socket));
   return MNL_CB_OK;
@@ -100,14 +108,19 @@ void SocketDiag::Closer::operator()(mnl_socket* socket) const {
 
 absl::StatusOr<std::vector<TcpSocket>> SocketDiag::OwnConnections() {
   std::vector<TcpSocket> sockets;
-  absl::Status status = Dump(AF_INET, sockets);
-  if (status.ok()) status = Dump(AF_INET6, sockets);
+  const absl::Status status = ForEachSlice(
+      [&sockets](absl::Span<const TcpSocket> slice) { sockets.insert(sockets.end(), slice.begin(), slice.end()); });
   if (!status.ok()) return status;
   KeepOwn(sockets);
   return sockets;
 }
 
-absl::Status SocketDiag::Dump(uint8_t family, std::vector<TcpSocket>& sockets) {
+absl::Status SocketDiag::ForEachSlice(absl::FunctionRef<void(absl::Span<const TcpSocket>)> on_slice) {
+  if (absl::Status status = Dump(AF_INET, on_slice); !status.ok()) return status;
+  return Dump(AF_INET6, on_slice);
+}
+
+absl::Status SocketDiag::Dump(uint8_t family, absl::FunctionRef<void(absl::Span<const TcpSocket>)> on_slice) {
   std::array<char, 128> request{};
   nlmsghdr& header = *mnl_nlmsg_put_header(request.data());
   header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
@@ -116,16 +129,18 @@ absl::Status SocketDiag::Dump(uint8_t family, std::vector<TcpSocket>& sockets) {
   auto& body = *static_cast<inet_diag_req_v2*>(mnl_nlmsg_put_extra_header(&header, sizeof(inet_diag_req_v2)));
   body.sdiag_family = family;
   body.sdiag_protocol = IPPROTO_TCP;
-  body.idiag_ext = 1U << (INET_DIAG_INFO - 1);
+  body.idiag_ext = (1U << (INET_DIAG_INFO - 1)) | (1U << (INET_DIAG_SKMEMINFO - 1));
   body.idiag_states = kEstablished | kCloseWait;
   if (mnl_socket_sendto(socket_.get(), &header, header.nlmsg_len) < 0) return ErrnoStatus("cannot ask");
   int more = MNL_CB_OK;
   while (more > MNL_CB_STOP) {
     const ssize_t bytes = mnl_socket_recvfrom(socket_.get(), buffer_.data(), buffer_.size());
     if (bytes < 0) return ErrnoStatus("no answer");
+    slice_.clear();
     more = mnl_cb_run(buffer_.data(), static_cast<size_t>(bytes), sequence_, mnl_socket_get_portid(socket_.get()),
-                      OnConnection, &sockets);
+                      OnConnection, &slice_);
     if (more < 0) return ErrnoStatus("refused");
+    if (!slice_.empty()) on_slice(slice_);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@ TcpInfo ParseTcpInfo(const void* data, size_t bytes) {
   std::memcpy(&known, data, std::min(bytes, sizeof(known)));
   TcpInfo info{.retransmitted_packets = known.tcpi_total_retrans,
                .duplicate_packets = known.tcpi_dsack_dups,
+               .acknowledged_bytes = known.tcpi_bytes_acked,
                .unacknowledged_packets = known.tcpi_unacked,
                .congestion_window_packets = known.tcpi_snd_cwnd,
                .smoothed_rtt = absl::Microseconds(known.tcpi_rtt),

@@ -15,6 +15,7 @@ struct TcpInfo {
   uint32_t retransmitted_packets = 0;      // tcpi_total_retrans
   uint32_t duplicate_packets = 0;          // tcpi_dsack_dups, from Linux 4.18: the peer had received them already
   std::optional<uint16_t> rtos;            // tcpi_total_rto, from Linux 6.7; wraps
+  uint64_t acknowledged_bytes = 0;         // tcpi_bytes_acked, from Linux 4.1
   uint32_t unacknowledged_packets = 0;     // tcpi_unacked
   uint32_t congestion_window_packets = 0;  // tcpi_snd_cwnd
   absl::Duration smoothed_rtt;             // tcpi_rtt; 0 before the first acknowledgement

@@ -11,13 +11,15 @@ namespace sluice {
 
 using TcpEndpoint = boost::asio::ip::tcp::endpoint;
 
-// One TCP connection of this process. A plain value.
+// One TCP connection of this host. A plain value.
 struct TcpSocket {
   uint64_t inode = 0;  // identifies the socket while it is open
   // IPv4-mapped IPv6 addresses are given as IPv4.
   TcpEndpoint local;
   TcpEndpoint remote;
   TcpInfo info;
+  // Packets have arrived behind a missing packet, and wait for it in the receive queue. Only SocketDiag sets it.
+  bool misses_packet = false;
 };
 
 }  // namespace sluice

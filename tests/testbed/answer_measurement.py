@@ -30,7 +30,7 @@ class AnswerMeasurement:
         """Returns one object, ready for JSON."""
         progress.step(scenario.title)
         with Network(scenario.link) as network, Servers(self._server, network, self._folder) as servers:
-            load = Load(network, self._load_argv(scenario, network), self._folder)
+            load = Load(network, self.load_argv(scenario, network), self._folder)
             with VictimFlow(network, self._folder) if scenario.victim else contextlib.nullcontext() as victim:
                 measured = measure(scenario, network, servers, load, progress)
             if victim is not None:
@@ -53,7 +53,7 @@ class AnswerMeasurement:
         progress.step(summary(result))
         return result
 
-    def _load_argv(self, scenario, network):
+    def load_argv(self, scenario, network):
         argv = [self._load, "--workers", ",".join(network.worker_addresses()), *policy_flags(scenario.policy)]
         argv += link_flags(scenario.link)
         argv += ["--response-bytes", scenario.response_bytes, "--blocks", scenario.blocks]

@@ -21,6 +21,7 @@ _INFER = _RUN.with_name("infer")
 _ADAPT = _RUN.with_name("adapt")
 _ALTERNATIVES = _RUN.with_name("alternatives")
 _CALIBRATE = _RUN.with_name("calibrate")
+_DIAGNOSE = _RUN.with_name("diagnose")
 _TREE = _RUN.with_name("tree")
 _SHARE = _RUN.with_name("share")
 _PROXY = _RUN.with_name("proxy")
@@ -113,6 +114,7 @@ def flags(_build):
         (["--loss", "50"], "'50' must be below 50 percent"),
     ):
         refuses(arguments, complaint, _BAD_WORKERS)
+    refuses(["--scenario", "incast,drunk"], "'drunk' is not a scenario; there are incast, computing, small", _DIAGNOSE)
 
 
 def refuses(arguments, complaint, script=_RUN):
@@ -376,6 +378,24 @@ def calibrates(build):
     check(all(result["seconds"] < 60 for result in results), f"one took longer than a minute: {results}")
 
 
+def diagnoses(build):
+    """The verdicts are right with incast and without, and nothing but incast is taken for it."""
+    _diagnosed(build, "incast,computing,small,grants,room,tail,queue,idle")
+
+
+def diagnoses_one_bad_worker(build):
+    for result in _diagnosed(build, "slow,lossy"):
+        stalls, worst = result["aggregator"]["stalls"], result["aggregator"]["worst_host"]
+        check(stalls < 3 or worst == "10.77.0.2", f"{result['scenario']}: another worker is at fault: {result}")
+
+
+def _diagnosed(build, scenarios):
+    arguments = ["--scenario", scenarios, "--seconds", "6", "--quiet", "--build", build]
+    results = json.loads(finish(start(*arguments, script=_DIAGNOSE)))
+    check(",".join(result["scenario"] for result in results) == scenarios, f"other scenarios: {results}")
+    return results
+
+
 def bad_workers(build):
     """Each fault takes effect. Its cost to the others needs a quiet machine and longer runs."""
     runs = _bad_worker_runs(build, "slow-once slow-again dead rack pause slow-merge".split(), "--pause-every", "0.4")
@@ -512,7 +532,7 @@ _CASES = (flags, network_collapses, two_at_once, without_root, reads, infers_los
           adapts, shares, tree, stragglers, fans_out, fans_out_to_python, stock_clients, proxies, alternatives,
           alternatives_in_an_open_loop, bad_workers, bad_path, bad_workers_through_a_proxy,
           infers_timeouts_of_a_collapse, loopback_reads, loopback_fans_out,
-          loopback_calls_through_a_proxy, loopback_compares_tls, calibrates,
+          loopback_calls_through_a_proxy, loopback_compares_tls, calibrates, diagnoses, diagnoses_one_bad_worker,
           ends_with_interrupt, ends_with_terminate, ends_when_killed, fan_out_ends_with_interrupt)  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 // sluice-calibrate: measures the values of a link profile, on the aggregator's host and on the real path to its
 // workers.
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -18,6 +17,7 @@
 #include "lib/link/worker_list.h"
 #include "tools/client_tls.h"
 #include "tools/interrupt.h"
+#include "tools/json_report.h"
 #include "tools/sluice_calibrate/calibration.h"
 #include "tools/sluice_calibrate/grpc_prober.h"
 #include "tools/sluice_calibrate/loss_curve.h"
@@ -28,13 +28,6 @@ namespace {
 
 constexpr int64_t kMinInFlightBytes = 64 << 10;
 constexpr int64_t kMaxInFlightBytes = 8 << 20;
-
-absl::Status CheckFolder(const char* field, const std::string& path) {
-  if (path.empty() || path == "-") return absl::OkStatus();
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  if (std::filesystem::is_directory(folder)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", path, "\": there is no folder ", folder.string()));
-}
 
 absl::Status WriteFile(const char* field, const std::string& path, const std::string& text) {
   if (path.empty()) return absl::OkStatus();
@@ -76,9 +69,9 @@ class CalibrateProgram {
                                                             " bytes; it must be from ", kMinInFlightBytes, " to ",
                                                             kMaxInFlightBytes)));
     }
-    status.Update(CheckFolder("json", json_));
-    status.Update(CheckFolder("profile", profile_));
-    status.Update(CheckFolder("plot", plot_));
+    status.Update(CheckReportFolder("json", json_));
+    status.Update(CheckReportFolder("profile", profile_));
+    status.Update(CheckReportFolder("plot", plot_));
     if (!plot_.empty()) status.Update(FindGnuplot());
     return status;
   }

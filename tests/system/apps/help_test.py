@@ -7,7 +7,7 @@ import sys
 import unittest
 
 PROGRAMS = pathlib.Path()
-NAMES = ("aggregator", "calibrate", "cat", "link", "load", "plan", "proxy", "stripe", "worker")
+NAMES = ("aggregator", "calibrate", "cat", "diagnose", "link", "load", "plan", "proxy", "stripe", "worker")
 
 
 def run(name, *flags):

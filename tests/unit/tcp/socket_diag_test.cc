@@ -264,6 +264,29 @@ TEST_F(SocketDiagTest, FindsWhatIsOpenedAfterOthersWerePassedOver) {
   EXPECT_TRUE(sockets.contains(InodeOf(after.server())));
 }
 
+TEST_F(SocketDiagTest, SlicesHaveTheConnectionsOfAllProcesses) {
+  OtherProcess other;
+  std::deque<TcpPair> pairs(600);
+  std::set<uint64_t> inodes;
+  std::set<uint16_t> ports;
+  size_t slices = 0;
+  const absl::Status read = diag_->ForEachSlice([&](absl::Span<const TcpSocket> sockets) {
+    ++slices;
+    for (const TcpSocket& socket : sockets) {
+      EXPECT_TRUE(inodes.insert(socket.inode).second) << "twice";
+      ports.insert(socket.local.port());
+      EXPECT_FALSE(socket.misses_packet);
+    }
+  });
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_GT(slices, 1u);
+  EXPECT_TRUE(ports.contains(other.port()));
+  for (TcpPair& pair : pairs) {
+    EXPECT_TRUE(inodes.contains(InodeOf(pair.client())));
+    EXPECT_TRUE(inodes.contains(InodeOf(pair.server())));
+  }
+}
+
 TEST_F(SocketDiagTest, AsksOnAfterItWasMoved) {
   TcpPair pair;
   EXPECT_EQ(OwnConnections().size(), 2u);

@@ -18,6 +18,7 @@ constexpr size_t kTotalRtoOffset = 240;  // in Linux 6.7; the headers of Debian 
 std::string FullInfo() {
   tcp_info info{};
   info.tcpi_total_retrans = 7;
+  info.tcpi_bytes_acked = 5'000'000'000;
   info.tcpi_unacked = 3;
   info.tcpi_snd_cwnd = 12;
   info.tcpi_rtt = 1500;
@@ -43,6 +44,7 @@ TEST(ParseTcpInfoTest, ReadsEveryField) {
   const TcpInfo info = ParseFirst(248);
   EXPECT_EQ(info.retransmitted_packets, 7u);
   EXPECT_EQ(info.rtos, 513);
+  EXPECT_EQ(info.acknowledged_bytes, 5'000'000'000u);
   EXPECT_EQ(info.unacknowledged_packets, 3u);
   EXPECT_EQ(info.congestion_window_packets, 12u);
   EXPECT_EQ(info.smoothed_rtt, absl::Microseconds(1500));

@@ -224,7 +224,7 @@ std::vector<WorkerSummary> Link::WorkerSummaries() const {
   return summaries;
 }
 
-const prometheus::Collectable& Link::gauges() const {
+prometheus::Collectable& Link::gauges() const {
   return *metrics_;
 }
 

@@ -115,8 +115,10 @@ class Link {
 
   // The metrics of docs/reference/metrics.md, for export. Counters and histograms are in the registry; gauges are read
   // from the schedule when they are collected. Both live as long as the link.
+  // sluice/metrics_server.h serves them. For a server of your own:
+  //   exposer.RegisterCollectable(std::shared_ptr<prometheus::Collectable>(link, &link->gauges()));
   prometheus::Registry& registry();
-  const prometheus::Collectable& gauges() const;
+  prometheus::Collectable& gauges() const;
 
   std::vector<WorkerSummary> WorkerSummaries() const;
 

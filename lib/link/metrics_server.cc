@@ -1,0 +1,49 @@
+#include "sluice/metrics_server.h"
+
+#include <utility>
+
+#include "lib/link/worker_summary.h"
+#include "lib/net/io_thread.h"
+#include "lib/telemetry/admin_server.h"
+#include "lib/telemetry/process_metrics.h"
+#include "lib/telemetry/status_page.h"
+
+namespace sluice {
+
+// In the order of their dependencies: the admin server ends first.
+struct MetricsServer::Parts {
+  std::shared_ptr<Link> link;
+  ProcessMetrics process_metrics;
+  IoThread io_thread;
+  std::unique_ptr<AdminServer> admin;
+};
+
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(std::shared_ptr<Link> link,
+                                                                    const std::string& listen) {
+  if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
+  auto parts = std::make_unique<Parts>();
+  parts->link = std::move(link);
+  const AdminServer::Page workers = {.content_type = "application/json", .body = [link = parts->link.get()] {
+                                       return WorstWorkersJson(link->WorkerSummaries());
+                                     }};
+  auto admin =
+      AdminServer::Start(parts->io_thread.context(),
+                         {.listen = listen,
+                          .name = "sluice",
+                          .collectables = {&parts->link->registry(), &parts->link->gauges(), &parts->process_metrics},
+                          .health = nullptr,
+                          .pages = {{"/", StatusPage()}, {"/workers.json", workers}}});
+  if (!admin.ok()) return admin.status();
+  parts->admin = *std::move(admin);
+  return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(parts)));
+}
+
+MetricsServer::MetricsServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+MetricsServer::~MetricsServer() = default;
+
+const std::string& MetricsServer::address() const {
+  return parts_->admin->address();
+}
+
+}  // namespace sluice

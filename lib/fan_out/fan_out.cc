@@ -10,9 +10,11 @@
 #include "lib/fan_out/fan_out_validate.h"
 #include "lib/fan_out/merge_sink.h"
 #include "lib/grpc_wire/request.h"
+#include "lib/link/callbacks.h"
 #include "lib/link/link_loop.h"
 #include "lib/link/worker_discovery.h"
 #include "lib/link/worker_list.h"
+#include "lib/net/asio_executor.h"
 #include "lib/net/clock.h"
 
 namespace sluice {
@@ -156,11 +158,18 @@ FanOut::FanOut(std::shared_ptr<Link> link, Options options)
 
 FanOut::~FanOut() {
   if (state_ == nullptr) return;
+  const absl::Status may_wait = link_->CheckMayWait("~FanOut with calls under way");
   const auto idle = std::make_shared<std::promise<void>>();
   link_->Post([this, idle](LinkLoop&) {
     discovery_.reset();
     state_->Close(absl::CancelledError("the FanOut was destroyed"), [idle] { idle->set_value(); });
   });
+  if (!may_wait.ok()) {
+    // On the link's thread it is not even closing yet.
+    bool closed = false;
+    link_->Await([&](LinkLoop&) { closed = state_->HasClosed(); });
+    if (!closed) AbortWith(may_wait);
+  }
   idle->get_future().wait();
   link_->Await([this](LinkLoop&) { state_.reset(); });
 }
@@ -236,6 +245,8 @@ absl::Status FanOut::NoWorkers() const {
 }
 
 std::vector<size_t> FanOut::Connect() {
+  // Unlike a call, it needs no callback thread.
+  if (link_->executor().IsThisThread()) AbortWith(link_->CheckMayWait("FanOut::Connect"));
   const auto unconnected = std::make_shared<std::promise<std::vector<size_t>>>();
   link_->Post([this, unconnected](LinkLoop&) {
     state_->Connect(options_.connect_timeout,
@@ -287,6 +298,7 @@ std::shared_ptr<FanOutCall> FanOut::Start(const std::string& method, bool server
 
 FanOutResult FanOut::Await(const std::string& method, bool server_streaming, Asks asks, MergeBytes merge,
                            const FanOutOptions& options) {
+  if (absl::Status may_wait = link_->CheckMayWait("FanOut::Call"); !may_wait.ok()) return {.status = may_wait};
   const auto result = std::make_shared<std::promise<FanOutResult>>();
   Start(method, server_streaming, std::move(asks), std::move(merge), options,
         [result](FanOutResult how) { result->set_value(std::move(how)); });

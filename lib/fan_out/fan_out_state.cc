@@ -142,9 +142,9 @@ void FanOutState::Release() {
 
 // Wait for the end of the turn: the last run may still be on the call stack.
 void FanOutState::TellIfIdle() {
-  if (!closing() || !runs_.empty() || held_ > 0) return;
+  if (!HasClosed()) return;
   link_.AtEndOfTurn([this] {
-    if (!runs_.empty() || held_ > 0 || *on_idle_ == nullptr) return;
+    if (!HasClosed() || *on_idle_ == nullptr) return;
     std::exchange(*on_idle_, nullptr)();
   });
 }

@@ -54,6 +54,8 @@ class FanOutState {
   void Close(absl::Status why, std::function<void()> on_idle);
   bool closing() const { return on_idle_.has_value(); }
   const absl::Status& why_closing() const { return why_closing_; }
+  // Returns whether it is closing, and no run and no callback is left.
+  bool HasClosed() const { return closing() && runs_.empty() && held_ == 0; }
 
   void Enter(std::shared_ptr<FanOutRun> run);
   void Leave(FanOutRun& run);

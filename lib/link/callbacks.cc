@@ -1,9 +1,17 @@
 #include "lib/link/callbacks.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
 #include <iterator>
 #include <utility>
 
 namespace sluice {
+
+void AbortWith(const absl::Status& why) {
+  std::cerr << "sluice: " << why.message() << std::endl;
+  std::abort();
+}
 
 CallbackThreads::CallbackThreads(LinkLoop& loop, int threads) : loop_(loop) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
@@ -27,6 +35,11 @@ void CallbackThreads::Run(Owner owner, std::function<void()> callback, When when
   } else if (collected_.size() == 1) {
     timer_ = loop_.timers().Set(loop_.now() + kCollectTime, [this] { HandOver(); });
   }
+}
+
+bool CallbackThreads::IsThisThread() const {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const std::thread& thread) { return thread.get_id() == std::this_thread::get_id(); });
 }
 
 void CallbackThreads::HandOver() {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "lib/link/callback_queue.h"
 #include "lib/link/link_loop.h"
 #include "lib/net/timer_queue.h"
@@ -28,7 +29,13 @@ class Callbacks {
   // Runs callbacks one after the other. Callbacks of one owner run in the order of these calls. Call it on the link's
   // thread only.
   virtual void Run(Owner owner, std::function<void()> callback, When when = When::kThisTurn) = 0;
+  // Returns whether the caller runs on a thread that is for callbacks alone.
+  virtual bool IsThisThread() const { return false; }
 };
+
+// Prints the message and ends the process: for a wrong use of the library that no status can report, since it would
+// hang.
+[[noreturn]] void AbortWith(const absl::Status& why);
 
 // Runs callbacks on the link's thread, at once: there is no hop, but a slow callback delays the link.
 class InlineCallbacks final : public Callbacks {
@@ -49,6 +56,7 @@ class CallbackThreads final : public Callbacks {
   ~CallbackThreads() override;
 
   void Run(Owner owner, std::function<void()> callback, When when) override;
+  bool IsThisThread() const override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;

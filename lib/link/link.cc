@@ -167,6 +167,12 @@ void Link::Await(absl::FunctionRef<void(LinkLoop&)> task) const {
   executor_->Await([this, task] { task(*loop_); });
 }
 
+absl::Status Link::CheckMayWait(const std::string& what) const {
+  if (!executor_->IsThisThread() && !callbacks_->IsThisThread()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, " in a callback of its link would wait for ever: it needs the thread that it runs on"));
+}
+
 absl::Status Link::SetBudget(int64_t budget_bytes) {
   if (lease_) return absl::FailedPreconditionError("the budget is leased; it cannot be set");
   absl::Status status;

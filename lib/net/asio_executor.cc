@@ -100,7 +100,7 @@ void AsioExecutor::RunPosted() {
 }
 
 void AsioExecutor::Await(absl::FunctionRef<void()> task) {
-  if (std::this_thread::get_id() == thread_.get_id()) return task();
+  if (IsThisThread()) return task();
   const auto done = std::make_shared<std::promise<void>>();
   Post([task, done] {
     task();

@@ -52,6 +52,8 @@ class AsioExecutor final : public Executor {
 
   // Runs `task` on the link's thread and waits for it; on that thread it runs it at once. Do not call it after Stop.
   void Await(absl::FunctionRef<void()> task);
+  // Returns whether the caller runs on the link's thread.
+  bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // For other work on the link's thread. Its handlers are part of turns, too.
   boost::asio::io_context& context() { return context_; }

@@ -144,8 +144,8 @@ class FanOutCall {
 
 // Asks many workers at once over one link. The schedule of the link keeps the bytes that are on their way within the
 // buffer. The workers may be any gRPC servers. There is one FanOut for each set of workers; any number may share a
-// link. Thread-safe. The destructor cancels the calls that are under way and waits for them; do not call it from a
-// callback.
+// link. Thread-safe. The destructor cancels the calls that are under way and waits for them. In a callback it ends the
+// process if there are such calls: it would wait for its own thread.
 //
 // The callbacks `merge` and `done` run on the link's callback threads, one by default, or with
 // Link::Options::inline_callbacks on the link's own thread. They return soon, do not wait, and do not throw: an
@@ -206,7 +206,8 @@ class FanOut {
                                         std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options,
                                         Done done);
 
-  // Runs a fan-out and waits for its end. Do not call it from a callback: it would wait for its own thread.
+  // Runs a fan-out and waits for its end. In a callback it returns FailedPrecondition: it would wait for its own
+  // thread.
   template <class Request, class Response>
   FanOutResult Call(const Method<Request, Response>& method, const std::type_identity_t<Map<Request>>& map,
                     std::type_identity_t<Merge<Response>> merge, const FanOutOptions& options = {});

@@ -126,6 +126,8 @@ class Link {
   // thread later, Await before it returns.
   void Post(std::function<void(LinkLoop&)> task) const;
   void Await(absl::FunctionRef<void(LinkLoop&)> task) const;
+  // Returns FailedPrecondition on a thread of this link, and so in a callback: `what` would wait for its own thread.
+  absl::Status CheckMayWait(const std::string& what) const;
   Callbacks& callbacks() { return *callbacks_; }
   AsioExecutor& executor() { return *executor_; }
 

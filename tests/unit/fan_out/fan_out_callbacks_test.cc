@@ -75,6 +75,75 @@ TEST_P(FanOutCallbacksTest, MayStartAndCancelFanOuts) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+TEST_P(FanOutCallbacksTest, RefuseToWaitForTheirOwnThread) {
+  Start(2);
+  absl::Status in_merge;
+  absl::Status in_done;
+  Pending pending;
+  fan_out_->CallAsync(
+      kUnary, Ask(2),
+      [&](size_t, const Text&) {
+        in_merge = fan_out_->Call(kUnary, Ask(2), Ignore()).status;
+        return absl::OkStatus();
+      },
+      {},
+      [&, done = pending.Done()](FanOutResult result) {
+        in_done = fan_out_->Call(kUnary, Ask(2), Ignore()).status;
+        done(std::move(result));
+      });
+  ASSERT_TRUE(pending.Await());
+  EXPECT_TRUE(pending.result().status.ok()) << pending.result().status;
+  EXPECT_THAT(in_merge, HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(in_done.message(),
+            "FanOut::Call in a callback of its link would wait for ever: it needs the thread that it runs on");
+}
+
+using FanOutCallbacksDeathTest = FanOutCallbacksTest;
+INSTANTIATE_TEST_SUITE_P(By, FanOutCallbacksDeathTest,
+                         ::testing::Values(SchedulePolicy::kGrants, Way(SchedulePolicy::kGrants, true)), NameOf);
+
+TEST_P(FanOutCallbacksDeathTest, EndTheProcessInsteadOfDestroyingTheirFanOutForEver) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto destroy = [this] {
+    Start(2);
+    Pending pending;
+    fan_out_->CallAsync(kUnary, Ask(2), Ignore(), {}, [&, done = pending.Done()](FanOutResult result) {
+      fan_out_.reset();
+      done(std::move(result));
+    });
+    pending.Await();
+  };
+  EXPECT_DEATH(destroy(), "sluice: ~FanOut with calls under way in a callback of its link would wait for ever");
+}
+
+TEST_P(FanOutCallbacksDeathTest, EndTheProcessInsteadOfConnectingForEver) {
+  if (!GetParam().inline_callbacks) return;  // the link's thread connects
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto connect = [this] {
+    Start(2);
+    Pending pending;
+    fan_out_->CallAsync(kUnary, Ask(2), Ignore(), {}, [&, done = pending.Done()](FanOutResult result) {
+      fan_out_->Connect();
+      done(std::move(result));
+    });
+    pending.Await();
+  };
+  EXPECT_DEATH(connect(), "sluice: FanOut::Connect in a callback of its link would wait for ever");
+}
+
+TEST_P(FanOutCallbacksTest, MayDestroyAnIdleFanOutOnAThreadOfTheirOwn) {
+  if (GetParam().inline_callbacks) return;  // the FanOut needs the link's thread
+  Start(2);
+  auto idle = FanOut::Create(link_, {.workers = {fan_out_->address(0)}});
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  Pending pending;
+  fan_out_->CallAsync(kUnary, Ask(2), Ignore(), {}, [&, done = pending.Done()](FanOutResult result) {
+    idle->reset();
+    done(std::move(result));
+  });
+  ASSERT_TRUE(pending.Await());
+}
+
 class FanOutSlowCallbackTest : public FanOutCallbacksTest {
  protected:
   // Starts a fan-out whose merge does not return before the test permits it.

@@ -169,7 +169,8 @@ FlowFinding DiagnoseFlow(TcpFlow flow) {
   finding.stalled_bytes_per_second = BytesPerSecondWhileStalled(flow);
   std::tie(finding.verdict, finding.reason) =
       Judge(flow, together, worst_host_stalls, finding.stalled_bytes_per_second);
-  if (finding.verdict != IncastVerdict::kYes && HasTraffic(flow) && LateTogether(flow)) {
+  const bool is_open = finding.verdict != IncastVerdict::kYes && finding.reason != IncastReason::kBusyLink;
+  if (is_open && HasTraffic(flow) && LateTogether(flow)) {
     finding.verdict = IncastVerdict::kNotSure;
     finding.reason = IncastReason::kLateResponses;
   }

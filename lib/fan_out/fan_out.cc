@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<FanOut>> FanOut::Create(std::shared_ptr<Link> lin
   fan_out->link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (fan_out->options_.tls.has_value()) {
-      auto found = loop.FindTls(*fan_out->options_.tls);
+      auto found = loop.workers().FindTls(*fan_out->options_.tls);
       status = found.status();
       if (!found.ok()) return;
       tls = *std::move(found);

@@ -50,9 +50,9 @@ std::shared_ptr<const WorkerSet> FanOutState::SetOf(const Addresses& addresses) 
   set->addresses = addresses;
   set->workers.reserve(addresses->size());
   for (const std::string& address : *addresses) {
-    set->workers.push_back(link_.FindWorker(address, tls_));
+    set->workers.push_back(link_.workers().Find(address, tls_));
     const size_t row = set->workers.back()->row();
-    worker_history_.Use(row, link_.workers().generation(row));
+    worker_history_.Use(row, link_.worker_table().generation(row));
   }
   return set;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lib/http2/session.h"
+#include "lib/link/flush_queue.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/net/executor.h"
 
@@ -30,21 +31,6 @@ class ConnectionEvents {
   virtual void OnSlots(Connection& connection) = 0;
   // The connection is over, or could not be made. Every stream has received its end. No event follows.
   virtual void OnDown(Connection& connection, absl::Status why) = 0;
-};
-
-// An object that has bytes to write at the end of a turn.
-class Flushable {
- public:
-  virtual ~Flushable() = default;
-  virtual void Flush() = 0;  // called by the FlushQueue
-};
-
-// Collects the connections that have something to write, once per turn of the link's thread.
-class FlushQueue {
- public:
-  virtual ~FlushQueue() = default;
-  virtual void FlushLater(Flushable& connection) = 0;
-  virtual void Forget(Flushable& connection) = 0;  // for a connection that is about to be destroyed, queued or not
 };
 
 // One byte stream to a worker, with the client's side of an HTTP/2 session on it. At most one connection of a Worker

@@ -125,7 +125,7 @@ Link::Link(Options options, const BudgetBounds& bounds)
           .stream_threads = static_cast<size_t>(options_.threads - 1)})) {
   executor_->Await([&] {
     loop_ = std::make_unique<LinkLoop>(*executor_, options_.schedule, *metrics_);
-    loop_->SetCallbackMemory(CallbackMemoryOf(options_, bounds));
+    loop_->callback_memory().SetBound(CallbackMemoryOf(options_, bounds));
     monitor_ = std::make_unique<LinkMonitor>(*loop_, bounds, options_.watch_connections, options_.budget.on_change,
                                              options_.on_worker_faults);
   });
@@ -194,7 +194,7 @@ absl::Status Link::Reconfigure(Options options) {
   absl::Status status;
   Await([&](LinkLoop& loop) {
     status = loop.Reconfigure(options.schedule);
-    if (status.ok()) loop.SetCallbackMemory(CallbackMemoryOf(options, bounds));
+    if (status.ok()) loop.callback_memory().SetBound(CallbackMemoryOf(options, bounds));
     // A leased budget does not follow the profile.
     if (status.ok() && !lease_) monitor_->Reconfigure(bounds);
   });
@@ -218,7 +218,7 @@ std::vector<WorkerSummary> Link::WorkerSummaries() const {
   std::vector<WorkerSummary> summaries;
   Await([&](LinkLoop& loop) {
     const LinkSchedule& schedule = loop.schedule();
-    summaries = loop.workers().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
+    summaries = loop.worker_table().Summaries([&schedule](uint32_t worker) { return schedule.Load(worker); });
     std::map<std::string_view, std::vector<std::string>> faults;
     monitor_->faults().ForEach([&faults](const std::string& address, WorkerFault fault) {
       faults[address].emplace_back(WorkerFaultName(fault));

@@ -36,16 +36,16 @@ LinkGauges GaugesOf(LinkLoop& loop) {
                     .budget_bytes = state.budget_bytes,
                     .link_capacity_bytes_per_second = options.profile.capacity_bytes_per_second};
   gauges.callback_bytes = loop.callback_memory().waiting_bytes();
-  const WorkerTable::Reach reach = loop.workers().CountReached();
+  const WorkerTable::Reach reach = loop.worker_table().CountReached();
   gauges.workers_wanted = reach.wanted;
   gauges.workers_connected = reach.connected;
-  const int64_t calls = loop.last_block_calls();
+  const auto [calls, response_bytes] = loop.schedule_run().last_block();
   if (calls == 0) return gauges;
-  const SlotPlan plan = PlanSlotsAtLeastOne(options.profile, loop.last_block_response_bytes(), calls);
+  const SlotPlan plan = PlanSlotsAtLeastOne(options.profile, response_bytes, calls);
   gauges.plan_batch_workers = plan.batch_workers;
   gauges.plan_wnd_max_packets = plan.wnd_max_packets;
   gauges.plan_slot = plan.slot;
-  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, loop.last_block_response_bytes(), calls);
+  gauges.plan_goodput_bytes_per_second = PredictGoodput(options, plan, response_bytes, calls);
   return gauges;
 }
 

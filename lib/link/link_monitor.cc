@@ -72,16 +72,16 @@ void LinkMonitor::LookLater(TimePoint when) {
 void LinkMonitor::Look() {
   look_began_ = loop_.now();
   if (!Active()) return LookLater(look_began_ + kPeriod);
-  loop_.workers().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
+  loop_.worker_table().BeginLook(look_began_, budget_.settle_until, budget_.counted_since);
   LookAtSlice();
 }
 
 void LinkMonitor::LookAtSlice() {
   const TimePoint began = loop_.now();
-  LinkLoop::TcpSlice slice = loop_.TcpSockets(last_looked_at_, kSlice);
-  loop_.workers().LookAt(began, slice.sockets);
+  WorkerPool::TcpSlice slice = loop_.workers().TcpSockets(last_looked_at_, kSlice);
+  loop_.worker_table().LookAt(began, slice.sockets);
   last_looked_at_ = std::move(slice.last);
-  if (!last_looked_at_.has_value()) OnSight(began, loop_.workers().EndLook());
+  if (!last_looked_at_.has_value()) OnSight(began, loop_.worker_table().EndLook());
   const TimePoint now = loop_.now();
   const TimePoint next = now + std::max<TimePoint::duration>(kSlicePause, kPauseFactor * (now - began));
   if (!last_looked_at_.has_value()) return LookLater(std::max(look_began_ + kPeriod, next));
@@ -90,7 +90,7 @@ void LinkMonitor::LookAtSlice() {
 
 void LinkMonitor::LookForFaults() {
   const LinkSchedule& schedule = loop_.schedule();
-  WorkerTable& workers = loop_.workers();
+  WorkerTable& workers = loop_.worker_table();
   const std::vector<WorkerFaultChange> changes =
       faults_.Look(loop_.now(), workers.TakeFaultSights([&schedule](uint32_t worker) { return schedule.Load(worker); }),
                    [&workers](const std::string& address) { return workers.IsWanted(address); });

@@ -59,7 +59,7 @@ class LinkMonitor {
   BudgetBounds bounds_;
   BudgetState budget_;
   TimePoint look_began_;
-  std::optional<LinkLoop::WorkerKey> last_looked_at_;  // empty between two looks
+  std::optional<WorkerPool::Key> last_looked_at_;  // empty between two looks
   LinkSight sight_;
   WorkerFaults faults_;
 };

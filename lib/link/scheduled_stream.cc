@@ -35,17 +35,16 @@ CallRequest ScheduledStream::Request() {
 }
 
 void ScheduledStream::Resume() {
-  loop_.Unpark(*this);
+  loop_.schedule_run().Unpark(id());
 }
 
-void ScheduledStream::Send(CallId id, int64_t granted_bytes) {
-  id_ = id;
+void ScheduledStream::Send(int64_t granted_bytes) {
   Connection* const connection = options_.worker->Sendable();
   if (connection == nullptr) return loop_.Park(*this);
   const TimePoint now = loop_.now();
   std::optional<StreamUser::Opening> opening = user_->BeginRequest(now, granted_bytes);
   if (!opening.has_value()) {
-    loop_.Unsend(*this);
+    loop_.schedule_run().OnUnsent(id());
     return options_.worker->OnStreamUnused();
   }
   window_ = StreamWindow(options_.many_messages);
@@ -147,7 +146,7 @@ bool ScheduledStream::Abandon(const absl::Status& why) {
 
 void ScheduledStream::CountUnanswered(const absl::Status& why) {
   if (!absl::IsDeadlineExceeded(why) || response_ == Response::kReady || sent_ == TimePoint()) return;
-  if (!std::exchange(unanswered_, true)) loop_.workers().OnUnanswered(options_.worker->row());
+  if (!std::exchange(unanswered_, true)) loop_.worker_table().OnUnanswered(options_.worker->row());
 }
 
 // The user need not wait for the reset. Most servers end the stream before, because they have the deadline. The
@@ -155,7 +154,7 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
 // reset then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& why) {
   options_.worker->WaitForReset(*this);
-  loop_.Unwanted(id_);
+  loop_.schedule_run().OnUnwanted(id());
   Tell(end, why);
   AskForMore();  // the user may have had no room for all of a message
 }
@@ -199,12 +198,12 @@ void ScheduledStream::RefuseResponse() {
 }
 
 void ScheduledStream::OnHeaderBytes(size_t wire_bytes) {
-  loop_.HeadersCame(id_, wire_bytes);
+  loop_.schedule_run().OnHeaders(id(), static_cast<int64_t>(wire_bytes));
 }
 
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   if (response_ == Response::kAwaited) response_ = Response::kBegun;
-  if (end_stream) loop_.workers().OnResponded(options_.worker->row());
+  if (end_stream) loop_.worker_table().OnResponded(options_.worker->row());
   if (wanted() && !user_->OnResponseHeaders(std::move(headers), end_stream)) RefuseResponse();
 }
 
@@ -219,8 +218,8 @@ void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool 
   if (part.whole_prefix && !ObserveReady()) return;
   const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
   if (window_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
-  if (part.message_bytes > 0) loop_.Received(*this, part.message_bytes);
-  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) loop_.Ready(id_, 0, 0);
+  if (part.message_bytes > 0) loop_.schedule_run().OnReceived(id(), part.message_bytes);
+  if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) loop_.schedule_run().OnReady(id(), 0, 0);
   if (!end_stream) TellReady(/*prefix_came=*/part.whole_prefix && pending_bytes > 0);
   // Restores the room for a prefix if padding took some of it. If a message did, the next grant restores the room.
   if (pending_bytes > 0 && (padding_bytes > 0 || window_.low())) WidenWindow();
@@ -258,7 +257,7 @@ void ScheduledStream::TellReady(bool prefix_came) {
   if (window_.granted_bytes() == 0 && pending_bytes > 0) SetHeld(asked_bytes_ > 0 ? HeldFor::kGrant : HeldFor::kRoom);
   if (!asks && !prefix_came) return;
   if (asks && !told_) user_->OnResponseAsked();
-  loop_.Ready(id_, asked_bytes_, pending_bytes - asked_bytes_);
+  loop_.schedule_run().OnReady(id(), asked_bytes_, pending_bytes - asked_bytes_);
 }
 
 void ScheduledStream::AskForMore() {
@@ -286,7 +285,7 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   loop_.metrics().ObserveTransfer(transfer);
   phase_ = Phase::kEnded;
   if (Tell(&end, end_status_)) {
-    loop_.workers().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
+    loop_.worker_table().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
   }
   // Everything that came on the stream came before its end. More may be on its way only if this side ended the stream.
   const bool all_came = !end.reset_here && end.kind != StreamEnd::Kind::kLost;

@@ -108,8 +108,6 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
 
   // For the loop and the worker.
   CallRequest Request();  // for the schedule
-  CallId id() const { return id_; }
-  void set_id(CallId id) { id_ = id; }
   size_t position() const { return position_; }
   void set_position(size_t position) { position_ = position; }
   Worker& worker() { return *options_.worker; }
@@ -120,7 +118,7 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   void ResetNow();  // the stream may be reset
   // The socket of its connection has accepted all written bytes.
   void OnConnectionDrained() { OnWritable(); }
-  void Send(CallId id, int64_t granted_bytes) override;
+  void Send(int64_t granted_bytes) override;
   void Grant(int64_t bytes) override;
   void EndUnsent(absl::Status why) override;
   void Abort() override;
@@ -187,7 +185,6 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   LinkLoop& loop_;
   const Options options_;
   const std::shared_ptr<StreamUser> user_;
-  CallId id_;
   size_t position_ = 0;  // in the loop's list of streams
 
   const TimePoint submitted_;

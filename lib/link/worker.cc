@@ -46,16 +46,17 @@ Worker::Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> t
       target_(std::move(target)),
       tls_(std::move(tls)),
       server_name_(std::move(server_name)),
-      row_(loop.workers().Add(target_)),
+      row_(loop.worker_table().Add(target_)),
       back_off_(kFirstBackOff) {}
 
 Worker::~Worker() {
   loop_.timers().Clear(timer_);
   loop_.timers().Clear(reset_timer_);
   LeaveRoom();
-  if (handshake_out_) loop_.Finish(handshake_, CallEnd::kAborted);
-  if (connected()) loop_.workers().OnForgotten(row_);
-  if (const auto forgotten = loop_.workers().Remove(row_)) loop_.ForgetWorker(WorkerTable::ScheduleId(*forgotten));
+  if (handshake_out_) loop_.schedule_run().OnFinished(id(), CallEnd::kAborted);
+  if (connected()) loop_.worker_table().OnForgotten(row_);
+  if (const auto forgotten = loop_.worker_table().Remove(row_))
+    loop_.schedule_run().ForgetWorker(WorkerTable::ScheduleId(*forgotten));
   if (connection_ != nullptr) connection_->Close();
   for (const auto& connection : leaving_) connection->Close();
 }
@@ -74,7 +75,7 @@ void Worker::Close() {
   look_up_.reset();
   trying_ = true;
   failure_ = absl::UnavailableError(absl::StrCat(target_, ": the link is closed"));
-  if (connected()) loop_.workers().OnForgotten(row_);
+  if (connected()) loop_.worker_table().OnForgotten(row_);
   // Remove the connections before their calls receive events, because the calls may use this worker.
   leaving_.push_back(std::move(connection_));
   for (auto& connection : std::exchange(leaving_, {})) {
@@ -133,13 +134,13 @@ void Worker::AskForRoom(int64_t bytes) {
   waits_for_room_ = true;
   // After TCP has connected, the attempt is no longer a retry: the host is alive.
   const bool retry = connection_ == nullptr && (!failure_.ok() || next_address_ > 0);
-  const absl::Status asked = loop_.SubmitOther(*this, bytes, loop_.now() + kMaxHandshakeWait,
-                                               retry ? LinkLoop::Place::kAheadRetry : LinkLoop::Place::kAhead, room_);
+  const absl::Status asked = loop_.schedule_run().SubmitAhead(
+      {.response_bytes = bytes, .tag = Scheduled::tag(), .retry = retry}, loop_.now() + kMaxHandshakeWait, room_);
   if (!asked.ok()) EndUnsent(asked);
 }
 
 void Worker::LeaveRoom() {
-  if (std::exchange(waits_for_room_, false)) loop_.Cancel(room_);
+  if (std::exchange(waits_for_room_, false)) loop_.schedule_run().Cancel(room_);
 }
 
 // Back off only if the schedule has ended the wait. If this worker has ended it, do nothing.
@@ -149,16 +150,15 @@ void Worker::EndUnsent(absl::Status why) {
   BackOff(why);
 }
 
-void Worker::Send(CallId id, int64_t) {
+void Worker::Send(int64_t) {
   waits_for_room_ = false;
-  handshake_ = id;
   handshake_out_ = true;
   if (connection_ != nullptr) return StartTls();
   connection_ = std::make_unique<Connection>(loop_.executor(), loop_.flushes(),
                                              Connection::Options{.address = addresses_[next_address_],
                                                                  .tls = tls_,
                                                                  .server_name = ServerName(),
-                                                                 .session = loop_.session_options()},
+                                                                 .session = loop_.workers().session_options()},
                                              *this);
   WatchAttempt();
 }
@@ -183,7 +183,7 @@ void Worker::StartTls() {
 
 void Worker::EndHandshake(CallEnd end) {
   loop_.timers().Clear(timer_);
-  if (std::exchange(handshake_out_, false)) loop_.Finish(handshake_, end);
+  if (std::exchange(handshake_out_, false)) loop_.schedule_run().OnFinished(id(), end);
 }
 
 void Worker::OnAttemptFailed(const absl::Status& why) {
@@ -202,7 +202,7 @@ void Worker::BackOff(const absl::Status& why) {
     absl::StrAppend(&text, "; the files of TLS have changed and are not taken: ", tls_->reload_status().message());
   }
   failure_ = absl::UnavailableError(text);
-  loop_.workers().OnUnreachable(row_);
+  loop_.worker_table().OnUnreachable(row_);
   LookUpLater();
   EndWaiting(failure_);
 }
@@ -222,7 +222,7 @@ void Worker::OnUp(Connection&) {
   back_off_ = kFirstBackOff;
   up_since_ = loop_.now();
   EndHandshake(CallEnd::kArrived);
-  if (const auto reconnected_after = loop_.workers().OnConnected(row_, up_since_)) {
+  if (const auto reconnected_after = loop_.worker_table().OnConnected(row_, up_since_)) {
     loop_.metrics().ObserveReconnect(*reconnected_after);
   }
   while (!awaiting_.empty()) {
@@ -274,7 +274,7 @@ void Worker::OnDown(Connection& connection, absl::Status why) {
 }
 
 void Worker::OnLost() {
-  loop_.workers().OnLost(row_, loop_.now());
+  loop_.worker_table().OnLost(row_, loop_.now());
 }
 
 void Worker::ResumeWaiting() {
@@ -318,7 +318,7 @@ void Worker::ResetWaiting() {
 void Worker::OnTcpReport(std::string_view text) {
   const std::optional<TcpReport> report = ParseTcpReport(text);
   if (!report.has_value()) return;
-  const auto news = loop_.workers().OnReport(row_, report->port, {report->retransmits, report->rtos});
+  const auto news = loop_.worker_table().OnReport(row_, report->port, {report->retransmits, report->rtos});
   loop_.metrics().CountWorkerReport(WorkerReport::kRetransmit, news.retransmits);
   loop_.metrics().CountWorkerReport(WorkerReport::kRto, news.rtos);
 }

@@ -41,7 +41,7 @@ class ConnectedWaiter
 // succeeds, calls end at once with Unavailable and the reason, instead of late.
 class Worker final : public ConnectionEvents, private Scheduled {
  public:
-  // For LinkLoop::FindWorker. The loop must outlive the worker.
+  // For WorkerPool::Find. The loop must outlive the worker.
   Worker(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name = "");
   ~Worker() override;
   Worker(const Worker&) = delete;
@@ -90,7 +90,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   void OnSlots(Connection& connection) override;
   void OnDown(Connection& connection, absl::Status why) override;
   // Scheduled: the handshake of the next connection.
-  void Send(CallId id, int64_t granted_bytes) override;
+  void Send(int64_t granted_bytes) override;
   void Grant(int64_t) override {}
   void EndUnsent(absl::Status why) override;
   void Abort() override {}
@@ -115,7 +115,7 @@ class Worker final : public ConnectionEvents, private Scheduled {
   LinkLoop& loop_;
   const std::string target_;
   const std::shared_ptr<TlsContext> tls_;
-  const std::string server_name_;  // empty: see LinkLoop::FindWorker
+  const std::string server_name_;  // empty: see WorkerPool::Find
   const size_t row_;
 
   bool trying_ = false;  // a look-up, a handshake or a back-off is under way
@@ -124,7 +124,6 @@ class Worker final : public ConnectionEvents, private Scheduled {
   size_t next_address_ = 0;
   bool waits_for_room_ = false;
   BlockId room_ = 0;
-  CallId handshake_;
   bool handshake_out_ = false;
   TimerQueue::Id timer_;  // for the back-off, or for the attempt
   std::chrono::nanoseconds back_off_;

@@ -125,7 +125,7 @@ void ProxiedCall::OnHeaders(HeaderList headers, bool end_stream) {
     }
   }
   Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnRequestHeaders(end_stream, parsed, actions); });
-  if (end_stream && logic_.wants_response()) proxy_.link().FlushEarly();
+  if (end_stream && logic_.wants_response()) proxy_.link().flushes().FlushEarly();
 }
 
 void ProxiedCall::Route() {
@@ -212,7 +212,7 @@ void ProxiedCall::OnData(absl::string_view bytes, size_t window_bytes, bool end_
   });
   if (!logic_.wants_response()) return;
   CountRequest();
-  if (end_stream) proxy_.link().FlushEarly();
+  if (end_stream) proxy_.link().flushes().FlushEarly();
 }
 
 void ProxiedCall::Send() {

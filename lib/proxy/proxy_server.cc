@@ -157,7 +157,7 @@ absl::Status ProxyServer::Open(ClientPolicies policies) {
   link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (options_.tls.has_value()) {
-      absl::StatusOr<std::shared_ptr<TlsContext>> found = loop.FindTls(*options_.tls);
+      absl::StatusOr<std::shared_ptr<TlsContext>> found = loop.workers().FindTls(*options_.tls);
       if (!found.ok()) {
         status = found.status();
         return;

@@ -62,17 +62,19 @@ SharedLinkClient::SharedLinkClient(LinkLoop& loop, AsioExecutor& executor, const
                                    .weight = options.weight,
                                    .start_bytes = StartBytes(options, link_bytes),
                                    .link_bytes = link_bytes,
-                                   .demand = [&loop] { return loop.Demand(); },
+                                   .demand = [&loop] { return loop.schedule().Demand(loop.now()); },
                                    .apply =
                                        [&loop](const BudgetLease& lease) {
                                          loop.executor().Post([&loop, lease] { loop.SetLease(lease).IgnoreError(); });
                                        },
                                    .on_state = options.on_state}) {
-  executor_.Post([this] { loop_.SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); }); });
+  executor_.Post([this] {
+    loop_.schedule_run().SetDemandWatcher([this](const LinkDemand& demand) { client_.OnDemand(demand); });
+  });
 }
 
 SharedLinkClient::~SharedLinkClient() {
-  executor_.Await([this] { loop_.SetDemandWatcher(nullptr); });
+  executor_.Await([this] { loop_.schedule_run().SetDemandWatcher(nullptr); });
 }
 
 }  // namespace sluice

@@ -48,7 +48,7 @@ SimulatedNetwork::SimulatedNetwork(uint64_t seed, const Shape& drawn) : dice(see
       SimulatedExecutor::Options{.delay = delay, .connect_fault_one_in = shape.faults ? 20u : 0u});
   metrics = std::make_unique<LinkMetrics>(*registry);
   loop = std::make_unique<LinkLoop>(*executor, schedule, *metrics);
-  loop->session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
+  loop->workers().session_options().first_stream = (1u << 31) - 1 - 2 * (shape.stream_numbers - 1);
   // Exclude bytes of slow workers that do not count.
   port->SetOnOverflow([this](int64_t beyond_bytes) { overflows_ += beyond_bytes > oracle->uncounted_bytes() ? 1 : 0; });
   AddWorkers();
@@ -73,7 +73,7 @@ void SimulatedNetwork::AddWorkers() {
                                  .large_heads = shape.large_heads}));
     addresses.push_back(absl::StrCat("10.0.0.", i, ":7000"));
     executor->AddWorker(addresses.back(), *workers.back());
-    loop->workers().Add(addresses.back());  // this order gives the oracle the schedule's numbers
+    loop->worker_table().Add(addresses.back());  // this order gives the oracle the schedule's numbers
   }
   for (size_t i = 0; i < shape.dead_addresses; ++i) {
     dead_addresses.push_back(absl::StrCat("10.1.", i / 256, ".", i % 256, ":7000"));

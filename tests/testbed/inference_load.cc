@@ -78,9 +78,9 @@ class InferenceLoad {
       absl::Status called = caller->Call(workload.NextBlock(workers_.size()), absl::Minutes(2), record);
       if (!called.ok()) return called;
       (*link)->Await([this](LinkLoop& loop) {
-        loop.workers().BeginLook(loop.now(), TimePoint(), TimePoint());
-        loop.workers().LookAt(loop.now(), loop.TcpSockets(std::nullopt, workers_.size()).sockets);
-        loop.workers().EndLook();
+        loop.worker_table().BeginLook(loop.now(), TimePoint(), TimePoint());
+        loop.worker_table().LookAt(loop.now(), loop.workers().TcpSockets(std::nullopt, workers_.size()).sockets);
+        loop.worker_table().EndLook();
       });
       if (absl::Status told = Tell((*link)->WorkerSummaries()); !told.ok()) return told;
       if (std::string line; !std::getline(std::cin, line)) return absl::CancelledError("nobody waits for more");

@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<BlockReader>> BlockReader::Make(std::shared_ptr<L
   reader->link_->Await([&](LinkLoop& loop) {
     std::shared_ptr<TlsContext> tls;
     if (options.tls.has_value()) {
-      auto found = loop.FindTls(*options.tls);
+      auto found = loop.workers().FindTls(*options.tls);
       status = found.status();
       if (!found.ok()) return;
       tls = *std::move(found);

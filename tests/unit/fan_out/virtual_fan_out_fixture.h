@@ -100,7 +100,7 @@ class VirtualFanOutTest : public ::testing::Test {
   void Start(size_t workers, const Handler& handler, const ScheduleOptions& options = Grants(),
              int64_t memory_bytes = kMemory) {
     loop_ = std::make_unique<LinkLoop>(executor_, options, metrics_);
-    loop_->SetCallbackMemory(memory_bytes);
+    loop_->callback_memory().SetBound(memory_bytes);
     fan_out_ = std::make_unique<FanOutState>(*loop_, callbacks_, nullptr);
     auto addresses = std::make_shared<std::vector<std::string>>();
     for (size_t i = 0; i < workers; ++i) {

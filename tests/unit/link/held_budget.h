@@ -17,11 +17,11 @@ class HeldBudget {
   // The budget must have room for the bytes.
   HeldBudget(Link& link, int64_t bytes) : link_(link) {
     link_.Await([&](LinkLoop& loop) {
-      response_.Hold(loop, 0, LinkLoop::Place::kQueued);
+      response_.Hold(loop, 0, /*ahead=*/false);
       response_.Ready(loop, 1000);
       const LinkProfile& profile = loop.schedule().options().profile;
       const int64_t packets = (bytes - loop.schedule().State().in_flight_bytes) / profile.frame_bytes;
-      handshake_.Hold(loop, packets * profile.packet_payload_bytes, LinkLoop::Place::kAhead);
+      handshake_.Hold(loop, packets * profile.packet_payload_bytes, /*ahead=*/true);
       EXPECT_GT(loop.schedule().State().in_flight_bytes, bytes - profile.frame_bytes);
     });
   }
@@ -37,27 +37,26 @@ class HeldBudget {
  private:
   class HeldCall final : public Scheduled {
    public:
-    void Hold(LinkLoop& loop, int64_t bytes, LinkLoop::Place place) {
+    void Hold(LinkLoop& loop, int64_t bytes, bool ahead) {
+      const CallRequest request{.response_bytes = bytes, .tag = tag()};
+      const TimePoint deadline = loop.now() + std::chrono::hours(1);
       BlockId block = 0;
-      const absl::Status submitted = loop.SubmitOther(*this, bytes, loop.now() + std::chrono::hours(1), place, block);
+      const absl::Status submitted = ahead ? loop.schedule_run().SubmitAhead(request, deadline, block)
+                                           : loop.schedule_run().Submit({&request, 1}, deadline, block);
       EXPECT_TRUE(submitted.ok()) << submitted;
       EXPECT_TRUE(sent_);
     }
-    void Ready(LinkLoop& loop, int64_t bytes) { loop.Ready(id_, bytes, 0); }
+    void Ready(LinkLoop& loop, int64_t bytes) { loop.schedule_run().OnReady(id(), bytes, 0); }
     void Release(LinkLoop& loop) {
-      if (std::exchange(sent_, false)) loop.Finish(id_, CallEnd::kArrived);
+      if (std::exchange(sent_, false)) loop.schedule_run().OnFinished(id(), CallEnd::kArrived);
     }
 
    private:
-    void Send(CallId id, int64_t) override {
-      id_ = id;
-      sent_ = true;
-    }
+    void Send(int64_t) override { sent_ = true; }
     void Grant(int64_t) override {}
     void EndUnsent(absl::Status) override {}
     void Abort() override {}
 
-    CallId id_;
     bool sent_ = false;
   };
 

@@ -202,7 +202,7 @@ class LinkLoopTest : public ::testing::Test {
 
   std::shared_ptr<Worker> WorkerOf(const std::string& target) {
     std::shared_ptr<Worker>& worker = workers_[target];
-    if (worker == nullptr) worker = loop_->FindWorker(target, nullptr);
+    if (worker == nullptr) worker = loop_->workers().Find(target, nullptr);
     return worker;
   }
   void Connect(const std::string& target) {

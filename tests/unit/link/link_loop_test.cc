@@ -47,7 +47,7 @@ TEST_F(LinkLoopTest, TheRequestsOfManyLeaveEarlyWhereItIsAskedFor) {
   std::vector<size_t> tags;
   executor_.Await([&] {
     tags = AskHere(targets, CallOptions());
-    loop_->FlushEarly();
+    loop_->flushes().FlushEarly();
     for (const auto& server : servers) EXPECT_TRUE(server->AwaitRequests(1));
     // The end of the turn finds the requests after it.
     const std::vector<size_t> more = AskHere(targets, CallOptions());
@@ -201,11 +201,11 @@ TEST_F(LinkLoopTest, ALinkWhoseWorkersSpeakTlsAllowsForItsRecords) {
   StartLink(options);
   executor_.Await([&] {
     const auto overhead_bytes = [this] { return loop_->schedule().options().record_overhead_bytes; };
-    workers_["plain"] = loop_->FindWorker("127.0.0.1:1", nullptr);
+    workers_["plain"] = loop_->workers().Find("127.0.0.1:1", nullptr);
     EXPECT_EQ(overhead_bytes(), 9);
-    const auto tls = loop_->FindTls({});
+    const auto tls = loop_->workers().FindTls({});
     ASSERT_TRUE(tls.ok()) << tls.status();
-    workers_["tls"] = loop_->FindWorker("127.0.0.1:1", *tls);
+    workers_["tls"] = loop_->workers().Find("127.0.0.1:1", *tls);
     EXPECT_EQ(overhead_bytes(), 31);
     EXPECT_TRUE(loop_->Reconfigure(options).ok());
     EXPECT_EQ(overhead_bytes(), 31);
@@ -291,7 +291,7 @@ TEST_F(LinkLoopTest, ARefusedStreamIsSentAgain) {
   EXPECT_TRUE(AwaitIdle());
   executor_.Await([&] {
     const auto load_of = [&](uint32_t worker) { return loop_->schedule().Load(worker); };
-    EXPECT_EQ(loop_->workers().Summaries(load_of).at(0).in_flight, 0);
+    EXPECT_EQ(loop_->worker_table().Summaries(load_of).at(0).in_flight, 0);
   });
 }
 

@@ -113,7 +113,7 @@ class VirtualLinkTest : public ::testing::Test, protected CallOwner {
 
   std::shared_ptr<Worker> WorkerOf(const std::string& target) {
     std::shared_ptr<Worker>& worker = workers_[target];
-    if (worker == nullptr) worker = loop_->FindWorker(target, nullptr);
+    if (worker == nullptr) worker = loop_->workers().Find(target, nullptr);
     return worker;
   }
   void Connect(const std::string& target) {

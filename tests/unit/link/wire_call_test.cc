@@ -70,7 +70,7 @@ class WireCallRoomTest : public testing::VirtualLinkTest {
     options.profile.capacity_bytes_per_second = 2e6;
     options.profile.buffer_bytes = 32 << 10;
     StartLink(options);
-    loop_->SetCallbackMemory(kMemory);
+    loop_->callback_memory().SetBound(kMemory);
     Serve(kWorker, [this](VirtualWorker::Call& call) {
       executor_.After(kThink, [&call] {
         call.Answer(std::string(kMessageBytes, 'x'));

@@ -114,8 +114,8 @@ class WorkerHandshakeTest : public ::testing::Test {
   }
 
   std::shared_ptr<Worker> Connect(const std::string& address, bool tls) {
-    const auto context = tls ? *loop_->FindTls(certificates_.ClientOptions()) : nullptr;
-    workers_.push_back(loop_->FindWorker(address, context));
+    const auto context = tls ? *loop_->workers().FindTls(certificates_.ClientOptions()) : nullptr;
+    workers_.push_back(loop_->workers().Find(address, context));
     workers_.back()->Connect();
     return workers_.back();
   }

@@ -22,7 +22,7 @@ class WorkerStreamNumbersTest : public VirtualLinkTest {
   // Limits each connection to this many stream numbers.
   void StartLinkWith(uint32_t numbers) {
     StartLink();
-    loop_->session_options().first_stream = (1u << 31) - 1 - 2 * (numbers - 1);
+    loop_->workers().session_options().first_stream = (1u << 31) - 1 - 2 * (numbers - 1);
   }
   size_t Answered() const {
     return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const CallRecord& call) {
@@ -155,7 +155,7 @@ class WorkerEndTest : public VirtualLinkTest {
     executor_.RunFor(std::chrono::seconds(2));
     EXPECT_EQ(goes_.open_connections(), 0U);
     EXPECT_TRUE(AwaitIdle());
-    EXPECT_EQ(loop_->workers().CountReached().wanted, 1);
+    EXPECT_EQ(loop_->worker_table().CountReached().wanted, 1);
   }
 
   VirtualWorker& stays_ = Serve("stays:1", nullptr);

@@ -55,7 +55,7 @@ class ProxyLoopTest : public ProxyTest {
   // Whether the proxy is connected to this address of a name.
   bool Connected(const std::string& address, const std::string& host) {
     bool connected = false;
-    executor_.Await([&] { connected = loop_->FindWorker(address, nullptr, host)->connected(); });
+    executor_.Await([&] { connected = loop_->workers().Find(address, nullptr, host)->connected(); });
     return connected;
   }
   // Makes one call and waits for it. Returns "OK", or the code with its message.

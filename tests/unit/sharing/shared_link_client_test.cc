@@ -100,7 +100,8 @@ TEST_F(SharedLinkClientTest, TwoThatReadAtOnceFitTheBudgetTogether) {
   EXPECT_TRUE(Eventually(both_have_read));
   for (std::thread& reader : readers) reader.join();
   for (TestCluster* cluster : {&first, &second}) {
-    cluster->link().Await([](LinkLoop& loop) { EXPECT_GT(loop.Demand().received_bytes, 50 * 4 * 4096); });
+    cluster->link().Await(
+        [](LinkLoop& loop) { EXPECT_GT(loop.schedule().Demand(loop.now()).received_bytes, 50 * 4 * 4096); });
   }
 }
 

@@ -16,7 +16,7 @@ constexpr char kTlsAlert = 21;
 Connection::Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events)
     : flushes_(flushes),
       options_(options),
-      events_(events),
+      events_(&events),
       socket_(executor.Connect(
           options_.address,
           {.tls = options_.tls, .server_name = options_.server_name, .tls_later = options_.tls != nullptr}, *this)) {}
@@ -27,7 +27,7 @@ Connection::~Connection() {
 }
 
 void Connection::OnTcpConnected() {
-  if (!over_) events_.OnTcpConnected(*this);
+  if (!over_) events_->OnTcpConnected(*this);
 }
 
 void Connection::OnConnected() {
@@ -48,7 +48,7 @@ void Connection::OnBytes(absl::string_view bytes) {
   if (!received.ok()) return End(received);
   if (up_) return;
   up_ = true;
-  events_.OnUp(*this);
+  events_->OnUp(*this);
   if (session_ != nullptr && session_->going_away()) OnSlots();  // its GOAWAY came before OnUp
 }
 
@@ -69,14 +69,14 @@ StreamEvents* Connection::OnStream(int32_t) {
 }
 
 void Connection::OnSlots() {
-  if (up_ && !over_) events_.OnSlots(*this);
+  if (up_ && !over_) events_->OnSlots(*this);
 }
 
 void Connection::End(absl::Status why) {
   if (std::exchange(over_, true)) return;
   if (!disconnected_) Flush();  // a GOAWAY with the reason
   if (session_ != nullptr) session_->Lose();
-  events_.OnDown(*this, std::move(why));
+  events_->OnDown(*this, std::move(why));
 }
 
 void Connection::Close() {

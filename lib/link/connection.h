@@ -24,7 +24,7 @@ class ConnectionEvents {
   virtual ~ConnectionEvents() = default;
 
   // TCP is connected, and TLS waits for StartTls. Only with TLS.
-  virtual void OnTcpConnected(Connection& connection) = 0;
+  virtual void OnTcpConnected(Connection& /*connection*/) {}
   // HTTP/2 has begun, so requests may be sent.
   virtual void OnUp(Connection& connection) = 0;
   // The session has more free streams than before, or it goes away.
@@ -47,7 +47,8 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
   Connection(Executor& executor, FlushQueue& flushes, const Options& options, ConnectionEvents& events);
   ~Connection() override;
 
-  bool up() const { return up_; }
+  // Its owner changes. `events` must outlive the connection.
+  void SetEvents(ConnectionEvents& events) { events_ = &events; }
   // Null before the byte stream is connected and after it is over. Call FlushLater after anything that makes it write.
   Http2Session* session() { return session_.get(); }
   void StartTls() { socket_->StartTls(); }  // after OnTcpConnected
@@ -75,7 +76,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
 
   FlushQueue& flushes_;
   const Options options_;
-  ConnectionEvents& events_;
+  ConnectionEvents* events_;
   bool up_ = false;
   bool over_ = false;
   bool disconnected_ = false;

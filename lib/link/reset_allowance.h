@@ -11,7 +11,7 @@ namespace sluice {
 // Limits the stream resets of a worker: 5 a second, with a burst of 15. Any 30 s therefore contain at most 165 resets.
 // Servers that defend themselves against rapid resets (CVE-2023-44487) end connections. Netty does so above 200 resets
 // in 30 s, and nghttp2 above 33 a second with a burst of 1000. Rust's h2 does so above 20 resets of streams that its
-// application has not accepted. There is one for each Worker. It reads no clock.
+// application has not accepted. There is one for each ResetQueue. It reads no clock.
 class ResetAllowance {
  public:
   // Returns false if no stream may be reset now.

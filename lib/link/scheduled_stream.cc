@@ -130,7 +130,8 @@ void ScheduledStream::EndUnsent(absl::Status why) {
 
 // The allowance counts the resets that reach the worker.
 bool ScheduledStream::MayReset() {
-  return connection_ == nullptr || !connection_->session()->on_wire(stream_) || options_.worker->TakeReset(loop_.now());
+  return connection_ == nullptr || !connection_->session()->on_wire(stream_) ||
+         options_.worker->resets().Take(loop_.now());
 }
 
 bool ScheduledStream::Abandon(const absl::Status& why) {
@@ -153,7 +154,7 @@ void ScheduledStream::CountUnanswered(const absl::Status& why) {
 // response comes after all others. Rejected: to grant nothing more to it. Fan-outs that give up more calls than may be
 // reset then fill MAX_CONCURRENT_STREAMS of each worker.
 void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& why) {
-  options_.worker->WaitForReset(*this);
+  options_.worker->resets().Wait(*this);
   loop_.schedule_run().OnUnwanted(id());
   Tell(end, why);
   AskForMore();  // the user may have had no room for all of a message
@@ -280,7 +281,7 @@ void ScheduledStream::OnClosed(StreamEnd end) {
     return loop_.Park(*this);
   }
   const TimePoint now = loop_.now();
-  if (end.reset_here && phase_ != Phase::kReset) options_.worker->CountReset(now);
+  if (end.reset_here && phase_ != Phase::kReset) options_.worker->resets().Count(now);
   const absl::Duration transfer = absl::FromChrono(now - std::max(sent_, granted_));
   loop_.metrics().ObserveTransfer(transfer);
   phase_ = Phase::kEnded;

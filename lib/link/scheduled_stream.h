@@ -207,4 +207,8 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   absl::Status end_status_;  // of the call if the schedule ends it; OK: none was set
 };
 
+// Streams that wait for their worker.
+using WaitingStreams = boost::intrusive::list<ScheduledStream, boost::intrusive::base_hook<WaitLink>,
+                                              boost::intrusive::constant_time_size<false>>;
+
 }  // namespace sluice

@@ -1,3 +1,5 @@
+#include "lib/link/connector.h"
+
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -100,15 +102,15 @@ class Hosts final : public Executor {
 };
 
 // A link of 100 Mbit/s with a port buffer of 32 KB. Hosts respond only when the test makes them.
-class WorkerHandshakeTest : public ::testing::Test {
+class ConnectorTest : public ::testing::Test {
  protected:
-  WorkerHandshakeTest() {
+  ConnectorTest() {
     ScheduleOptions options;
     options.profile.capacity_bytes_per_second = 12.5e6;
     options.profile.buffer_bytes = 32 << 10;
     loop_ = std::make_unique<LinkLoop>(hosts_, options, metrics_);
   }
-  ~WorkerHandshakeTest() override {
+  ~ConnectorTest() override {
     workers_.clear();
     loop_.reset();
   }
@@ -130,7 +132,7 @@ class WorkerHandshakeTest : public ::testing::Test {
   std::vector<std::shared_ptr<Worker>> workers_;
 };
 
-TEST_F(WorkerHandshakeTest, IsChargedForTlsOnceTcpIsConnected) {
+TEST_F(ConnectorTest, IsChargedForTlsOnceTcpIsConnected) {
   Connect("10.0.0.1:7000", true);
   hosts_.Run(1ms);
   ASSERT_NE(hosts_.Find("10.0.0.1:7000"), nullptr);
@@ -143,7 +145,7 @@ TEST_F(WorkerHandshakeTest, IsChargedForTlsOnceTcpIsConnected) {
 
 // Two hundred attempts without a response hold a third of the budget for a stall timeout. They block no handshake of
 // other hosts.
-TEST_F(WorkerHandshakeTest, ConnectsWhileManyHostsAreDead) {
+TEST_F(ConnectorTest, ConnectsWhileManyHostsAreDead) {
   for (int i = 0; i < 200; ++i) Connect(absl::StrCat("10.0.1.", i, ":7000"), true);
   hosts_.Run(1ms);
   EXPECT_LE(in_flight_bytes(), (32 << 10) / 3);
@@ -157,7 +159,7 @@ TEST_F(WorkerHandshakeTest, ConnectsWhileManyHostsAreDead) {
 }
 
 // Hosts that failed before are tried after the others.
-TEST_F(WorkerHandshakeTest, IsConnectedBeforeHostsThatFailedAreTriedAgain) {
+TEST_F(ConnectorTest, IsConnectedBeforeHostsThatFailedAreTriedAgain) {
   for (int i = 0; i < 1000; ++i) Connect(absl::StrCat("10.0.", i / 250, ".", i % 250, ":7000"), false);
   hosts_.Run(30'000ms);
   ASSERT_GT(hosts_.attempts(), 1000);
@@ -172,7 +174,7 @@ TEST_F(WorkerHandshakeTest, IsConnectedBeforeHostsThatFailedAreTriedAgain) {
   }
 }
 
-TEST_F(WorkerHandshakeTest, TriesAgainIfTheHostEndsTheConnectionWhileTlsWaits) {
+TEST_F(ConnectorTest, TriesAgainIfTheHostEndsTheConnectionWhileTlsWaits) {
   const auto first = Connect("10.0.0.1:7000", true);
   const auto second = Connect("10.0.0.2:7000", true);
   hosts_.Run(1ms);
@@ -189,7 +191,7 @@ TEST_F(WorkerHandshakeTest, TriesAgainIfTheHostEndsTheConnectionWhileTlsWaits) {
   EXPECT_NE(hosts_.Find("10.0.0.2:7000"), nullptr);
 }
 
-TEST_F(WorkerHandshakeTest, GivesUpAnAttemptThatHangsInTls) {
+TEST_F(ConnectorTest, GivesUpAnAttemptThatHangsInTls) {
   const auto worker = Connect("10.0.0.1:7000", true);
   hosts_.Run(1ms);
   hosts_.Find("10.0.0.1:7000")->events.OnTcpConnected();
@@ -200,7 +202,7 @@ TEST_F(WorkerHandshakeTest, GivesUpAnAttemptThatHangsInTls) {
   EXPECT_EQ(hosts_.open_sockets(), 0u);
 }
 
-TEST_F(WorkerHandshakeTest, LeavesNothingBehindWhenItIsDestroyedInAnyStage) {
+TEST_F(ConnectorTest, LeavesNothingBehindWhenItIsDestroyedInAnyStage) {
   Connect("10.0.0.1:7000", true);
   workers_.clear();
   hosts_.Run(1ms);

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lib/link/connection.h"
+#include "lib/link/scheduled.h"
+#include "lib/net/executor.h"
+#include "lib/net/timer_queue.h"
+#include "lib/tls/tls_context.h"
+
+namespace sluice {
+
+class LinkLoop;
+
+// The owner of a Connector, and of the connections that it makes. It must not destroy the Connector within an event.
+class ConnectorEvents : public ConnectionEvents {
+ public:
+  // Hands over a connection that is up. Its events follow, beginning with OnUp.
+  virtual void OnConnected(std::unique_ptr<Connection> connection) = 0;
+  // An attempt has failed on all addresses, with Connector::failure(). The next one follows after the back-off.
+  virtual void OnConnectFailed() = 0;
+};
+
+// Makes the connections to one worker, one at a time: the look-up of its name, room in the schedule for the handshake,
+// the handshake, and the back-off after a failure. It tries all addresses of the name in turn, and looks the name up
+// again after each failure. The back-off grows from 0.2 s to 5 s. There is one for each Worker, used on the link's
+// thread only.
+class Connector final : public ConnectionEvents, private Scheduled {
+ public:
+  // `server_name`: see WorkerPool::Find. The loop and `events` must outlive the connector.
+  Connector(LinkLoop& loop, std::string target, std::shared_ptr<TlsContext> tls, std::string server_name,
+            ConnectorEvents& events);
+  ~Connector() override;
+  Connector(const Connector&) = delete;
+  Connector& operator=(const Connector&) = delete;
+
+  const std::string& target() const { return target_; }
+  const std::shared_ptr<TlsContext>& tls() const { return tls_; }
+  // Why the last attempt failed; OK if it did not.
+  const absl::Status& failure() const { return failure_; }
+
+  void Connect();                         // does nothing while it tries to connect
+  void ConnectLater();                    // after the back-off
+  void BackOff(const absl::Status& why);  // the same; `why` becomes the failure
+  void Close();                           // permanently
+
+ private:
+  // ConnectionEvents, until the connection is up.
+  void OnTcpConnected(Connection& connection) override;
+  void OnUp(Connection& connection) override;
+  void OnSlots(Connection&) override {}
+  void OnDown(Connection& connection, absl::Status why) override;
+  // Scheduled: the handshake of the next connection.
+  void Send(int64_t granted_bytes) override;
+  void Grant(int64_t) override {}
+  void EndUnsent(absl::Status why) override;
+  void Abort() override {}
+
+  void LookUp();
+  void AskForRoom(int64_t bytes);
+  void LeaveRoom();
+  void WatchAttempt();
+  void EndHandshake(CallEnd end);
+  void OnAttemptFailed(const absl::Status& why);
+  std::string ServerName() const;
+
+  LinkLoop& loop_;
+  const std::string target_;
+  const std::shared_ptr<TlsContext> tls_;
+  const std::string server_name_;
+  ConnectorEvents& events_;
+
+  bool trying_ = false;  // a look-up, a handshake or a back-off is under way
+  std::shared_ptr<void> look_up_;
+  std::vector<WorkerAddress> addresses_;
+  size_t next_address_ = 0;
+  bool waits_for_room_ = false;
+  BlockId room_ = 0;
+  bool handshake_out_ = false;
+  TimerQueue::Id timer_;  // for the back-off, or for the attempt
+  std::chrono::nanoseconds back_off_;
+  absl::Status failure_;
+  std::unique_ptr<Connection> connection_;  // the attempt
+};
+
+}  // namespace sluice

@@ -19,4 +19,10 @@ constexpr size_t kHeaderFieldOverhead = 32;
 
 using HeaderList = std::vector<HeaderField>;
 
+inline size_t HeaderListBytes(const HeaderList& headers) {
+  size_t bytes = 0;
+  for (const HeaderField& field : headers) bytes += field.name.size() + field.value.size() + kHeaderFieldOverhead;
+  return bytes;
+}
+
 }  // namespace sluice

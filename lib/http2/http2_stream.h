@@ -7,14 +7,30 @@
 #include "lib/http2/session.h"
 #include "lib/http2/unsent_data.h"
 
+struct nghttp2_session;
+
 namespace sluice {
 
 // The state of one stream that nghttp2 does not keep. There is one for each open stream. nghttp2 has a pointer to it as
 // the stream's user data, so that callbacks need no look-up.
 struct Http2Stream {
-  explicit Http2Stream(StreamEvents& stream_events) : events(stream_events) {}
+  explicit Http2Stream(StreamEvents& stream_events, int32_t number = 0) : events(stream_events), id(number) {}
+
+  // Submits the HEADERS that open the stream, and sets `id`. Returns nghttp2's error: 0 or less.
+  int SubmitOpening(nghttp2_session* nghttp2, const HeaderList& headers, bool end_stream);
+  // Submits further HEADERS. They leave before DATA that is submitted later.
+  void SubmitHeaders(nghttp2_session* nghttp2, const HeaderList& headers, bool end_stream) const;
+  // Submits the trailers, if there are any.
+  void SubmitTrailers(nghttp2_session* nghttp2);
+  // The bytes that the other side's windows allow on this stream now. A different stream may use the connection's
+  // window first. The session then keeps more bytes than SendData returned, and the next SendData returns the higher
+  // number.
+  size_t SendableBytes(nghttp2_session* nghttp2) const;
+  // How the stream ends if nghttp2 closes it with this error code.
+  StreamEnd EndWith(Http2Error error, bool client) const;
 
   StreamEvents& events;
+  int32_t id;
 
   bool opened = false;        // nghttp2 has the stream: its HEADERS were serialised, or received
   uint64_t output_after = 0;  // how many times Output had been called when its HEADERS were serialised

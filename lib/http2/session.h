@@ -178,20 +178,13 @@ class Http2Session {
 
  private:
   Http2Session(const Options& options, SessionEvents& events);
-  absl::Status Start();
 
   struct Callbacks;  // functions that nghttp2 calls; their user data is the session
 
   size_t unused_ids() const;
   Http2Stream* Find(int32_t id);
-  bool HasLeft(const Http2Stream& stream) const;
-  StreamEnd EndOf(const Http2Stream& stream, uint32_t error_code) const;
   void Close(int32_t id, StreamEnd end);
-  void Fail(absl::Status error);
 
-  absl::Status CheckSentHeaders(size_t bytes) const;
-  size_t SendableBytes(int32_t id) const;
-  void SubmitHeaders(int32_t id, const HeaderList& headers, bool end_stream);
   void SubmitData(int32_t id);
   bool output_is_full() const { return serialised_to_->size() >= options_.max_output_bytes; }
   void Serialise(std::string& out);

@@ -106,7 +106,7 @@ void Connection::OnDrained() {
   while (!drained.empty()) {
     ScheduledStream& call = drained.front();
     drained.pop_front();
-    call.OnConnectionDrained();
+    call.OnWritable();
   }
 }
 

@@ -59,7 +59,7 @@ class Connection final : public Flushable, public StreamSocketEvents, public Ses
 
   // The worker's socket accepts no more bytes for now, though its HTTP/2 window may be open.
   bool congested() const { return socket_->congested(); }
-  // Calls OnConnectionDrained of the stream when all bytes have left.
+  // Calls OnWritable of the stream when all bytes have left.
   void WaitUntilDrained(ScheduledStream& call) { undrained_.push_back(call); }
 
   std::optional<TcpSocket> Tcp() const;

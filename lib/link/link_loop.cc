@@ -43,7 +43,7 @@ LinkLoop::~LinkLoop() {
 
 ScheduledStream& LinkLoop::Take(std::unique_ptr<ScheduledStream> call) {
   calls_.push_back(std::move(call));
-  calls_.back()->set_position(calls_.size() - 1);
+  calls_.back()->position_ = calls_.size() - 1;
   return *calls_.back();
 }
 
@@ -88,11 +88,11 @@ void LinkLoop::Finish(ScheduledStream& call, CallEnd end) {
 }
 
 void LinkLoop::Forget(ScheduledStream& call) {
-  const size_t position = call.position();
+  const size_t position = call.position_;
   ended_calls_.push_back(std::move(calls_[position]));
   if (position + 1 < calls_.size()) {
     calls_[position] = std::move(calls_.back());
-    calls_[position]->set_position(position);
+    calls_[position]->position_ = position;
   }
   calls_.pop_back();
 }

@@ -45,7 +45,9 @@ class LinkLoop {
   void CancelCall(ScheduledStream& call, const absl::Status& why);
 
   // For the calls.
-  void Park(ScheduledStream& call);                 // it was not sent; its worker resumes it
+  void Park(ScheduledStream& call);  // it was not sent; its worker resumes it
+  // Its worker can take calls again, or its request can begin.
+  void Resume(ScheduledStream& call) { schedule_run_.Unpark(call.id()); }
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
   void Forget(ScheduledStream& call);               // the same for a call that the schedule has already ended
 

@@ -24,7 +24,7 @@ ScheduledStream::ScheduledStream(LinkLoop& loop, Options options, std::shared_pt
       options_(std::move(options)),
       user_(std::move(user)),
       submitted_(loop.now()),
-      window_(options_.many_messages) {}
+      flow_(options_.many_messages) {}
 
 CallRequest ScheduledStream::Request() {
   return {.response_bytes = std::clamp<int64_t>(options_.response_bytes, 0, kMaxResponseBytes),
@@ -32,10 +32,6 @@ CallRequest ScheduledStream::Request() {
           .may_idle = options_.may_idle,
           .parked = options_.worker->Sendable() == nullptr,
           .worker = options_.worker->schedule_id()};
-}
-
-void ScheduledStream::Resume() {
-  loop_.schedule_run().Unpark(id());
 }
 
 void ScheduledStream::Send(int64_t granted_bytes) {
@@ -47,17 +43,14 @@ void ScheduledStream::Send(int64_t granted_bytes) {
     loop_.schedule_run().OnUnsent(id());
     return options_.worker->OnStreamUnused();
   }
-  window_ = StreamWindow(options_.many_messages);
-  prefixes_ = MessagePrefixes();
-  asked_bytes_ = 0;
-  window_.Grant(granted_bytes);
+  flow_ = ResponseFlow(options_.many_messages);
+  flow_.Grant(granted_bytes);
   // The stream may close within Open.
   sent_ = now;
   connection_ = connection;
   phase_ = Phase::kOpen;
-  const absl::StatusOr<int32_t> stream =
-      connection->session()->Open(opening->head, std::move(opening->data), opening->end_stream,
-                                  static_cast<uint32_t>(window_.TakeWidening()), *this);
+  const absl::StatusOr<int32_t> stream = connection->session()->Open(
+      opening->head, std::move(opening->data), opening->end_stream, static_cast<uint32_t>(flow_.TakeWidening()), *this);
   if (!stream.ok()) {
     connection_ = nullptr;
     phase_ = Phase::kWaiting;
@@ -92,21 +85,21 @@ bool ScheduledStream::request_left() const {
 
 void ScheduledStream::Grant(int64_t bytes) {
   if (connection_ == nullptr) return;
-  window_.Grant(bytes);
+  flow_.Grant(bytes);
   // This grant only covers bytes that arrived in the room for a prefix. Do not open that room again before more of the
   // message is requested. Otherwise the message would arrive through it, a few bytes in each round trip.
-  if (window_.granted_bytes() == 0) return;
+  if (flow_.granted_bytes() == 0) return;
   if (granted_ == TimePoint()) granted_ = loop_.now();
   SetHeld(HeldFor::kNothing);
   WidenWindow();
 }
 
 void ScheduledStream::SetHeld(HeldFor held_for) {
-  if (std::exchange(held_for_, held_for) != held_for && wanted()) user_->OnResponseHeld(held_for);
+  if (std::exchange(held_for_, held_for) != held_for && !given_up()) user_->OnResponseHeld(held_for);
 }
 
 void ScheduledStream::WidenWindow() {
-  const int64_t bytes = window_.TakeWidening();
+  const int64_t bytes = flow_.TakeWidening();
   if (bytes == 0 || connection_ == nullptr) return;
   connection_->session()->Grant(stream_, static_cast<uint32_t>(bytes));
   connection_->FlushLater();
@@ -160,10 +153,6 @@ void ScheduledStream::DropUntilReset(const StreamEnd* end, const absl::Status& w
   AskForMore();  // the user may have had no room for all of a message
 }
 
-void ScheduledStream::ResetNow() {
-  ResetStream();
-}
-
 // If it is not on the wire, either it could not be sent, or it has ended since the schedule decided.
 void ScheduledStream::Abort() {
   if (phase_ == Phase::kEnded || told_) return;
@@ -175,12 +164,12 @@ void ScheduledStream::Abort() {
   }
   CountUnanswered(end_status_);
   if (!may_reset) return DropUntilReset(nullptr, end_status_);
-  if (connection_ != nullptr) return ResetStream();
+  if (connection_ != nullptr) return ResetNow();
   WaitHook::unlink();
   End(end_status_, CallEnd::kAborted);
 }
 
-void ScheduledStream::ResetStream() {
+void ScheduledStream::ResetNow() {
   WaitHook::unlink();
   Connection* const connection = connection_;
   if (connection == nullptr) return;
@@ -191,8 +180,8 @@ void ScheduledStream::ResetStream() {
 
 // The user may have abandoned the call within OnResponseHeaders or OnResponseData. Its reset is then under way.
 void ScheduledStream::RefuseResponse() {
-  if (!wanted() || !end_status_.ok()) return;
-  if (MayReset()) return ResetStream();
+  if (given_up() || !end_status_.ok()) return;
+  if (MayReset()) return ResetNow();
   response_ = Response::kRefused;
   const StreamEnd end{StreamEnd::Kind::kReset, reset_error_, true};
   DropUntilReset(&end, absl::OkStatus());
@@ -205,26 +194,24 @@ void ScheduledStream::OnHeaderBytes(size_t wire_bytes) {
 void ScheduledStream::OnHeaders(HeaderList headers, bool end_stream) {
   if (response_ == Response::kAwaited) response_ = Response::kBegun;
   if (end_stream) loop_.worker_table().OnResponded(options_.worker->row());
-  if (wanted() && !user_->OnResponseHeaders(std::move(headers), end_stream)) RefuseResponse();
+  if (!given_up() && !user_->OnResponseHeaders(std::move(headers), end_stream)) RefuseResponse();
 }
 
 void ScheduledStream::OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) {
   if (phase_ == Phase::kReset) return;
-  const MessagePrefixes::Part part = prefixes_.Read(bytes);
   const auto padding_bytes = static_cast<int64_t>(window_bytes - bytes.size());
-  window_.Receive(part.message_bytes, part.prefix_bytes, padding_bytes);
-  asked_bytes_ = part.whole_prefix ? 0 : std::max<int64_t>(asked_bytes_ - part.message_bytes, 0);
-  if (wanted() && !user_->OnResponseData(bytes, end_stream)) RefuseResponse();
+  const MessagePrefixes::Part part = flow_.Receive(bytes, padding_bytes);
+  if (!given_up() && !user_->OnResponseData(bytes, end_stream)) RefuseResponse();
   if (phase_ == Phase::kReset) return;
   if (part.whole_prefix && !ObserveReady()) return;
-  const int64_t pending_bytes = end_stream ? 0 : prefixes_.pending_message_bytes();
-  if (window_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
+  const int64_t pending_bytes = end_stream ? 0 : flow_.pending_message_bytes();
+  if (flow_.granted_bytes() > 0 || pending_bytes == 0) SetHeld(HeldFor::kNothing);
   if (part.message_bytes > 0) loop_.schedule_run().OnReceived(id(), part.message_bytes);
   if (part.whole_prefix && pending_bytes == 0 && connection_ != nullptr) loop_.schedule_run().OnReady(id(), 0, 0);
   if (!end_stream) TellReady(/*prefix_came=*/part.whole_prefix && pending_bytes > 0);
   // Restores the room for a prefix if padding took some of it. If a message did, the next grant restores the room.
-  if (pending_bytes > 0 && (padding_bytes > 0 || window_.low())) WidenWindow();
-  if (wanted()) user_->OnResponseCounted();
+  if (pending_bytes > 0 && (padding_bytes > 0 || flow_.low())) WidenWindow();
+  if (!given_up()) user_->OnResponseCounted();
   if (pending_bytes == 0 && !end_stream) LetNextCome();
 }
 
@@ -246,37 +233,35 @@ void ScheduledStream::LetNextCome() {
   WidenWindow();
 }
 
-// Half of the wanted bytes stay on their way, so that the worker need not wait for the next grant. An
-// abandoned call has no user, and takes everything. A refused response has no messages. The schedule receives
-// a prefix at once, even if the user has no room: the worker is not slow because the application is.
+// An abandoned call has no user, and takes everything. A refused response has no messages. The schedule receives a
+// prefix at once, even if the user has no room: the worker is not slow because the application is.
 void ScheduledStream::TellReady(bool prefix_came) {
   if (connection_ == nullptr || phase_ == Phase::kReset || response_ == Response::kRefused) return;
-  const int64_t pending_bytes = prefixes_.pending_message_bytes();
-  const int64_t wanted_bytes = told_ ? pending_bytes : std::min(pending_bytes, user_->WantedBytes());
-  const bool asks = wanted_bytes > asked_bytes_ && (asked_bytes_ <= wanted_bytes / 2 || wanted_bytes == pending_bytes);
-  if (asks) asked_bytes_ = wanted_bytes;
-  if (window_.granted_bytes() == 0 && pending_bytes > 0) SetHeld(asked_bytes_ > 0 ? HeldFor::kGrant : HeldFor::kRoom);
+  const int64_t pending_bytes = flow_.pending_message_bytes();
+  const bool asks = flow_.Ask(told_ ? pending_bytes : user_->WantedBytes());
+  if (flow_.granted_bytes() == 0 && pending_bytes > 0)
+    SetHeld(flow_.asked_bytes() > 0 ? HeldFor::kGrant : HeldFor::kRoom);
   if (!asks && !prefix_came) return;
   if (asks && !told_) user_->OnResponseAsked();
-  loop_.schedule_run().OnReady(id(), asked_bytes_, pending_bytes - asked_bytes_);
+  loop_.schedule_run().OnReady(id(), flow_.asked_bytes(), pending_bytes - flow_.asked_bytes());
 }
 
 void ScheduledStream::AskForMore() {
-  if (prefixes_.pending_message_bytes() > 0) return TellReady(/*prefix_came=*/false);
-  if (prefixes_.messages() > 0) LetNextCome();
+  if (flow_.pending_message_bytes() > 0) return TellReady(/*prefix_came=*/false);
+  if (flow_.messages() > 0) LetNextCome();
 }
 
 void ScheduledStream::OnWritable() {
-  if (wanted()) user_->OnRequestWritable();
+  if (!given_up()) user_->OnRequestWritable();
 }
 
 void ScheduledStream::OnClosed(StreamEnd end) {
   connection_ = nullptr;
   WaitHook::unlink();
   DrainHook::unlink();
-  if (wanted()) user_->OnResponseCounted();
+  if (!given_up()) user_->OnResponseCounted();
   const bool unhandled = end.kind == StreamEnd::Kind::kUnhandled && response_ == Response::kAwaited;
-  if (unhandled && wanted() && may_begin_again_ && ++unhandled_ <= kMaxUnhandled) {
+  if (unhandled && !given_up() && may_begin_again_ && ++unhandled_ <= kMaxUnhandled) {
     phase_ = Phase::kWaiting;
     return loop_.Park(*this);
   }

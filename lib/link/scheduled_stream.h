@@ -13,10 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lib/grpc_wire/message_prefixes.h"
 #include "lib/http2/session.h"
+#include "lib/link/response_flow.h"
 #include "lib/link/scheduled.h"
-#include "lib/link/stream_window.h"
 #include "lib/scheduling/held_for.h"
 
 namespace sluice {
@@ -64,7 +63,7 @@ class StreamUser {
   virtual ~StreamUser() = default;
 
   // Begins the request, or begins it again if the worker never processed it. `granted_bytes` of the response may come
-  // with no further grant. Null: the request must wait until Resume.
+  // with no further grant. Null: the request must wait until LinkLoop::Resume.
   virtual std::optional<Opening> BeginRequest(TimePoint now, int64_t granted_bytes) = 0;
   // The request was sent; called again if it began again.
   virtual void OnRequestSent() = 0;
@@ -78,7 +77,7 @@ class StreamUser {
   virtual bool OnResponseData(absl::string_view bytes, bool end_stream) = 0;
   // The schedule has counted the bytes of OnResponseData.
   virtual void OnResponseCounted() {}
-  // asked_bytes has grown.
+  // ResponseFlow::asked_bytes has grown.
   virtual void OnResponseAsked() {}
   // Bytes that SendData kept have left.
   virtual void OnRequestWritable() {}
@@ -108,27 +107,23 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
 
   // For the loop and the worker.
   CallRequest Request();  // for the schedule
-  size_t position() const { return position_; }
-  void set_position(size_t position) { position_ = position; }
   Worker& worker() { return *options_.worker; }
   // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
   // so the reset must wait. OnStreamOver was then called, and the stream drops all bytes until the reset.
   // Otherwise `why` is the status of the call if it has none when the schedule ends it.
   bool Abandon(const absl::Status& why);
   void ResetNow();  // the stream may be reset
-  // The socket of its connection has accepted all written bytes.
-  void OnConnectionDrained() { OnWritable(); }
+  // Also called when the socket of its connection has accepted all written bytes.
+  void OnWritable() override;
   void Send(int64_t granted_bytes) override;
   void Grant(int64_t bytes) override;
   void EndUnsent(absl::Status why) override;
   void Abort() override;
 
   // For the user.
-  bool over() const { return told_; }          // OnStreamOver was called
-  bool given_up() const { return !wanted(); }  // it is over, or this side has reset it
-  bool open() const { return connection_ != nullptr && wanted(); }
-  // The worker can take calls again, or the user's request can begin.
-  void Resume();
+  bool over() const { return told_; }                                 // OnStreamOver was called
+  bool given_up() const { return told_ || phase_ == Phase::kReset; }  // it is over, or this side has reset it
+  bool open() const { return connection_ != nullptr && !given_up(); }
   // Sends DATA of the request, as Http2Session::SendData does. If the worker's socket accepts no more bytes, all of
   // them count as kept. Returns FailedPrecondition if the stream is not open.
   absl::StatusOr<size_t> SendData(std::string bytes, bool end_stream);
@@ -140,13 +135,11 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   void set_reset_error(Http2Error error) { reset_error_ = error; }
   // WantedBytes has grown, or WantsNextMessage has become true.
   void AskForMore();
-  // Bytes of the current message that the schedule lets come and that have not arrived.
-  int64_t asked_bytes() const { return asked_bytes_; }
-  // Bytes of the current message that are still to come; 0 between messages.
-  int64_t pending_message_bytes() const { return prefixes_.pending_message_bytes(); }
-  int64_t messages() const { return prefixes_.messages(); }  // that have begun
+  const ResponseFlow& response() const { return flow_; }
 
  private:
+  friend class LinkLoop;  // for position_
+
   // The phases from its submission on.
   enum class Phase {
     kWaiting,  // for the schedule or for its worker
@@ -165,17 +158,14 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   void OnHeaderBytes(size_t wire_bytes) override;
   void OnHeaders(HeaderList headers, bool end_stream) override;
   void OnData(absl::string_view bytes, size_t window_bytes, bool end_stream) override;
-  void OnWritable() override;
   void OnClosed(StreamEnd end) override;
 
-  bool wanted() const { return !told_ && phase_ != Phase::kReset; }  // the call was not given up
   bool ObserveReady();
   void TellReady(bool prefix_came);
   void LetNextCome();
   void WidenWindow();
   void SetHeld(HeldFor held_for);
   bool MayReset();
-  void ResetStream();
   void RefuseResponse();
   void CountUnanswered(const absl::Status& why);
   void DropUntilReset(const StreamEnd* end, const absl::Status& why);
@@ -196,9 +186,7 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   Phase phase_ = Phase::kWaiting;
   Response response_ = Response::kAwaited;
   bool told_ = false;  // OnStreamOver was called; an open stream then waits for its reset
-  StreamWindow window_;
-  MessagePrefixes prefixes_;
-  int64_t asked_bytes_ = 0;               // of the current message: requested from the schedule, and not yet arrived
+  ResponseFlow flow_;
   HeldFor held_for_ = HeldFor::kNothing;  // the last value that the user received
   bool unanswered_ = false;  // the deadline passed before the response was ready, and the worker table counted that
   bool may_begin_again_ = true;

@@ -85,7 +85,7 @@ void WireCall::OnResponseCounted() {
   while (!stream_->given_up() && reader_->TakeMessage(message)) owner_.OnMessage(spec_.tag, std::move(message));
   if (!spec_.server_streaming || stream_->over()) return;
   claim_.Release();
-  if (stream_->pending_message_bytes() > 0) stream_->AskForMore();
+  if (stream_->response().pending_message_bytes() > 0) stream_->AskForMore();
 }
 
 // Without this, messages that fit the room for a prefix would come without a claim.
@@ -98,11 +98,11 @@ bool WireCall::WantsNextMessage() {
 int64_t WireCall::WantedBytes() {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
   if (spec_.server_streaming && reader_->has_message()) return 0;
-  return claim_.Take(stream_->pending_message_bytes()) ? kAll : 0;
+  return claim_.Take(stream_->response().pending_message_bytes()) ? kAll : 0;
 }
 
 void WireCall::OnRoom() {
-  if (std::exchange(waits_to_begin_, false)) return stream_->Resume();
+  if (std::exchange(waits_to_begin_, false)) return loop_.Resume(*stream_);
   stream_->AskForMore();
 }
 

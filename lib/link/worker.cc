@@ -154,7 +154,7 @@ void Worker::ResumeWaiting() {
   for (; slots > 0 && !waiting_.empty(); --slots) {
     ScheduledStream& call = waiting_.front();
     call.WaitHook::unlink();
-    call.Resume();
+    loop_.Resume(call);
     if (!connected()) return;
   }
 }

@@ -14,7 +14,7 @@ constexpr size_t kMinWorkersToSweep = 64;
 }  // namespace
 
 WorkerPool::WorkerPool(LinkLoop& loop) : loop_(loop) {
-  session_options_.stream_window_bytes = static_cast<uint32_t>(StreamWindow::kFirstBytes);
+  session_options_.stream_window_bytes = static_cast<uint32_t>(ResponseFlow::kFirstBytes);
 }
 
 std::shared_ptr<Worker> WorkerPool::Find(const std::string& target, std::shared_ptr<TlsContext> tls,

@@ -295,7 +295,7 @@ void ProxiedCall::OnClientTook() {
 
 void ProxiedCall::CountResponse() {
   if (client_ != nullptr) held_response_.CountUnsent(client_->UnsentBytes(*this), proxy_.link().now());
-  held_response_.CountAsked(worker_ != nullptr ? worker_->asked_bytes() : 0);
+  held_response_.CountAsked(worker_ != nullptr ? worker_->response().asked_bytes() : 0);
 }
 
 ScheduledStream* ProxiedCall::LeaveWorker() {
@@ -316,7 +316,7 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   bool ok = false;
   Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
   if (ok && client_ != nullptr) {
-    proxy_.methods().ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->messages() == 1);
+    proxy_.methods().ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->response().messages() == 1);
   }
   return ok;
 }

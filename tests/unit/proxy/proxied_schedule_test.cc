@@ -10,7 +10,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr int64_t kBudget = 32 << 10;
-// Room for a length prefix and a spare byte, which each stream has in addition to its grants: see StreamWindow.
+// Room for a length prefix and a spare byte, which each stream has in addition to its grants: see ResponseFlow.
 constexpr int64_t kRoom = 6;
 
 class ProxiedScheduleTest : public ProxyTest {

@@ -271,7 +271,7 @@ void ScheduledStream::OnClosed(StreamEnd end) {
   loop_.metrics().ObserveTransfer(transfer);
   phase_ = Phase::kEnded;
   if (Tell(&end, end_status_)) {
-    loop_.worker_table().OnAnswered(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
+    loop_.worker_table().OnArrived(options_.worker->row(), absl::FromChrono(ready_after_), transfer);
   }
   // Everything that came on the stream came before its end. More may be on its way only if this side ended the stream.
   const bool all_came = !end.reset_here && end.kind != StreamEnd::Kind::kLost;

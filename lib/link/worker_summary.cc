@@ -37,7 +37,7 @@ void SetSeconds(Struct& object, const char* key, absl::Duration time) {
 Struct ToStruct(const WorkerSummary& worker) {
   Struct object;
   (*object.mutable_fields())["address"].set_string_value(worker.address);
-  SetCount(object, "answers", worker.answers);
+  SetCount(object, "responses", worker.responses);
   SetSeconds(object, "ready_seconds", worker.ready);
   SetSeconds(object, "transfer_seconds", worker.transfer);
   SetSeconds(object, "rtt_seconds", worker.rtt);

@@ -105,10 +105,10 @@ WorkerTable::Reach WorkerTable::CountReached() const {
   return reach;
 }
 
-void WorkerTable::OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
+void WorkerTable::OnArrived(size_t worker, absl::Duration ready_after, absl::Duration transfer) {
   WorkerSummary& summary = rows_[worker].summary;
   rows_[worker].unanswered = 0;
-  ++summary.answers;
+  ++summary.responses;
   AddToMean(ready_after, summary.ready);
   AddToMean(transfer, summary.transfer);
 }

@@ -85,7 +85,7 @@ class WorkerTable {
   Reach CountReached() const;
 
   // Records the times of a response that has arrived.
-  void OnAnswered(size_t worker, absl::Duration ready_after, absl::Duration transfer);
+  void OnArrived(size_t worker, absl::Duration ready_after, absl::Duration transfer);
   // An attempt to connect failed. Before the first failed attempt, a worker without a connection is not unreachable.
   void OnUnreachable(size_t worker) { rows_[worker].unreachable = true; }
   // A call reached its deadline before its response was ready.

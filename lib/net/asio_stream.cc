@@ -256,7 +256,7 @@ void Stream::OnCiphertext(absl::string_view ciphertext) {
   // The owner does not see TLS replies, so it cannot stop a peer that requests one after another and reads none.
   unread_reply_bytes_ = unsent_bytes_ > 0 ? unread_reply_bytes_ + reply.size() : 0;
   if (unread_reply_bytes_ > kMaxUnreadReplyBytes) {
-    return Disconnect(absl::UnavailableError(absl::StrCat(name_, " reads none of the answers of TLS")));
+    return Disconnect(absl::UnavailableError(absl::StrCat(name_, " reads none of the responses of TLS")));
   }
   Send(std::move(reply));
   if (!connected_ && filter_->established()) {

@@ -275,7 +275,7 @@ bool ProxiedCall::OnResponseData(absl::string_view bytes, bool end_stream) {
   if (!logic_.wants_response()) return false;
   response_bytes_ += static_cast<int64_t>(bytes.size());
   proxy_.link().metrics().AddGoodput(bytes.size(), WorkerKind::kPrimary);
-  const bool has_more = worker_ != nullptr && worker_->pending_message_bytes() > 0;
+  const bool has_more = worker_ != nullptr && worker_->response().pending_message_bytes() > 0;
   const int64_t unsent_bytes = client_->UnsentBytes(*this) + static_cast<int64_t>(bytes.size());
   client_->SendData(*this, std::string(bytes), end_stream,
                     /*more=*/has_more && held_response_.MayWaitForMore(unsent_bytes));

@@ -135,7 +135,7 @@ absl::Status SocketDiag::Dump(uint8_t family, absl::FunctionRef<void(absl::Span<
   int more = MNL_CB_OK;
   while (more > MNL_CB_STOP) {
     const ssize_t bytes = mnl_socket_recvfrom(socket_.get(), buffer_.data(), buffer_.size());
-    if (bytes < 0) return ErrnoStatus("no answer");
+    if (bytes < 0) return ErrnoStatus("no response");
     slice_.clear();
     more = mnl_cb_run(buffer_.data(), static_cast<size_t>(bytes), sequence_, mnl_socket_get_portid(socket_.get()),
                       OnConnection, &slice_);

@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<TcpSampler>> TcpSampler::Start(boost::asio::io_co
   absl::StatusOr<SocketDiag> diag = SocketDiag::Open();
   if (!diag.ok()) return diag.status();
   // Read once to check that the kernel responds at all.
-  if (absl::Status answered = diag->OwnConnections().status(); !answered.ok()) return answered;
+  if (absl::Status responded = diag->OwnConnections().status(); !responded.ok()) return responded;
   const auto wait = absl::ToChronoNanoseconds(options.period);
   auto loop = std::make_shared<Loop>(context, *std::move(diag), std::move(options));
   boost::asio::post(context, [loop, wait] { loop->Continue(wait); });

@@ -340,7 +340,7 @@ class AggregatorTest(ServingTest):
         self.assertEqual(told["total"], WORKERS)
         self.assertEqual({worker["address"] for worker in told["workers"]}, set(workers.addresses))
         for worker in told["workers"]:
-            self.assertGreater(worker["answers"], 0)
+            self.assertGreater(worker["responses"], 0)
             self.assertGreater(worker["ready_seconds"] + worker["transfer_seconds"], 0)
             self.assertEqual(worker["in_flight"], 0)
 

@@ -330,7 +330,7 @@ class ScriptedTest(BrowserTest):
     def test_marks_slow_workers_and_takes_their_addresses_for_text(self):
         hostile = '<img src="http://192.0.2.1/x" onerror="throw 1">:1'
         times = {hostile: 9, "slow:1": 4.2, **{f"10.0.0.{i}:20000": 2 - i / 100 for i in range(1, 19)}}
-        workers = [{"address": address, "answers": 7, "losses": 1, "ready_seconds": ms / 2000,
+        workers = [{"address": address, "responses": 7, "losses": 1, "ready_seconds": ms / 2000,
                     "transfer_seconds": ms / 2000, "faults": ["paused", "lossy"] if address == "slow:1" else []}
                    for address, ms in times.items()]
         self.admin.workers = json.dumps({"workers": workers, "total": 64})
@@ -347,8 +347,8 @@ class ScriptedTest(BrowserTest):
         self.nothing_is_wrong(self.admin.url)
 
     def test_knows_no_median_before_anybody_has_answered(self):
-        workers = [{"address": "a:1", "answers": 1, "ready_seconds": 0.001, "transfer_seconds": 0.001},
-                   {"address": "b:1", "answers": 0}, {"address": "c:1", "answers": 0}]
+        workers = [{"address": "a:1", "responses": 1, "ready_seconds": 0.001, "transfer_seconds": 0.001},
+                   {"address": "b:1", "responses": 0}, {"address": "c:1", "responses": 0}]
         self.admin.workers = json.dumps({"workers": workers, "total": 3})
         self.show()
         self.assertEqual(self.shown("workers-note"), "3 of 3; at fault: 0; over twice the median: 0")

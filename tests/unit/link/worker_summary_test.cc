@@ -45,7 +45,7 @@ WorkerSummary Worker(std::string address, absl::Duration ready, absl::Duration t
 
 TEST(WorkerSummaryTest, TellsAllOfAWorker) {
   const Struct object = Parse(WorstWorkersJson({{.address = "10.0.0.1:20000",
-                                                 .answers = 123,
+                                                 .responses = 123,
                                                  .ready = absl::Milliseconds(1),
                                                  .transfer = absl::Milliseconds(3),
                                                  .rtt = absl::Microseconds(300),
@@ -57,7 +57,7 @@ TEST(WorkerSummaryTest, TellsAllOfAWorker) {
   ASSERT_EQ(Rows(object).size(), 1U);
   const Struct row = Rows(object).front();
   EXPECT_EQ(row.fields().at("address").string_value(), "10.0.0.1:20000");
-  for (const auto& [key, value] : {std::pair("answers", 123.0),
+  for (const auto& [key, value] : {std::pair("responses", 123.0),
                                    {"ready_seconds", 0.001},
                                    {"transfer_seconds", 0.003},
                                    {"rtt_seconds", 0.0003},

@@ -47,9 +47,9 @@ TEST_F(WorkerTableTest, ItsRowsDoNotGrowWithTheWorkersThatAreGone) {
     EXPECT_LE(pod, WorkerTable::kMaxGone + 1);
     EXPECT_EQ(table_.generation(pod), static_cast<uint64_t>(i / (kMost + 1)));
     EXPECT_EQ(Summaries().back().address, absl::StrCat("pod-", i));
-    EXPECT_EQ(Summaries().back().answers, 0) << "of another worker";
+    EXPECT_EQ(Summaries().back().responses, 0) << "of another worker";
     EXPECT_EQ(table_.OnReport(pod, 51234, {7, 1}).retransmits, 7u) << "of another worker";
-    table_.OnAnswered(pod, Milliseconds(1), Milliseconds(1));
+    table_.OnArrived(pod, Milliseconds(1), Milliseconds(1));
     const std::optional<size_t> forgotten = table_.Remove(pod);
     EXPECT_EQ(forgotten.has_value(), i >= kMost);
     EXPECT_NE(forgotten, pod);
@@ -59,11 +59,11 @@ TEST_F(WorkerTableTest, ItsRowsDoNotGrowWithTheWorkersThatAreGone) {
 TEST_F(WorkerTableTest, ForgetsTheWorkerThatIsGoneForTheLongestTime) {
   const size_t first = table_.Add("first:1");
   const size_t second = table_.Add("second:1");
-  table_.OnAnswered(first, Milliseconds(1), Milliseconds(1));
+  table_.OnArrived(first, Milliseconds(1), Milliseconds(1));
   EXPECT_EQ(table_.Remove(first), std::nullopt);
   EXPECT_EQ(table_.Remove(second), std::nullopt);
   EXPECT_EQ(table_.Add("first:1"), first);
-  EXPECT_EQ(Summary(first).answers, 1) << "it came back soon";
+  EXPECT_EQ(Summary(first).responses, 1) << "it came back soon";
   EXPECT_EQ(table_.Remove(first), std::nullopt);
   std::vector<size_t> others;
   for (size_t i = 0; i < WorkerTable::kMaxGone; ++i) others.push_back(table_.Add(absl::StrCat("other-", i)));
@@ -71,7 +71,7 @@ TEST_F(WorkerTableTest, ForgetsTheWorkerThatIsGoneForTheLongestTime) {
   EXPECT_EQ(table_.Remove(others[others.size() - 2]), second);
   EXPECT_EQ(table_.Remove(others.back()), first);
   EXPECT_EQ(table_.Add("new:1"), first);
-  EXPECT_EQ(Summary(first).answers, 0);
+  EXPECT_EQ(Summary(first).responses, 0);
   EXPECT_EQ(table_.Add("first:1"), second);
 }
 
@@ -157,7 +157,7 @@ TEST_F(WorkerTableTest, TellsHowLongAWorkerWasNotReached) {
 
 TEST_F(WorkerTableTest, OfAWorkerThatWasNeverAskedNothingIsKnown) {
   const WorkerSummary summary = Summary(table_.Add("new:1"));
-  EXPECT_EQ(summary.answers, 0);
+  EXPECT_EQ(summary.responses, 0);
   EXPECT_EQ(summary.in_flight, 0);
   EXPECT_EQ(summary.losses, 0);
   EXPECT_EQ(summary.rtos, 0);
@@ -172,21 +172,21 @@ TEST_F(WorkerTableTest, CountsCallsThatAreOutAndResponsesThatHaveCome) {
   EXPECT_EQ(Summary().in_flight, 2);
   End();
   EXPECT_EQ(Summary().in_flight, 1);
-  EXPECT_EQ(Summary().answers, 0) << "an end is no answer";
-  table_.OnAnswered(worker_, Milliseconds(1), Milliseconds(2));
-  EXPECT_EQ(Summary().answers, 1);
+  EXPECT_EQ(Summary().responses, 0) << "an end is no answer";
+  table_.OnArrived(worker_, Milliseconds(1), Milliseconds(2));
+  EXPECT_EQ(Summary().responses, 1);
   End();
   EXPECT_EQ(Summary().in_flight, 0);
 }
 
 TEST_F(WorkerTableTest, TimesAreMeansThatFollowTheLastAnswers) {
-  table_.OnAnswered(worker_, Milliseconds(16), Milliseconds(160));
+  table_.OnArrived(worker_, Milliseconds(16), Milliseconds(160));
   EXPECT_EQ(Summary().ready, Milliseconds(16));
   EXPECT_EQ(Summary().transfer, Milliseconds(160));
-  table_.OnAnswered(worker_, Milliseconds(32), Milliseconds(0));
+  table_.OnArrived(worker_, Milliseconds(32), Milliseconds(0));
   EXPECT_EQ(Summary().ready, Milliseconds(17));
   EXPECT_EQ(Summary().transfer, Milliseconds(150));
-  for (int answer = 0; answer < 200; ++answer) table_.OnAnswered(worker_, Milliseconds(5), Milliseconds(7));
+  for (int answer = 0; answer < 200; ++answer) table_.OnArrived(worker_, Milliseconds(5), Milliseconds(7));
   EXPECT_LT(absl::AbsDuration(Summary().ready - Milliseconds(5)), absl::Microseconds(1));
   EXPECT_LT(absl::AbsDuration(Summary().transfer - Milliseconds(7)), absl::Microseconds(1));
 }

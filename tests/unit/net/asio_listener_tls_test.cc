@@ -170,7 +170,8 @@ TEST_F(AsioListenerTlsTest, AClientThatReadsNoneOfItsAnswersIsNotAnsweredForEver
     if (send(fd, output.data(), output.size(), MSG_NOSIGNAL) < 0) break;
   }
   EXPECT_LT(updates, 100'000);
-  EXPECT_THAT(log_.Await(2), ElementsAre("connected", "ended: UNAVAILABLE: a client reads none of the answers of TLS"));
+  EXPECT_THAT(log_.Await(2),
+              ElementsAre("connected", "ended: UNAVAILABLE: a client reads none of the responses of TLS"));
   close(fd);
 }
 

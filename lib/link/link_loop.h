@@ -55,7 +55,7 @@ class LinkLoop {
   void AtEndOfTurn(std::function<void()> task) { at_end_.push_back(std::move(task)); }
   void Bury(std::unique_ptr<Connection> connection);  // destroys it at the end of the turn
 
-  // Change the budget and the profile, also those of callback_memory().
+  // Change the budget or the profile. The patience of callback_memory() follows them.
   absl::Status SetBudget(int64_t budget_bytes);
   absl::Status Reconfigure(ScheduleOptions options);
   absl::Status SetLease(const BudgetLease& lease);

@@ -262,7 +262,7 @@ class IncastRun {
   }
 
   void OnRunEnd(const std::shared_ptr<Query>& query, const FanOutRun& run) {
-    if (!over_) failed_calls_ += run.result().failures.size();
+    if (!over_) failed_calls_ += run.logic().result().failures.size();
     if (options_.static_cap > 0) {
       --calls_out_;
       // Post it, so that it does not run within the events of the run.

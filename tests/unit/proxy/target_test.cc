@@ -22,7 +22,7 @@ class TargetTest : public ProxyLoopTest {
  protected:
   int64_t WantedWorkers() {
     int64_t wanted = 0;
-    executor_.Await([&] { wanted = loop_->workers().CountReached().wanted; });
+    executor_.Await([&] { wanted = loop_->worker_table().CountReached().wanted; });
     return wanted;
   }
 };

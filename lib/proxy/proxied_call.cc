@@ -316,7 +316,8 @@ bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   bool ok = false;
   Drive([&](ProxyCallLogic& logic, auto& actions) { ok = logic.OnStreamOver(end, reason, actions); });
   if (ok && client_ != nullptr) {
-    proxy_.methods().ObserveResponse(head_.path, response_bytes_, worker != nullptr && worker->response().messages() == 1);
+    proxy_.methods().ObserveResponse(head_.path, response_bytes_,
+                                     worker != nullptr && worker->response().messages() == 1);
   }
   return ok;
 }

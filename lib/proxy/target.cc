@@ -112,7 +112,8 @@ void Target::OnAddresses(absl::StatusOr<std::vector<WorkerAddress>> addresses) {
 
 void Target::FindWorkers() {
   std::vector<Choice> choices;  // made before the old ones end, so that workers that stay keep their connections
-  for (const Place& place : places_) choices.push_back({loop_.workers().Find(place.address, tls_, host_), place.pattern});
+  for (const Place& place : places_)
+    choices.push_back({loop_.workers().Find(place.address, tls_, host_), place.pattern});
   dialled_ = 0;
   choices_ = std::move(choices);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <bit>
-#include <compare>
 #include <cstdint>
 
 #include "lib/scheduling/schedule_events.h"
@@ -16,12 +15,14 @@ struct BlockOrder {
 
   // The rank of a block with `remaining_bytes` still to come, in units of the budget.
   static int RankOf(int64_t remaining_bytes) {
-    return std::bit_width(static_cast<uint64_t>(remaining_bytes) / kUnitBytes);
+    return static_cast<int>(std::bit_width(static_cast<uint64_t>(remaining_bytes) / kUnitBytes));
   }
 
   int rank = 0;
   BlockId id = 0;
-  friend auto operator<=>(const BlockOrder&, const BlockOrder&) = default;
+  friend bool operator<(const BlockOrder& a, const BlockOrder& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.id < b.id;
+  }
 
  private:
   static constexpr uint64_t kUnitBytes = 1024;  // smaller differences are not worth a change of the order

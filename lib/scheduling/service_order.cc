@@ -49,7 +49,7 @@ void ServiceOrder::OnGranted(const Call& call, int64_t cost_bytes) {
 bool ServiceOrder::ReadyPrecedes(const QueuedBlock& block) const {
   const Call* const ready = oldest_is_due() ? queue_.oldest() : queue_.first();
   if (ready == nullptr) return false;
-  return oldest_is_due() ? ready->block->id <= block.id : ready->block->order() <= block.order();
+  return oldest_is_due() ? ready->block->id <= block.id : !(block.order() < ready->block->order());
 }
 
 }  // namespace sluice

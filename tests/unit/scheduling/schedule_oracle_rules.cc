@@ -305,7 +305,8 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
 
 // Only the schedule decides whether workers are fast enough for early bytes in other cases.
 bool ScheduleOracle::MustGoEarly(const Call& call) const {
-  return AskedUpTo(call) <= budget_ / 3 && MustOvertake(call) && MayGoEarly(call, PartOf(call.expected));
+  const bool fast = Open(call) && !Slow(call);  // after a share has fallen, MayGoEarly does not ask
+  return fast && AskedUpTo(call) <= budget_ / 3 && MustOvertake(call) && MayGoEarly(call, PartOf(call.expected));
 }
 
 // Returns what is still to come of all blocks that are not larger.

@@ -36,11 +36,16 @@ PassedTunnel::PassedTunnel(ProxyLoop& proxy, ClientConnection& connection, Kind 
   if (!bytes.empty()) Forward(bytes);
 }
 
-PassedTunnel::~PassedTunnel() {
-  if (counted_) proxy_.metrics().CountTunnel(kind_, -1);
+PassedTunnel::~PassedTunnel() = default;
+
+// Count it here: the proxy may be destroyed in the turn that ends the connection, before this object is.
+void PassedTunnel::OnEnd() {
+  phase_ = Phase::kOver;
+  if (std::exchange(counted_, false)) proxy_.metrics().CountTunnel(kind_, -1);
 }
 
 void PassedTunnel::OnTunnelOpen() {
+  if (phase_ == Phase::kOver) return;
   counted_ = true;
   proxy_.metrics().CountTunnel(kind_, 1);
   if (kind_ != Kind::kOther) return;
@@ -68,6 +73,7 @@ void PassedTunnel::OnDrained() {
 }
 
 void PassedTunnel::OnTunnelBytes(absl::string_view bytes) {
+  if (phase_ == Phase::kOver) return;
   proxy_.metrics().CountTunnelBytes(kind_, bytes.size());
   if (phase_ != Phase::kOpen) return;  // the client has disconnected
   connection_.Write(std::string(bytes));

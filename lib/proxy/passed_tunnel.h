@@ -34,7 +34,7 @@ class PassedTunnel final : public ClientProtocol {
   void OnDisconnected() override;
   // Ends the tunnel if one of its ends reads nothing.
   void LookAround(TimePoint now) override;
-  void OnEnd() override { phase_ = Phase::kOver; }
+  void OnEnd() override;
 
  private:
   enum class Phase {

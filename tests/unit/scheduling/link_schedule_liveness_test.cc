@@ -38,9 +38,8 @@ class Workers {
     int64_t every_steps = 1;
   };
 
-  explicit Workers(SchedulePolicy policy, bool shortest_first = false) {
+  explicit Workers(SchedulePolicy policy) {
     ScheduleOptions options = GrantsOptions();
-    options.shortest_first = shortest_first;
     options.policy = policy;
     schedule_.emplace(options);
   }
@@ -242,7 +241,7 @@ TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
 }
 
 TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
-  Workers workers(SchedulePolicy::kGrants, true);
+  Workers workers(SchedulePolicy::kGrants);
   workers.Ask({.answer_bytes = 1'000'000, .expected_bytes = 1'000'000});
   for (int step = 0; step < 100; ++step) workers.Step();
   for (size_t i = 1; i <= 20; ++i) {

@@ -12,8 +12,7 @@
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
 #include "lib/link/link_loop.h"
-#include "lib/link/worker_summary.h"
-#include "lib/telemetry/status_page.h"
+#include "lib/link/link_pages.h"
 
 namespace sluice {
 namespace {
@@ -32,10 +31,6 @@ void LogUnconnected(const std::vector<std::pair<std::string, absl::Status>>& wor
 void LogLookUps(const absl::Status& state) {
   if (state.ok()) return Log(LogLevel::kInfo, "workers can be looked up again");
   Log(LogLevel::kWarning, "workers cannot be looked up; what is known stays", {{"reason", state}});
-}
-
-AdminServer::Page WorkersPage(Link& link) {
-  return {.content_type = "application/json", .body = [&link] { return WorstWorkersJson(link.WorkerSummaries()); }};
 }
 
 }  // namespace
@@ -178,12 +173,11 @@ std::vector<const prometheus::Collectable*> AggregatorServer::Metrics(const std:
 
 absl::Status AggregatorServer::StartAdmin(const AggregatorOptions& options, IoThread& io_thread) {
   if (options.admin.empty()) return absl::OkStatus();
-  auto admin =
-      AdminServer::Start(io_thread.context(), {.listen = options.admin,
-                                               .name = "sluice-aggregator",
-                                               .collectables = Metrics(options.level),
-                                               .health = [this] { return Health(); },
-                                               .pages = {{"/", StatusPage()}, {"/workers.json", WorkersPage(*link_)}}});
+  auto admin = AdminServer::Start(io_thread.context(), {.listen = options.admin,
+                                                        .name = "sluice-aggregator",
+                                                        .collectables = Metrics(options.level),
+                                                        .health = [this] { return Health(); },
+                                                        .pages = LinkPages(*link_)});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -10,11 +10,10 @@
 #include "absl/synchronization/notification.h"
 #include "lib/cli/link_log.h"
 #include "lib/cli/logging.h"
-#include "lib/link/worker_summary.h"
+#include "lib/link/link_pages.h"
 #include "lib/proxy/client_opening.h"
 #include "lib/proxy/proxy_event.h"
 #include "lib/telemetry/metric_families.h"
-#include "lib/telemetry/status_page.h"
 #include "proxy/descriptor_limit.h"
 #include "proxy/log_limit.h"
 
@@ -111,15 +110,13 @@ ProxyProgram::ProxyProgram(std::shared_ptr<Link> link, const ProxyProgramOptions
 
 absl::Status ProxyProgram::StartAdmin(const std::string& listen, IoThread& io_thread) {
   if (listen.empty()) return absl::OkStatus();
-  const AdminServer::Page workers = {.content_type = "application/json",
-                                     .body = [this] { return WorstWorkersJson(link_->WorkerSummaries()); }};
   auto admin = AdminServer::Start(
       io_thread.context(),
       {.listen = listen,
        .name = "sluice-proxy",
        .collectables = {&link_->registry(), &link_->gauges(), &process_metrics_},
        .health = [this] { return draining_ ? absl::UnavailableError("draining") : absl::OkStatus(); },
-       .pages = {{"/", StatusPage()}, {"/workers.json", workers}}});
+       .pages = LinkPages(*link_)});
   if (!admin.ok()) return admin.status();
   admin_ = *std::move(admin);
   return absl::OkStatus();

@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "lib/link/worker_summary.h"
+#include "lib/link/link_pages.h"
 #include "lib/net/io_thread.h"
 #include "lib/telemetry/admin_server.h"
 #include "lib/telemetry/process_metrics.h"
-#include "lib/telemetry/status_page.h"
 
 namespace sluice {
 
@@ -23,16 +22,13 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(std::shared_
   if (!link) return absl::InvalidArgumentError("link is null; create one with Link::Create");
   auto parts = std::make_unique<Parts>();
   parts->link = std::move(link);
-  const AdminServer::Page workers = {.content_type = "application/json", .body = [link = parts->link.get()] {
-                                       return WorstWorkersJson(link->WorkerSummaries());
-                                     }};
   auto admin =
       AdminServer::Start(parts->io_thread.context(),
                          {.listen = listen,
                           .name = "sluice",
                           .collectables = {&parts->link->registry(), &parts->link->gauges(), &parts->process_metrics},
                           .health = nullptr,
-                          .pages = {{"/", StatusPage()}, {"/workers.json", workers}}});
+                          .pages = LinkPages(*parts->link)});
   if (!admin.ok()) return admin.status();
   parts->admin = *std::move(admin);
   return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(parts)));

@@ -1,0 +1,14 @@
+#include "lib/link/link_pages.h"
+
+#include "lib/link/worker_summary.h"
+#include "lib/telemetry/status_page.h"
+
+namespace sluice {
+
+std::map<std::string, AdminServer::Page> LinkPages(const Link& link) {
+  return {{"/", StatusPage()}, {"/workers.json", {.content_type = "application/json", .body = [&link] {
+                                                    return WorstWorkersJson(link.WorkerSummaries());
+                                                  }}}};
+}
+
+}  // namespace sluice

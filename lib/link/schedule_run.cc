@@ -45,45 +45,47 @@ void ScheduleRun::Apply(const Action& action) {
   }
 }
 
-absl::Status ScheduleRun::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block) {
+template <class Event>
+absl::Status ScheduleRun::Try(Event event) {
   absl::Status status;
-  Drive([&](TimePoint now) {
+  Drive([&](TimePoint now) { status = event(now); });
+  return status;
+}
+
+absl::Status ScheduleRun::Submit(absl::Span<const CallRequest> calls, TimePoint deadline, BlockId& block) {
+  absl::Status status = Try([&](TimePoint now) {
     std::vector<CallId> ids;
     const absl::StatusOr<BlockId> submitted = schedule_.Submit(now, calls, deadline, actions_, &ids);
-    status = submitted.status();
-    if (!submitted.ok()) return;
+    if (!submitted.ok()) return submitted.status();
     block = *submitted;
     for (size_t i = 0; i < calls.size(); ++i) ScheduledOf(calls[i].tag).id_ = ids[i];
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   last_block_ = {.calls = static_cast<int64_t>(calls.size())};
   for (const CallRequest& call : calls) {
     last_block_.response_bytes = std::max(last_block_.response_bytes, call.response_bytes);
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::Status ScheduleRun::SubmitAhead(const CallRequest& call, TimePoint deadline, BlockId& block) {
-  absl::Status status;
-  Drive([&](TimePoint now) {
+  return Try([&](TimePoint now) {
     CallId id;
     const absl::StatusOr<BlockId> submitted = schedule_.SubmitAhead(now, call, deadline, actions_, &id);
-    status = submitted.status();
-    if (!submitted.ok()) return;
+    if (!submitted.ok()) return submitted.status();
     block = *submitted;
     ScheduledOf(call.tag).id_ = id;
+    return absl::OkStatus();
   });
-  return status;
 }
 
 absl::Status ScheduleRun::Add(BlockId block, const CallRequest& call) {
-  absl::Status status;
-  Drive([&](TimePoint now) {
+  return Try([&](TimePoint now) {
     const absl::StatusOr<CallId> added = schedule_.Add(now, block, call, actions_);
-    status = added.status();
     if (added.ok()) ScheduledOf(call.tag).id_ = *added;
+    return added.status();
   });
-  return status;
 }
 
 void ScheduleRun::Unpark(CallId call) {
@@ -119,21 +121,15 @@ void ScheduleRun::CancelCall(CallId call) {
 }
 
 absl::Status ScheduleRun::SetBudget(int64_t budget_bytes) {
-  absl::Status status;
-  Drive([&](TimePoint now) { status = schedule_.SetBudget(now, budget_bytes, actions_); });
-  return status;
+  return Try([&](TimePoint now) { return schedule_.SetBudget(now, budget_bytes, actions_); });
 }
 
 absl::Status ScheduleRun::SetLease(const BudgetLease& lease) {
-  absl::Status status;
-  Drive([&](TimePoint now) { status = schedule_.SetLease(now, lease, actions_); });
-  return status;
+  return Try([&](TimePoint now) { return schedule_.SetLease(now, lease, actions_); });
 }
 
 absl::Status ScheduleRun::Reconfigure(const ScheduleOptions& options) {
-  absl::Status status;
-  Drive([&](TimePoint now) { status = schedule_.Reconfigure(now, options, actions_); });
-  return status;
+  return Try([&](TimePoint now) { return schedule_.Reconfigure(now, options, actions_); });
 }
 
 void ScheduleRun::OnTimer(TimePoint now) {

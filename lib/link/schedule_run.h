@@ -57,13 +57,15 @@ class ScheduleRun {
   // The size of the block that was submitted last, for the plan that the gauges show.
   struct BlockSize {
     int64_t calls = 0;
-    int64_t response_bytes = 0;  // of its largest response
+    int64_t response_bytes = 0;  // the largest
   };
   const BlockSize& last_block() const { return last_block_; }
 
  private:
   template <class Event>
   void Drive(Event event);
+  template <class Event>
+  absl::Status Try(Event event);  // Drive, and the status that the event returns
   void Apply(const Action& action);
 
   Executor& executor_;

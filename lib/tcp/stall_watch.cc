@@ -52,6 +52,12 @@ void StallWatch::Direction::EndRound(absl::Duration now) {
   peak_begin_bytes = bytes;
 }
 
+void StallWatch::Way::Carry(uint64_t more_bytes, bool may_begin_burst) {
+  bytes += more_bytes;
+  if (more_bytes > 0 && !was_busy && may_begin_burst) ++bursts;
+  was_busy = more_bytes > 0;
+}
+
 void StallWatch::Add(absl::Duration now, absl::Span<const TcpSocket> sockets) {
   for (const TcpSocket& socket : sockets) {
     if (port_.has_value() && socket.local.port() != *port_ && socket.remote.port() != *port_) continue;
@@ -70,12 +76,8 @@ void StallWatch::Update(Connection& connection, absl::Duration now, const TcpSoc
   const uint64_t received = Growth(before.received_bytes, socket.info.received_bytes);
   const uint64_t sent = Growth(before.acknowledged_bytes, socket.info.acknowledged_bytes);
   const bool was_stalled = connection.stall.has_value();
-  connection.received_bytes += received;
-  connection.sent_bytes += sent;
-  if (received > 0 && !connection.was_receiving && !was_stalled) ++connection.received_bursts;
-  if (sent > 0 && !connection.was_sending && !was_stalled) ++connection.sent_bursts;
-  connection.was_receiving = received > 0;
-  connection.was_sending = sent > 0;
+  connection.received.Carry(received, !was_stalled);
+  connection.sent.Carry(sent, !was_stalled);
   Direction& outgoing = outgoing_[socket.remote.address()];
   incoming_.bytes += received;
   outgoing.bytes += sent;
@@ -90,7 +92,7 @@ void StallWatch::Update(Connection& connection, absl::Duration now, const TcpSoc
   if (was_stalled) return EndStall(connection, now, socket.info);
   // A retransmission timeout that was too short to see.
   if (socket.info.rtos.has_value() && before.rtos.has_value() && *socket.info.rtos != *before.rtos) {
-    connection.sent_stalls.push_back({.begin = now, .seen = now, .end = now, .host = socket.remote.address()});
+    connection.sent.stalls.push_back({.begin = now, .seen = now, .end = now, .host = socket.remote.address()});
   }
 }
 
@@ -111,8 +113,8 @@ void StallWatch::UpdateWait(Connection& connection, absl::Duration now, const Tc
 void StallWatch::BeginStall(Connection& connection, absl::Duration now, absl::Duration stalled_for) {
   const Address& host = connection.last.remote.address();
   connection.stall = TcpStall{.begin = now - stalled_for, .seen = now, .host = host};
-  connection.received_before_stall = incoming_.bytes;
-  connection.sent_before_stall = outgoing_[host].bytes;
+  connection.received.flow_bytes_before_stall = incoming_.bytes;
+  connection.sent.flow_bytes_before_stall = outgoing_[host].bytes;
   connection.retransmitted_before_stall = connection.last.info.retransmitted_packets;
 }
 
@@ -120,11 +122,11 @@ void StallWatch::EndStall(Connection& connection, absl::Duration now, const TcpI
   if (!connection.stall.has_value()) return;
   TcpStall stall = *std::exchange(connection.stall, std::nullopt);
   stall.end = now;
-  stall.flow_bytes = incoming_.bytes - connection.received_before_stall;
-  connection.received_stalls.push_back(stall);
+  stall.flow_bytes = incoming_.bytes - connection.received.flow_bytes_before_stall;
+  connection.received.stalls.push_back(stall);
   if (info.retransmitted_packets == connection.retransmitted_before_stall) return;
-  stall.flow_bytes = outgoing_[stall.host].bytes - connection.sent_before_stall;
-  connection.sent_stalls.push_back(std::move(stall));
+  stall.flow_bytes = outgoing_[stall.host].bytes - connection.sent.flow_bytes_before_stall;
+  connection.sent.stalls.push_back(std::move(stall));
 }
 
 void StallWatch::EndRound(absl::Duration now) {
@@ -141,14 +143,15 @@ void StallWatch::EndRound(absl::Duration now) {
 
 void StallWatch::Close(Connection& connection, absl::Duration now) {
   EndStall(connection, now, connection.last.info);
-  if (connection.received_bytes + connection.sent_bytes == 0 && connection.sent_stalls.empty()) return;
+  if (connection.received.bytes + connection.sent.bytes == 0 && connection.sent.stalls.empty()) return;
   const Address& remote = connection.last.remote.address();
-  const bool is_incoming = connection.received_bytes > connection.sent_bytes;
+  const bool is_incoming = connection.received.bytes > connection.sent.bytes;
+  Way& way = is_incoming ? connection.received : connection.sent;
   Direction& direction = is_incoming ? incoming_ : outgoing_[remote];
   TcpFlow& flow = direction.flow;
-  flow.bytes += is_incoming ? connection.received_bytes : connection.sent_bytes;
-  flow.bursts += is_incoming ? connection.received_bursts : connection.sent_bursts;
-  for (TcpStall& stall : is_incoming ? connection.received_stalls : connection.sent_stalls) {
+  flow.bytes += way.bytes;
+  flow.bursts += way.bursts;
+  for (TcpStall& stall : way.stalls) {
     stall.connection = flow.connections;
     flow.stalls.push_back(std::move(stall));
   }

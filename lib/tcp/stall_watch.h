@@ -74,21 +74,22 @@ class StallWatch {
 
  private:
   using Address = boost::asio::ip::address;
+  // What a connection carried one way.
+  struct Way {
+    uint64_t bytes = 0;
+    uint64_t bursts = 0;
+    bool was_busy = false;                 // in the last round
+    uint64_t flow_bytes_before_stall = 0;  // when the stall was seen
+    std::vector<TcpStall> stalls;
+    void Carry(uint64_t more_bytes, bool may_begin_burst);
+  };
   struct Connection {
     TcpSocket last;
     uint64_t round = 0;  // the last round that had it
-    uint64_t received_bytes = 0;
-    uint64_t sent_bytes = 0;  // and acknowledged
-    uint64_t received_bursts = 0;
-    uint64_t sent_bursts = 0;
-    bool was_receiving = false;
-    bool was_sending = false;
+    Way received;
+    Way sent;  // and acknowledged
     std::optional<TcpStall> stall;
-    uint64_t received_before_stall = 0;  // bytes of the flows, when it was seen
-    uint64_t sent_before_stall = 0;
     uint32_t retransmitted_before_stall = 0;
-    std::vector<TcpStall> received_stalls;
-    std::vector<TcpStall> sent_stalls;
     std::optional<absl::Duration> waits_since;
     std::vector<TcpStall> long_waits;
   };

@@ -74,9 +74,7 @@ void ProxyLoop::Accept(const ClientOrigin& origin, const AcceptedSocket& accept)
     metrics_.CountConnection(ProxyConnection::kRefused);
     if (!closing_) {
       Report({.client = origin.Name(),
-              .target = "",
-              .why = absl::StrCat("limits.connections is ", options_.max_connections, ", and none of them is idle"),
-              .carries = ""});
+              .why = absl::StrCat("limits.connections is ", options_.max_connections, ", and none of them is idle")});
     }
     return;  // the socket closes with `accept`
   }
@@ -184,9 +182,7 @@ absl::Status ProxyLoop::Submit(const MakeStream& make, const ForwardedHead& head
 // Requests do not wait for kStuckAfter: the bytes that clients send within that time have no bound. Responses that are
 // granted before they are ready, or that arrive over an unscheduled link, were not requested. Therefore their total may
 // exceed the bound before kStuckAfter has passed.
-void ProxyLoop::OnHeldCounted() {
-  metrics_.SetHeldBytes(held_answers_.bytes());
-  metrics_.SetHeldRequestBytes(held_requests_.bytes());
+void ProxyLoop::LimitHeld() {
   if (!held_answers_.full() && held_requests_.bytes() <= held_requests_.max_bytes()) return;
   if (std::exchange(limit_queued_, true)) return;
   link_.AtEndOfTurn([this, alive = std::weak_ptr<const void>(alive_)] {

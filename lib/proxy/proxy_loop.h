@@ -128,7 +128,7 @@ class ProxyLoop {
   size_t calls() const { return calls_; }
 
  private:
-  void OnHeldCounted();
+  void LimitHeld();
   void SetPolicies(ClientPolicies policies);
   void SetHeldBounds();
 
@@ -157,8 +157,14 @@ class ProxyLoop {
   const std::shared_ptr<const void> alive_ = std::make_shared<char>();  // expires with the loop, unlike living_calls_
   bool limit_queued_ = false;
   const std::shared_ptr<const void> living_calls_ = std::make_shared<char>();  // the loop itself holds one reference
-  HeldBytes held_answers_{[this] { OnHeldCounted(); }};
-  HeldBytes held_requests_{[this] { OnHeldCounted(); }};
+  HeldBytes held_answers_{[this] {
+    metrics_.SetHeldBytes(held_answers_.bytes());
+    LimitHeld();
+  }};
+  HeldBytes held_requests_{[this] {
+    metrics_.SetHeldRequestBytes(held_requests_.bytes());
+    LimitHeld();
+  }};
   TimerQueue::Id look_timer_;
   TimerQueue::Id go_away_timer_;
   std::function<void()> on_drained_;  // null: not draining

@@ -199,10 +199,7 @@ AsioListener::OnAccept ProxyServer::OnAccept(const Listener& listener) {
         .route = listener.route, .local = connection.local, .peer = connection.peer, .user = connection.client};
     if (!listener.tls && !MayConnect(connection)) {
       metrics_.CountConnection(ProxyConnection::kRefused);
-      loop_->Report({.client = origin.Name(),
-                     .target = "",
-                     .why = "this user may not connect; add it to client_uids",
-                     .carries = ""});
+      loop_->Report({.client = origin.Name(), .why = "this user may not connect; add it to client_uids"});
       return;
     }
     if (listener.tls) LookAtListenerTls();

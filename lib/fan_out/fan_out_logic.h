@@ -127,12 +127,12 @@ class FanOutLogic {
 
   AskState& AskOf(size_t attempt) { return asks_[attempts_[attempt].made.ask]; }
 
-  // Who is asked.
+  // Requests.
   void Send(size_t ask, Reason reason, FanOutActions& actions);
   bool TakeRetry(TimePoint now, size_t ask);
   void Hedge(size_t attempt, FanOutActions& actions);
 
-  // Whose response counts.
+  // Responses.
   void LetIn(size_t ask, FanOutActions& actions);
   void Accept(size_t attempt, FanOutActions& actions);
   void Claim(size_t attempt, FanOutActions& actions);

@@ -29,7 +29,7 @@ class KeptMessages {
 
   CallbackMemory::Account* memory_ = nullptr;
   std::deque<WireMessage> kept_;
-  std::deque<int64_t> accepted_bytes_;  // of each message that waits for its verdict
+  std::deque<int64_t> accepted_bytes_;  // sizes of the messages that wait for their verdict
 };
 
 }  // namespace sluice

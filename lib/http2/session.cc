@@ -112,7 +112,7 @@ absl::Status CheckSentHeaders(nghttp2_session* nghttp2, size_t bytes) {
 }
 
 constexpr size_t kFrameHeaderBytes = 9;  // RFC 9113, section 4.1
-constexpr size_t kTypicalFields = 12;    // of a gRPC call
+constexpr size_t kTypicalFields = 12;    // a gRPC call has as many
 
 absl::string_view View(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};

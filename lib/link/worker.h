@@ -61,8 +61,8 @@ class Worker final : private ConnectorEvents {
   // The connection that a call can be sent on now; null if there is none.
   Connection* Sendable() const;
 
-  // Lets the call wait until it can be sent. The worker then resumes it, or ends it if it cannot connect. Ends
-  // it at once with ResourceExhausted if too many wait already: see CheckRoom.
+  // Lets the call wait until it can be sent. The worker then resumes it, or ends it if it cannot connect. Ends it at
+  // once with ResourceExhausted if too many wait already: see CheckRoom.
   void Wait(ScheduledStream& call);
   // A call that did not wait here has ended without a stream. A call that waits may have the stream, and no other event
   // may follow.

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// What a proxy has learnt of the methods that its clients call: it has no description of them. Bounded, since clients
-// choose the names. There is one for each proxy. Not thread-safe.
+// The sizes and kinds of responses that a proxy learns for each method, since it has no description of the methods. The
+// number of methods is bounded, since clients choose the names. There is one for each proxy. Not thread-safe.
 class CalledMethods {
  public:
   // The size of the method's next response; nullopt: unknown.

@@ -30,7 +30,7 @@ class ClientOpening {
   // HTTP.
   const std::string& refusal() const { return refusal_; }
   const std::string& why() const { return why_; }
-  // What the bytes begin, in words: "TLS", kPlaintextHttp2, "HTTP/1.1" or "an unknown protocol".
+  // Names the protocol that begins with these bytes: "TLS", kPlaintextHttp2, "HTTP/1.1" or "an unknown protocol".
   static constexpr char kPlaintextHttp2[] = "plaintext HTTP/2";
   static absl::string_view ProtocolOf(absl::string_view bytes);
   // The bytes that belong to the protocol that follows: for kHttp2 and kOther all bytes, for kConnect the bytes after

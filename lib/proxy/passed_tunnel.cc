@@ -12,8 +12,7 @@ namespace {
 
 constexpr char kWorkerUnscheduled[] =
     "the proxy schedules only plaintext HTTP/2; let the client use plaintext, or TLS to the proxy, and the proxy TLS "
-    "to "
-    "the workers (tls.ca)";
+    "to the workers (tls.ca)";
 constexpr char kOtherUnscheduled[] =
     "no pattern of workers permits it, so it is not a worker; if it is one, add a pattern for it to workers";
 

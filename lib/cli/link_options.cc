@@ -57,6 +57,7 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
     if (!parsed.ok()) return parsed;
     options.budget_bytes = budget_bytes;
   }
+  if (config.has_shortest_first()) options.shortest_first = config.shortest_first();
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
   return options.Validate();
 }

@@ -9,11 +9,13 @@ namespace sluice {
 Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
     : options_(options),
       granting_(options.policy == SchedulePolicy::kGrants),
+      blocks_(calls.blocks()),
       budget_(calls.budget()),
       outstanding_(calls.outstanding()),
       laps_(calls.laps()),
       workers_(calls.workers()),
       queue_(calls.queue()),
+      order_(calls.order()),
       window_(calls.window()),
       sent_(calls.sent()) {}
 
@@ -36,7 +38,7 @@ std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
   if (!budget_.limited()) return kMaxResponseBytes;
   if (!granting_) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
-  return MayAsk() ? std::optional<int64_t>(0) : std::nullopt;
+  return MayAsk(call) ? std::optional<int64_t>(0) : std::nullopt;
 }
 
 bool Admission::HandshakeHasShare(const Call& call) const {
@@ -54,7 +56,7 @@ bool Admission::HandshakeFits(const Call& call) const {
 // For rolling and batches. Batches never split a response, as in the source paper. Rolling sends a part if the whole
 // response would never fit the budget, or costs more than the share of its worker.
 std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
-  if (!queue_.MayOvertake(budget_.bytes())) return std::nullopt;
+  if (order_.ReadyPrecedes(*call.block)) return std::nullopt;
   const int64_t most_bytes =
       call.worker->bounded ? PartWithin(call.expected_bytes, laps_.ShareBytes(*call.worker)) : call.expected_bytes;
   if (budget_.HasRoom(outstanding_.Cost(most_bytes))) return most_bytes;
@@ -69,12 +71,12 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // addition to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
-  const bool all_fits = !call.out() && outstanding_.asked_bytes() <= third();
+  const bool all_fits = !call.out() && blocks_.WorkUpTo(call.block->rank).remaining_bytes <= third();
   if (!all_fits) {
     if (!window_.ReadyAtOnce(budget_.bytes())) return std::nullopt;
     if (!call.out() && sent_.any_early()) return std::nullopt;  // calls that are out come first
   }
-  if (!queue_.MayOvertake(budget_.bytes())) return std::nullopt;
+  if (order_.ReadyPrecedes(*call.block)) return std::nullopt;
   const int64_t bytes = PartOf(call.expected_bytes);
   const int64_t cost_bytes = outstanding_.Cost(bytes);
   // The headers arrive with the early bytes. Headers of the usual size are small compared with the grant, so only the
@@ -86,7 +88,7 @@ std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
   return budget_.HasRoom(cost_bytes + header_bytes) ? std::optional(bytes) : std::nullopt;
 }
 
-bool Admission::MayAsk() const {
+bool Admission::MayAsk(const Call& call) const {
   const int64_t header_bytes = HeaderBytes();
   // With a lease, the headers of calls that are out may take the room that a ready response waits for. Another request
   // would delay that response further.
@@ -96,7 +98,10 @@ bool Admission::MayAsk() const {
   if (sent_.young() == 0 && budget_.idle()) return budget_.HasRoomAlone(window_.HeaderBytes(1), header_bytes);
   const int64_t budget = budget_.bytes();
   const int64_t window = budget_.idle() ? window_.FirstRequests(budget) : window_.Requests(budget);
-  return sent_.young() + workers_.ready_calls() < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
+  // Calls of larger blocks that fill the window do not stop the requests of smaller ones.
+  const int64_t ungranted =
+      std::min(sent_.young() + workers_.ready_calls(), blocks_.WorkUpTo(call.block->rank).ungranted_calls);
+  return ungranted < window && budget_.HasRoom(header_bytes + window_.HeaderBytes(1));
 }
 
 bool Admission::HasRoomForGrant(const Call& call, int64_t bytes) const {

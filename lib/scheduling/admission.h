@@ -48,7 +48,7 @@ class Admission {
  private:
   std::optional<int64_t> BytesInRolling(const Call& call) const;
   int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
-  bool MayAsk() const;
+  bool MayAsk(const Call& call) const;
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
   int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }
@@ -59,11 +59,13 @@ class Admission {
 
   const ScheduleOptions& options_;
   const bool granting_;
+  const BlockQueue& blocks_;
   const Budget& budget_;
   const Outstanding& outstanding_;
   const WorkerLaps& laps_;
   const QueuedWorkers& workers_;
   const GrantQueue& queue_;
+  const ServiceOrder& order_;
   const GrantWindow& window_;
   const SentCalls& sent_;
 };

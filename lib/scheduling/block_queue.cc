@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace sluice {
 
@@ -32,6 +33,7 @@ void BlockQueue::Push(QueuedBlock& block, Call& call, Call::Phase phase) {
   call.phase = phase;
   call.block = &block;
   ++calls_[static_cast<size_t>(phase)];
+  CountUngranted(block, phase, 1);
   if (phase == Call::Phase::kWaiting) {
     PushWaiting(block, call);
   } else {
@@ -56,6 +58,7 @@ void BlockQueue::Take(Call& call) {
   CallList& list = ListOf(block, call.phase);
   list.erase(list.iterator_to(call));
   --calls_[static_cast<size_t>(call.phase)];
+  CountUngranted(block, call.phase, -1);
   Relink(block, was_waiting);
 }
 
@@ -82,11 +85,58 @@ CallList& BlockQueue::ListOf(QueuedBlock& block, Call::Phase phase) {
 }
 
 void BlockQueue::Relink(QueuedBlock& block, bool was_waiting) {
-  WaitingBlocks& waiting = WaitingOf(block);
-  if (was_waiting && block.waiting.empty()) waiting.erase(waiting.iterator_to(block));
-  if (!was_waiting && !block.waiting.empty()) waiting.insert(block);
+  if (was_waiting && block.waiting.empty()) UnlinkWaiting(block);
+  if (!was_waiting && !block.waiting.empty()) LinkWaiting(block);
   if (block.DeadlineHook::is_linked() && !block.ungranted()) deadlines_.erase(deadlines_.iterator_to(block));
   if (!block.DeadlineHook::is_linked() && block.ungranted()) deadlines_.insert(block);
+}
+
+void BlockQueue::LinkWaiting(QueuedBlock& block) {
+  if (block.ahead) {
+    ahead_.insert(block);
+  } else {
+    waiting_.insert(block);
+    waiting_by_age_.insert(block);
+  }
+}
+
+void BlockQueue::UnlinkWaiting(QueuedBlock& block) {
+  if (block.ahead) {
+    ahead_.erase(ahead_.iterator_to(block));
+  } else {
+    waiting_.erase(waiting_.iterator_to(block));
+    waiting_by_age_.erase(waiting_by_age_.iterator_to(block));
+  }
+}
+
+void BlockQueue::SetRank(QueuedBlock& block, int rank) {
+  RankedWork& before = work_[static_cast<size_t>(block.rank)];
+  before.ungranted_calls -= block.ranked.ungranted_calls;
+  before.remaining_bytes -= std::exchange(block.ranked.remaining_bytes, block.remaining_bytes);
+  if (block.rank != rank) {
+    const bool waits = !block.waiting.empty();
+    if (waits) UnlinkWaiting(block);
+    block.rank = rank;
+    if (waits) LinkWaiting(block);
+  }
+  RankedWork& after = work_[static_cast<size_t>(rank)];
+  after.ungranted_calls += block.ranked.ungranted_calls;
+  after.remaining_bytes += block.ranked.remaining_bytes;
+}
+
+RankedWork BlockQueue::WorkUpTo(int rank) const {
+  RankedWork sum;
+  for (int i = 0; i <= rank; ++i) {
+    sum.ungranted_calls += work_[static_cast<size_t>(i)].ungranted_calls;
+    sum.remaining_bytes += work_[static_cast<size_t>(i)].remaining_bytes;
+  }
+  return sum;
+}
+
+void BlockQueue::CountUngranted(QueuedBlock& block, Call::Phase phase, int64_t more_calls) {
+  if (phase != Call::Phase::kSent && phase != Call::Phase::kReady) return;
+  block.ranked.ungranted_calls += more_calls;
+  work_[static_cast<size_t>(block.rank)].ungranted_calls += more_calls;
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "sluice/time_point.h"
 
 #include "absl/container/node_hash_map.h"
+#include "lib/scheduling/block_order.h"
 #include "lib/scheduling/call_table.h"
 #include "lib/scheduling/schedule_events.h"
 
@@ -18,19 +19,30 @@ namespace sluice {
 
 struct DeadlineTag;
 struct WaitingTag;
-struct AgeTag;
+struct WaitingAgeTag;
+struct BlockAgeTag;
 using DeadlineHook = boost::intrusive::set_base_hook<boost::intrusive::tag<DeadlineTag>>;
 using WaitingHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingTag>>;
-using AgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<AgeTag>>;
+using WaitingAgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<WaitingAgeTag>>;
+using BlockAgeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<BlockAgeTag>>;
+
+// What has not come yet of one block, or of all blocks of one rank.
+struct RankedWork {
+  int64_t ungranted_calls = 0;  // sent or ready
+  int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls
+};
 
 // One block that has not ended, with its calls by phase. block_reader.h already has a Block.
-struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
+struct QueuedBlock : DeadlineHook, WaitingHook, WaitingAgeHook, BlockAgeHook {
   BlockId id = 0;
   TimePoint since;  // when it was submitted
   TimePoint deadline;
   bool ahead = false;    // a handshake, which precedes all other blocks
   bool retries = false;  // a handshake after a failure, which follows the other handshakes
   bool cancelled = false;
+  int rank = 0;                 // see BlockOrder; kept by ServiceOrder
+  int64_t remaining_bytes = 0;  // cost of the bytes still to come, without parked calls; kept by Outstanding
+  RankedWork ranked;            // its part of the work of its rank
   CallList parked;
   CallList held;
   CallList waiting;         // in the order in which they leave
@@ -43,6 +55,7 @@ struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
   std::chrono::nanoseconds slot{0};
   TimePoint next_slot;
 
+  BlockOrder order() const { return {.rank = rank, .id = id}; }
   bool ungranted() const {
     return !parked.empty() || !held.empty() || !waiting.empty() || !sent.empty() || !ready.empty();
   }
@@ -51,14 +64,8 @@ struct QueuedBlock : DeadlineHook, WaitingHook, AgeHook {
   bool idle() const { return waiting.empty() && sent.empty() && ready.empty() && in_flight.empty(); }
 };
 
-// The order in which blocks are served: the oldest first. Waiting requests, held requests and new responses follow it.
-struct BlockTurnKey {
-  using type = BlockId;
-  type operator()(const QueuedBlock& block) const { return block.id; }
-};
-
-// The blocks that have not ended, ordered by id, which is the order of submission. There is one for each schedule. Not
-// thread-safe. Addresses are valid until Remove.
+// The blocks that have not ended. Ids are in the order of submission. There is one for each schedule. Not thread-safe.
+// Addresses are valid until Remove.
 class BlockQueue {
  public:
   QueuedBlock& Add(TimePoint now, TimePoint deadline, bool ahead = false, bool retries = false);
@@ -71,10 +78,17 @@ class BlockQueue {
   void Take(Call& call);
   void Move(Call& call, Call::Phase phase);  // Take, then Push
 
-  // first_waiting: the next block with waiting calls, except handshakes. first_ahead: the next handshake that
+  // Sets the rank of a block, and counts its work. Call it after each change of its remaining_bytes.
+  void SetRank(QueuedBlock& block, int rank);
+  RankedWork WorkUpTo(int rank) const;  // of all blocks up to this rank
+  RankedWork AllWork() const { return WorkUpTo(BlockOrder::kRanks - 1); }
+
+  // first_waiting: the first block by BlockOrder with waiting calls, except handshakes. oldest_waiting: the oldest such
+  // block. first_ahead: the next handshake that
   // waits; retries come after all others. first_to_expire: the block with the earliest deadline among the blocks with
   // calls that are not granted. Each returns null if there is no such block.
   QueuedBlock* first_waiting() { return First(waiting_); }
+  QueuedBlock* oldest_waiting() { return First(waiting_by_age_); }
   QueuedBlock* first_ahead() { return First(ahead_); }
   QueuedBlock* first_to_expire() { return deadlines_.empty() ? nullptr : &*deadlines_.begin(); }
 
@@ -91,33 +105,48 @@ class BlockQueue {
     using type = std::pair<TimePoint, BlockId>;
     type operator()(const QueuedBlock& block) const { return {block.deadline, block.id}; }
   };
-  struct WaitingKey {
-    using type = std::pair<bool, BlockTurnKey::type>;
-    type operator()(const QueuedBlock& block) const { return {block.retries, BlockTurnKey()(block)}; }
+  struct OrderKey {
+    using type = BlockOrder;
+    type operator()(const QueuedBlock& block) const { return block.order(); }
   };
-  using WaitingBlocks =
-      boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<WaitingHook>,
-                            boost::intrusive::key_of_value<WaitingKey>, boost::intrusive::constant_time_size<false>>;
+  struct AgeKey {
+    using type = BlockId;
+    type operator()(const QueuedBlock& block) const { return block.id; }
+  };
+  struct AheadKey {
+    using type = std::pair<bool, BlockId>;
+    type operator()(const QueuedBlock& block) const { return {block.retries, block.id}; }
+  };
+  template <class Hook, class Key>
+  using BlockSet =
+      boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
+                            boost::intrusive::constant_time_size<false>>;
 
   static CallList& ListOf(QueuedBlock& block, Call::Phase phase);
-  static QueuedBlock* First(WaitingBlocks& blocks) { return blocks.empty() ? nullptr : &*blocks.begin(); }
-  WaitingBlocks& WaitingOf(const QueuedBlock& block) { return block.ahead ? ahead_ : waiting_; }
+  template <class Blocks>
+  static QueuedBlock* First(Blocks& blocks) {
+    return blocks.empty() ? nullptr : &*blocks.begin();
+  }
   static void PushWaiting(QueuedBlock& block, Call& call);
   void Relink(QueuedBlock& block, bool was_waiting);
+  void LinkWaiting(QueuedBlock& block);
+  void UnlinkWaiting(QueuedBlock& block);
+  void CountUngranted(QueuedBlock& block, Call::Phase phase, int64_t more_calls);
 
   BlockId last_id_ = 0;
   std::array<int64_t, Call::kPhases> calls_{};
+  std::array<RankedWork, BlockOrder::kRanks> work_{};  // by rank
   absl::node_hash_map<BlockId, QueuedBlock> blocks_;
 
-  boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<AgeHook>, boost::intrusive::constant_time_size<false>>
+  boost::intrusive::list<QueuedBlock, boost::intrusive::base_hook<BlockAgeHook>,
+                         boost::intrusive::constant_time_size<false>>
       by_age_;
 
   // Blocks with waiting calls, and blocks with calls that are not granted. The latter can expire.
-  WaitingBlocks waiting_;
-  WaitingBlocks ahead_;
-  boost::intrusive::set<QueuedBlock, boost::intrusive::base_hook<DeadlineHook>,
-                        boost::intrusive::key_of_value<DeadlineKey>, boost::intrusive::constant_time_size<false>>
-      deadlines_;
+  BlockSet<WaitingHook, OrderKey> waiting_;
+  BlockSet<WaitingAgeHook, AgeKey> waiting_by_age_;
+  BlockSet<WaitingHook, AheadKey> ahead_;
+  BlockSet<DeadlineHook, DeadlineKey> deadlines_;
 };
 
 }  // namespace sluice

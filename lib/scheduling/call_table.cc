@@ -24,6 +24,7 @@ void CallTable::Release(Call& call) {
   call.block = nullptr;
   call.worker = nullptr;
   call.place = 0;
+  call.rank = 0;
   call.progress = {};
   free_.push_front(call);
 }

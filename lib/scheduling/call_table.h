@@ -19,16 +19,19 @@ struct QueuedWorker;
 using ListHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
 // Hooks for lists and sets of calls. Sent and Early, with grants only: calls that may straggle, and calls that may be
-// granted early. Stall: calls that may stall. Turn and Held: calls that wait at their worker, by turn and by age.
+// granted early. Stall: calls that may stall. Turn, Age and Held: calls that wait at their worker, by
+// turn, by the age of their block, and by the time for which they are held.
 struct SentTag;
 struct EarlyTag;
 struct StallTag;
 struct TurnTag;
+struct AgeTag;
 struct HeldTag;
 using SentHook = boost::intrusive::list_base_hook<boost::intrusive::tag<SentTag>>;
 using EarlyHook = boost::intrusive::list_base_hook<boost::intrusive::tag<EarlyTag>>;
 using StallHook = boost::intrusive::set_base_hook<boost::intrusive::tag<StallTag>>;
 using TurnHook = boost::intrusive::set_base_hook<boost::intrusive::tag<TurnTag>>;
+using AgeHook = boost::intrusive::set_base_hook<boost::intrusive::tag<AgeTag>>;
 using HeldHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldTag>>;
 
 // The progress of a request, and of its response byte by byte.
@@ -49,12 +52,12 @@ struct CallProgress {
 
 // One call that has not ended. It is in exactly one list: its block's list for its phase, or the free list of the
 // table.
-struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
+struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, AgeHook, HeldHook {
   // A call is in flight if part of its response was granted, or nothing is to be granted. Only grants have the phases
   // sent and ready. A held call waits until its worker has less than its share outstanding.
   enum class Phase : uint8_t { kFree, kParked, kHeld, kWaiting, kSent, kReady, kInFlight };
   static constexpr size_t kPhases = 7;
-  enum class Turn : uint8_t { kNone, kNew, kRest, kUnwanted };
+  enum class Turn : uint8_t { kNone, kWanted, kUnwanted };
 
   // Returns the bytes that are ready and not granted. Bytes that came without a grant are added, so that the next grant
   // restores the window.
@@ -67,8 +70,10 @@ struct Call : ListHook, SentHook, EarlyHook, StallHook, TurnHook, HeldHook {
   CallId id;
   Phase phase = Phase::kFree;
   Turn turn = Turn::kNone;  // in GrantQueue
-  // The order among the waiting calls of its block; if it has a turn, the order among all turns.
+  // The order among the waiting calls of its block; since it was ready, the order among the ready messages.
   uint64_t place = 0;
+  uint64_t queued = 0;      // the order in which calls were added to GrantQueue
+  int rank = 0;             // in its block, by the rest of its message: see BlockOrder::RankOf
   bool opens_slot = false;  // batches: the first call of its batch
   bool may_idle = false;    // it gets no early bytes
   // Expected size of the response at its request; at least 1, since an empty response costs a packet.

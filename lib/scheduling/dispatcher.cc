@@ -16,6 +16,7 @@ Dispatcher::Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const A
       budget_(calls.budget()),
       laps_(calls.laps()),
       queue_(calls.queue()),
+      order_(calls.order()),
       window_(calls.window()),
       sent_(calls.sent()),
       admission_(admission),
@@ -30,7 +31,7 @@ void Dispatcher::Dispatch(TimePoint now, std::vector<Action>& actions) {
     if (!SendAhead(now, actions)) continue;
     // Try the responses again after each request. Early bytes move the headers of their call into the shared third,
     // which may make room, and a request may fill the worker whose response was next.
-    while (GrantNext(now, actions) || GrantEarly(now, actions) || SendNext(now, actions)) continue;
+    while (DispatchNext(now, actions)) continue;
   } while (WaitsForRoom() && (late_laps != laps_.late_laps() || workers_.ShrinkLate(now)));
 }
 
@@ -50,8 +51,7 @@ bool Dispatcher::HasBacklog() const {
 
 int64_t Dispatcher::NeedBytes(TimePoint now) const {
   const auto first = [](const QueuedBlock* block) { return block == nullptr ? nullptr : &block->waiting.front(); };
-  return admission_.NeedBytes(queue_.Next(now, budget_.bytes()), first(blocks_.first_ahead()),
-                              first(blocks_.first_waiting()));
+  return admission_.NeedBytes(order_.NextReady(now), first(blocks_.first_ahead()), first(order_.NextWaiting()));
 }
 
 bool Dispatcher::WaitsForRoom() const {
@@ -70,8 +70,15 @@ bool Dispatcher::SendAhead(TimePoint now, std::vector<Action>& actions) {
   return true;
 }
 
+bool Dispatcher::DispatchNext(TimePoint now, std::vector<Action>& actions) {
+  const QueuedBlock* const waiting = order_.NextWaiting();
+  const bool request_first = !batched_ && waiting != nullptr && !order_.ReadyPrecedes(*waiting);
+  if (request_first && SendNext(now, actions)) return true;
+  return GrantNext(now, actions) || GrantEarly(now, actions) || SendNext(now, actions);
+}
+
 bool Dispatcher::GrantNext(TimePoint now, std::vector<Action>& actions) {
-  Call* const call = queue_.Next(now, budget_.bytes());
+  Call* const call = order_.NextReady(now);
   if (call == nullptr) return false;
   if (!workers_.LookAt(*call->worker, now)) return true;
   const int64_t bytes = admission_.PartOf(call->rest(), *call->worker);
@@ -98,7 +105,7 @@ bool Dispatcher::GrantEarly(TimePoint now, std::vector<Action>& actions) {
 }
 
 bool Dispatcher::SendNext(TimePoint now, std::vector<Action>& actions) {
-  QueuedBlock* block = blocks_.first_waiting();
+  QueuedBlock* block = order_.NextWaiting();
   if (block == nullptr) return false;
   if (batched_) block = &slots_.NextBlock(*block);
   if (batched_ && !slots_.MayLeave(*block, now)) return false;
@@ -108,7 +115,7 @@ bool Dispatcher::SendNext(TimePoint now, std::vector<Action>& actions) {
     return true;
   }
   // The look may have let a held call go that comes first now.
-  if (&call != &block->waiting.front() || (!batched_ && block != blocks_.first_waiting())) return true;
+  if (&call != &block->waiting.front() || (!batched_ && block != order_.NextWaiting())) return true;
   const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
   if (!bytes.has_value()) return false;
   Send(call, *bytes, now, actions);

@@ -17,9 +17,10 @@ namespace sluice {
 // order among requests is that of BlockQueue, or of BatchSlots; the order among ready responses is that of GrantQueue.
 // There is one for each schedule. Not thread-safe. The objects that it refers to must outlive it.
 //
-// Handshakes come first, then responses, because the link waits for them, then requests. Each group keeps its order: a
-// smaller call further back would fit more often, and starve the large call in front. A call whose worker is full keeps
-// its place and is passed over, because it waits for its worker and not for the link.
+// Handshakes come first. Then comes the request or the ready response whose block is first by ServiceOrder; in a block,
+// responses come before requests, because the link waits for them. The call whose turn it is waits until it fits, and
+// no other overtakes it: a smaller one would fit more often, and starve it. A call whose worker is full keeps its place
+// and is passed over, because it waits for its worker and not for the link.
 class Dispatcher {
  public:
   Dispatcher(const ScheduleOptions& options, LiveCalls& calls, const Admission& admission, BatchSlots& slots);
@@ -36,6 +37,7 @@ class Dispatcher {
  private:
   bool WaitsForRoom() const;
   bool SendAhead(TimePoint now, std::vector<Action>& actions);
+  bool DispatchNext(TimePoint now, std::vector<Action>& actions);
   bool GrantNext(TimePoint now, std::vector<Action>& actions);
   bool GrantEarly(TimePoint now, std::vector<Action>& actions);
   bool SendNext(TimePoint now, std::vector<Action>& actions);
@@ -48,7 +50,8 @@ class Dispatcher {
   QueuedWorkers& workers_;
   const Budget& budget_;
   const WorkerLaps& laps_;
-  GrantQueue& queue_;
+  const GrantQueue& queue_;
+  ServiceOrder& order_;
   const GrantWindow& window_;
   SentCalls& sent_;
   const Admission& admission_;

@@ -43,7 +43,7 @@ LinkSchedule::LinkSchedule(const ScheduleOptions& options)
       batched_(options.policy == SchedulePolicy::kBatches),
       granting_(options.policy == SchedulePolicy::kGrants),
       slots_(options_),
-      calls_(options),
+      calls_(options_),
       blocks_(calls_.blocks()),
       budget_(calls_.budget()),
       workers_(calls_.workers()),
@@ -290,8 +290,11 @@ void LinkSchedule::EndBlock(QueuedBlock& block, Action::Kind kind, std::vector<A
     if (calls == &block.in_flight && kind == Action::Kind::kExpire) continue;
     for (auto next = calls->begin(); next != calls->end();) Abort(*next++, actions);
   }
-  for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
-    while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
+  // The end of one call may let a held call go, which then waits.
+  while (!block.waiting.empty() || !block.held.empty() || !block.parked.empty()) {
+    for (CallList* calls : {&block.waiting, &block.held, &block.parked}) {
+      while (!calls->empty()) EndUnsent(calls->front(), kind, actions);
+    }
   }
   OnCallGone(block);
 }
@@ -316,7 +319,7 @@ void LinkSchedule::OnCallGone(QueuedBlock& block) {
 
 LinkDemand LinkSchedule::Demand(TimePoint now) const {
   LinkDemand demand{.limit_bytes = budget_.bytes_at(std::max(now, now_)),
-                    .demand_bytes = calls_.outstanding().asked_bytes(),
+                    .demand_bytes = blocks_.AllWork().remaining_bytes,
                     .in_flight_bytes = budget_.in_flight_bytes() + admission_.HeaderBytes(),
                     .need_bytes = dispatcher_.NeedBytes(now_),
                     .received_bytes = calls_.laps().received_bytes(),

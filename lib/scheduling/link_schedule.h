@@ -30,23 +30,23 @@ namespace sluice {
 // every admission all charges fit the budget, or one call is alone. A granted byte cannot be revoked; if the budget
 // shrinks, charges only drain. Charges exceed the budget only after a stall, which is counted.
 //
-// All policies admit in the same order: the oldest block first, and its calls in order (batches deal a block into
-// slots). In batches a request leaves only when its time has come. In all policies it leaves when the bytes that come
-// with it fit the rest of the budget; no other request overtakes it. In rolling and batches the whole expected response
-// comes with the request. Rolling sends a response that costs more than the budget in parts.
+// One block is next, by ServiceOrder: the shortest one, or the oldest one. Its calls leave in order (batches deal a
+// block into slots). In batches a request leaves only when its time has come. In all policies it leaves when the bytes
+// that come with it fit the rest of the budget; no other request overtakes it. In rolling and batches the whole
+// expected response comes with the request. Rolling sends a response that costs more than the budget in parts.
 //
 // Each worker has a share of the budget, except in batches and unscheduled. The share follows the speed of the worker.
 // It is never more than the worker delivers while the link receives two budgets, or one packet. Calls of a worker that
 // has its share outstanding are passed over. See "Slow workers" in docs/internals/scheduling.md.
 //
 // Grants admit twice. A request leaves, in the same order, while the window is open. Its response is granted when it is
-// ready and fits: the oldest block first, then the response that was ready first. A call that is not ready blocks no
+// ready and fits, in the order of blocks, and in a block the shortest message first. A call that is not ready blocks no
 // other. A response that costs more than a third of the budget is granted in parts, and smaller ones overtake it. A
 // response that was held for 3 s goes first. The headers of a response may arrive at any moment until it is ready, so
 // the schedule reserves room for them.
 //
-// Requests leave early, with their grants, if responses are ready within about a round trip. They also do if all
-// requested responses fit a third of the budget. In the first case, calls that are out are granted early, too. All
+// Requests leave early, with their grants, if responses are ready within about a round trip. They also do if all blocks
+// that are not larger fit a third of the budget. In the first case, calls that are out are granted early, too. All
 // early bytes together take at most a third of the budget, since only DATA or the end of the call frees them.
 //
 // In rolling and batches the same rules grant the bytes of a response that did not come with its request. See

@@ -14,7 +14,8 @@ LiveCalls::LiveCalls(const ScheduleOptions& options)
       laps_(budget_),
       outstanding_(options, budget_, laps_),
       plan_bytes_(budget_.plan_bytes()),
-      window_(options) {}
+      window_(options),
+      order_(options, blocks_, workers_, queue_, budget_) {}
 
 void LiveCalls::SetProfile(const LinkProfile& profile) {
   budget_.SetProfile(profile);
@@ -39,6 +40,7 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
   ++call.worker->users;
   blocks_.Push(block, call, request.parked ? Phase::kParked : Phase::kWaiting);
   outstanding_.Update(call, now);
+  order_.Update(block, now);
   ++submitted_;
   return call.id;
 }
@@ -46,6 +48,7 @@ CallId LiveCalls::Queue(QueuedBlock& block, const CallRequest& request, bool ope
 void LiveCalls::Unpark(Call& call, TimePoint now) {
   blocks_.Move(call, Phase::kWaiting);
   outstanding_.Update(call, now);
+  order_.Update(*call.block, now);
 }
 
 void LiveCalls::SetPhase(Call& call, Phase phase) {
@@ -74,8 +77,8 @@ void LiveCalls::GrantEarly(Call& call, int64_t bytes, TimePoint now) {
 }
 
 void LiveCalls::GrantUnready(Call& call, int64_t bytes, TimePoint now) {
+  order_.OnGranted(call, outstanding_.Cost(bytes));
   SetPhase(call, Phase::kInFlight);
-  queue_.Overtook(outstanding_.Cost(bytes));
   // Unscheduled grants without a bound, so count only the expected bytes as in flight.
   const int64_t granted_bytes = std::min(bytes, call.expected_bytes);
   if (granting_ && !call.block->ahead) {
@@ -109,7 +112,7 @@ void LiveCalls::TakeReady(Call& call, int64_t remaining_bytes, int64_t withheld_
     SetPhase(call, Phase::kReady);
   }
   if (call.phase == Phase::kReady && (call.rest() == 0 || progress.unwanted)) SetPhase(call, Phase::kInFlight);
-  if (call.turn == Call::Turn::kNone && call.rest() > 0 && !progress.stalled) queue_.AddNew(call, now);
+  if (call.turn == Call::Turn::kNone) call.place = ++last_message_;
   Settle(call, now);
 }
 
@@ -119,7 +122,8 @@ void LiveCalls::Receive(Call& call, int64_t bytes, TimePoint now) {
 }
 
 void LiveCalls::Grant(Call& call, int64_t bytes, TimePoint now) {
-  queue_.Take(call, outstanding_.CostOfGrant(call, bytes));
+  order_.OnGranted(call, outstanding_.CostOfGrant(call, bytes));
+  queue_.Remove(call);
   if (call.phase == Phase::kReady) SetPhase(call, Phase::kInFlight);
   outstanding_.Grant(call, bytes, now);
   Settle(call, now);
@@ -130,6 +134,7 @@ Call* LiveCalls::TakeStalled(TimePoint now) {
   Call* const call = outstanding_.TakeStalled(now);
   if (call == nullptr) return nullptr;
   queue_.Remove(*call);
+  order_.Update(*call->block, now);
   workers_.LookAt(*call->worker, now);
   return call;
 }
@@ -141,11 +146,13 @@ void LiveCalls::Settle(Call& call, TimePoint now) {
   if (call.rest() == 0 || progress.aborted) {
     queue_.Remove(call);
   } else if (call.turn == Call::Turn::kNone && !progress.stalled && budget_.limited()) {
-    queue_.AddRest(call, now);
+    order_.Rank(call);
+    queue_.Add(call, now);
   }
   const bool nothing_comes = progress.remaining_bytes == 0 && call.rest() == 0;
   const bool answers = call.phase == Phase::kInFlight && !progress.aborted && !call.block->ahead;
   sent_.SetSilent(call, granting_ && answers && nothing_comes);
+  order_.Update(*call.block, now);
   workers_.LookAt(*call.worker, now);
 }
 
@@ -170,8 +177,10 @@ void LiveCalls::Unsend(Call& call, TimePoint now) {
   outstanding_.Release(call, CallEnd::kArrived, now);
   call.progress = {.aborted = call.progress.aborted};
   call.place = 0;
+  call.rank = 0;
   if (!call.progress.aborted) --call.worker->out_calls;
   SetPhase(call, call.progress.aborted ? Phase::kInFlight : Phase::kParked);
+  order_.Update(*call.block, now);
   workers_.LookAt(*call.worker, now);
 }
 
@@ -207,8 +216,10 @@ void LiveCalls::LeaveCounts(Call& call, CallEnd end, TimePoint now) {
 
 void LiveCalls::End(Call& call, TimePoint now) {
   QueuedWorker& worker = *call.worker;
+  QueuedBlock& block = *call.block;
   blocks_.Take(call);
   calls_.Release(call);
+  order_.Update(block, now);
   ++ended_;
   --worker.users;
   workers_.LookAt(worker, now);
@@ -225,7 +236,9 @@ void LiveCalls::Check() const {
   assert(out > 0 || budget_.next_drain() < TimePoint::max() || budget_.in_flight_bytes() == 0);
   assert(out > 0 || (queue_.empty() && budget_.early_bytes() == 0));
   assert((blocks_.size() == 0) == (blocks_.waiting_calls() + out == 0));
-  assert(outstanding_.asked_bytes() >= 0 && (blocks_.size() > 0 || outstanding_.asked_bytes() == 0));
+  [[maybe_unused]] const RankedWork work = blocks_.AllWork();
+  assert(work.ungranted_calls == blocks_.calls(Phase::kSent) + blocks_.calls(Phase::kReady));
+  assert(work.remaining_bytes >= 0 && (blocks_.size() > 0 || work.remaining_bytes == 0));
 }
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 #include "lib/scheduling/queued_workers.h"
 #include "lib/scheduling/schedule_events.h"
 #include "lib/scheduling/sent_calls.h"
+#include "lib/scheduling/service_order.h"
 #include "lib/scheduling/worker_laps.h"
 
 namespace sluice {
@@ -23,8 +24,8 @@ namespace sluice {
 // schedule. Not thread-safe.
 class LiveCalls {
  public:
-  explicit LiveCalls(const ScheduleOptions& options);
-  LiveCalls(const LiveCalls&) = delete;  // its parts refer to each other
+  explicit LiveCalls(const ScheduleOptions& options);  // which must outlive it
+  LiveCalls(const LiveCalls&) = delete;                // its parts refer to each other
 
   void SetProfile(const LinkProfile& profile);
   void OnBudgetChanged(TimePoint now);
@@ -65,6 +66,7 @@ class LiveCalls {
   GrantQueue& queue() { return queue_; }
   const GrantWindow& window() const { return window_; }
   SentCalls& sent() { return sent_; }
+  ServiceOrder& order() { return order_; }
 
   void Check() const;  // asserts the invariants
 
@@ -89,6 +91,8 @@ class LiveCalls {
   GrantQueue queue_;
   GrantWindow window_;  // used by grants only, like sent_
   SentCalls sent_;
+  ServiceOrder order_;
+  uint64_t last_message_ = 0;  // that was ready
   int64_t submitted_ = 0;
   int64_t ended_ = 0;
 };

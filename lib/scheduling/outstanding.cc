@@ -69,7 +69,7 @@ void Outstanding::Recharge(Call& call, TimePoint now, bool progress) {
   SetCharge(call, charge, early_cost, OwedBytes(call), now, progress);
   SetOwes(call, Owes(call), now);
   const int64_t asked = StillToCome(call);
-  asked_bytes_ += asked - std::exchange(call.asked_bytes, asked);
+  call.block->remaining_bytes += asked - std::exchange(call.asked_bytes, asked);
   if (call.progress.aborted || charge <= early_cost || !budget_.limited()) {
     stall_timers_.Stop(call);
   } else if (progress || !StallTimers::Runs(call)) {
@@ -121,7 +121,7 @@ void Outstanding::Release(Call& call, CallEnd end, TimePoint now) {
   const int64_t charged_bytes = call.charged_bytes;
   EndStall(call);
   call.outstanding_cost = 0;
-  asked_bytes_ -= std::exchange(call.asked_bytes, 0);
+  call.block->remaining_bytes -= std::exchange(call.asked_bytes, 0);
   SetCharge(call, 0, 0, 0, now, false);
   SetOwes(call, false, now);
   if (end == CallEnd::kAborted && charged_bytes > 0) budget_.DrainAborted(now, charged_bytes);

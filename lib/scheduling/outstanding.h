@@ -47,8 +47,6 @@ class Outstanding {
   Call* TakeStalled(TimePoint now);
   TimePoint next_stall() const { return stall_timers_.next(); }
 
-  int64_t asked_bytes() const { return asked_bytes_; }  // cost of the bytes still to come, without parked calls
-
  private:
   void Recharge(Call& call, TimePoint now, bool progress);
   void SetCharge(Call& call, int64_t charge, int64_t early, int64_t owed, TimePoint now, bool progress);
@@ -63,7 +61,6 @@ class Outstanding {
   WorkerLaps& laps_;
   StallTimers stall_timers_;
   std::chrono::nanoseconds pause_{0};
-  int64_t asked_bytes_ = 0;
 };
 
 }  // namespace sluice

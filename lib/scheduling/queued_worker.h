@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include <boost/intrusive/list.hpp>
@@ -15,26 +16,30 @@
 
 namespace sluice {
 
-// Requests and new responses come block by block, all others in the order of their turns.
-struct NewTurnKey {
-  using type = std::pair<BlockTurnKey::type, uint64_t>;
-  type operator()(const Call& call) const { return {BlockTurnKey()(*call.block), call.place}; }
-};
+// The orders of calls: by turn, by age, and by the time for which they are held. By turn and by age, blocks come first.
 struct TurnKey {
+  using type = std::tuple<BlockOrder, int, uint64_t>;
+  type operator()(const Call& call) const { return {call.block->order(), call.rank, call.place}; }
+};
+struct AgeKey {
+  using type = std::pair<BlockId, uint64_t>;
+  type operator()(const Call& call) const { return {call.block->id, call.place}; }
+};
+struct HeldKey {
   using type = uint64_t;
-  type operator()(const Call& call) const { return call.place; }
+  type operator()(const Call& call) const { return call.queued; }
 };
 template <class Hook, class Key>
 using CallSet = boost::intrusive::set<Call, boost::intrusive::base_hook<Hook>, boost::intrusive::key_of_value<Key>,
                                       boost::intrusive::constant_time_size<false>>;
 
 // Hooks for workers that have turns, ordered by their first call of each kind.
-struct NewWorkersTag;
-struct RestWorkersTag;
+struct TurnWorkersTag;
+struct AgeWorkersTag;
 struct UnwantedWorkersTag;
 struct HeldWorkersTag;
-using NewWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<NewWorkersTag>>;
-using RestWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<RestWorkersTag>>;
+using TurnWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<TurnWorkersTag>>;
+using AgeWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<AgeWorkersTag>>;
 using UnwantedWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<UnwantedWorkersTag>>;
 using HeldWorkersHook = boost::intrusive::set_base_hook<boost::intrusive::tag<HeldWorkersTag>>;
 // Hook for workers that owe bytes.
@@ -42,7 +47,7 @@ struct LapTag;
 using LapHook = boost::intrusive::list_base_hook<boost::intrusive::tag<LapTag>>;
 
 // One worker of the schedule: its outstanding bytes, its share of the budget, and its calls that wait for the share.
-struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, HeldWorkersHook, LapHook {
+struct QueuedWorker : TurnWorkersHook, AgeWorkersHook, UnwantedWorkersHook, HeldWorkersHook, LapHook {
   uint32_t id = 0;
   int64_t users = 0;    // calls that have not ended
   bool bounded = true;  // false: its share has no bound, and it is always open
@@ -62,17 +67,16 @@ struct QueuedWorker : NewWorkersHook, RestWorkersHook, UnwantedWorkersHook, Held
   int64_t ended_calls = 0;  // sent calls that have ended
 
   // Kept by GrantQueue.
-  CallSet<TurnHook, NewTurnKey> new_turns;
-  CallSet<TurnHook, TurnKey> rests;
-  CallSet<TurnHook, TurnKey> unwanted;
-  CallSet<HeldHook, TurnKey> turns;  // all turns, by age
-  int64_t rest_calls = 0;
+  CallSet<TurnHook, TurnKey> turns;
+  CallSet<AgeHook, AgeKey> by_age;  // the same calls
+  CallSet<TurnHook, HeldKey> unwanted;
+  CallSet<HeldHook, HeldKey> all;
 
   // Kept by QueuedWorkers.
   int64_t ready_calls = 0;  // calls in the phase kReady
   // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
   // not be held again.
-  CallSet<TurnHook, NewTurnKey> held;
+  CallSet<TurnHook, TurnKey> held;
   const Call* let_go = nullptr;  // the call that was let go and still waits, or null
 };
 

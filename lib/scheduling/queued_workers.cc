@@ -60,11 +60,22 @@ void QueuedWorkers::LeaveWaiting(Call& call) {
 // Lets one call go at a time. A second call goes only if it precedes the call that was let go and has not left.
 void QueuedWorkers::LetGo(QueuedWorker& worker, TimePoint now) {
   Call& call = *worker.held.begin();
-  if (worker.let_go != nullptr && NewTurnKey()(*worker.let_go) < NewTurnKey()(call)) return;
+  if (worker.let_go != nullptr && TurnKey()(*worker.let_go) < TurnKey()(call)) return;
   worker.held.erase(worker.held.begin());
   worker.let_go = &call;
   blocks_.Move(call, Call::Phase::kWaiting);
   outstanding_.Update(call, now);
+}
+
+void QueuedWorkers::LetGoAgain(QueuedBlock& block, TimePoint now) {
+  for (auto next = block.held.begin(); next != block.held.end();) {
+    Call& call = *next++;
+    if (call.worker->open && &call == &*call.worker->held.begin()) LetGo(*call.worker, now);
+  }
+  for (Call& call : block.waiting) {
+    QueuedWorker& worker = *call.worker;
+    if (worker.let_go == &call && worker.open && !worker.held.empty()) LetGo(worker, now);
+  }
 }
 
 void QueuedWorkers::CountReady(QueuedWorker& worker, int64_t more_calls) {

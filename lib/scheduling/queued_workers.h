@@ -33,7 +33,9 @@ class QueuedWorkers {
   bool ShrinkLate(TimePoint now);
 
   void Hold(Call& call, TimePoint now);  // the call must be waiting; it comes back when its worker is open
-  void LeaveWaiting(Call& call);         // a call that waits, is held or is parked leaves, or ends unsent
+  // Lets held calls go that come first now, after a change of the rank of the block.
+  void LetGoAgain(QueuedBlock& block, TimePoint now);
+  void LeaveWaiting(Call& call);  // a call that waits, is held or is parked leaves, or ends unsent
 
   void CountReady(QueuedWorker& worker, int64_t more_calls);  // the worker has more calls in the phase kReady
   // Returns the ready responses of open workers. Other ready responses wait for their worker, not for the link.

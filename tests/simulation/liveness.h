@@ -27,10 +27,12 @@ namespace sluice::testing {
 // A packet is missing from its loss until its sender repeats it. So a packet that was lost before the response was
 // ready counts, too. Its bytes hold the budget, and later packets of its worker wait behind it.
 //
-// The bound is tighter if workers behind slow links are the only fault, and the schedule grants ready responses. Two
-// long laps for each part of the response then replace the one stall timeout. After these laps the slow workers are
-// recognised, and hold a third of the budget. A worker of a moderate rate ends each of its laps in time, so the next
-// part may wait for it again.
+// The bound is tighter if workers behind slow links are the only fault, and the schedule grants ready responses. The
+// one stall timeout is then replaced by
+// - two long laps for each part of the response. After these laps the slow workers are recognised, and hold a third of
+//   the budget. A worker of a moderate rate ends each of its laps in time, so the next part may wait for it again.
+// - a long lap for each third of the budget that came over slow links meanwhile. Such bytes hold the budget for a lap
+//   at most, or their worker is recognised. They may precede the response, or fill the two thirds that it waits for.
 //
 // The response of a slow worker also waits for its own link, and the response of a paused worker for its process. A
 // stream also waits for the application. Responses of a worker are not checked while its resets are rationed: the
@@ -44,7 +46,7 @@ class Liveness {
     TimePoint::duration round{0};       // of a request and its grant
     // The time after which the schedule counts a worker as slow. 0: it takes a stall timeout for that.
     TimePoint::duration long_lap{0};
-    int64_t part_bytes = 1;  // of a response, sent at once
+    int64_t part_bytes = 1;  // of a response, sent at once: a third of the budget
   };
   // A worker, with the parts of it that cause delays.
   struct Sender {
@@ -79,6 +81,7 @@ class Liveness {
                                  .hangs_begun = hangs_begun_,
                                  .repeated_packets = port_.repeated_packets(),
                                  .sent = port_.sent_time(),
+                                 .slow_bytes = port_.slow_bytes(),
                                  .busy_times = port_.busy_times()});
     return last_;
   }
@@ -114,6 +117,7 @@ class Liveness {
     int64_t hangs_begun = 0;
     int64_t repeated_packets = 0;
     TimePoint::duration sent{0};
+    int64_t slow_bytes = 0;
     int64_t busy_times = 0;
   };
 
@@ -129,7 +133,8 @@ class Liveness {
         kRounds + port_.busy_times() - wait.busy_times + wait.sender.uplink.busy_times() - wait.own_busy_times;
     const auto ahead = std::chrono::duration_cast<TimePoint::duration>(kShare * sent) + rounds * bounds_.round;
     const bool strict = bounds_.long_lap.count() > 0 && !wait.sender.slow;
-    const TimePoint::duration others = strict ? kLaps * wait.parts * bounds_.long_lap : bounds_.stall_time;
+    const int64_t laps = kLaps * wait.parts + (port_.slow_bytes() - wait.slow_bytes) / bounds_.part_bytes;
+    const TimePoint::duration others = strict ? laps * bounds_.long_lap : bounds_.stall_time;
     if (waited <= hung * bounds_.stall_time + others + ahead) return;
     const auto ms = [](TimePoint::duration time) { return time / std::chrono::milliseconds(1); };
     breaches_.push_back(absl::StrCat("a response that was ready has waited for ", ms(waited), " ms; ", hung,

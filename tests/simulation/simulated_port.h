@@ -52,6 +52,7 @@ class SimulatedPort {
         std::chrono::duration<double>(static_cast<double>(bytes) * byte_seconds_));
     if (free_at_ < events_.now()) only_slow_ = true;
     if (!slow && std::exchange(only_slow_, false)) ++busy_times_;
+    if (slow) slow_bytes_ += bytes;
     free_at_ = std::max(free_at_, events_.now()) + duration;
     sent_time_ += duration;
     events_.At(free_at_, [this, bytes, deliver = std::move(deliver)] {
@@ -67,6 +68,7 @@ class SimulatedPort {
   TimePoint::duration sent_time() const { return sent_time_; }  // for all packets, since the start
   // How often the port became busy again, except with packets of slow uplinks only.
   int64_t busy_times() const { return busy_times_; }
+  int64_t slow_bytes() const { return slow_bytes_; }  // of packets of slow uplinks, since the start
   // Reports that a lost packet is about to be sent again.
   void Repeat() { ++repeated_packets_; }
   int64_t lost_packets() const { return lost_packets_; }
@@ -97,6 +99,7 @@ class SimulatedPort {
   TimePoint::duration sent_time_{0};
   bool only_slow_ = true;  // since the port was last idle
   int64_t busy_times_ = 0;
+  int64_t slow_bytes_ = 0;
   std::deque<Packet> queue_;
   int64_t queued_bytes_ = 0;  // the sum of queue_
   int64_t most_queued_bytes_ = 0;

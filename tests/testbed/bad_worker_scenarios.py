@@ -23,6 +23,8 @@ _DEAD_INTERVAL_S = 0.1  # a call fails at once if the last attempt to connect fa
 # The kernel needs 9 s to detect a lost link (TCP_USER_TIMEOUT), and an attempt to connect again takes 5 s.
 _RACK_S = 25
 _MEGABYTE = 1 << 20
+_SCAN_CALLS = 1024
+_SMALL_CALLS = 10
 _OVERFLOW = 8  # budget over buffer, to make the port overflow
 
 
@@ -199,6 +201,19 @@ def _slow_merge(flags):
     return Scenario(link, variants, bounds, ways=("library",))
 
 
+def _scan(flags):
+    link = _link(flags, workers=64, machines=8)
+    small = dataclasses.replace(_paced(flags, range(_SMALL_CALLS)), response_bytes=flags.response or 1024)
+    workers = tuple(call % link.workers for call in range(_SCAN_CALLS))
+    other = Group(OTHER, workers, flags.large or _MEGABYTE, warm_up=False)
+    variants = (
+        Variant(ALONE, (small,), budget_bytes=flags.budget),
+        Variant(BAD, (small, other), budget_bytes=flags.budget),
+    )
+    bounds = (Bound(f"p99_over_{ALONE}", at_most=2), Bound("total_goodput_bps", at_least=0.9 * link.rate_bps))
+    return Scenario(link, variants, bounds)
+
+
 def _proxy_rto(flags):
     link = _link(flags, workers=32, machines=8)
     small = Group(SMALL, tuple(range(link.workers)), flags.response or 10240)
@@ -219,5 +234,6 @@ SCENARIOS = {
     "pause": _pause,
     "lossy": _lossy,
     "slow-merge": _slow_merge,
+    "scan": _scan,
     "proxy-rto": _proxy_rto,
 }

@@ -80,6 +80,7 @@ def figures_of(runs):
     figures |= {
         "longest_gap_ms": small["longest_gap_ms"],
         "resident_growth_mb_per_s": bad["resident_growth_mb_per_s"],
+        "total_goodput_bps": _total_goodput_bps(bad),
         "inferred_over_kernel": _over(bad["inferred_rto_waits"], bad["tcp_timeouts"]),
     }
     for control in (HEALTHY, ALONE):

@@ -32,6 +32,9 @@ struct ScheduleOptions {
   SchedulePolicy policy = SchedulePolicy::kGrants;
   std::optional<int64_t> budget_bytes;  // at least 1; default: the buffer of the profile
   int64_t queue_limit = 65536;          // maximum number of calls that wait; at least 1
+  // Serves the shortest remaining block first, and keeps a quarter of the link for the oldest. Otherwise blocks are
+  // served first come, first served. For grants and rolling.
+  bool shortest_first = true;
   // A call stalls if none of its granted bytes has come for this time, plus a round trip and the time in which the
   // budget drains. Above 0.
   absl::Duration stall_timeout = absl::Milliseconds(300);

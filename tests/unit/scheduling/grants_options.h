@@ -18,6 +18,7 @@ inline ScheduleOptions GrantsOptions() {
   options.profile.packet_payload_bytes = 1000;
   options.profile.frame_bytes = 1000;
   options.stall_timeout = absl::Milliseconds(300);
+  options.shortest_first = false;
   return options;
 }
 

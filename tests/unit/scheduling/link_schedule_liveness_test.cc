@@ -38,8 +38,9 @@ class Workers {
     int64_t every_steps = 1;
   };
 
-  explicit Workers(SchedulePolicy policy) {
+  explicit Workers(SchedulePolicy policy, bool shortest_first = false) {
     ScheduleOptions options = GrantsOptions();
+    options.shortest_first = shortest_first;
     options.policy = policy;
     schedule_.emplace(options);
   }
@@ -241,7 +242,7 @@ TEST(LivenessTest, ADeadRackOfStragglersDoesNotMakeEverythingGoAlone) {
 }
 
 TEST(LivenessTest, ALargeAnswerDoesNotBlockSmallOnes) {
-  Workers workers(SchedulePolicy::kGrants);
+  Workers workers(SchedulePolicy::kGrants, true);
   workers.Ask({.answer_bytes = 1'000'000, .expected_bytes = 1'000'000});
   for (int step = 0; step < 100; ++step) workers.Step();
   for (size_t i = 1; i <= 20; ++i) {

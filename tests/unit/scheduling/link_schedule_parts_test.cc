@@ -56,44 +56,12 @@ TEST(PartsTest, ALargeAnswerAloneKeepsTheLinkBusy) {
   EXPECT_EQ(link.state().in_flight_bytes, 0);
 }
 
-TEST(PartsTest, SmallAnswersDoNotWaitForALargeOneToFinish) {
-  ScheduleDriver link(GrantsOptions());
-  link.Submit(At(0ms), {2'000'000, 500});
-  EXPECT_THAT(link.Ready(At(20ms), 0, 2'000'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
-  EXPECT_THAT(link.Ready(At(21ms), 1, 3300), IsEmpty());  // the link is full
-  EXPECT_THAT(link.Receive(At(24ms), 0, 3300), ElementsAre("grant 1 3300"));
-}
-
-// By the contract, one budget of new responses may overtake a rest between two of its turns.
-TEST(PartsTest, RestGetsItsTurnAfterOneBudgetOfOthers) {
-  ScheduleDriver link(GrantsOptions());
-  std::vector<int64_t> sizes(21, 1000);
-  sizes[0] = 50'000;
-  for (const int64_t size : sizes) link.Submit(At(0ms), {size});
-  ASSERT_EQ(link.state().waiting_calls, 4);
-  link.Ready(At(20ms), 0, 50'000);
-  std::vector<std::string> granted;
-  const auto take = [&](const ScheduleDriver::Words& words) {
-    for (const std::string& word : words) {
-      if (word.starts_with("grant")) granted.push_back(word);
-    }
-  };
-  for (uint64_t tag = 1; tag <= 16; ++tag) take(link.Ready(At(20ms), tag, 1000));
-  ASSERT_FALSE(granted.empty());
-  for (size_t i = 0; i < granted.size(); ++i) take(link.Receive(At(21ms), std::stoull(granted[i].substr(6)), 1000));
-  EXPECT_EQ(granted.size(), 10u) << "10 answers of 1000 bytes are one budget";
-  take(link.Receive(At(22ms), 0, kPart));
-  EXPECT_EQ(granted[10], "grant 0 2991");
-}
-
-TEST(PartsTest, RestsTakeTurns) {
+TEST(PartsTest, PartsOfOneMessageFollowEachOther) {
   ScheduleDriver link(GrantsOptions());
   link.Submit(At(0ms), {50'000, 50'000});
   EXPECT_THAT(link.Ready(At(20ms), 0, 50'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
   EXPECT_THAT(link.Ready(At(20ms), 1, 50'000), IsEmpty());
-  EXPECT_THAT(link.Receive(At(23ms), 0, kPart), ElementsAre("grant 1 2991"));
-  EXPECT_THAT(link.Receive(At(26ms), 0, kPart), ElementsAre("grant 0 2991"));
-  EXPECT_THAT(link.Receive(At(29ms), 1, kPart), ElementsAre("grant 1 2991"));
+  EXPECT_THAT(link.Receive(At(23ms), 0, kPart), ElementsAre("grant 0 2991"));
 }
 
 TEST(PartsTest, TheLastPartIsTheRest) {

@@ -44,6 +44,7 @@ inline ScheduleOptions RandomOptions(RandomDraws& draws, std::chrono::nanosecond
   }
   options.record_overhead_bytes = draws.Pick({0, 9, 31, 5000});
   options.stall_timeout = absl::Microseconds(draws.Between(1, draws.Chance(20) ? 1000 : 1'000'000));
+  options.shortest_first = draws.Chance(80);
   options.queue_limit = draws.Chance(20) ? draws.Between(1, 40) : 1000;
   return options;
 }

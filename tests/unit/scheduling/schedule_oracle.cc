@@ -141,7 +141,9 @@ void ScheduleOracle::Readied(uint64_t tag, int64_t remaining_bytes, int64_t with
   if (!limited()) call.outstanding = remaining_bytes + withheld_bytes;
   if (call.phase == Call::kSent) call.phase = Call::kReady;
   if (call.phase == Call::kReady && (Rest(call) == 0 || call.unwanted)) call.phase = Call::kInFlight;
-  Wait(tag, false);
+  const auto is_it = [tag](const Turn& turn) { return turn.tag == tag; };
+  if (std::none_of(turns_.begin(), turns_.end(), is_it)) call.message = ++messages_;
+  Wait(tag);
 }
 
 void ScheduleOracle::Unwanted(uint64_t tag) {
@@ -150,7 +152,7 @@ void ScheduleOracle::Unwanted(uint64_t tag) {
   call.unwanted = true;
   if (call.phase == Call::kReady) call.phase = Call::kInFlight;
   StopWaiting(tag);
-  Wait(tag, true);
+  Wait(tag);
 }
 
 void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
@@ -162,7 +164,7 @@ void ScheduleOracle::Received(uint64_t tag, int64_t bytes) {
   call.remaining = std::max<int64_t>(call.remaining - bytes, 0);
   if (call.outstanding <= 0) call.stalled = false;
   Charge(call, true);
-  Wait(tag, true);
+  Wait(tag);
 }
 
 void ScheduleOracle::Finished(uint64_t tag, CallEnd end) {
@@ -252,6 +254,7 @@ void ScheduleOracle::Remove(std::deque<uint64_t>& tags, uint64_t tag) {
 
 void ScheduleOracle::BudgetSet(int64_t bytes) {
   budget_ = bytes;
+  overtook_at_least_ = 0;
 }
 
 void ScheduleOracle::Apply(const std::vector<Action>& actions, const ScheduleState& state) {
@@ -282,9 +285,12 @@ void ScheduleOracle::Send(const Action& action) {
   Call& call = calls_.at(tag);
   Block& block = blocks_.at(call.block);
   const std::optional<Waiting> first = block.ahead ? FirstAhead() : FirstWaiting();
-  if (block.ahead || !share_fell_) {
+  if (block.ahead || (!share_fell_ && !OldestMayBeDue())) {
     Expect(first.has_value() && first->block == call.block, "a block was overtaken");
     Expect(first.has_value() && first->tag == tag, "calls of a block left out of order");
+  } else if (!share_fell_ && first.has_value() && first->tag != tag) {
+    const Waiting oldest = *FirstWaiting(true);
+    Expect(oldest.block == call.block || MayBeHeld(oldest), "the oldest block was overtaken");
   }
   Expect(block.ahead || !RoomIsMade(), "a handshake was overtaken");
   Expect(block.deadline > now_ && !block.cancelled, "a call left a block that is over");
@@ -293,6 +299,7 @@ void ScheduleOracle::Send(const Action& action) {
   Expect(share_fell_ || Open(call), "a request left to a full worker");
   GiveTurn();
   if (batched() && !block.ahead) CheckBatch(call, block);
+  if (action.bytes > 0 || !granting()) NoteGranted(tag, CostOf(action.bytes));
   Remove(block.waiting, tag);
   call.sent_at = now_;
   ++block.out;
@@ -303,7 +310,6 @@ void ScheduleOracle::Send(const Action& action) {
   call.phase = Call::kInFlight;
   call.outstanding = std::min(action.bytes, call.expected);
   if (granting() && !block.ahead) call.early = call.outstanding;
-  overtook_ += CostOf(action.bytes);
   Charge(call, false);
 }
 
@@ -311,23 +317,22 @@ void ScheduleOracle::Grant(const Action& action) {
   Call& call = calls_.at(action.tag);
   Expect(!RoomIsMade(), "a handshake was overtaken");
   if (call.phase == Call::kSent) return GrantEarly(action);
-  if (!overtook_unknown_) {
-    Expect(NextTurn() == action.tag, absl::StrCat("call ", action.tag, " was granted out of turn"));
+  const bool in_turn = NextTurn() == action.tag || (OldestMayBeDue() && NextTurn(true) == action.tag);
+  Expect(share_fell_ || in_turn, absl::StrCat("call ", action.tag, " was granted out of turn"));
+  if (const std::optional<Waiting> waiting = FirstWaiting(); waiting.has_value() && !batched() && !OldestMayBeDue()) {
+    const bool comes_first = PlaceOf(waiting->block) < PlaceOf(call.block) && !call.unwanted;
+    Expect(share_fell_ || !comes_first || HeldTooLong(action.tag) || !MustLeave(calls_.at(waiting->tag)),
+           "a request of a smaller block was overtaken");
   }
   Expect(share_fell_ || action.bytes == PartOf(Rest(call), call),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " of ", Rest(call), " bytes"));
   Expect(MayGrant(call, action.bytes), "a grant that did not fit beside the headers");
-  const auto is_it = [&](const Turn& turn) { return turn.tag == action.tag; };
-  const auto turn = std::find_if(turns_.begin(), turns_.end(), is_it);
-  const int64_t cost = CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding);
-  const bool rest = turn != turns_.end() && turn->rest;
-  if (!call.unwanted) overtook_ = rest ? 0 : overtook_ + cost;
-  if (rest) overtook_unknown_ = share_fell_;
+  NoteGranted(action.tag, CostOf(call.outstanding + action.bytes) - CostOf(call.outstanding));
   StopWaiting(action.tag);
   call.phase = Call::kInFlight;
   call.outstanding += action.bytes;
   Charge(call, false);
-  Wait(action.tag, true);
+  Wait(action.tag);
 }
 
 // Before the response is ready: like a request, for the oldest sent call that does not straggle.
@@ -340,18 +345,40 @@ void ScheduleOracle::GrantEarly(const Action& action) {
   Expect(granting() && any_ready_ && !call.straggles && std::none_of(calls_.begin(), calls_.end(), older) &&
              MayGoEarly(call, action.bytes),
          absl::StrCat("call ", action.tag, " was granted ", action.bytes, " bytes before it was ready"));
+  NoteGranted(action.tag, CostOf(action.bytes));
   call.phase = Call::kInFlight;
   call.outstanding = call.early = std::min(action.bytes, call.expected);
-  overtook_ += CostOf(action.bytes);
   Charge(call, false);
 }
 
+// While the same response is the oldest and may be granted, others get one budget of bytes, and what does not fit it
+// exactly.
+void ScheduleOracle::NoteGranted(uint64_t tag, int64_t cost) {
+  const Call& call = calls_.at(tag);
+  if (blocks_.at(call.block).ahead) return;
+  const std::vector<Turn> turns = OpenTurns();
+  const Turn* const oldest = OldestTurn(turns);
+  const bool overtakes = oldest != nullptr && oldest->tag != tag && calls_.at(oldest->tag).block <= call.block;
+  if (!overtakes || overtaken_ != oldest->tag) overtook_at_least_ = 0;
+  overtaken_ = overtakes ? std::optional(oldest->tag) : std::nullopt;
+  if (overtakes && !HeldTooLong(tag)) overtook_at_least_ += cost;
+  Expect(share_fell_ || overtook_at_least_ - cost <= budget_, "the oldest response was overtaken too often");
+  const auto may_be_overtaken = [&](const auto& entry) {
+    return !entry.second.ahead && entry.first < call.block && !entry.second.waiting.empty();
+  };
+  const bool may_overtake = overtakes || std::any_of(blocks_.begin(), blocks_.end(), may_be_overtaken) ||
+                            std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) {
+                              return turn.tag != tag && calls_.at(turn.tag).block <= call.block;
+                            });
+  overtook_at_most_ = may_overtake ? overtook_at_most_ + cost : 0;
+}
+
 // A call waits in the queue if it has a rest and has not stalled.
-void ScheduleOracle::Wait(uint64_t tag, bool as_rest) {
+void ScheduleOracle::Wait(uint64_t tag) {
   const Call& call = calls_.at(tag);
   if (Rest(call) == 0 || call.aborted || call.stalled || !limited()) return StopWaiting(tag);
   if (std::any_of(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.tag == tag; })) return;
-  turns_.push_back({.tag = tag, .rest = as_rest && !call.unwanted, .since = now_});
+  turns_.push_back({.tag = tag, .rank = Ranked() ? RankOf(Rest(call)) : 0, .since = now_});
 }
 
 void ScheduleOracle::StopWaiting(uint64_t tag) {

@@ -38,6 +38,7 @@ class ScheduleOracle {
     bool ready = false;        // its first prefix has arrived
     bool late_worker = false;  // while it was sent, its worker was slow or full, or a share fell
     bool stalled = false;      // outstanding bytes, except early ones, are no longer charged
+    int64_t message = 0;       // the order in which messages were ready
     int64_t outstanding = 0;
     int64_t early = 0;
     int64_t remaining = 0;
@@ -103,9 +104,11 @@ class ScheduleOracle {
   // A response that waits for a grant. turns_ is in the order in which they began to wait.
   struct Turn {
     uint64_t tag;
-    bool rest;
+    int rank;  // by the rest of its message
     TimePoint since;
   };
+  // The place of a block among all blocks.
+  using Place = std::pair<int, BlockId>;
 
   // Record the aborts and ends that must follow without an admission.
   void ExpectAbort(uint64_t tag);
@@ -118,7 +121,8 @@ class ScheduleOracle {
   void GrantEarly(const Action& action);
   void Charge(Call& call, bool progress);
   void ObserveHeaders(Call& call);
-  void Wait(uint64_t tag, bool as_rest);
+  void Wait(uint64_t tag);
+  void NoteGranted(uint64_t tag, int64_t cost);
   void StopWaiting(uint64_t tag);
   void GoneFrom(Block& block);
   void GiveTurn();
@@ -143,19 +147,38 @@ class ScheduleOracle {
     BlockId block = 0;
     uint64_t tag = 0;
   };
-  std::optional<Waiting> FirstAhead() const;    // of the handshakes
-  std::optional<Waiting> FirstWaiting() const;  // of other blocks, without calls of full workers
+  std::optional<Waiting> FirstAhead() const;  // of the handshakes
+  // Of other blocks, without calls of full workers: the first one, or the first one of the oldest block.
+  std::optional<Waiting> FirstWaiting(bool oldest = false) const;
   bool HandshakeHasShare(const Call& call) const;
   bool HandshakeFits(const Call& call) const;
   bool RoomIsMade() const;  // for a handshake, so no other call is admitted
-  std::optional<uint64_t> NextTurn() const;
-  bool RestIsDue() const;
-  bool MayOvertake() const;
+  std::optional<uint64_t> NextTurn(bool oldest = false) const;
+  // Returns whether a call may be held although its worker has room: another call of the worker comes first by size.
+  bool MayBeHeld(const Waiting& waiting) const;
+  // Returns whether the schedule may count a budget of bytes that overtook the oldest call, which is then due.
+  bool OldestMayBeDue() const { return overtook_at_most_ >= budget_; }
+  bool MayOvertake(const Call& call, bool oldest = false) const;
+  bool MayOvertakeByEitherRule(const Call& call) const {
+    return MayOvertake(call) || (OldestMayBeDue() && MayOvertake(call, true));
+  }
+  bool MustOvertake(const Call& call) const {
+    return MayOvertake(call) && (!OldestMayBeDue() || MayOvertake(call, true));
+  }
+  bool Ranked() const { return options_.shortest_first && (granting() || options_.policy == SchedulePolicy::kRolling); }
+  static int RankOf(int64_t bytes);
+  int64_t RemainingBytes(BlockId id) const;
+  int RankOfBlock(BlockId id) const;
+  Place PlaceOf(BlockId id) const { return {RankOfBlock(id), id}; }
+  std::vector<Turn> OpenTurns() const;  // wanted
+  const Turn* OldestTurn(const std::vector<Turn>& turns) const;
   bool MayGrant(const Call& call, int64_t bytes) const;
   bool MayGoEarly(const Call& call, int64_t bytes) const;
   bool MustGoEarly(const Call& call) const;
-  bool MayAsk() const;
-  bool MustAsk() const;
+  bool MayAsk(const Call& call) const;
+  bool MustAsk(const Call& call) const;
+  int64_t AskedUpTo(const Call& call) const;
+  bool HeldTooLong(uint64_t tag) const;
   bool MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const;
   bool MustLeave(const Call& call) const;
 
@@ -210,16 +233,18 @@ class ScheduleOracle {
   std::vector<Call> calls_;
   std::map<BlockId, Block> blocks_;
   std::vector<Turn> turns_;
-  int64_t overtook_ = 0;  // since the last turn of a rest
+  int64_t messages_ = 0;
+  // Bytes that overtook the oldest call: the least and the most that the schedule may count. It does not look at full
+  // workers at the same moments.
+  int64_t overtook_at_least_ = 0;
+  int64_t overtook_at_most_ = 0;
+  std::optional<uint64_t> overtaken_;  // the oldest turn, for overtook_at_least_
   const std::function<WorkerLoad(uint32_t)> load_;
   std::map<uint32_t, double> shares_;         // after the last event, in parts of the budget
   std::map<uint32_t, TimePoint> owed_since_;  // by worker that owes
   std::map<uint32_t, int64_t> pauses_;        // by worker
   std::map<uint32_t, int64_t> ended_;         // calls that were sent, by worker
-  // A share has fallen in this event, before or after its admissions. Until the next turn of a rest it is then unknown
-  // how many bytes have overtaken the rest.
-  bool share_fell_ = false;
-  bool overtook_unknown_ = false;
+  bool share_fell_ = false;                   // in this event, before or after its admissions
   std::multimap<TimePoint, int64_t> draining_;
   std::set<std::pair<Action::Kind, uint64_t>> expected_;
   int64_t window_ = 0;

@@ -47,7 +47,6 @@ void ScheduleOracle::NoteShares() {
     share_fell_ = share_fell_ || (before != shares_.end() && share < before->second);
   }
   shares_ = std::move(shares);
-  overtook_unknown_ = overtook_unknown_ || share_fell_;
   NoteLateWorkers();
 }
 
@@ -96,13 +95,14 @@ void ScheduleOracle::CheckIdle() {
     const Call& call = calls_.at(ahead->tag);
     Expect(!HandshakeHasShare(call) || !HandshakeFits(call), "a handshake waits for nothing");
   }
-  if (RoomIsMade() || overtook_unknown_) return;
-  if (const std::optional<uint64_t> tag = NextTurn()) {
+  if (RoomIsMade()) return;
+  if (const std::optional<uint64_t> tag = NextTurn(); tag.has_value() && (!OldestMayBeDue() || tag == NextTurn(true))) {
     const Call& call = calls_.at(*tag);
     Expect(!MayGrant(call, PartOf(Rest(call), call)), "an answer waits for nothing");
   }
   const std::optional<Waiting> first = FirstWaiting();
   if (!first.has_value()) return;
+  if (OldestMayBeDue() && (FirstWaiting(true)->tag != first->tag || MayBeHeld(*first))) return;
   const Call& head = calls_.at(first->tag);
   if (!MustLeave(head)) return;
   const Block& block = blocks_.at(first->block);

@@ -1,6 +1,7 @@
 // The rules of the oracle: costs, times, and which calls may leave.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -174,15 +175,40 @@ std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstAhead() const {
   return first;
 }
 
-std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting() const {
+int ScheduleOracle::RankOf(int64_t bytes) {
+  int rank = 0;
+  for (; bytes >= 1024; bytes /= 2) ++rank;
+  return rank;
+}
+
+int64_t ScheduleOracle::RemainingBytes(BlockId id) const {
+  int64_t bytes = 0;
+  for (const Call& call : calls_) bytes += call.block == id ? StillToCome(call) : 0;
+  return bytes;
+}
+
+int ScheduleOracle::RankOfBlock(BlockId id) const {
+  return Ranked() && !blocks_.at(id).ahead ? RankOf(RemainingBytes(id)) : 0;
+}
+
+std::optional<ScheduleOracle::Waiting> ScheduleOracle::FirstWaiting(bool oldest) const {
   std::optional<Waiting> first;
   for (const auto& [id, block] : blocks_) {
-    if (block.ahead || (first.has_value() && !block.has_turn)) continue;
+    if (block.ahead || block.waiting.empty()) continue;
+    const bool earlier = !first.has_value() || (!oldest && PlaceOf(id) < PlaceOf(first->block));
+    if (!earlier && !block.has_turn) continue;
     const auto next =
         std::find_if(block.waiting.begin(), block.waiting.end(), [this](uint64_t tag) { return Open(calls_.at(tag)); });
     if (next != block.waiting.end()) first = Waiting{.block = id, .tag = *next};
   }
   return first;
+}
+
+bool ScheduleOracle::MayBeHeld(const Waiting& waiting) const {
+  const Call& call = calls_.at(waiting.tag);
+  return Bounded(call) && std::any_of(calls_.begin(), calls_.end(), [&](const Call& other) {
+           return other.phase == Call::kWaiting && other.worker == call.worker && other.block != call.block;
+         });
 }
 
 // Handshakes get a third of the budget, retries a sixth; a single one always has its share.
@@ -207,39 +233,54 @@ void ScheduleOracle::NoteLateWorkers() {
   }
 }
 
-bool ScheduleOracle::RestIsDue() const {
-  const auto rests = std::count_if(turns_.begin(), turns_.end(),
-                                   [this](const Turn& turn) { return turn.rest && Open(calls_.at(turn.tag)); });
-  return rests > 0 && !overtook_unknown_ && overtook_ >= budget_ / rests;
-}
-
-bool ScheduleOracle::MayOvertake() const {
-  return std::all_of(turns_.begin(), turns_.end(),
-                     [this](const Turn& turn) {
-                       const Call& call = calls_.at(turn.tag);
-                       return turn.rest || call.unwanted || !Open(call);
-                     }) &&
-         !RestIsDue();
-}
-
-std::optional<uint64_t> ScheduleOracle::NextTurn() const {
+std::vector<ScheduleOracle::Turn> ScheduleOracle::OpenTurns() const {
   std::vector<Turn> turns;
   for (const Turn& turn : turns_) {
-    if (Open(calls_.at(turn.tag))) turns.push_back(turn);
+    const Call& call = calls_.at(turn.tag);
+    if (Open(call) && !call.unwanted) turns.push_back(turn);
   }
-  if (turns.empty()) return std::nullopt;
-  if (turns.front().since + std::chrono::seconds(3) <= now_) return turns.front().tag;
-  const uint64_t longest = turns.front().tag;
-  std::erase_if(turns, [this](const Turn& turn) { return calls_.at(turn.tag).unwanted; });
-  if (turns.empty()) return longest;
-  const Turn* first = nullptr;
-  for (const Turn& turn : turns) {
-    const bool older = first != nullptr && calls_.at(turn.tag).block < calls_.at(first->tag).block;
-    if (!turn.rest && (first == nullptr || older)) first = &turn;
-  }
-  const auto is_rest = [](const Turn& turn) { return turn.rest; };
-  if (first == nullptr || RestIsDue()) return std::find_if(turns.begin(), turns.end(), is_rest)->tag;
-  return first->tag;
+  return turns;
+}
+
+const ScheduleOracle::Turn* ScheduleOracle::OldestTurn(const std::vector<Turn>& turns) const {
+  const auto age = [this](const Turn& turn) {
+    const Call& call = calls_.at(turn.tag);
+    return std::pair(call.block, call.message);
+  };
+  const auto oldest =
+      std::min_element(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) { return age(a) < age(b); });
+  return oldest == turns.end() ? nullptr : &*oldest;
+}
+
+// A request overtakes no response of a block that comes before its own, and none of its own block.
+bool ScheduleOracle::MayOvertake(const Call& call, bool oldest) const {
+  const std::vector<Turn> turns = OpenTurns();
+  return std::none_of(turns.begin(), turns.end(), [&](const Turn& turn) {
+    const BlockId block = calls_.at(turn.tag).block;
+    return oldest ? block <= call.block : PlaceOf(block) <= PlaceOf(call.block);
+  });
+}
+
+bool ScheduleOracle::HeldTooLong(uint64_t tag) const {
+  const auto is_it = [tag](const Turn& turn) { return turn.tag == tag; };
+  const auto turn = std::find_if(turns_.begin(), turns_.end(), is_it);
+  return turn != turns_.end() && turn->since + std::chrono::seconds(3) <= now_;
+}
+
+std::optional<uint64_t> ScheduleOracle::NextTurn(bool oldest) const {
+  const auto longest =
+      std::find_if(turns_.begin(), turns_.end(), [this](const Turn& turn) { return Open(calls_.at(turn.tag)); });
+  if (longest == turns_.end()) return std::nullopt;
+  if (HeldTooLong(longest->tag)) return longest->tag;
+  const std::vector<Turn> turns = OpenTurns();
+  if (turns.empty()) return longest->tag;
+  if (oldest) return OldestTurn(turns)->tag;
+  const auto place = [this](const Turn& turn) {
+    const Call& call = calls_.at(turn.tag);
+    return std::tuple(PlaceOf(call.block), turn.rank, call.message);
+  };
+  return std::min_element(turns.begin(), turns.end(), [&](const Turn& a, const Turn& b) { return place(a) < place(b); })
+      ->tag;
 }
 
 // A grant leaves room for the headers of a full window, and of all calls that are out.
@@ -252,46 +293,56 @@ bool ScheduleOracle::MayGrant(const Call& call, int64_t bytes) const {
 
 bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
-  int64_t asked = 0;
-  for (const Call& other : calls_) asked += StillToCome(other);
+  const int64_t asked = AskedUpTo(call);
   const auto silent = std::count_if(calls_.begin(), calls_.end(),
                                     [this](const Call& other) { return other.phase != Call::kSent && Silent(other); });
   const int64_t large_headers = (silent + 1) * (HeaderCost() - UsualHeaderCost());
   return !call.may_idle && !call.unwanted && (share_fell_ || (Open(call) && !Slow(call))) &&
-         bytes == PartOf(call.expected) && (asked <= share || any_ready_) && MayOvertake() &&
+         bytes == PartOf(call.expected) && (asked <= share || any_ready_) && MayOvertakeByEitherRule(call) &&
          EarlyBytes() + CostOf(bytes) + large_headers <= share &&
          CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
 }
 
 // Only the schedule decides whether workers are fast enough for early bytes in other cases.
 bool ScheduleOracle::MustGoEarly(const Call& call) const {
-  int64_t asked = 0;
-  for (const Call& other : calls_) asked += StillToCome(other);
-  return asked <= budget_ / 3 && MayGoEarly(call, PartOf(call.expected));
+  const bool fast = Open(call) && !Slow(call);  // after a share has fallen, MayGoEarly does not ask
+  return fast && AskedUpTo(call) <= budget_ / 3 && MustOvertake(call) && MayGoEarly(call, PartOf(call.expected));
+}
+
+// Returns what is still to come of all blocks that are not larger.
+int64_t ScheduleOracle::AskedUpTo(const Call& call) const {
+  const int rank = RankOfBlock(call.block);
+  int64_t bytes = 0;
+  for (const auto& [id, block] : blocks_) bytes += RankOfBlock(id) <= rank ? RemainingBytes(id) : 0;
+  return bytes;
 }
 
 // The window is open, and the headers fit in addition to the granted bytes; or only silent workers are out.
-bool ScheduleOracle::MayAsk() const {
+bool ScheduleOracle::MayAsk(const Call& call) const {
   if (NextTurn().has_value() && Alone()) return false;
   const int64_t young = YoungHeaderBytes() / HeaderCost();
   if (young == 0 && Alone()) return true;
   const auto ready = std::count_if(calls_.begin(), calls_.end(),
                                    [this](const Call& call) { return call.phase == Call::kReady && Open(call); });
-  return young + ready < window_ && Fits(HeaderBytes() + HeaderCost());
+  const int rank = RankOfBlock(call.block);
+  const auto ungranted = std::count_if(calls_.begin(), calls_.end(), [&](const Call& other) {
+    return (other.phase == Call::kSent || other.phase == Call::kReady) && RankOfBlock(other.block) <= rank;
+  });
+  return std::min(young + ready, ungranted) < window_ && Fits(HeaderBytes() + HeaderCost());
 }
 
 // While no response is ready or granted, the requests in stock may wait.
-bool ScheduleOracle::MustAsk() const {
+bool ScheduleOracle::MustAsk(const Call& call) const {
   constexpr int64_t kStock = 4;
   const int64_t young = YoungHeaderBytes() / HeaderCost();
-  return MayAsk() && (!Alone() || young == 0 || young + kStock < window_);
+  return MayAsk(call) && (!Alone() || young == 0 || young + kStock < window_);
 }
 
 bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const {
   if (!limited()) return bytes == int64_t{1} << 32;
   if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
-  if (granting()) return bytes == 0 ? share_fell_ || MayAsk() : MayGoEarly(call, bytes);
-  if (!MayOvertake()) return false;
+  if (granting()) return bytes == 0 ? share_fell_ || MayAsk(call) : MayGoEarly(call, bytes);
+  if (!MayOvertakeByEitherRule(call)) return false;
   const bool bounded = Bounded(call) && !share_fell_;
   const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   if ((bytes == most || share_fell_) && Fits(CostOf(bytes))) return true;
@@ -300,8 +351,8 @@ bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) c
 
 bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
-  if (granting()) return MustAsk() || MustGoEarly(call);
-  if (!MayOvertake()) return false;
+  if (granting()) return MustAsk(call) || MustGoEarly(call);
+  if (!MustOvertake(call)) return false;
   const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   return Alone() || Fits(CostOf(most));
 }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "lib/scheduling/schedule_events.h"
+
+namespace sluice {
+
+// The place of a block in the order in which blocks are served: the shortest remaining block first, in powers of two,
+// and the oldest first among blocks of the same power. So blocks of equal size are served one after the other, and the
+// rank of a block changes rarely.
+struct BlockOrder {
+  static constexpr int kRanks = 64;
+
+  // The rank of a block with `remaining_bytes` still to come, in units of the budget.
+  static int RankOf(int64_t remaining_bytes) {
+    return static_cast<int>(std::bit_width(static_cast<uint64_t>(remaining_bytes) / kUnitBytes));
+  }
+
+  int rank = 0;
+  BlockId id = 0;
+  friend bool operator<(const BlockOrder& a, const BlockOrder& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.id < b.id;
+  }
+
+ private:
+  static constexpr uint64_t kUnitBytes = 1024;  // smaller differences are not worth a change of the order
+};
+
+}  // namespace sluice

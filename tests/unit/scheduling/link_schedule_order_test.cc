@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/scheduling/grants_options.h"
+#include "tests/unit/scheduling/port_simulation.h"
+#include "tests/unit/scheduling/schedule_driver.h"
+
+// Tests the order of blocks: the shortest first, with a share for the oldest.
+namespace sluice::testing {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// The time in which a full port drains, and a round trip.
+constexpr nanoseconds kDrainTime = 2622us + 200us;
+
+std::vector<PortSimulation::Response> Responses(size_t count, int64_t bytes, nanoseconds think = nanoseconds(0)) {
+  const PortSimulation::Response response{.bytes = bytes, .expected_bytes = bytes, .think = think};
+  std::vector<PortSimulation::Response> responses(count, response);
+  for (size_t i = 0; i < count; ++i) responses[i].worker = static_cast<uint32_t>(1 + i);
+  return responses;
+}
+
+ScheduleOptions Options(SchedulePolicy policy, bool shortest_first = true) {
+  ScheduleOptions options{.profile = TestPort(), .policy = policy, .budget_bytes = {}};
+  options.shortest_first = shortest_first;
+  return options;
+}
+
+// Submits blocks of ten responses of 1 KB, one every 8 ms, and returns the longest time of one.
+nanoseconds LongestSmallBlock(PortSimulation& simulation, nanoseconds think, int blocks = 100) {
+  std::vector<size_t> submitted;
+  // The blocks begin at different times of the large responses.
+  for (int i = 0; i < blocks; ++i)
+    submitted.push_back(simulation.Submit(At(20ms + i * 7'130us), Responses(10, 1024, think)));
+  nanoseconds longest(0);
+  for (const size_t block : submitted) longest = std::max(longest, simulation.Await(block));
+  return longest;
+}
+
+double Mbps(int64_t bytes, nanoseconds time) {
+  return 8e-6 * static_cast<double>(bytes) / std::chrono::duration<double>(time).count();
+}
+
+class OrderTest : public ::testing::TestWithParam<SchedulePolicy> {};
+INSTANTIATE_TEST_SUITE_P(In, OrderTest, ::testing::Values(SchedulePolicy::kRolling, SchedulePolicy::kGrants),
+                         [](const auto& policy) { return std::string(SchedulePolicyName(policy.param)); });
+
+// The bytes of the scan that are already in the port delay the headers of a small block, and the rest of its responses.
+TEST_P(OrderTest, ASmallBlockWaitsForNoMoreOfAScanThanIsInThePort) {
+  for (const nanoseconds think : {nanoseconds(0), nanoseconds(2ms)}) {
+    PortSimulation alone(Options(GetParam()));
+    const nanoseconds without = LongestSmallBlock(alone, think);
+    for (const int64_t bytes : {1 << 20, 10'240}) {
+      PortSimulation simulation(Options(GetParam()));
+      const size_t scan = simulation.Submit(At(0ms), Responses(1024, bytes, think));
+      EXPECT_LE(LongestSmallBlock(simulation, think), without + 2 * kDrainTime) << bytes;
+      EXPECT_EQ(simulation.drops(), 0);
+      if (bytes == 10'240) continue;  // it ends before the small blocks
+      EXPECT_GT(Mbps(simulation.block(scan).received_bytes, simulation.now() - At(0ms)), 80);
+    }
+  }
+}
+
+TEST_P(OrderTest, WithoutShortestFirstASmallBlockWaitsForTheScan) {
+  PortSimulation simulation(Options(GetParam(), false));
+  simulation.Submit(At(0ms), Responses(1024, 10'240));
+  const size_t small = simulation.Submit(At(20ms), Responses(10, 1024));
+  EXPECT_GT(simulation.Await(small), 700ms);
+}
+
+TEST_P(OrderTest, BlocksOfEqualSizeEndOneAfterTheOther) {
+  PortSimulation simulation(Options(GetParam()));
+  std::vector<size_t> scans;
+  for (int i = 0; i < 4; ++i) scans.push_back(simulation.Submit(At(0ms), Responses(16, 100'000)));
+  simulation.Await(scans.back());
+  for (size_t i = 0; i < scans.size(); ++i) {
+    const nanoseconds time = simulation.Await(scans[i]);
+    EXPECT_NEAR(static_cast<double>(time / 1ms), 136.0 * static_cast<double>(i + 1), 40) << i;
+  }
+}
+
+// More small blocks come than the link can carry.
+TEST_P(OrderTest, TheOldestBlockKeepsItsShare) {
+  PortSimulation simulation(Options(GetParam()));
+  const size_t scan = simulation.Submit(At(0ms), Responses(64, 1 << 20));
+  for (int i = 0; i < 400; ++i) simulation.Submit(At(i * 5ms), Responses(8, 10'240));
+  EXPECT_EQ(simulation.drops(), 0);
+  const double mbps = Mbps(simulation.block(scan).received_bytes, simulation.now() - At(0ms));
+  EXPECT_GT(mbps, 15);
+  EXPECT_LT(mbps, 45);
+}
+
+TEST(ScheduleOrderTest, TheShortestMessageOfABlockComesFirst) {
+  ScheduleOptions options = GrantsOptions();
+  options.shortest_first = true;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {2'000'000, 500});
+  EXPECT_THAT(link.Ready(At(20ms), 0, 2'000'000), ElementsAre("grant 0 2991", "grant 0 2991", "grant 0 2991"));
+  EXPECT_THAT(link.Ready(At(21ms), 1, 3300), IsEmpty());  // the link is full
+  EXPECT_THAT(link.Receive(At(24ms), 0, 3300), ElementsAre("grant 1 3300"));
+}
+
+TEST(ScheduleOrderTest, AMessageGetsItsTurnAfterOneBudgetOfOthers) {
+  ScheduleOptions options = GrantsOptions();
+  options.shortest_first = true;
+  ScheduleDriver link(options);
+  std::vector<int64_t> sizes(17, 1000);
+  sizes[0] = 50'000;
+  link.Submit(At(0ms), sizes);
+  link.Ready(At(20ms), 0, 50'000);
+  std::vector<std::string> granted;
+  const auto take = [&](const ScheduleDriver::Words& words) {
+    for (const std::string& word : words) {
+      if (word.starts_with("grant")) granted.push_back(word);
+    }
+  };
+  for (uint64_t tag = 1; tag <= 16; ++tag) take(link.Ready(At(20ms), tag, 1000));
+  take(link.Receive(At(21ms), 0, 3 * 2991));
+  ASSERT_FALSE(granted.empty());
+  for (size_t i = 0; i < granted.size() && granted[i] != "grant 0 2991"; ++i) {
+    take(link.Receive(At(21ms), std::stoull(granted[i].substr(6)), 1000));
+  }
+  EXPECT_EQ(std::find(granted.begin(), granted.end(), "grant 0 2991") - granted.begin(), 10)
+      << "10 responses of 1000 bytes are one budget";
+}
+
+TEST(ScheduleOrderTest, RequestsOfASmallBlockDoNotWaitForTheWindowOfALargeOne) {
+  ScheduleOptions options = GrantsOptions();
+  options.shortest_first = true;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), std::vector<int64_t>(40, 1000));
+  const int64_t waiting = link.state().waiting_calls;
+  ASSERT_GT(waiting, 0) << "the window is full";
+  link.Ready(At(20ms), 0, 3000);
+  ASSERT_GE(link.state().ungranted_calls, link.state().grant_window);
+  EXPECT_THAT(link.Submit(At(21ms), {1000}), ElementsAre("send 40 1000"));
+  EXPECT_EQ(link.state().waiting_calls, waiting);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "sluice/plan.h"
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "lib/scheduling/link_schedule.h"
+#include "tests/unit/scheduling/port_model.h"
+
+namespace sluice::testing {
+
+using std::chrono::nanoseconds;
+
+// The port of the project's test network: 100 Mbit/s, 32 KB.
+inline LinkProfile TestPort() {
+  LinkProfile profile;
+  profile.capacity_bytes_per_second = 12.5e6;
+  profile.buffer_bytes = 32 * 1024;
+  profile.propagation_rtt = absl::Microseconds(200);
+  return profile;
+}
+
+// Blocks that are read through one port, packet by packet. A worker sends its granted bytes at the rate of its own
+// link, as soon as the request or the grant arrives. A packet that the port drops arrives again after a retransmission
+// timeout.
+class PortSimulation {
+ public:
+  struct Response {
+    int64_t bytes = 0;
+    int64_t expected_bytes = 0;  // what the schedule receives with the request
+    nanoseconds think{0};        // before the worker responds
+    uint32_t worker = 0;         // 0: unknown to the schedule
+  };
+  struct Block {
+    TimePoint submitted_at;
+    TimePoint ended_at;          // of the last response so far
+    size_t missing = 0;          // responses
+    int64_t received_bytes = 0;  // payload
+
+    bool ended() const { return missing == 0; }
+  };
+
+  explicit PortSimulation(const ScheduleOptions& options) : schedule_(options) {}
+
+  // Submits a block at a time that is not before the last event. Returns its index.
+  size_t Submit(TimePoint at, const std::vector<Response>& responses) {
+    RunUntil(at);
+    now_ = at;
+    std::vector<CallRequest> calls;
+    for (const Response& response : responses) {
+      calls.push_back({.response_bytes = response.expected_bytes, .tag = sent_.size(), .worker = response.worker});
+      sent_.push_back({.block = blocks_.size(), .response = response, .missing_bytes = response.bytes});
+    }
+    blocks_.push_back({.submitted_at = at, .ended_at = {}, .missing = responses.size()});
+    std::vector<Action> actions;
+    EXPECT_TRUE(schedule_.Submit(now_, calls, TimePoint::max(), actions).ok());
+    Apply(actions);
+    return blocks_.size() - 1;
+  }
+
+  // Runs until the block has ended, and returns its time.
+  nanoseconds Await(size_t block) {
+    while (!blocks_[block].ended()) Step();
+    return blocks_[block].ended_at - blocks_[block].submitted_at;
+  }
+
+  const Block& block(size_t block) const { return blocks_[block]; }
+  TimePoint now() const { return now_; }
+  int64_t drops() const { return drops_; }  // packets
+
+ private:
+  static constexpr nanoseconds kPortByteTime{80};   // 100 Mbit/s
+  static constexpr nanoseconds kAccessByteTime{8};  // 1 Gbit/s
+  static constexpr nanoseconds kRto = std::chrono::milliseconds(200);
+  static constexpr int64_t kHeaderBytes = 150;  // of a ready response, frame included
+
+  struct Packet {
+    TimePoint at;
+    size_t tag;
+    int64_t bytes;   // of the response; 0: headers of a ready response
+    bool delivered;  // true: at the aggregator; false: at the port
+    bool operator>(const Packet& other) const { return at > other.at; }
+  };
+  struct Sent {
+    size_t block = 0;
+    Response response;
+    CallId call;
+    int64_t sent_bytes = 0;
+    int64_t granted_bytes = 0;
+    int64_t missing_bytes = 0;
+    bool known = false;  // the schedule has received its size
+  };
+
+  TimePoint NextEvent() const {
+    return packets_.empty() ? schedule_.NextTimer() : std::min(schedule_.NextTimer(), packets_.top().at);
+  }
+
+  void RunUntil(TimePoint at) {
+    while (NextEvent() < at) Step();
+  }
+
+  void Step() {
+    std::vector<Action> actions;
+    if (packets_.empty() || schedule_.NextTimer() <= packets_.top().at) {
+      now_ = schedule_.NextTimer();
+      schedule_.OnTimer(now_, actions);
+    } else {
+      now_ = packets_.top().at;
+      const Packet packet = packets_.top();
+      packets_.pop();
+      Take(packet, actions);
+    }
+    Apply(actions);
+  }
+
+  void Apply(const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      Sent& sent = sent_[action.tag];
+      sent.call = action.call;
+      sent.granted_bytes = std::min(sent.granted_bytes + action.bytes, sent.response.bytes);
+      const TimePoint asked = now_ + absl::ToChronoNanoseconds(TestPort().propagation_rtt);
+      const TimePoint ready = asked + sent.response.think;
+      if (action.kind == Action::Kind::kSend && schedule_.options().policy == SchedulePolicy::kGrants) {
+        packets_.push({.at = ready, .tag = action.tag, .bytes = 0, .delivered = false});
+      }
+      SendGranted(action.tag, action.kind == Action::Kind::kSend ? ready : asked);
+    }
+  }
+
+  void SendGranted(size_t tag, TimePoint at) {
+    Sent& sent = sent_[tag];
+    for (; sent.sent_bytes < sent.granted_bytes; at += kAccessByteTime * TestPort().frame_bytes) {
+      const int64_t open_bytes = sent.granted_bytes - sent.sent_bytes;
+      const int64_t bytes = std::min(open_bytes, TestPort().packet_payload_bytes);
+      sent.sent_bytes += bytes;
+      packets_.push({.at = at, .tag = tag, .bytes = bytes, .delivered = false});
+    }
+  }
+
+  void Take(Packet packet, std::vector<Action>& actions) {
+    Sent& sent = sent_.at(packet.tag);
+    if (packet.delivered) {
+      // The prefix arrives with the headers or the first packet.
+      if (!std::exchange(sent.known, true)) schedule_.OnReady(now_, sent.call, sent.missing_bytes, actions);
+      schedule_.OnReceived(now_, sent.call, packet.bytes, actions);
+      sent.missing_bytes -= packet.bytes;
+      blocks_[sent.block].received_bytes += packet.bytes;
+      if (packet.bytes == 0 || sent.missing_bytes > 0) return;
+      blocks_[sent.block].ended_at = now_;
+      --blocks_[sent.block].missing;
+      schedule_.OnFinished(now_, sent.call, CallEnd::kArrived, actions);
+    } else {
+      const int64_t wire_bytes = packet.bytes == 0 ? kHeaderBytes : WireBytes(TestPort(), packet.bytes);
+      const std::optional<TimePoint> left = port_.Burst(now_, wire_bytes);
+      drops_ += left.has_value() ? 0 : 1;
+      packet.at = left.value_or(now_ + kRto);
+      packet.delivered = left.has_value();
+      packets_.push(packet);
+    }
+  }
+
+  LinkSchedule schedule_;
+  PortModel port_{TestPort().buffer_bytes, kPortByteTime};
+  TimePoint now_;
+  int64_t drops_ = 0;
+  std::deque<Sent> sent_;  // by tag
+  std::vector<Block> blocks_;
+  std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;
+};
+
+}  // namespace sluice::testing

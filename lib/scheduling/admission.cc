@@ -4,6 +4,8 @@
 
 #include "sluice/plan.h"
 
+#include "lib/scheduling/saturating_add.h"
+
 namespace sluice {
 
 Admission::Admission(const ScheduleOptions& options, LiveCalls& calls)
@@ -34,10 +36,11 @@ int64_t Admission::PartOf(int64_t bytes, const QueuedWorker& worker) const {
   return PartWithin(bytes, std::min(part_cost(), laps_.ShareBytes(worker)));
 }
 
-std::optional<int64_t> Admission::BytesWithRequest(const Call& call) const {
+std::optional<int64_t> Admission::BytesWithRequest(const Call& call, TimePoint now) const {
   if (!budget_.limited()) return kMaxResponseBytes;
   if (!granting_) return BytesInRolling(call);
   if (const std::optional<int64_t> bytes = EarlyBytes(call)) return bytes;
+  if (now < WaitsForRoomUntil(call)) return std::nullopt;
   return MayAsk(call) ? std::optional<int64_t>(0) : std::nullopt;
 }
 
@@ -70,22 +73,43 @@ std::optional<int64_t> Admission::BytesInRolling(const Call& call) const {
 // cannot be revoked. If one packet costs more than the third, no bytes are granted early: a grant of one packet in
 // addition to them would exceed the budget.
 std::optional<int64_t> Admission::EarlyBytes(const Call& call) const {
-  if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return std::nullopt;
-  const bool all_fits = !call.out() && blocks_.WorkUpTo(call.block->rank).remaining_bytes <= third();
-  if (!all_fits) {
-    if (!window_.ReadyAtOnce(budget_.bytes())) return std::nullopt;
-    if (!call.out() && sent_.any_early()) return std::nullopt;  // calls that are out come first
+  const int64_t bytes = EarlyBytesWithRoom(call);
+  return bytes > 0 && HasRoomForEarly(bytes) ? std::optional(bytes) : std::nullopt;
+}
+
+bool Admission::AllFits(const Call& call) const {
+  return !call.out() && blocks_.WorkUpTo(call.block->rank).remaining_bytes <= third();
+}
+
+// Returns how many bytes the call is granted early if there is room; 0: none.
+int64_t Admission::EarlyBytesWithRoom(const Call& call) const {
+  if (call.may_idle || !call.worker->open || (call.worker->bounded && call.worker->share.slow())) return 0;
+  if (!AllFits(call)) {
+    if (!window_.ReadyAtOnce(budget_.bytes())) return 0;
+    if (!call.out() && sent_.any_early()) return 0;  // calls that are out come first
   }
-  if (order_.ReadyPrecedes(*call.block)) return std::nullopt;
+  if (order_.ReadyPrecedes(*call.block)) return 0;
   const int64_t bytes = PartOf(call.expected_bytes);
-  const int64_t cost_bytes = outstanding_.Cost(bytes);
   // The headers arrive with the early bytes. Headers of the usual size are small compared with the grant, so only the
   // excess of larger headers counts.
   const int64_t large_header_bytes = window_.LargeHeaderBytes(sent_.silent() + 1);
-  if (budget_.early_bytes() + cost_bytes + large_header_bytes > third()) return std::nullopt;
-  if (outstanding_.Cost(options_.profile.packet_payload_bytes) > third()) return std::nullopt;
-  const int64_t header_bytes = YoungHeaderBytes() + SilentHeaderBytes(1, cost_bytes);
-  return budget_.HasRoom(cost_bytes + header_bytes) ? std::optional(bytes) : std::nullopt;
+  if (budget_.early_bytes() + outstanding_.Cost(bytes) + large_header_bytes > third()) return 0;
+  if (outstanding_.Cost(options_.profile.packet_payload_bytes) > third()) return 0;
+  return bytes;
+}
+
+bool Admission::HasRoomForEarly(int64_t bytes) const {
+  const int64_t cost_bytes = outstanding_.Cost(bytes);
+  return budget_.HasRoom(cost_bytes + YoungHeaderBytes() + SilentHeaderBytes(1, cost_bytes));
+}
+
+// A small block beside a large one finds the budget full, but soon there is room, and nothing overtakes the block. A
+// request that left without a grant would wait in the port twice: with its headers, and with the granted bytes.
+TimePoint Admission::WaitsForRoomUntil(const Call& call) const {
+  if (!granting_ || budget_.idle() || !AllFits(call)) return TimePoint::min();
+  const int64_t bytes = EarlyBytesWithRoom(call);
+  if (bytes == 0 || HasRoomForEarly(bytes)) return TimePoint::min();
+  return SaturatingAdd(call.block->since, budget_.drain_time());
 }
 
 bool Admission::MayAsk(const Call& call) const {

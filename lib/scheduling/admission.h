@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "sluice/schedule.h"
+#include "sluice/time_point.h"
 
 #include "lib/scheduling/live_calls.h"
 
@@ -17,7 +18,10 @@ class Admission {
 
   // Returns how many bytes of its response, 0 or more, come with the request of a waiting call whose turn it is.
   // Returns nullopt if the call must wait.
-  std::optional<int64_t> BytesWithRequest(const Call& call) const;
+  std::optional<int64_t> BytesWithRequest(const Call& call, TimePoint now) const;
+  // Returns until when the request of a waiting call waits for room for its response, rather than leave without a
+  // grant. Returns the past if it does not wait.
+  TimePoint WaitsForRoomUntil(const Call& call) const;
 
   // Handshakes together take at most a third of the budget, or leave one at a time. Handshakes of workers that could
   // not be reached before take at most a sixth. HandshakeHasShare returns whether the handshake fits this share; if so,
@@ -49,6 +53,9 @@ class Admission {
   std::optional<int64_t> BytesInRolling(const Call& call) const;
   int64_t PartWithin(int64_t bytes, int64_t cost_bytes) const;
   bool MayAsk(const Call& call) const;
+  bool AllFits(const Call& call) const;
+  int64_t EarlyBytesWithRoom(const Call& call) const;
+  bool HasRoomForEarly(int64_t bytes) const;
   int64_t third() const { return budget_.bytes() / kShare; }
   int64_t part_cost() const { return budget_.plan_bytes() / kShare; }  // of one grant, unless a packet costs more
   int64_t YoungHeaderBytes() const { return window_.HeaderBytes(sent_.young()); }

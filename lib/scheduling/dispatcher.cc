@@ -42,6 +42,10 @@ TimePoint Dispatcher::NextTimer(TimePoint now) const {
   if (granting_ && (queue_.empty() ? blocks_.calls(Call::Phase::kWaiting) > 0 : budget_.idle())) {
     next = std::min(next, sent_.NextStraggler(window_.StraggleAfter()));
   }
+  if (const QueuedBlock* const block = order_.NextWaiting()) {
+    const TimePoint until = admission_.WaitsForRoomUntil(block->waiting.front());
+    if (until > now) next = std::min(next, until);
+  }
   return next;
 }
 
@@ -116,7 +120,7 @@ bool Dispatcher::SendNext(TimePoint now, std::vector<Action>& actions) {
   }
   // The look may have let a held call go that comes first now.
   if (&call != &block->waiting.front() || (!batched_ && block != order_.NextWaiting())) return true;
-  const std::optional<int64_t> bytes = admission_.BytesWithRequest(call);
+  const std::optional<int64_t> bytes = admission_.BytesWithRequest(call, now);
   if (!bytes.has_value()) return false;
   Send(call, *bytes, now, actions);
   return true;

@@ -145,5 +145,27 @@ TEST(ScheduleOrderTest, RequestsOfASmallBlockDoNotWaitForTheWindowOfALargeOne) {
   EXPECT_EQ(link.state().waiting_calls, waiting);
 }
 
+TEST(ScheduleOrderTest, ASmallRequestWaitsForTheRoomOfItsResponse) {
+  ScheduleOptions options = GrantsOptions();
+  options.shortest_first = true;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {2'000'000});
+  link.Ready(At(20ms), 0, 2'000'000);
+  EXPECT_THAT(link.Submit(At(21ms), {1'500}), IsEmpty()) << "the link is full";
+  EXPECT_THAT(link.Receive(At(21ms), 0, 2'000), ElementsAre("send 1 1500"));
+}
+
+TEST(ScheduleOrderTest, ASmallRequestWaitsForADrainTimeAtMost) {
+  ScheduleOptions options = GrantsOptions();
+  options.shortest_first = true;
+  ScheduleDriver link(options);
+  link.Submit(At(0ms), {2'000'000});
+  link.Ready(At(20ms), 0, 2'000'000);
+  ASSERT_THAT(link.Submit(At(21ms), {1'500}), IsEmpty());
+  const TimePoint until = At(21ms + 1ms + 10ms);  // a round trip, and the time in which the buffer drains
+  EXPECT_EQ(link.next_timer(), until);
+  EXPECT_THAT(link.Timer(until), ElementsAre("send 1"));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -48,6 +48,7 @@ void ScheduleOracle::Submitted(BlockId id, const std::vector<CallRequest>& calls
                                TimePoint deadline, bool ahead) {
   Expect(blocks_.empty() || blocks_.rbegin()->first < id, "a block id went back");
   Block& block = blocks_[id];
+  block.since = now_;
   block.deadline = deadline;
   block.ahead = ahead;
   block.retry = ahead && calls.front().retry;

@@ -47,6 +47,7 @@ class ScheduleOracle {
     TimePoint stalls_at = TimePoint::max();
   };
   struct Block {
+    TimePoint since;
     TimePoint deadline;
     bool ahead = false;
     bool retry = false;
@@ -175,6 +176,10 @@ class ScheduleOracle {
   bool MayGrant(const Call& call, int64_t bytes) const;
   bool MayGoEarly(const Call& call, int64_t bytes) const;
   bool MustGoEarly(const Call& call) const;
+  bool MayGoEarlyWithRoom(const Call& call, int64_t bytes) const;
+  bool HasRoomForEarly(int64_t bytes) const;
+  bool MayWaitForRoom(const Call& call) const;
+  bool MustWaitForRoom(const Call& call) const;
   bool MayAsk(const Call& call) const;
   bool MustAsk(const Call& call) const;
   int64_t AskedUpTo(const Call& call) const;

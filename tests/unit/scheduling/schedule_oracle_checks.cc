@@ -157,6 +157,11 @@ void ScheduleOracle::CheckTimer(TimePoint next_timer) {
   const bool for_stragglers = granting() && young > 0 && (!NextTurn().has_value() ? waits : Alone());
   const bool for_late = NextTurn().has_value() || FirstAhead().has_value() || FirstWaiting().has_value();
   Expect(!for_stragglers || !for_late || next_timer < TimePoint::max(), "the timer misses the stragglers");
+  if (const std::optional<Waiting> first = FirstWaiting(); granting() && first.has_value() && !OldestMayBeDue()) {
+    const TimePoint until = blocks_.at(first->block).since + DrainTime();
+    Expect(!MustWaitForRoom(calls_.at(first->tag)) || next_timer <= until,
+           "the timer misses a call that waits for room");
+  }
   const Block* block = WaitsForSlot();
   Expect(next_timer == latest || block != nullptr || for_stragglers || for_late, "a timer for nothing");
   // A call that does not fit, or is behind a handshake, may have had its slot. It then waits without a timer.

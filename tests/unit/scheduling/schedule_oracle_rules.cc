@@ -292,6 +292,14 @@ bool ScheduleOracle::MayGrant(const Call& call, int64_t bytes) const {
 }
 
 bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
+  return MayGoEarlyWithRoom(call, bytes) && HasRoomForEarly(bytes);
+}
+
+bool ScheduleOracle::HasRoomForEarly(int64_t bytes) const {
+  return Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
+}
+
+bool ScheduleOracle::MayGoEarlyWithRoom(const Call& call, int64_t bytes) const {
   const int64_t share = budget_ / 3;
   const int64_t asked = AskedUpTo(call);
   const auto silent = std::count_if(calls_.begin(), calls_.end(),
@@ -300,7 +308,18 @@ bool ScheduleOracle::MayGoEarly(const Call& call, int64_t bytes) const {
   return !call.may_idle && !call.unwanted && (share_fell_ || (Open(call) && !Slow(call))) &&
          bytes == PartOf(call.expected) && (asked <= share || any_ready_) && MayOvertakeByEitherRule(call) &&
          EarlyBytes() + CostOf(bytes) + large_headers <= share &&
-         CostOf(options_.profile.packet_payload_bytes) <= share && Fits(CostOf(bytes) + HeaderBytes(1, CostOf(bytes)));
+         CostOf(options_.profile.packet_payload_bytes) <= share;
+}
+
+// A request of a small block waits for the room of its response, for at most a drain time.
+bool ScheduleOracle::MayWaitForRoom(const Call& call) const {
+  const int64_t bytes = PartOf(call.expected);
+  return !Alone() && now_ < blocks_.at(call.block).since + DrainTime() && AskedUpTo(call) <= budget_ / 3 &&
+         MayGoEarlyWithRoom(call, bytes) && !HasRoomForEarly(bytes);
+}
+
+bool ScheduleOracle::MustWaitForRoom(const Call& call) const {
+  return Open(call) && !Slow(call) && MustOvertake(call) && MayWaitForRoom(call);
 }
 
 // Only the schedule decides whether workers are fast enough for early bytes in other cases.
@@ -341,7 +360,7 @@ bool ScheduleOracle::MustAsk(const Call& call) const {
 bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) const {
   if (!limited()) return bytes == int64_t{1} << 32;
   if (ahead) return bytes == call.expected && HandshakeHasShare(call) && HandshakeFits(call);
-  if (granting()) return bytes == 0 ? share_fell_ || MayAsk(call) : MayGoEarly(call, bytes);
+  if (granting()) return bytes == 0 ? share_fell_ || (MayAsk(call) && !MustWaitForRoom(call)) : MayGoEarly(call, bytes);
   if (!MayOvertakeByEitherRule(call)) return false;
   const bool bounded = Bounded(call) && !share_fell_;
   const int64_t most = bounded ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
@@ -351,7 +370,7 @@ bool ScheduleOracle::MayLeaveWith(const Call& call, bool ahead, int64_t bytes) c
 
 bool ScheduleOracle::MustLeave(const Call& call) const {
   if (!limited()) return true;
-  if (granting()) return MustAsk(call) || MustGoEarly(call);
+  if (granting()) return (MustAsk(call) && !MayWaitForRoom(call)) || MustGoEarly(call);
   if (!MustOvertake(call)) return false;
   const int64_t most = Bounded(call) ? PartWithin(call.expected, load_(call.worker).share_bytes) : call.expected;
   return Alone() || Fits(CostOf(most));

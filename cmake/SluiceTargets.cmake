@@ -8,9 +8,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(sluice_warnings -Wall -Wextra -Werror -Wno-missing-field-initializers)
   find_program(CCACHE ccache)
   if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Precompiled headers are cached only with this sloppiness; it is about macros that we do not define that way.
-    set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
   endif()
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   # The test programs take 8 s each to link by ld.bfd, 1.5 s by gold, which binutils of Debian 12 brings along. gold warns of
@@ -72,15 +70,6 @@ function(sluice_library name)
     set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_GRPC_TARGETS sluice_${name})
   else()
     set_property(GLOBAL APPEND PROPERTY SLUICE_INSTALLED_TARGETS sluice_${name})
-  endif()
-endfunction()
-
-# The headers of gRPC, protobuf and Asio take most of a compilation; they are precompiled once for each target that
-# includes them in many files.
-function(sluice_precompile target)
-  target_precompile_headers(${target} PRIVATE ${ARGN})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE -fpch-preprocess)
   endif()
 endfunction()
 

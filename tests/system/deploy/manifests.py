@@ -10,6 +10,7 @@ import subprocess
 import needs
 
 yaml = needs.module("yaml", "python3-yaml")
+_KUSTOMIZE = needs.kustomize()  # here, since unittest takes an exit in a test for an error
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 OVERLAYS = ("dev", "production", "monitoring", "proxy")
@@ -19,7 +20,7 @@ _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 @functools.cache
 def _rendered(overlay):
-    command = [*needs.kustomize(), str(REPOSITORY / "deploy/overlays" / overlay)]
+    command = [*_KUSTOMIZE, str(REPOSITORY / "deploy/overlays" / overlay)]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
     if result.returncode != 0 or result.stderr:  # a warning announces something that will stop working
         raise AssertionError(f"{' '.join(command)}: {result.stderr}")

@@ -67,7 +67,9 @@ absl::Status MessageReader::ReadPrefix(absl::string_view& bytes) {
 void MessageReader::ReadBody(absl::string_view& bytes) {
   const size_t taken = std::min(bytes.size(), body_size_ - body_.size());
   const size_t size = body_.size() + taken;
-  if (size > body_.capacity() && body_.empty() && buffers_ != nullptr) body_ = buffers_->Take(body_size_);
+  // A held response begins with a spare byte, which needs no memory yet.
+  const bool has_memory = body_.capacity() > std::string().capacity();
+  if (size > body_.capacity() && !has_memory && buffers_ != nullptr) body_ = buffers_->Take(body_size_) + body_;
   if (size > body_.capacity()) {
     // Reserve four times the received bytes. So the growth of a large message copies a third of its bytes in total. A
     // peer that claims a large size must send a quarter of the memory that it takes. A whole message gets exactly its

@@ -103,13 +103,19 @@ TEST(MessageReaderTest, TheLargestSizeThereIs) {
   EXPECT_EQ(unbounded.pending_message_bytes(), 4294967295);
 }
 
+// Gives memory for a message of `bytes` to the buffers, and returns its address.
+const char* GiveMemory(MessageBuffers& buffers, size_t bytes) {
+  std::string kept;
+  kept.reserve(bytes);
+  const char* const memory = kept.data();
+  buffers.Give(std::move(kept));
+  return memory;
+}
+
 TEST(MessageReaderTest, ReadsIntoMemoryThatIsNeededNoLonger) {
   const std::string message(10'000, 'x');
   MessageBuffers buffers;
-  std::string kept;
-  kept.reserve(message.size());
-  const char* const memory = kept.data();
-  buffers.Give(std::move(kept));
+  const char* const memory = GiveMemory(buffers, message.size());
   MessageReader reader(kMaxBytes, 2, &buffers);
   ASSERT_TRUE(reader.Read(FrameMessage(message)).ok());
   WireMessage first;
@@ -118,6 +124,22 @@ TEST(MessageReaderTest, ReadsIntoMemoryThatIsNeededNoLonger) {
   EXPECT_EQ(first.bytes.data(), memory);
   ASSERT_TRUE(reader.Read(FrameMessage(message)).ok());
   EXPECT_THAT(TakeAll(reader), ElementsAre(message)) << "none is kept";
+}
+
+// A held response arrives like this: the prefix and a spare byte, then the rest with its grant.
+TEST(MessageReaderTest, ReadsAHeldMessageIntoMemoryThatIsNeededNoLonger) {
+  const std::string message = "!" + std::string(10'000, 'x');
+  const std::string framed = FrameMessage(message);
+  MessageBuffers buffers;
+  const char* const memory = GiveMemory(buffers, message.size());
+  MessageReader reader(kMaxBytes, 1, &buffers);
+  ASSERT_TRUE(reader.Read(framed.substr(0, 6)).ok());
+  EXPECT_GT(buffers.kept_bytes(), 0u) << "one byte needs no memory";
+  ASSERT_TRUE(reader.Read(framed.substr(6)).ok());
+  WireMessage whole;
+  ASSERT_TRUE(reader.TakeMessage(whole));
+  EXPECT_EQ(whole.bytes, message);
+  EXPECT_EQ(whole.bytes.data(), memory);
 }
 
 TEST(MessageReaderTest, AfterAnErrorNothingIsRead) {

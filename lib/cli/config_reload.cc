@@ -28,6 +28,7 @@ void ClearReloadable(v1::ScheduleConfig& schedule) {
   schedule.clear_budget_limit();
   schedule.clear_queue_limit();
   schedule.clear_shortest_first();
+  schedule.clear_queue_timeout();
 }
 
 uint32_t ConfigHash(const google::protobuf::Message& config) {

@@ -59,7 +59,10 @@ absl::Status ParseSchedule(const v1::ScheduleConfig& config, ScheduleOptions& op
   }
   if (config.has_shortest_first()) options.shortest_first = config.shortest_first();
   if (config.has_queue_limit()) options.queue_limit = config.queue_limit();
-  return options.Validate();
+  absl::Status parsed =
+      ParseField("schedule.queue_timeout", config.queue_timeout(), ParseDuration, options.queue_timeout);
+  parsed.Update(options.Validate());
+  return parsed;
 }
 
 }  // namespace

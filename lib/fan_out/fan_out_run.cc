@@ -206,7 +206,8 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t byt
 }
 
 void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
-  attempts_[attempt].call = nullptr;
+  const ScheduledStream* const call = std::exchange(attempts_[attempt].call, nullptr);
+  attempts_[attempt].expired = call != nullptr && call->expired();
   absl::Status status = end.status;
   attempts_[attempt].end = std::move(end);
   if (status.ok() && !logic_.decided()) {
@@ -274,6 +275,7 @@ CallOutcome FanOutRun::OutcomeOf(const AttemptState& state, AttemptOutcome outco
     case AttemptOutcome::kNotNeeded:
       return late && !state.sent ? CallOutcome::kExpired : CallOutcome::kCancelled;
     case AttemptOutcome::kFailed:
+      if (state.expired) return CallOutcome::kExpired;
       if (state.corrupt) return CallOutcome::kCorrupt;
       // It was cancelled because it took too long.
       return late || state.cancelled ? CallOutcome::kRpcDeadline : CallOutcome::kRpcError;

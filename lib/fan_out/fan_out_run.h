@@ -99,6 +99,7 @@ class FanOutRun final : private CallOwner, public std::enable_shared_from_this<F
     int64_t bytes = 0;  // accepted bytes, on the wire
     bool sent = false;
     bool cancelled = false;  // by this process
+    bool expired = false;    // the link ended it before it was sent
     bool corrupt = false;    // the sink refused it at its end
     bool counted = false;
     RpcEnd end;

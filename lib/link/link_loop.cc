@@ -53,13 +53,21 @@ absl::Status LinkLoop::Submit(absl::Span<ScheduledStream* const> calls, TimePoin
   for (ScheduledStream* call : calls) requests.push_back(call->Request());
   const absl::Status status = schedule_run_.Submit(requests, deadline, block);
   if (!status.ok()) {
+    if (absl::IsResourceExhausted(status)) metrics_.CountQueueRefusals(QueueRefusal::kFull, calls.size());
     for (ScheduledStream* call : calls) Forget(*call);
     return status;
   }
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (requests[i].parked && !calls[i]->over()) calls[i]->worker().Wait(*calls[i]);
-  }
+  for (size_t i = 0; i < calls.size(); ++i) OnQueued(*calls[i], requests[i].parked);
   return absl::OkStatus();
+}
+
+// The event that queued the call may have sent it, ended it, or parked it at its worker.
+void LinkLoop::OnQueued(ScheduledStream& call, bool parked) {
+  if (!call.unsent()) return;
+  queue_timeout_.Enter(call);
+  if (call.WaitHook::is_linked()) return;
+  if (parked) return call.worker().Wait(call);
+  if (const absl::Status room = call.worker().CheckRoom(); !room.ok()) Refuse(call, QueueRefusal::kWorker, room);
 }
 
 absl::Status LinkLoop::Add(BlockId block, ScheduledStream& call) {
@@ -67,10 +75,15 @@ absl::Status LinkLoop::Add(BlockId block, ScheduledStream& call) {
   absl::Status status = schedule_run_.Add(block, request);
   if (!status.ok()) {
     Forget(call);
-  } else if (request.parked && !call.over()) {
-    call.worker().Wait(call);
+  } else {
+    OnQueued(call, request.parked);
   }
   return status;
+}
+
+void LinkLoop::Refuse(ScheduledStream& call, QueueRefusal reason, const absl::Status& why) {
+  metrics_.CountQueueRefusals(reason, 1);
+  CancelCall(call, why);
 }
 
 void LinkLoop::CancelCall(ScheduledStream& call, const absl::Status& why) {
@@ -79,7 +92,14 @@ void LinkLoop::CancelCall(ScheduledStream& call, const absl::Status& why) {
 
 void LinkLoop::Park(ScheduledStream& call) {
   schedule_run_.OnUnsent(call.id());
-  if (!call.over()) call.worker().Wait(call);
+  if (call.over()) return;
+  queue_timeout_.Enter(call);
+  call.worker().Wait(call);
+}
+
+void LinkLoop::Resume(ScheduledStream& call) {
+  call.waits_for_room_ = false;
+  schedule_run_.Unpark(call.id());
 }
 
 void LinkLoop::Finish(ScheduledStream& call, CallEnd end) {
@@ -113,6 +133,7 @@ absl::Status LinkLoop::Reconfigure(ScheduleOptions options) {
   if (workers_.uses_tls()) options.record_overhead_bytes = std::max(options.record_overhead_bytes, kTlsOverheadBytes);
   absl::Status status = schedule_run_.Reconfigure(options);
   SetPatience();
+  queue_timeout_.OnOptionsChanged();
   return status;
 }
 

@@ -14,6 +14,7 @@
 #include "lib/link/connection.h"
 #include "lib/link/flush_queue.h"
 #include "lib/link/link_metrics.h"
+#include "lib/link/queue_timeout.h"
 #include "lib/link/schedule_run.h"
 #include "lib/link/scheduled_stream.h"
 #include "lib/link/worker_pool.h"
@@ -44,10 +45,13 @@ class LinkLoop {
   // The user still gets OnStreamOver, with `why`, within this call or later.
   void CancelCall(ScheduledStream& call, const absl::Status& why);
 
+  // Ends a call that was not sent, because the queue has no place for it.
+  void Refuse(ScheduledStream& call, QueueRefusal reason, const absl::Status& why);
+
   // For the calls.
   void Park(ScheduledStream& call);  // it was not sent; its worker resumes it
   // Its worker can take calls again, or its request can begin.
-  void Resume(ScheduledStream& call) { schedule_run_.Unpark(call.id()); }
+  void Resume(ScheduledStream& call);
   void Finish(ScheduledStream& call, CallEnd end);  // destroys the call at the end of the turn
   void Forget(ScheduledStream& call);               // the same for a call that the schedule has already ended
 
@@ -75,6 +79,7 @@ class LinkLoop {
   CallbackMemory& callback_memory() { return callback_memory_; }
 
  private:
+  void OnQueued(ScheduledStream& call, bool parked);
   void EndTurn();
   void FreeGarbage();
   void SetPatience();
@@ -86,6 +91,7 @@ class LinkLoop {
   CallbackMemory callback_memory_;
   WorkerTable worker_table_;
   ScheduleRun schedule_run_;
+  QueueTimeout queue_timeout_{*this};
   FlushQueue flushes_;
   WorkerPool workers_;
 

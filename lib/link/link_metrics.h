@@ -29,6 +29,7 @@ enum class TimeoutKind { kRpcDeadline, kQueueDeadline, kStall, kTcpRto };
 enum class LossEvidence { kOutOfOrder, kSilence, kPause };
 enum class WorkerReport { kRetransmit, kRto };
 enum class HedgeOutcome { kWon, kLost, kRefused };
+enum class QueueRefusal { kFull, kWorker, kTimeout };
 enum class BlockOutcome { kComplete, kPartial, kFailed, kCancelled, kDeadline, kRefused };
 
 // The values of a link's gauges: the state of its schedule and the plan in force.
@@ -101,6 +102,10 @@ class LinkMetrics : public prometheus::Collectable {
   void CountHedges(HedgeOutcome outcome, size_t hedges) {
     Get(hedges_, outcome).Increment(static_cast<double>(hedges));
   }
+  // Counts calls that the queue refused or ended, by the limit that they met.
+  void CountQueueRefusals(QueueRefusal reason, size_t calls) {
+    Get(queue_refusals_, reason).Increment(static_cast<double>(calls));
+  }
   void CountBlock(BlockOutcome outcome) { Get(blocks_, outcome).Increment(); }
 
   // Takes the time of a block from submission to end, and the share of its bytes that arrived, 0 to 1.
@@ -140,6 +145,7 @@ class LinkMetrics : public prometheus::Collectable {
   prometheus::Counter& call_retries_;
   prometheus::Counter& callback_holds_;
   const std::array<prometheus::Counter*, 3> hedges_;
+  const std::array<prometheus::Counter*, 3> queue_refusals_;
   const std::array<prometheus::Counter*, 6> blocks_;
   prometheus::Histogram& block_coverage_;
   prometheus::Histogram& block_seconds_;

@@ -39,7 +39,8 @@ void ScheduledStream::Send(int64_t granted_bytes) {
   if (connection == nullptr) return loop_.Park(*this);
   const TimePoint now = loop_.now();
   std::optional<StreamUser::Opening> opening = user_->BeginRequest(now, granted_bytes);
-  if (!opening.has_value()) {
+  waits_for_room_ = !opening.has_value();
+  if (waits_for_room_) {
     loop_.schedule_run().OnUnsent(id());
     return options_.worker->OnStreamUnused();
   }
@@ -60,6 +61,7 @@ void ScheduledStream::Send(int64_t granted_bytes) {
     return options_.worker->OnStreamUnused();
   }
   stream_ = *stream;
+  QueueHook::unlink();
   connection->FlushLater();
   loop_.metrics().ObserveQueueWait(absl::FromChrono(now - submitted_));
   granted_ = granted_bytes > 0 ? now : TimePoint();
@@ -114,6 +116,7 @@ void ScheduledStream::EndUnsent(absl::Status why) {
   phase_ = Phase::kEnded;
   const bool waited = WaitHook::is_linked();
   WaitHook::unlink();
+  QueueHook::unlink();
   if (!end_status_.ok()) why = end_status_;
   if (absl::IsDeadlineExceeded(why)) loop_.metrics().CountTimeout(TimeoutKind::kQueueDeadline);
   loop_.Forget(*this);
@@ -281,6 +284,7 @@ void ScheduledStream::OnClosed(StreamEnd end) {
 // The user comes first: if it adds a retry, the block stays alive, and keeps its place in the queue.
 void ScheduledStream::End(const absl::Status& why, CallEnd how) {
   phase_ = Phase::kEnded;
+  QueueHook::unlink();
   Tell(nullptr, why);
   loop_.Finish(*this, how);
 }

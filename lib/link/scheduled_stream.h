@@ -44,6 +44,12 @@ class WaitHook : public WaitLink {
  private:
   size_t* counter_ = nullptr;
 };
+// Linked from its submission until it is sent, and after its worker has not processed it.
+struct QueueTag;
+struct QueueHook : boost::intrusive::list_base_hook<boost::intrusive::tag<QueueTag>,
+                                                    boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+  TimePoint queued_at;
+};
 // Linked while its request waits until the socket of its connection accepts more bytes.
 struct DrainTag;
 using DrainHook = boost::intrusive::list_base_hook<boost::intrusive::tag<DrainTag>,
@@ -94,7 +100,11 @@ class StreamUser {
 // The stream of one call to one worker. The schedule admits it, the worker's connection opens it, and the schedule
 // grants its response message by message and part by part. Its LinkLoop owns it until it has ended. Used on the link's
 // thread only.
-class ScheduledStream final : public Scheduled, public WaitHook, public DrainHook, private StreamEvents {
+class ScheduledStream final : public Scheduled,
+                              public WaitHook,
+                              public QueueHook,
+                              public DrainHook,
+                              private StreamEvents {
  public:
   struct Options {
     std::shared_ptr<Worker> worker;
@@ -107,7 +117,12 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
 
   // For the loop and the worker.
   CallRequest Request();  // for the schedule
-  Worker& worker() { return *options_.worker; }
+  Worker& worker() const { return *options_.worker; }
+  bool unsent() const { return phase_ == Phase::kWaiting && !told_; }
+  bool waits_for_room() const { return waits_for_room_; }  // at its user, to be sent
+  // The link ended it, because it waited for the link, or for room, for too long.
+  bool expired() const { return expired_; }
+  void set_expired() { expired_ = true; }
   // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
   // so the reset must wait. OnStreamOver was then called, and the stream drops all bytes until the reset.
   // Otherwise `why` is the status of the call if it has none when the schedule ends it.
@@ -138,7 +153,7 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   const ResponseFlow& response() const { return flow_; }
 
  private:
-  friend class LinkLoop;  // for position_
+  friend class LinkLoop;  // for position_ and waits_for_room_
 
   // The phases from its submission on.
   enum class Phase {
@@ -190,6 +205,8 @@ class ScheduledStream final : public Scheduled, public WaitHook, public DrainHoo
   HeldFor held_for_ = HeldFor::kNothing;  // the last value that the user received
   bool unanswered_ = false;  // the deadline passed before the response was ready, and the worker table counted that
   bool may_begin_again_ = true;
+  bool waits_for_room_ = false;
+  bool expired_ = false;
   int unhandled_ = 0;  // how often the worker reported that it never processed the request
   Http2Error reset_error_ = Http2Error::kCancel;
   absl::Status end_status_;  // of the call if the schedule ends it; OK: none was set

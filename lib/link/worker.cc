@@ -63,7 +63,7 @@ Connection* Worker::Sendable() const {
 }
 
 void Worker::Wait(ScheduledStream& call) {
-  if (const absl::Status room = CheckRoom(); !room.ok()) return loop_.CancelCall(call, room);
+  if (const absl::Status room = CheckRoom(); !room.ok()) return loop_.Refuse(call, QueueRefusal::kWorker, room);
   waiting_.push_back(call);
   call.CountIn(waiting_calls_);
   Connect();
@@ -77,8 +77,11 @@ void Worker::OnStreamUnused() {
 // A hung worker must not fill the queue of the link. The number of calls that wait for it is therefore at most the
 // number of free places. One such worker leaves half of the queue, and n of them leave 1/(n + 1). Rejected: a fixed
 // share. A hung rack could fill the queue, and a link with one worker would refuse calls while the queue is empty.
+// Rejected: to count the held calls of workers that are not slow. Such a worker is full because the link is busy, and
+// calls to it may use the whole queue.
 absl::Status Worker::CheckRoom() const {
-  const auto waiting = static_cast<int64_t>(waiting_calls_);
+  const WorkerLoad load = loop_.schedule().Load(schedule_id());
+  const int64_t waiting = static_cast<int64_t>(waiting_calls_) + (load.slow ? load.held_calls : 0);
   if (waiting < kMinWaiting) return absl::OkStatus();
   const int64_t queue_limit = loop_.schedule().options().queue_limit;
   const int64_t bound = std::max(kMinWaiting, queue_limit - loop_.schedule().State().waiting_calls);

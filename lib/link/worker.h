@@ -62,8 +62,11 @@ class Worker final : private ConnectorEvents {
   Connection* Sendable() const;
 
   // Lets the call wait until it can be sent. The worker then resumes it, or ends it if it cannot connect. Ends it at
-  // once with ResourceExhausted if too many wait already: see CheckRoom.
+  // once if CheckRoom returns an error.
   void Wait(ScheduledStream& call);
+  // Returns ResourceExhausted if so many calls wait because of this worker that no other may. Waiting calls are parked,
+  // or held because the worker is slow.
+  absl::Status CheckRoom() const;
   // A call that did not wait here has ended without a stream. A call that waits may have the stream, and no other event
   // may follow.
   void OnStreamUnused();
@@ -84,7 +87,6 @@ class Worker final : private ConnectorEvents {
 
   void OnLost();
   void Leave(Connection& connection);
-  absl::Status CheckRoom() const;
   void ResumeWaiting();
   void EndWaiting(const absl::Status& why);
 

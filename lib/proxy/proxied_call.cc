@@ -306,6 +306,7 @@ ScheduledStream* ProxiedCall::LeaveWorker() {
 
 bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   const ScheduledStream* const worker = LeaveWorker();
+  expired_ = worker != nullptr && worker->expired();
   if (end == nullptr && absl::IsUnavailable(why)) {
     const bool other = logic_.may_start_again() && route_.FindOther();
     if (other) head_.block.clear();  // the block of its fan-out has counted this call already
@@ -362,6 +363,7 @@ void ProxiedCall::OnClosed(StreamEnd end) {
                       .code = logic_.code().value_or(absl::StatusCode::kCancelled),
                       .began = began_,
                       .sent = time_.sent(),
+                      .expired = expired_,
                       .link_is_late = link_is_late_,
                       .method_exists = logic_.method_exists()});
 }

@@ -111,6 +111,7 @@ class ProxiedCall final : public StreamEvents,
   HeldBytes::Holder held_request_{[this] { ReleaseRequest(); }};
 
   AttemptTime time_;           // at its worker
+  bool expired_ = false;       // its stream waited for the link for too long
   bool link_is_late_ = false;  // if the status is DEADLINE_EXCEEDED
   int64_t response_bytes_ = 0;
   HeldResponse held_response_;

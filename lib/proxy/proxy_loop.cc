@@ -23,14 +23,16 @@ constexpr size_t kMaxOpenBlocks = 4096;
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
 
-CallOutcome OutcomeOf(absl::StatusCode code, bool link_is_late) {
-  switch (code) {
+CallOutcome OutcomeOf(const ProxyLoop::EndedCall& call) {
+  switch (call.code) {
     case absl::StatusCode::kOk:
       return CallOutcome::kOk;
     case absl::StatusCode::kCancelled:
       return CallOutcome::kCancelled;
     case absl::StatusCode::kDeadlineExceeded:
-      return link_is_late ? CallOutcome::kExpired : CallOutcome::kRpcDeadline;
+      return call.link_is_late ? CallOutcome::kExpired : CallOutcome::kRpcDeadline;
+    case absl::StatusCode::kResourceExhausted:
+      return call.expired ? CallOutcome::kExpired : CallOutcome::kRpcError;
     default:
       return CallOutcome::kRpcError;
   }
@@ -206,7 +208,7 @@ void ProxyLoop::OnCallEnded(const EndedCall& call) {
   if (call.pattern.empty()) return;
   metrics_.ObserveCall(call.path, call.method_exists, absl::FromChrono(link_.now() - call.began));
   // Alert rules for a link use its request counters.
-  const CallOutcome outcome = OutcomeOf(call.code, call.link_is_late);
+  const CallOutcome outcome = OutcomeOf(call);
   link_.metrics().CountCall(outcome);
   if (outcome == CallOutcome::kRpcDeadline) link_.metrics().CountTimeout(TimeoutKind::kRpcDeadline);
   // The stream has already counted a request that was not sent.

@@ -111,6 +111,7 @@ class ProxyLoop {
     absl::StatusCode code;
     TimePoint began;
     bool sent;           // the request was sent to its worker
+    bool expired;        // it waited for the link for longer than queue_timeout
     bool link_is_late;   // if the code is DEADLINE_EXCEEDED: the link is to blame, not the worker; see AttemptTime
     bool method_exists;  // its worker has sent a status other than UNIMPLEMENTED
   };

@@ -340,6 +340,7 @@ WorkerLoad LinkSchedule::Load(uint32_t id) const {
           .charged_bytes = worker->charged_bytes,
           .owed_bytes = worker->owed_bytes,
           .calls = worker->users,
+          .held_calls = worker->held_calls,
           .out_calls = worker->out_calls,
           .owing_calls = worker->owing_calls,
           .stalled_calls = worker->stalled_calls,

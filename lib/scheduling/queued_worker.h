@@ -74,6 +74,7 @@ struct QueuedWorker : TurnWorkersHook, AgeWorkersHook, UnwantedWorkersHook, Held
 
   // Kept by QueuedWorkers.
   int64_t ready_calls = 0;  // calls in the phase kReady
+  int64_t held_calls = 0;   // calls in the phase kHeld
   // Calls in the phase kHeld, in the order in which they leave. They are let go one at a time, so that the others need
   // not be held again.
   CallSet<TurnHook, TurnKey> held;

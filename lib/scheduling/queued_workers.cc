@@ -48,12 +48,16 @@ void QueuedWorkers::Hold(Call& call, TimePoint now) {
   LeaveWaiting(call);
   blocks_.Move(call, Call::Phase::kHeld);
   call.worker->held.insert(call);
+  ++call.worker->held_calls;
   outstanding_.Update(call, now);
 }
 
 void QueuedWorkers::LeaveWaiting(Call& call) {
   QueuedWorker& worker = *call.worker;
-  if (call.phase == Call::Phase::kHeld) worker.held.erase(worker.held.iterator_to(call));
+  if (call.phase == Call::Phase::kHeld) {
+    worker.held.erase(worker.held.iterator_to(call));
+    --worker.held_calls;
+  }
   if (worker.let_go == &call) worker.let_go = nullptr;
 }
 
@@ -62,6 +66,7 @@ void QueuedWorkers::LetGo(QueuedWorker& worker, TimePoint now) {
   Call& call = *worker.held.begin();
   if (worker.let_go != nullptr && TurnKey()(*worker.let_go) < TurnKey()(call)) return;
   worker.held.erase(worker.held.begin());
+  --worker.held_calls;
   worker.let_go = &call;
   blocks_.Move(call, Call::Phase::kWaiting);
   outstanding_.Update(call, now);

@@ -14,6 +14,11 @@ absl::Status CheckAtLeastOne(absl::string_view field, std::optional<int64_t> val
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", *value, " is below 1"));
 }
 
+absl::Status CheckAboveZero(absl::string_view field, absl::Duration value) {
+  if (value > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", absl::FormatDuration(value), " is not above 0"));
+}
+
 }  // namespace
 
 std::string_view SchedulePolicyName(SchedulePolicy policy) {
@@ -47,10 +52,8 @@ absl::Status ScheduleOptions::Validate() const {
     status.Update(
         absl::InvalidArgumentError(absl::StrCat("record_overhead_bytes: ", record_overhead_bytes, " is below 0")));
   }
-  if (stall_timeout <= absl::ZeroDuration()) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("stall_timeout: ", absl::FormatDuration(stall_timeout), " is not above 0")));
-  }
+  status.Update(CheckAboveZero("queue_timeout", queue_timeout));
+  status.Update(CheckAboveZero("stall_timeout", stall_timeout));
   return status;
 }
 

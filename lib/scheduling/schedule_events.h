@@ -91,6 +91,7 @@ struct WorkerLoad {
   int64_t charged_bytes = 0;  // outstanding bytes, except early and stalled bytes
   int64_t owed_bytes = 0;     // outstanding bytes that are ready at the worker and not stalled
   int64_t calls = 0;          // live calls
+  int64_t held_calls = 0;     // live calls that wait until the worker has less than its share outstanding
   int64_t out_calls = 0;      // live calls that were sent
   int64_t owing_calls = 0;    // live calls with granted bytes ready at the worker, stalled or not
   int64_t stalled_calls = 0;  // live calls whose granted bytes did not come in time

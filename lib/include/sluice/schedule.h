@@ -35,6 +35,9 @@ struct ScheduleOptions {
   // Serves the shortest remaining block first, and keeps a quarter of the link for the oldest. Otherwise blocks are
   // served first come, first served. For grants and rolling.
   bool shortest_first = true;
+  // A Link ends a call that was not sent within this time. The status is RESOURCE_EXHAUSTED, or UNAVAILABLE if the call
+  // waited for its worker. Above 0; default: none.
+  absl::Duration queue_timeout = absl::InfiniteDuration();
   // A call stalls if none of its granted bytes has come for this time, plus a round trip and the time in which the
   // budget drains. Above 0.
   absl::Duration stall_timeout = absl::Milliseconds(300);

@@ -98,6 +98,8 @@ class AggregatorCommandLineTest(unittest.TestCase):
         self.refused(["budget"], *self.GOOD, "--budget", "0")
         self.refused(["queue_limit"], *self.GOOD, "--queue_limit", "0")
         self.refused(["queue_limit"], *self.GOOD, "--queue_limit", "many")
+        self.refused(["queue_timeout: 0 is not above 0"], *self.GOOD, "--queue_timeout", "0s")
+        self.refused(["queue_timeout", "soon"], *self.GOOD, "--queue_timeout", "soon")
         self.refused(["attempts is 0"], *self.GOOD, "--attempts", "0")
         self.refused(["attempts", "4294967297"], *self.GOOD, "--attempts", "4294967297")
         self.refused(["sru_timeout", "fast"], *self.GOOD, "--sru_timeout", "fast")

@@ -3,6 +3,7 @@
 #include "sluice/fan_out.h"
 
 #include "tests/unit/fan_out/fan_out_fixture.h"
+#include "tests/unit/net/silent_listener.h"
 
 namespace sluice {
 namespace {
@@ -122,11 +123,45 @@ TEST_P(FanOutCountsTest, AFullQueueIsRefusedAndNotFailed) {
   EXPECT_EQ(result.asked, 2u);
   EXPECT_EQ(result.cancelled, 2u);
   EXPECT_EQ(Metric("sluice_blocks_total", "refused"), 1);
+  EXPECT_EQ(Metric("sluice_queue_refusals_total", "full"), 2);
   EXPECT_EQ(Metric("sluice_blocks_total", "failed"), 0);
   LetGo();
   ASSERT_TRUE(waiting->Await());
   EXPECT_TRUE(waiting->result().status.ok()) << waiting->result().status;
   EXPECT_EQ(Metric("sluice_blocks_total", "complete"), 1);
+}
+
+TEST_P(FanOutCountsTest, AWorkerWithTooManyWaitingCallsFailsItsAskAndNoOther) {
+  Link::Options options = FixedBudget();
+  options.schedule.queue_limit = 200;
+  StartServers(1);
+  testing::SilentListener silent;
+  MakeFanOut(options, {.workers = {silent.address()}, .connect_timeout = absl::Minutes(5)});
+  std::vector<std::unique_ptr<testing::Pending>> waiting;
+  for (int i = 0; i < 100; ++i) waiting.push_back(CallAsync(Ask(1), {.timeout = absl::Minutes(5)}));
+  ASSERT_TRUE(AwaitState([](const ScheduleState& state) { return state.parked_calls == 100; }));
+  const auto result = fan_out_->Call(kUnary, Ask(2), Ignore(), {.fail_limit = 1});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.answered, 1u);
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_THAT(result.failures.front().status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(Metric("sluice_queue_refusals_total", "worker"), 1);
+}
+
+TEST_P(FanOutCountsTest, ACallThatWaitsForLongerThanQueueTimeoutIsExpiredAndNotFailed) {
+  Link::Options options = FixedBudget();
+  options.schedule.queue_timeout = absl::Milliseconds(50);
+  Start(2, options);
+  ASSERT_THAT(fan_out_->Connect(), ::testing::IsEmpty());
+  HoldBack();
+  const auto result = fan_out_->Call(kUnary, Ask(2), Ignore(), {.fail_limit = 2});
+  EXPECT_EQ(result.failures.size(), 2u);
+  EXPECT_THAT(result.failures.front().status, HasCode(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(Metric("sluice_calls_total", "expired"), 2);
+  EXPECT_EQ(Metric("sluice_calls_total", "rpc_error"), 0);
+  EXPECT_EQ(Metric("sluice_queue_refusals_total", "timeout"), 2);
+  LetGo();
+  EXPECT_TRUE(fan_out_->Call(kUnary, Ask(2), Ignore()).status.ok());
 }
 
 // A worker that reports RESOURCE_EXHAUSTED has failed; the link's queue has not refused the request.

@@ -47,6 +47,9 @@ TEST_F(LinkMetricsTest, CountsUnderTheLabelOfEachValue) {
   for (int i = 0; i < 2; ++i) metrics_.CountTimeout(TimeoutKind::kQueueDeadline);
   for (int i = 0; i < 3; ++i) metrics_.CountTimeout(TimeoutKind::kStall);
   metrics_.CountTimeouts(TimeoutKind::kTcpRto, 4);
+  metrics_.CountQueueRefusals(QueueRefusal::kFull, 1);
+  metrics_.CountQueueRefusals(QueueRefusal::kWorker, 2);
+  metrics_.CountQueueRefusals(QueueRefusal::kTimeout, 3);
   metrics_.CountCallRetry();
   metrics_.CountCallbackHold();
   const std::string text = Text();
@@ -68,6 +71,9 @@ TEST_F(LinkMetricsTest, CountsUnderTheLabelOfEachValue) {
                            "sluice_timeouts_total{kind=\"queue_deadline\"} 2",
                            "sluice_timeouts_total{kind=\"stall\"} 3",
                            "sluice_timeouts_total{kind=\"tcp_rto\"} 4",
+                           "sluice_queue_refusals_total{reason=\"full\"} 1",
+                           "sluice_queue_refusals_total{reason=\"worker\"} 2",
+                           "sluice_queue_refusals_total{reason=\"timeout\"} 3",
                            "sluice_call_retries_total 1",
                            "sluice_callback_holds_total 1"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));

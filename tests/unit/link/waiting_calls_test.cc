@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/link/link_loop.h"
 #include "tests/unit/link/link_loop_fixture.h"
+#include "tests/unit/link/virtual_link_fixture.h"
 #include "tests/unit/net/silent_listener.h"
 
 namespace sluice {
@@ -18,6 +19,8 @@ using testing::HasCode;
 using ::testing::HasSubstr;
 using testing::SilentListener;
 using testing::TestHttp2Server;
+using testing::VirtualLinkTest;
+using testing::VirtualWorker;
 
 class WaitingCallsTest : public testing::LinkLoopTest {
  protected:
@@ -113,6 +116,54 @@ TEST_F(WaitingCallsTest, CallsThatAWorkerTakesMakeRoomForOthers) {
   for (int round = 0; round < 3; ++round) {
     for (const size_t tag : AskMany(slow.address(), 100)) ASSERT_TRUE(AwaitEnd(tag).status.ok());
   }
+}
+
+// Workers that accept every request, and are too slow for the bytes that they are granted.
+class SlowWorkerCallsTest : public VirtualLinkTest {
+ protected:
+  void Start(int64_t queue_limit) {
+    ScheduleOptions options;
+    options.queue_limit = queue_limit;
+    StartLink(options);
+  }
+  // Announces each response, and sends nothing of it.
+  static void Hang(VirtualWorker::Call& call) {
+    call.SendHead();
+    call.SendData(std::string("\0\0\0\x27\x10", 5));
+  }
+  // Makes 1,000 calls per second.
+  void AskSteadily(const std::string& target, std::chrono::seconds time) {
+    for (auto left = time / std::chrono::milliseconds(10); left > 0; --left) {
+      Ask(target, 10, {.response_bytes = 10'000});
+      executor_.RunFor(std::chrono::milliseconds(10));
+    }
+  }
+  size_t Refused() const {
+    return static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), [](const CallRecord& call) {
+      return call.ended > 0 && absl::IsResourceExhausted(call.status);
+    }));
+  }
+};
+
+TEST_F(SlowWorkerCallsTest, OneWorkerThatStopsSendingLeavesRoomForTheCallsOfOthers) {
+  Start(1000);
+  VirtualWorker& hung = Serve("hung:1", Hang);
+  VirtualWorker& healthy = Serve("healthy:1", [](auto& call) { call.Answer("!"); });
+  Connect(hung.address());
+  Connect(healthy.address());
+  AskSteadily(hung.address(), std::chrono::seconds(2));
+  EXPECT_LE(loop_->schedule().State().waiting_calls, 520);
+  EXPECT_GE(Refused(), 900u);
+  const size_t first = Ask(healthy.address(), 400);
+  for (size_t i = 0; i < 400; ++i) ASSERT_TRUE(AwaitEnd(first + i).status.ok()) << i;
+}
+
+TEST_F(SlowWorkerCallsTest, AHealthyWorkerMayFillTheQueue) {
+  Start(1000);
+  VirtualWorker& healthy = Serve("healthy:1", [](auto& call) { call.Answer(std::string(10'000, '.')); });
+  Connect(healthy.address());
+  const size_t first = Ask(healthy.address(), 1000, {.response_bytes = 10'000});
+  for (size_t i = 0; i < 1000; ++i) ASSERT_TRUE(AwaitEnd(first + i).status.ok()) << i;
 }
 
 }  // namespace

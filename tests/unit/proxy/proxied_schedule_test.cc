@@ -59,6 +59,26 @@ TEST_F(ProxiedScheduleTest, AResponseThatWaitsForTheBudgetUntilTheDeadlineIsNotL
   EXPECT_EQ(Metric("sluice_timeouts_total", "kind", "rpc_deadline"), 0);
 }
 
+TEST_F(ProxiedScheduleTest, ACallThatWaitsForLongerThanQueueTimeoutEndsAndDoesNotBlameItsWorker) {
+  ScheduleOptions schedule = WithBudget(kBudget);
+  schedule.queue_timeout = absl::Milliseconds(50);
+  StartProxy(schedule);
+  TestHttp2Server worker(Says("!"));
+  ExpectServes(worker.address());
+  link_->Await([](LinkLoop& loop) {
+    EXPECT_TRUE(loop.SetLease({.bytes = 0, .link_bytes = kBudget, .plan_bytes = kBudget}).ok());
+  });
+  const auto client = NewClient();
+  const auto& call = client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return call.closed.has_value(); }));
+  EXPECT_EQ(call.status(), "8");
+  EXPECT_THAT(call.Field("grpc-message"), ::testing::HasSubstr("queue_timeout, 50ms; it waited for the link"));
+  EXPECT_TRUE(Eventually([this] { return Metric("sluice_proxy_calls") == 0; }));
+  EXPECT_EQ(Metric("sluice_queue_refusals_total", "reason", "timeout"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "expired"), 1);
+  EXPECT_EQ(Metric("sluice_calls_total", "outcome", "rpc_error"), 0);
+}
+
 TEST_F(ProxiedScheduleTest, AResponseThatIsNotReadyAtTheDeadlineIsLateAtItsWorker) {
   StartProxy(WithBudget(kBudget));
   TestHttp2Server worker([](TestHttp2Server::Call&) {});

@@ -174,7 +174,7 @@ TEST(ProxyConfigTest, WhatBeginsFromNowOnMayChange) {
   for (const char* json : {"{}", R"({"workers": ["10.0.0.0/8"], "worker_header": "x-worker", "log_level": "debug"})",
                            R"({"tunnels": {"to_others": false}, "limits": {"calls": 1}, "link": {"buffer": "1mb"}})",
                            R"({"clients": [{"names": ["front"], "workers": ["10.0.0.0/8"]}]})",
-                           R"({"schedule": {"budget": "1mb", "queue_limit": 7}})"}) {
+                           R"({"schedule": {"budget": "1mb", "queue_limit": 7, "queue_timeout": "1s"}})"}) {
     EXPECT_TRUE(CheckReloadable(WithListenerTls("{}"), WithListenerTls(json)).ok()) << json;
     EXPECT_TRUE(CheckReloadable(WithListenerTls(json), WithListenerTls("{}")).ok()) << json;
   }

@@ -71,6 +71,9 @@ TEST(CreateTest, RefusesOptionsOutOfBounds) {
   ScheduleOptions queue = Rolling();
   queue.queue_limit = 0;
   EXPECT_EQ(CreateStatus(queue), absl::InvalidArgumentError("queue_limit: 0 is below 1"));
+  ScheduleOptions timeout = Rolling();
+  timeout.queue_timeout = absl::ZeroDuration();
+  EXPECT_EQ(CreateStatus(timeout), absl::InvalidArgumentError("queue_timeout: 0 is not above 0"));
 }
 
 TEST(SubmitTest, UnscheduledSendsEverythingAtOnce) {

@@ -205,7 +205,7 @@ class ScheduleOracle {
   void NoteOwing();  // removes workers that no longer owe
   void NoteShares();
   void CheckShares();
-  void CheckLoads();
+  void CheckLoads(const ScheduleState& state);
 
   // Units of the budget.
   bool Fits(int64_t cost) const { return cost <= budget_ - InFlightBytes() + UncountedBytes(); }

@@ -13,7 +13,7 @@ void ScheduleOracle::End(const ScheduleState& state, TimePoint next_timer) {
     return entry.second.waiting.empty() && entry.second.parked == 0 && entry.second.out == 0;
   });
   CheckShares();
-  CheckLoads();
+  CheckLoads(state);
   CheckIdle();
   CheckState(state);
   CheckTimer(next_timer);
@@ -60,7 +60,7 @@ void ScheduleOracle::CheckShares() {
   NoteLateWorkers();
 }
 
-void ScheduleOracle::CheckLoads() {
+void ScheduleOracle::CheckLoads(const ScheduleState& state) {
   std::map<uint32_t, WorkerLoad> expected;
   for (const Call& call : calls_) {
     if (call.worker == 0 || call.phase == Call::kEnded) continue;
@@ -70,8 +70,11 @@ void ScheduleOracle::CheckLoads() {
     if (call.stalled && call.phase == Call::kInFlight) ++load.stalled_calls;
   }
   NoteOwing();
+  int64_t held_calls = 0;
   for (const auto& [worker, counts] : expected) {
     const WorkerLoad load = load_(worker);
+    Expect(load.held_calls >= 0 && load.held_calls <= load.calls - load.out_calls, "the held calls of a worker");
+    held_calls += load.held_calls;
     Expect(load.owed_bytes == WorkerOwes(worker), "what a worker owes");
     Expect(load.calls == counts.calls, "the calls of a worker");
     Expect(load.out_calls == counts.out_calls, "the calls that are out to a worker");
@@ -83,6 +86,7 @@ void ScheduleOracle::CheckLoads() {
     const auto since = owed_since_.try_emplace(worker, now_).first;
     Expect(load.owed_since == since->second, "since when a worker owes");
   }
+  Expect(state.held_calls == held_calls, "held_calls");
 }
 
 // Checks that each waiting call has a reason to wait.

@@ -155,9 +155,10 @@ void ProxiedCall::OnTargetKnown() {
 
 void ProxiedCall::Start() {
   const absl::StatusOr<std::shared_ptr<Worker>> worker = route_.Next();
-  if (!worker.ok()) {
-    client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), worker.status().message());
-    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(worker.status(), actions); });
+  const absl::Status may_call = worker.ok() ? proxy_.CheckRoom(*route_.target(), **worker) : worker.status();
+  if (!may_call.ok()) {
+    client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), may_call.message());
+    return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(may_call, actions); });
   }
   tls_ = (*worker)->tls() != nullptr;
   std::optional<int64_t> response_bytes = head_.response_bytes;

@@ -28,6 +28,7 @@ class TargetTable {
   // Drops targets that were not used for a while, at most once in 5 s.
   void Sweep();
   void Clear() { targets_.clear(); }
+  size_t size() const { return targets_.size(); }
 
  private:
   void MakeRoom();

@@ -1,5 +1,6 @@
 #include "lib/proxy/proxy_server.h"
 
+#include <algorithm>
 #include <functional>
 #include <future>
 #include <string>
@@ -194,6 +195,37 @@ TEST_F(ProxyServerTest, CallsAboveTheirNumberAreRefused) {
   EXPECT_TRUE(Await({client.get()}, [&] { return fourth.closed.has_value(); }));
   EXPECT_TRUE(fourth.is(Kind::kUnhandled, Http2Error::kRefusedStream));
   EXPECT_TRUE(worker.AwaitRequests(3));
+}
+
+TEST_F(ProxyServerTest, OneWorkerThatHangsLeavesRoomForTheCallsOfOthers) {
+  options_.proxy.max_calls = 300;
+  StartProxy();
+  TestHttp2Server hung([](TestHttp2Server::Call&) {});
+  TestHttp2Server healthy(Says("!"));
+  ExpectServes(healthy.address());
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 300; }));
+  std::vector<const Http2Peer::Stream*> calls;
+  for (int i = 0; i < 300; ++i) calls.push_back(&client->Open(Head(hung.address()), FrameMessage("?")));
+  EXPECT_TRUE(Await({client.get()}, [&] {
+    return std::count_if(calls.begin(), calls.end(), [](const auto* call) { return call->closed.has_value(); }) == 150;
+  }));
+  EXPECT_TRUE(hung.AwaitRequests(150));
+  EXPECT_EQ(calls.back()->status(), "8");
+  EXPECT_THAT(calls.back()->Field("grpc-message"),
+              ::testing::AllOf(::testing::HasSubstr(hung.address()), ::testing::HasSubstr("150 calls of this worker"),
+                               ::testing::HasSubstr("limits.calls is 300")));
+  ExpectServes(healthy.address());
+}
+
+TEST_F(ProxyServerTest, TheOnlyWorkerMayHaveAllCalls) {
+  options_.proxy.max_calls = 300;
+  StartProxy();
+  TestHttp2Server worker([](TestHttp2Server::Call&) {});
+  const auto client = NewClient();
+  EXPECT_TRUE(Await({client.get()}, [&] { return client->session().open_slots() > 300; }));
+  for (int i = 0; i < 300; ++i) client->Open(Head(worker.address()), FrameMessage("?"));
+  EXPECT_TRUE(Await({client.get()}, [&] { return worker.counts().requests == 300; }));
 }
 
 // The stream of a cancelled call may wait to send its reset, and exists until then.

@@ -207,7 +207,7 @@ void FanOutRun::Accepted(size_t attempt, const absl::Status& verdict, size_t byt
 
 void FanOutRun::OnEnded(size_t attempt, RpcEnd end) {
   const ScheduledStream* const call = std::exchange(attempts_[attempt].call, nullptr);
-  attempts_[attempt].expired = call != nullptr && call->expired();
+  attempts_[attempt].expired = call != nullptr && call->expired;
   absl::Status status = end.status;
   attempts_[attempt].end = std::move(end);
   if (status.ok() && !logic_.decided()) {

@@ -98,7 +98,7 @@ void LinkLoop::Park(ScheduledStream& call) {
 }
 
 void LinkLoop::Resume(ScheduledStream& call) {
-  call.waits_for_room_ = false;
+  call.waits_for_room = false;
   schedule_run_.Unpark(call.id());
 }
 

@@ -44,7 +44,7 @@ void QueueTimeout::EndLate() {
     ScheduledStream& call = calls_.front();
     call.QueueHook::unlink();
     const absl::Status why = WhyLate(call);
-    if (!absl::IsUnavailable(why)) call.set_expired();
+    if (!absl::IsUnavailable(why)) call.expired = true;
     loop_.Refuse(call, QueueRefusal::kTimeout, why);
   }
   SetTimer();
@@ -62,7 +62,7 @@ absl::Status QueueTimeout::WhyLate(const ScheduledStream& call) const {
     const absl::string_view what = call.worker().connected() ? "a free stream to " : "a connection to ";
     return absl::UnavailableError(waited_for(absl::StrCat(what, target)));
   }
-  if (call.waits_for_room()) return absl::ResourceExhaustedError(waited_for("room in callback_memory_bytes"));
+  if (call.waits_for_room) return absl::ResourceExhaustedError(waited_for("room in callback_memory_bytes"));
   if (loop_.schedule().Load(call.worker().schedule_id()).slow) {
     return absl::UnavailableError(waited_for(absl::StrCat(target, ", which is slow")));
   }

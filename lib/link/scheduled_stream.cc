@@ -39,8 +39,8 @@ void ScheduledStream::Send(int64_t granted_bytes) {
   if (connection == nullptr) return loop_.Park(*this);
   const TimePoint now = loop_.now();
   std::optional<StreamUser::Opening> opening = user_->BeginRequest(now, granted_bytes);
-  waits_for_room_ = !opening.has_value();
-  if (waits_for_room_) {
+  waits_for_room = !opening.has_value();
+  if (waits_for_room) {
     loop_.schedule_run().OnUnsent(id());
     return options_.worker->OnStreamUnused();
   }

@@ -49,6 +49,8 @@ struct QueueTag;
 struct QueueHook : boost::intrusive::list_base_hook<boost::intrusive::tag<QueueTag>,
                                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
   TimePoint queued_at;
+  bool waits_for_room = false;  // at its user, to be sent
+  bool expired = false;         // the link ended it, because it waited for the link, or for room, for too long
 };
 // Linked while its request waits until the socket of its connection accepts more bytes.
 struct DrainTag;
@@ -119,10 +121,6 @@ class ScheduledStream final : public Scheduled,
   CallRequest Request();  // for the schedule
   Worker& worker() const { return *options_.worker; }
   bool unsent() const { return phase_ == Phase::kWaiting && !told_; }
-  bool waits_for_room() const { return waits_for_room_; }  // at its user, to be sent
-  // The link ended it, because it waited for the link, or for room, for too long.
-  bool expired() const { return expired_; }
-  void set_expired() { expired_ = true; }
   // Returns true if the schedule need not end the call: it is over, or the server would treat its reset as an attack,
   // so the reset must wait. OnStreamOver was then called, and the stream drops all bytes until the reset.
   // Otherwise `why` is the status of the call if it has none when the schedule ends it.
@@ -153,7 +151,7 @@ class ScheduledStream final : public Scheduled,
   const ResponseFlow& response() const { return flow_; }
 
  private:
-  friend class LinkLoop;  // for position_ and waits_for_room_
+  friend class LinkLoop;  // for position_
 
   // The phases from its submission on.
   enum class Phase {
@@ -205,8 +203,6 @@ class ScheduledStream final : public Scheduled,
   HeldFor held_for_ = HeldFor::kNothing;  // the last value that the user received
   bool unanswered_ = false;  // the deadline passed before the response was ready, and the worker table counted that
   bool may_begin_again_ = true;
-  bool waits_for_room_ = false;
-  bool expired_ = false;
   int unhandled_ = 0;  // how often the worker reported that it never processed the request
   Http2Error reset_error_ = Http2Error::kCancel;
   absl::Status end_status_;  // of the call if the schedule ends it; OK: none was set

@@ -34,6 +34,26 @@ std::optional<absl::StatusCode> StatusIn(const HeaderList& headers) {
   return std::nullopt;
 }
 
+// Calls that a worker may have even if the proxy has no free place.
+constexpr int64_t kMinCalls = 64;
+
+// A hung worker without a limit of streams must not use up max_calls. Its calls are therefore at most the free places
+// of the proxy, as in Worker::CheckRoom. A proxy with one worker has no calls to protect. Only calls with a worker use
+// a place: a burst of calls may have arrived that still wait for the addresses of their target.
+absl::Status CheckRoom(ProxyLoop& proxy, const Target& target, const Worker& worker) {
+  if (proxy.targets().size() == 1 && target.workers() == 1) return absl::OkStatus();
+  const int64_t calls = proxy.link().schedule().Load(worker.schedule_id()).calls;
+  if (calls < kMinCalls) return absl::OkStatus();
+  const ScheduleState link = proxy.link().schedule().State();
+  const int64_t all_calls = link.submitted_calls - link.ended_calls;
+  const int64_t bound = std::max(kMinCalls, static_cast<int64_t>(proxy.options().max_calls) - all_calls);
+  if (calls < bound) return absl::OkStatus();
+  proxy.link().metrics().CountQueueRefusals(QueueRefusal::kWorker, 1);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(worker.target(), ": ", calls, " calls of this worker have not ended; the bound is ", bound,
+                   ", the free places of the proxy, and limits.calls is ", proxy.options().max_calls));
+}
+
 }  // namespace
 
 absl::Status StuckClients(int64_t max_held_bytes) {
@@ -155,7 +175,7 @@ void ProxiedCall::OnTargetKnown() {
 
 void ProxiedCall::Start() {
   const absl::StatusOr<std::shared_ptr<Worker>> worker = route_.Next();
-  const absl::Status may_call = worker.ok() ? proxy_.CheckRoom(*route_.target(), **worker) : worker.status();
+  const absl::Status may_call = worker.ok() ? CheckRoom(proxy_, *route_.target(), **worker) : worker.status();
   if (!may_call.ok()) {
     client_->connection().Report(ProxyEvent::Kind::kRefused, route_.target()->name(), may_call.message());
     return Drive([&](ProxyCallLogic& logic, auto& actions) { logic.OnNotStarted(may_call, actions); });
@@ -307,7 +327,7 @@ ScheduledStream* ProxiedCall::LeaveWorker() {
 
 bool ProxiedCall::OnStreamOver(const StreamEnd* end, const absl::Status& why) {
   const ScheduledStream* const worker = LeaveWorker();
-  expired_ = worker != nullptr && worker->expired();
+  expired_ = worker != nullptr && worker->expired;
   if (end == nullptr && absl::IsUnavailable(why)) {
     const bool other = logic_.may_start_again() && route_.FindOther();
     if (other) head_.block.clear();  // the block of its fan-out has counted this call already

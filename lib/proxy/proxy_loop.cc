@@ -1,6 +1,5 @@
 #include "lib/proxy/proxy_loop.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -20,8 +19,6 @@ constexpr seconds kLookEvery{1};
 constexpr seconds kStuckAfter{2};
 static_assert(kStuckAfter > kLookEvery);
 constexpr size_t kMaxOpenBlocks = 4096;
-// Calls that a worker may have even if the proxy has no free place.
-constexpr int64_t kMinCalls = 64;
 // Resets that a client may send: hedged fan-outs of an application send many over one connection.
 constexpr uint32_t kResetsPerSecond = 1000;
 constexpr uint32_t kResetBurst = 10000;
@@ -151,23 +148,6 @@ Http2Session::Options ProxyLoop::session_options() const {
           .resets_per_second = kResetsPerSecond,
           .reset_burst = kResetBurst,
           .forgive_idle_resets = true};
-}
-
-// A hung worker without a limit of streams must not use up max_calls. Its calls are therefore at most the free places
-// of the proxy, as in Worker::CheckRoom. A proxy with one worker has no calls to protect. Only calls with a worker use
-// a place: a burst of calls may have arrived that still wait for the addresses of their target.
-absl::Status ProxyLoop::CheckRoom(const Target& target, const Worker& worker) const {
-  if (targets_.size() == 1 && target.workers() == 1) return absl::OkStatus();
-  const int64_t calls = link_.schedule().Load(worker.schedule_id()).calls;
-  if (calls < kMinCalls) return absl::OkStatus();
-  const ScheduleState link = link_.schedule().State();
-  const int64_t all_calls = link.submitted_calls - link.ended_calls;
-  const int64_t bound = std::max(kMinCalls, static_cast<int64_t>(options_.max_calls) - all_calls);
-  if (calls < bound) return absl::OkStatus();
-  link_.metrics().CountQueueRefusals(QueueRefusal::kWorker, 1);
-  return absl::ResourceExhaustedError(
-      absl::StrCat(worker.target(), ": ", calls, " calls of this worker have not ended; the bound is ", bound,
-                   ", the free places of the proxy, and limits.calls is ", options_.max_calls));
 }
 
 // A late call, such as a retry, gets a block of its own if the other calls of its fan-out have ended.

@@ -95,8 +95,6 @@ class ProxyLoop {
   bool MayTakeCall() const { return static_cast<size_t>(living_calls_.use_count()) <= options_.max_calls; }
 
   // For the calls.
-  // Returns ResourceExhausted if the worker has so many calls that it may have no other.
-  absl::Status CheckRoom(const Target& target, const Worker& worker) const;
   TargetTable& targets() { return targets_; }
   CalledMethods& methods() { return methods_; }
   // Hands the stream of a call to the schedule, in the block of its fan-out. If that block has ended, `make` is called
